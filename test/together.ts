@@ -17,7 +17,7 @@ const ownProcess = /\bprocess\.(?:env\S* = |chdir|exit|on\(|once\(|std|memoryUsa
 const ownTime = /\bsetTimeout|\bsetImmediate|\bfetch\(/;
 
 /** Tests that have a store each and take turns (helpers/databases.ts). */
-const takesTurns = /\bstoreTest\(/;
+const takesTurns = /\b(?:storeTest|sqliteTest)\(/;
 const opensItself = /\bfrom ['"]node:(?:net|http|https|tls|dgram|child_process|worker_threads|timers\/promises)['"]/;
 const maxFilesWithStores = 8;
 

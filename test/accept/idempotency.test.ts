@@ -3,7 +3,7 @@ import test from 'ava';
 import {createVault} from '../../src/store/sealed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {engines, onWriting, storeTest} from '../helpers/databases.ts';
+import {engines, onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {eachOf} from '../helpers/shop.ts';
 import {testVault} from '../helpers/tools.ts';
@@ -161,7 +161,7 @@ storeTest(test, 'a key that a former version or another sealing key stored is st
 	t.is(await countMessages(store), 1);
 });
 
-storeTest(test, 'what makes a send another one: from, to, templateId and data, nothing else', async (t, store) => {
+sqliteTest(test, 'what makes a send another one: from, to, templateId and data, nothing else', async (t, store) => {
 	const api = await startApi(t, store);
 	const data = {order: {number: 7, lines: [1, 2]}, name: 'Zoë'};
 	const first = await keyed(api, 'k', {data, cc: ['c@example.net'], metadata: {a: '1'}});
@@ -195,7 +195,7 @@ storeTest(test, 'what makes a send another one: from, to, templateId and data, n
 	t.is(await countMessages(store), 2);
 });
 
-storeTest(test, 'numbers make a send another one by their digits', async (t, store) => {
+sqliteTest(test, 'numbers make a send another one by their digits', async (t, store) => {
 	const api = await startApi(t, store);
 	const {templateId} = api.workspace;
 	const post = (data: string, key: string) =>
@@ -222,7 +222,7 @@ storeTest(test, 'numbers make a send another one by their digits', async (t, sto
 	}
 });
 
-storeTest(test, 'a key belongs to a workspace and a mode', async (t, store) => {
+sqliteTest(test, 'a key belongs to a workspace and a mode', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	await store.database('senders').where({workspace_id: other.id}).update({address_key: 'they@example.com'});
@@ -241,7 +241,7 @@ storeTest(test, 'a key belongs to a workspace and a mode', async (t, store) => {
 	t.is(await countMessages(store), 4);
 });
 
-storeTest(test, 'a key has 1 to 255 printable ASCII characters', async (t, store) => {
+sqliteTest(test, 'a key has 1 to 255 printable ASCII characters', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const key of ['', ' ', 'x'.repeat(256), 'é', 'a\tb', '\u00a0']) {
 		const answer = await keyed(api, key, {to: 'x'});
@@ -254,7 +254,7 @@ storeTest(test, 'a key has 1 to 255 printable ASCII characters', async (t, store
 	}
 });
 
-storeTest(test, 'a replay goes before every check of what is sent', async (t, store) => {
+sqliteTest(test, 'a replay goes before every check of what is sent', async (t, store) => {
 	const api = await startApi(t, store);
 	const first = await keyed(api, 'k', {unsubscribeGroup: undefined});
 	const stillReplays = async (what: string) => {
@@ -282,7 +282,7 @@ storeTest(test, 'a replay goes before every check of what is sent', async (t, st
 	t.is(await countMessages(store), 1);
 });
 
-storeTest(test, 'rejections are not kept: the next send with the key is judged by itself', async (t, store) => {
+sqliteTest(test, 'rejections are not kept: the next send with the key is judged by itself', async (t, store) => {
 	const api = await startApi(t, store);
 	await suppress(api, 'gone@example.org');
 	const answers = await Promise.all([

@@ -7,7 +7,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -42,7 +42,7 @@ const isStoredNothing = async ({store}: TestApi) => {
 	return tables.every(rows => rows.length === 0);
 };
 
-storeTest(test, 'of several reasons against a send the first in order is told', async (t, store) => {
+sqliteTest(test, 'of several reasons against a send the first in order is told', async (t, store) => {
 	const api = await startApi(t, store);
 	await suppress(api, 'user@example.org');
 	await optOut(api, 'user@example.org', 'news');
@@ -82,7 +82,7 @@ storeTest(test, 'of several reasons against a send the first in order is told', 
 	t.is((await api.send({...wrong, templateId, from})).status, 202);
 });
 
-storeTest(test, 'what belongs to another workspace does not exist', async (t, store) => {
+sqliteTest(test, 'what belongs to another workspace does not exist', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	await store
@@ -107,7 +107,7 @@ storeTest(test, 'names of any form get their codes, and never reach the store', 
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a sender is verified by itself or by its domain, and a disabled one is not available',
 	async (t, store) => {
@@ -125,7 +125,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'deleted templates are gone, new versions are used when the caches were emptied', async (t, store) => {
+sqliteTest(test, 'deleted templates are gone, new versions are used when the caches were emptied', async (t, store) => {
 	const api = await startApi(t, store);
 	t.is((await api.send()).status, 202);
 	const version = newId('tpv');
@@ -145,7 +145,7 @@ storeTest(test, 'deleted templates are gone, new versions are used when the cach
 	t.is(codeOf(await api.send()), 'template_not_found');
 });
 
-storeTest(test, 'every spelling of a suppressed address is suppressed', async (t, store) => {
+sqliteTest(test, 'every spelling of a suppressed address is suppressed', async (t, store) => {
 	const api = await startApi(t, store);
 	await suppress(api, 'josé@xn--mnchen-3ya.de');
 	for (const to of ['josé@münchen.de', 'JOSÉ@MÜNCHEN.DE', 'jose\u0301@mu\u0308nchen.de', 'José@xn--mnchen-3ya.de']) {
@@ -154,7 +154,7 @@ storeTest(test, 'every spelling of a suppressed address is suppressed', async (t
 	t.is((await api.send({to: 'jose@münchen.de'})).status, 202);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'cc: duplicates and the to address are dropped, barred ones are not sent and say why',
 	async (t, store) => {
@@ -210,7 +210,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'what a live send says of its recipient holds for the next one', async (t, store) => {
+sqliteTest(test, 'what a live send says of its recipient holds for the next one', async (t, store) => {
 	const api = await startApi(t, store);
 	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
 	const used = async (fields: object, key?: string) => {
@@ -259,7 +259,7 @@ storeTest(test, 'sends that share a transaction are judged and stored each for i
 	t.is((await store.reader('contacts')).length, 21);
 });
 
-storeTest(test, 'a message was created when its id says, and nothing of it is older', async (t, store) => {
+sqliteTest(test, 'a message was created when its id says, and nothing of it is older', async (t, store) => {
 	const api = await startApi(t, store);
 	for (let n = 0; n < 20; n++) {
 		await api.send();

@@ -5,7 +5,7 @@ import {migrate} from '../../src/store/engine/migrate.ts';
 import {endFirstStart} from '../../src/store/first-starts.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {tokenHash} from '../../src/users/users.ts';
-import {engines, newLocation, storeTest} from '../helpers/databases.ts';
+import {engines, newLocation, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 const first = {captures: true, dashboard: true, isAlone: true, hasKeysFile: false};
@@ -91,7 +91,7 @@ storeTest(test, 'the first start of another node is left alone until it must hav
 	t.is(await again({isAlone: false}), null, 'this one is under way now');
 });
 
-storeTest(test, 'where mail leaves the machine no sender is made', async (t, store) => {
+sqliteTest(test, 'where mail leaves the machine no sender is made', async (t, store) => {
 	const made = await bootstrap(store, testTools(), testVault, {...first, captures: false, dashboard: false});
 	t.is(made?.sender, null);
 	t.deepEqual(await store.reader('senders'), []);

@@ -13,7 +13,7 @@ import {
 	type Workspace,
 } from '../../src/store/workspaces.ts';
 import {codeOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertMessages, newId} from '../helpers/messages.ts';
 import {insertReceivedMail} from '../helpers/received-mail.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
@@ -205,7 +205,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'nothing is accepted for a deleted workspace, whatever is remembered of it', async (t, store) => {
+sqliteTest(test, 'nothing is accepted for a deleted workspace, whatever is remembered of it', async (t, store) => {
 	const api = await startApi(t, store);
 	t.is((await api.send()).status, 202);
 	await changeRecipients(store.database, all => all, {state: 'delivered', next_attempt_at: null});

@@ -5,14 +5,14 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {listSiteSuspensions, listSuspensions} from '../../src/store/queue/open-recipients.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {newId} from '../helpers/messages.ts';
 import {testOperator} from '../helpers/tools.ts';
 
 const tools = {clock: systemClock, newId, random: randomBytes, operator: testOperator};
 const destination = 'x.test';
 
-storeTest(test, 'a second suspension keeps the time and takes the reason; both are noted', async (t, store) => {
+sqliteTest(test, 'a second suspension keeps the time and takes the reason; both are noted', async (t, store) => {
 	const suspend = (reason: string) =>
 		store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason}));
 	const before = await readGeneration(store.reader);
@@ -32,7 +32,7 @@ storeTest(test, 'a second suspension keeps the time and takes the reason; both a
 	t.deepEqual(JSON.parse(audit[1].detail), {reason: 'still full'});
 });
 
-storeTest(test, 'resume ends an operator’s suspension and that of the site', async (t, store) => {
+sqliteTest(test, 'resume ends an operator’s suspension and that of the site', async (t, store) => {
 	const resume = () => store.writer.transaction(trx => resumeDestination(trx, tools, destination));
 	t.deepEqual(await resume(), {suspension: undefined, sites: []});
 	t.is((await store.reader('audit')).length, 0);

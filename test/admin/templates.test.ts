@@ -21,7 +21,7 @@ import {
 	lookUpTemplate,
 	type TemplateVariant,
 } from '../../src/store/templates.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {testTools} from '../helpers/tools.ts';
 
 const variant: TemplateVariant = {
@@ -45,7 +45,7 @@ async function prepare(store: Store) {
 	return {tools, write, workspaceId, save};
 }
 
-storeTest(test, 'versions count from 1; the same source again makes none', async (t, store) => {
+sqliteTest(test, 'versions count from 1; the same source again makes none', async (t, store) => {
 	const {workspaceId, save} = await prepare(store);
 	const german = {...variant, locale: 'de', subject: 'Hallo'};
 	const first = await save('receipt', [variant, german]);
@@ -113,7 +113,7 @@ storeTest(test, 'nodes that save at once count on, and none is refused', async (
 	t.deepEqual(pushed.map(({version}) => version).toSorted(), [1, 2, 3]);
 });
 
-storeTest(test, 'a sample is a part of what is saved; what is added keeps it', async (t, store) => {
+sqliteTest(test, 'a sample is a part of what is saved; what is added keeps it', async (t, store) => {
 	const {tools, write, workspaceId, save} = await prepare(store);
 	const {id} = await save('receipt', [variant], '{"a": 1}');
 	t.like(await save('receipt', [variant], '{"a": 1}'), {version: 1, changed: false});
@@ -129,7 +129,7 @@ storeTest(test, 'a sample is a part of what is saved; what is added keeps it', a
 	t.is(await write(trx => addVersion(trx, tools, {...gone, id, workspaceId: tools.newId('ws')})), undefined);
 });
 
-storeTest(test, 'a rollback saves an old version again, compiled as it was', async (t, store) => {
+sqliteTest(test, 'a rollback saves an old version again, compiled as it was', async (t, store) => {
 	const {tools, write, workspaceId, save} = await prepare(store);
 	const old = [variant, {...variant, locale: 'de', html: 'compiled in its day'}];
 	const {id} = await save('receipt', old, '{"a":1}');
@@ -152,7 +152,7 @@ storeTest(test, 'a rollback saves an old version again, compiled as it was', asy
 	);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a deleted template is found no more, keeps its versions, frees its name and its id',
 	async (t, store) => {
@@ -180,7 +180,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'two workspaces share the id of a template and no version of it', async (t, store) => {
+sqliteTest(test, 'two workspaces share the id of a template and no version of it', async (t, store) => {
 	const {tools, write, workspaceId} = await prepare(store);
 	const other = (await write(trx => createWorkspace(trx, tools, {name: 'staging'})))?.id as string;
 	const named = {id: 'tpl_receipt', name: 'receipt'};

@@ -4,7 +4,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {type WaitCode, waitParameters} from '../../src/mail/wait-reason.ts';
 import {readRecipientFacts} from '../../src/store/queue/queue-summary.ts';
 import type {Store} from '../../src/store/store.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {reasonOf} from '../helpers/wait-reasons.ts';
@@ -75,7 +75,7 @@ storeTest(test, 'a copy that is due is tried at once', async (t, store) => {
 	});
 });
 
-storeTest(test, 'in flight: which try, since when, and until when at most', async (t, store) => {
+sqliteTest(test, 'in flight: which try, since when, and until when at most', async (t, store) => {
 	const {id} = await prepare(store, {
 		claimed_by: 'req_alive',
 		claimed_until: minutes(20),
@@ -96,7 +96,7 @@ storeTest(test, 'in flight: which try, since when, and until when at most', asyn
 	});
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'hold, pause and an operator’s suspension, each with reason and mend; the hold first',
 	async (t, store) => {
@@ -123,7 +123,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'the time of its next try, with the last one', async (t, store) => {
+sqliteTest(test, 'the time of its next try, with the last one', async (t, store) => {
 	const last = {attempts: 3, next_attempt_at: minutes(7), last_category: 'mailbox_full', last_reply: '452 4.2.2 full'};
 	const {id} = await prepare(store, last);
 	const attempt = {recipient_id: id, phase: 'rcpt', reply: '452 4.2.2 full', ms: 5};
@@ -158,7 +158,7 @@ storeTest(test, 'the time of its next try, with the last one', async (t, store) 
 	t.like(facts, {accepted_at: minutes(7), expires_at: minutes(9)});
 });
 
-storeTest(test, 'what the daemon says of mail that is due', async (t, store) => {
+sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	const time = '2026-06-09 12:01:00 UTC';
 	const words: Record<Exclude<WaitCode, 'operator'>, string> = {
@@ -199,7 +199,7 @@ storeTest(test, 'a node of an older version tells in a sentence', async (t, stor
 	t.like(await asked(t, store, id), {waits_for: 'dns', detail: 'Waits for DNS: its hosts are looked for.'});
 });
 
-storeTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {
+sqliteTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {
 	const {id, workspaceId} = await prepare(store, {next_attempt_at: minutes(5), attempts: 1});
 	await store.database('lane_waits').insert(queue(workspaceId, 'suspension', {until: minutes(9)}));
 	const site = {site: 'mx.x.test', suspended_until: minutes(9), reason: '421 4.7.0 go away', step: 1, window: 1};
@@ -231,7 +231,7 @@ storeTest(test, 'a site that is left alone, and the later of two times first', a
 	});
 });
 
-storeTest(test, 'nobody delivers', async (t, store) => {
+sqliteTest(test, 'nobody delivers', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	await store.database('lane_waits').insert(queue(workspaceId, 'pace'));
 	const none = await asked(t, store, id, {running: false, delivering: false});
@@ -242,7 +242,7 @@ storeTest(test, 'nobody delivers', async (t, store) => {
 	});
 });
 
-storeTest(test, 'what is not in the queue any more, and why', async (t, store) => {
+sqliteTest(test, 'what is not in the queue any more, and why', async (t, store) => {
 	const {id, messageId} = await prepare(store, {
 		state: 'delivered',
 		state_at: at,

@@ -2,10 +2,10 @@ import test from 'ava';
 import {changeWorkspace, createWorkspace, pauseWorkspace, resumeWorkspace} from '../../src/admin/workspaces.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {findWorkspaceByName, listWorkspaces} from '../../src/store/workspaces.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {testTools} from '../helpers/tools.ts';
 
-storeTest(test, 'a workspace is made once by its name, newest listed first', async (t, store) => {
+sqliteTest(test, 'a workspace is made once by its name, newest listed first', async (t, store) => {
 	const tools = testTools();
 	const create = (name: string) => store.writer.transaction(trx => createWorkspace(trx, tools, {name}));
 	const before = await readGeneration(store.reader);
@@ -21,7 +21,7 @@ storeTest(test, 'a workspace is made once by its name, newest listed first', asy
 	t.true((await readGeneration(store.reader)) > before, 'a daemon must notice');
 });
 
-storeTest(test, 'a workspace takes changes, takes them back, and no name of another', async (t, store) => {
+sqliteTest(test, 'a workspace takes changes, takes them back, and no name of another', async (t, store) => {
 	const tools = testTools();
 	const [id, other] = await store.writer.transaction(async trx => [
 		(await createWorkspace(trx, tools, {name: 'acme', locale: 'de', track_opens: true}))?.id as string,
@@ -47,7 +47,7 @@ storeTest(test, 'a workspace takes changes, takes them back, and no name of anot
 	t.like(await findWorkspaceByName(store.reader, 'other'), {id: other, monthly_quota: null});
 });
 
-storeTest(test, 'a pause keeps its first time and takes the last reason; resume ends it', async (t, store) => {
+sqliteTest(test, 'a pause keeps its first time and takes the last reason; resume ends it', async (t, store) => {
 	const tools = testTools();
 	const write = store.writer.transaction;
 	const made = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 
 const target = 'victim@mail.test';
 
@@ -20,7 +20,7 @@ storeTest(test, 'the sixth test of an hour is refused with 429 and when to try a
 	t.is(unknown.status, 404);
 });
 
-storeTest(test, 'the link of a confirmation mail: GET asks, POST agrees', async (t, store) => {
+sqliteTest(test, 'the link of a confirmation mail: GET asks, POST agrees', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const path = `/v1/alerts/${idOf(await api.post('/v1/alerts', {way: 'mail', target}))}`;

@@ -2,7 +2,7 @@ import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
 import {insertReceivedMail} from '../helpers/received-mail.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -261,7 +261,7 @@ const none: Readonly<Record<string, string>> = {
 	'POST /v1/templates/{id}/preview': 'changes nothing',
 };
 
-storeTest(
+sqliteTest(
 	test,
 	'every route that changes something leaves a row of who, what, on what and from where',
 	async (t, store) => {
@@ -283,7 +283,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'the address of the client is the one that a trusted proxy tells', async (t, store) => {
+sqliteTest(test, 'the address of the client is the one that a trusted proxy tells', async (t, store) => {
 	const api = await startApi(t, store, {trustProxy: ['127.0.0.1/32']});
 	const told = {'x-forwarded-for': '203.0.113.9'};
 	await api.post('/v1/templates', {name: 'one'}, api.key, told);
@@ -297,7 +297,7 @@ storeTest(test, 'the address of the client is the one that a trusted proxy tells
 	t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '127.0.0.1');
 });
 
-storeTest(test, 'what is refused, missing or changes nothing leaves no row', async (t, store) => {
+sqliteTest(test, 'what is refused, missing or changes nothing leaves no row', async (t, store) => {
 	const api = await startApi(t, store);
 	const contact = await contactOf(api);
 	await api.post('/v1/suppressions', {recipient: 'a@x.example'});

@@ -1,13 +1,13 @@
 import test from 'ava';
 import {createApiKey} from '../../src/mail/api-key.ts';
 import {idOf, startApi} from '../helpers/api.ts';
-import {onWriting, storeTest} from '../helpers/databases.ts';
+import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey} from '../helpers/workspace.ts';
 
 const now = Date.UTC(2026, 5, 9, 12);
 const clock = {now: () => now, monotonic: () => 0};
 
-storeTest(test, 'whatever is wrong with a key, the answer is the same', async (t, store) => {
+sqliteTest(test, 'whatever is wrong with a key, the answer is the same', async (t, store) => {
 	const api = await startApi(t, store, {clock});
 	const expired = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.000Z'});
 	const revoked = await addKey(store, api.workspace.id, {revoked_at: '2026-06-09T11:00:00.000Z'});
@@ -40,7 +40,7 @@ storeTest(test, 'whatever is wrong with a key, the answer is the same', async (t
 	}
 });
 
-storeTest(test, 'a key that is not expired yet is taken, the scheme in any case', async (t, store) => {
+sqliteTest(test, 'a key that is not expired yet is taken, the scheme in any case', async (t, store) => {
 	const api = await startApi(t, store, {clock});
 	const key = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.001Z'});
 	for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
@@ -52,7 +52,7 @@ storeTest(test, 'a key that is not expired yet is taken, the scheme in any case'
 	}
 });
 
-storeTest(test, 'a key is read once, and again when something changed', async (t, store) => {
+sqliteTest(test, 'a key is read once, and again when something changed', async (t, store) => {
 	const api = await startApi(t, store);
 	const queries: string[] = [];
 	store.reader.on('query', ({sql}) => queries.push(sql));
@@ -70,7 +70,7 @@ storeTest(test, 'the store holds no key, only its hash', async (t, store) => {
 	t.false(JSON.stringify(await store.reader('api_keys')).includes(api.key.slice(9)));
 });
 
-storeTest(test, 'a test key makes test messages', async (t, store) => {
+sqliteTest(test, 'a test key makes test messages', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const id = idOf(await api.send({}, key));
@@ -137,7 +137,7 @@ storeTest(test, 'an address with too many wrong keys waits, and a good key passe
 	t.is((await ask(api.base, `Bearer ${wrongKey()}`)).status, 401);
 });
 
-storeTest(test, 'requests without a key try none: they are not counted', async (t, store) => {
+sqliteTest(test, 'requests without a key try none: they are not counted', async (t, store) => {
 	const api = await startApi(t, store, {clock, authFailures: few});
 	for (let n = 0; n < 10; n++) {
 		t.is((await ask(api.base, null)).status, 401);
@@ -145,7 +145,7 @@ storeTest(test, 'requests without a key try none: they are not counted', async (
 	t.is((await ask(api.base, 'Bearer x')).status, 401);
 });
 
-storeTest(test, 'behind a proxy that is trusted each client has failures of its own', async (t, store) => {
+sqliteTest(test, 'behind a proxy that is trusted each client has failures of its own', async (t, store) => {
 	const from = (ip: string) => ({'x-forwarded-for': ip});
 	const behind = await startApi(t, store, {clock, authFailures: few, trustProxy: ['127.0.0.0/8']});
 	const statusOf = async (ip: string) => (await ask(behind.base, 'Bearer x', from(ip))).status;

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {apiErrors} from '../../src/mail/api-error.ts';
 import {type Answer, codeOf, startApi, type TestApi} from '../helpers/api.ts';
-import {onWriting, storeTest} from '../helpers/databases.ts';
+import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -43,7 +43,7 @@ async function addObstacles({store, workspace}: TestApi): Promise<{versionless: 
 	return {versionless};
 }
 
-storeTest(test, 'items are judged one by one, and results stand in their order', async (t, store) => {
+sqliteTest(test, 'items are judged one by one, and results stand in their order', async (t, store) => {
 	const api = await startApi(t, store);
 	const {versionless} = await addObstacles(api);
 	const items: Array<[unknown, string | null]> = [
@@ -119,7 +119,7 @@ storeTest(test, 'a batch is one transaction, in order', async (t, store) => {
 	t.is(inserts, 3);
 });
 
-storeTest(test, 'the batch as a whole: what is refused of it', async (t, store) => {
+sqliteTest(test, 'the batch as a whole: what is refused of it', async (t, store) => {
 	const api = await startApi(t, store);
 	const violations = async (body: unknown) => {
 		const answer = await api.post('/v1/messages/batch', body);
@@ -152,7 +152,7 @@ storeTest(test, 'the batch as a whole: what is refused of it', async (t, store) 
 	t.is(resultsOf(await batch(api, full)).filter(({status}) => status === 'accepted').length, 100);
 });
 
-storeTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
+sqliteTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const key of ['k', 'k', '', 'x'.repeat(300)]) {
 		const answer = await batch(api, [itemOf(api)], api.key, {'idempotency-key': key});
@@ -166,7 +166,7 @@ storeTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
 	t.is((await batch(api, [itemOf(api)])).headers.get('idempotency-key-ignored'), null);
 });
 
-storeTest(test, 'an item with an idempotencyKey makes one message, in one batch or several', async (t, store) => {
+sqliteTest(test, 'an item with an idempotencyKey makes one message, in one batch or several', async (t, store) => {
 	const api = await startApi(t, store);
 	const keyed = (idempotencyKey: string, more: object = {}) => itemOf(api, {idempotencyKey, ...more});
 	const items = [keyed('a'), itemOf(api), keyed('a'), keyed('b'), keyed('a', {to: 'other@example.org'})];
@@ -222,7 +222,7 @@ storeTest(test, 'the quota is counted item by item', async (t, store) => {
 	t.like(await store.reader('usage_months').first(), {accepted: 3, test: 1});
 });
 
-storeTest(test, 'items draw on a bucket of their own', async (t, store) => {
+sqliteTest(test, 'items draw on a bucket of their own', async (t, store) => {
 	const now = Date.UTC(2026, 5, 9, 10, 0, 20);
 	const api = await startApi(t, store, {
 		clock: {now: () => now, monotonic: () => 0},
@@ -259,7 +259,7 @@ storeTest(test, 'a store that cannot be written answers 503 and stores nothing',
 	t.is((await batch(await startApi(t, store, {like: api, mayAccept: () => false}), [itemOf(api)])).status, 503);
 });
 
-storeTest(test, 'a batch gives what its items give alone', async (t, store) => {
+sqliteTest(test, 'a batch gives what its items give alone', async (t, store) => {
 	const api = await startApi(t, store);
 	await addObstacles(api);
 	const address = fc.constantFrom('a@example.org', 'b@example.org', 'gone@example.org', 'tired@example.org', 'x', '');

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {storeTime} from '../../src/kit/time.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -19,7 +19,7 @@ const contactOf = async (api: TestApi, email: string): Promise<Contact> => {
 const violated = ({body}: Answer) =>
 	(body as {error: {violations: Array<{field: string}>}}).error.violations.map(({field}) => field);
 
-storeTest(test, 'the first live send to an address makes its contact, however it is spelled', async (t, store) => {
+sqliteTest(test, 'the first live send to an address makes its contact, however it is spelled', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send(
 		{to: 'Jane@Example.org', cc: ['copy@example.org']},
@@ -38,7 +38,7 @@ storeTest(test, 'the first live send to an address makes its contact, however it
 	t.deepEqual((await api.get(`/v1/contacts/${id}`)).body, data[0]);
 });
 
-storeTest(test, 'a contact tells what keeps it from being mailed', async (t, store) => {
+sqliteTest(test, 'a contact tells what keeps it from being mailed', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	await api.send({to: 'jane@example.org'});
@@ -102,7 +102,7 @@ storeTest(test, 'contacts are paged newest first, or found by their address', as
 	}
 });
 
-storeTest(test, 'PATCH changes what is given; null and an empty text clear it', async (t, store) => {
+sqliteTest(test, 'PATCH changes what is given; null and an empty text clear it', async (t, store) => {
 	const now = {ms: Date.parse('2026-06-09T10:15:30Z')};
 	const api = await startApi(t, store, {clock: {now: () => now.ms, monotonic: () => now.ms}});
 	await api.send({to: 'jane@example.org', locale: 'de-at'});
@@ -134,7 +134,7 @@ storeTest(test, 'PATCH changes what is given; null and an empty text clear it', 
 	t.like(await contactOf(api, 'jane@example.org'), {locale: null, timezone: null});
 });
 
-storeTest(test, 'a contact of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
+sqliteTest(test, 'a contact of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send({to: 'jane@example.org'});
 	const {id} = await contactOf(api, 'jane@example.org');
@@ -161,7 +161,7 @@ storeTest(test, 'a contact of another workspace, an unknown one and what is no i
 	t.like(await contactOf(api, 'jane@example.org'), {id, locale: null});
 });
 
-storeTest(test, 'reading and changing have scopes of their own', async (t, store) => {
+sqliteTest(test, 'reading and changing have scopes of their own', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send({to: 'jane@example.org'});
 	const {id} = await contactOf(api, 'jane@example.org');
@@ -177,7 +177,7 @@ storeTest(test, 'reading and changing have scopes of their own', async (t, store
 	t.is((await api.remove(`/v1/contacts/${id}`, managing)).status, 204);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'DELETE is done when it answers: nobody finds the person, the message reads without it',
 	async (t, store) => {

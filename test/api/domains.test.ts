@@ -1,6 +1,6 @@
 import test from 'ava';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns, type Zone} from '../helpers/fake-dns.ts';
 import {clearOfMidnight} from '../helpers/wait.ts';
@@ -15,7 +15,7 @@ type Shown = {
 };
 type Page = {readonly data: readonly Shown[]; readonly next_cursor: string | null};
 
-storeTest(
+sqliteTest(
 	test,
 	'a domain is added with its records, shown with verdicts, verified, and signs by new keys',
 	async (t, store) => {
@@ -140,7 +140,7 @@ test('what is no domain is a violation', async t => {
 	t.is((await api.post('/v1/domains', {name: own, return_path_domain: `b.${own}`})).status, 201);
 });
 
-storeTest(test, 'a domain of another workspace answers as an unknown one, and stays as it is', async (t, store) => {
+sqliteTest(test, 'a domain of another workspace answers as an unknown one, and stays as it is', async (t, store) => {
 	const api = await startApi(t, store);
 	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
 	const before = await store.reader('domains').where({id: api.workspace.domainId}).first();
@@ -214,7 +214,7 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 	t.is(codeOf(await api.get(`/v1/domains/${newId('dom')}/dmarc`)), 'not_found');
 });
 
-storeTest(test, 'the link host of a domain: changed, taken back, and refused', async (t, store) => {
+sqliteTest(test, 'the link host of a domain: changed, taken back, and refused', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.post('/v1/domains', {name: 'links.example', link_host: 'go.links.example'}));
 	const path = `/v1/domains/${id}`;

@@ -7,7 +7,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {insertEvents} from '../../src/store/timeline.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest} from '../helpers/databases.ts';
 import {openStream, type StreamMessage} from '../helpers/event-stream.ts';
 import {newEvent} from '../helpers/events.ts';
 import {endTry, startFirstTry} from '../helpers/first-try.ts';
@@ -43,7 +43,7 @@ const refused = async (t: ExecutionContext, api: TestApi, options: Parameters<ty
 	return response.status;
 };
 
-storeTest(test, 'a stream tells what happens from now on, and goes on behind the last message', async (t, store) => {
+sqliteTest(test, 'a stream tells what happens from now on, and goes on behind the last message', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send();
 	const stream = await openStream(t, api.base, api.key);
@@ -75,7 +75,7 @@ storeTest(test, 'a stream tells what happens from now on, and goes on behind the
 	t.is((await next(before, 1))[0]?.event, 'delivered', 'the header goes before the query');
 });
 
-storeTest(test, 'nothing is missed over a restart, also of a stream that has told nothing yet', async (t, store) => {
+sqliteTest(test, 'nothing is missed over a restart, also of a stream that has told nothing yet', async (t, store) => {
 	const first = await startApi(t, store);
 	const id = idOf(await first.send());
 	const stream = await openStream(t, first.base, first.key);
@@ -91,7 +91,7 @@ storeTest(test, 'nothing is missed over a restart, also of a stream that has tol
 	);
 });
 
-storeTest(test, 'a stream goes on behind each event, also of those that share a row', async (t, store) => {
+sqliteTest(test, 'a stream goes on behind each event, also of those that share a row', async (t, store) => {
 	const {api, id, boot, recipient} = await startFirstTry(t, store);
 	await endTry(store, boot, recipient, {kind: 'delivered'}, new Date().toISOString());
 	await write(api, id, 'opened');
@@ -126,7 +126,7 @@ storeTest(test, 'a stream goes on behind each event, also of those that share a 
 	}
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'each workspace sees its own events, a test key those of test mail, `types` chooses',
 	async (t, store) => {

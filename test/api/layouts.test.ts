@@ -2,7 +2,7 @@ import test, {type ExecutionContext} from 'ava';
 import {putLayout} from '../../src/store/layouts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 
 const main = {files: {'body.html': "<b>{{ content }}</b>{% render 'foot' %}"}};
 const foot = (text: string) => ({files: {'foot.liquid': text}});
@@ -22,7 +22,7 @@ async function prepare(t: ExecutionContext, store: Store): Promise<{api: TestApi
 const fieldsOf = ({body}: Answer) =>
 	(body as {error: {violations: Array<{field: string; message: string}>}}).error.violations;
 
-storeTest(
+sqliteTest(
 	test,
 	'a version is in its layout; a change of a partial makes the next one, after a dry run',
 	async (t, store) => {
@@ -48,7 +48,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a template that does not compile in it refuses a change as a whole', async (t, store) => {
+sqliteTest(test, 'a template that does not compile in it refuses a change as a whole', async (t, store) => {
 	const {api, id} = await prepare(t, store);
 	const bad = await api.put('/v1/layouts/layout/main', {files: {'body.html': '\n{{ content }} {{ x | nope }}'}});
 	t.is(bad.status, 422);
@@ -123,7 +123,7 @@ async function readDuring({reader}: Store, work: () => Promise<unknown>): Promis
 	return read;
 }
 
-storeTest(test, 'what is about one layout reads the sources of that one, and lists read none', async (t, store) => {
+sqliteTest(test, 'what is about one layout reads the sources of that one, and lists read none', async (t, store) => {
 	const {api, id} = await prepare(t, store);
 	const long = 'x'.repeat(30_000);
 	await store.writer.transaction(async trx => {
@@ -149,7 +149,7 @@ storeTest(test, 'what is about one layout reads the sources of that one, and lis
 	t.true((await readDuring(store, () => api.get(`/v1/templates/${id}/versions`))) < 8000);
 });
 
-storeTest(test, 'what a program of the version before saved is read with what it uses', async (t, store) => {
+sqliteTest(test, 'what a program of the version before saved is read with what it uses', async (t, store) => {
 	const {api} = await prepare(t, store);
 	await store.reader('templates').update({uses: null});
 	await store.reader('layout_uses').where({kind: 'partial'}).delete();
@@ -159,7 +159,7 @@ storeTest(test, 'what a program of the version before saved is read with what it
 	t.like((await api.get('/v1/layouts/partial/foot')).body, {used_by: []});
 });
 
-storeTest(test, 'a diff of more than 2,000 lines is not shown, and says so', async (t, store) => {
+sqliteTest(test, 'a diff of more than 2,000 lines is not shown, and says so', async (t, store) => {
 	const {api} = await prepare(t, store);
 	const dry = async (text: string) => (await api.put('/v1/layouts/partial/foot?dry_run=true', foot(text))).body;
 	t.regex(

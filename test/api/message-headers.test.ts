@@ -1,11 +1,11 @@
 import test from 'ava';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {addKey} from '../helpers/workspace.ts';
 
 type Violations = ReadonlyArray<{readonly field: string; readonly message: string}>;
 
-storeTest(test, 'names and header fields read back as they were sent, and are shown only there', async (t, store) => {
+sqliteTest(test, 'names and header fields read back as they were sent, and are shown only there', async (t, store) => {
 	const api = await startApi(t, store);
 	const sent = await api.send({
 		...{toName: 'Zoë Müller', replyTo: 'help@example.com', replyToName: 'Help, please'},
@@ -24,7 +24,7 @@ storeTest(test, 'names and header fields read back as they were sent, and are sh
 	t.false('to_name' in plain || 'reply_to_name' in plain || 'headers' in plain);
 });
 
-storeTest(test, 'what no header may be is named', async (t, store) => {
+sqliteTest(test, 'what no header may be is named', async (t, store) => {
 	const api = await startApi(t, store);
 	const many = Object.fromEntries(Array.from({length: 21}, (_, n) => [`X-${n}`, 'a']));
 	const id = '<a@b.example>';
@@ -91,7 +91,7 @@ storeTest(test, 'what no header may be is named', async (t, store) => {
 	t.is((await api.send({headers: {...most, 'Auto-Submitted': 'auto-replied; owner-email=a'}})).status, 202);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'inReplyTo threads by our Message-IDs, and by those that submitted mail came with',
 	async (t, store) => {

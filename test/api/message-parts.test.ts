@@ -5,7 +5,7 @@ import {simpleParser} from 'mailparser';
 import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {clearOfMidnight} from '../helpers/wait.ts';
 import {addKey} from '../helpers/workspace.ts';
@@ -57,7 +57,7 @@ storeTest(test, 'recipients: each copy with its state and its next attempt, page
 	t.is((await api.get(`/v1/messages/${id}/attempts?cursor=${first.next_cursor}`)).status, 422);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'attempts: every conversation in order, with the SMTP reply and nothing of our hosts',
 	async (t, store) => {
@@ -185,7 +185,7 @@ test('content and raw say why there is no mail, and nothing of what was erased',
 	await refused(/The message was erased/);
 });
 
-storeTest(test, 'resend: a new message that says the same, with every check of a send', async (t, store) => {
+sqliteTest(test, 'resend: a new message that says the same, with every check of a send', async (t, store) => {
 	const api = await startApi(t, store);
 	const file = {filename: 'note.txt', contentType: 'text/plain', content: 'YXR0YWNoZWQ='};
 	const id = idOf(
@@ -233,7 +233,7 @@ storeTest(test, 'resend: a new message that says the same, with every check of a
 	t.is((await store.reader('messages')).length, 2);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'resend: an Idempotency-Key repeats the answer for the same message, and no other',
 	async (t, store) => {
@@ -254,7 +254,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'resend: the mode is that of the message, whoever asks; a body may be left out', async (t, store) => {
+sqliteTest(test, 'resend: the mode is that of the message, whoever asks; a body may be left out', async (t, store) => {
 	await clearOfMidnight();
 	const api = await startApi(t, store, {rateLimit: {requests: 4, windowMs: 86_400_000}});
 	const test = await addKey(store, api.workspace.id, {mode: 'test'});

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {onWriting, storeTest} from '../helpers/databases.ts';
+import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -29,7 +29,7 @@ storeTest(test, 'a send is answered with 202, and is stored and announced by the
 	t.truthy(recipient.next_attempt_at);
 });
 
-storeTest(test, 'numbers in data keep their digits; those of other fields are numbers', async (t, store) => {
+sqliteTest(test, 'numbers in data keep their digits; those of other fields are numbers', async (t, store) => {
 	const api = await startApi(t, store);
 	const {templateId} = api.workspace;
 	const head = `"from":"hello@example.com","to":"user@example.org","templateId":"${templateId}"`;
@@ -64,7 +64,7 @@ storeTest(test, 'numbers in data keep their digits; those of other fields are nu
 	t.is(codeOf(await api.post('/v1/messages', `{${head},"data":{1.0:2}}`)), 'bad_request');
 });
 
-storeTest(test, 'a message reads back as it was sent, in the read view’s names', async (t, store) => {
+sqliteTest(test, 'a message reads back as it was sent, in the read view’s names', async (t, store) => {
 	const api = await startApi(t, store);
 	const sent = await api.send({
 		to: 'Jose\u0301@MÜNCHEN.de',
@@ -106,7 +106,7 @@ storeTest(test, 'a message reads back as it was sent, in the read view’s names
 	t.is(Buffer.from(attachment.content).toString(), '%PDF-');
 });
 
-storeTest(test, 'a message of the least reads back with empty fields', async (t, store) => {
+sqliteTest(test, 'a message of the least reads back with empty fields', async (t, store) => {
 	const api = await startApi(t, store);
 	const {body} = await api.get(`/v1/messages/${idOf(await api.send())}`);
 	t.like(body, {reply_to: null, subject: null});
@@ -170,7 +170,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a message of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
+sqliteTest(test, 'a message of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
 	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
@@ -196,7 +196,7 @@ storeTest(test, 'a message of another workspace, an unknown one and what is no i
 	}
 });
 
-storeTest(test, 'a send without a template has a code of its own, unless more is wrong', async (t, store) => {
+sqliteTest(test, 'a send without a template has a code of its own, unless more is wrong', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const templateId of [undefined, null, '']) {
 		const answer = await api.send({templateId});
@@ -230,7 +230,7 @@ storeTest(test, 'the key comes before the body, the scope before its shape', asy
 	t.is((await fetch(`${api.base}/v1/messages`, {method: 'PUT'})).status, 405);
 });
 
-storeTest(test, 'a body up to 6 MiB is read, a larger one is not', async (t, store) => {
+sqliteTest(test, 'a body up to 6 MiB is read, a larger one is not', async (t, store) => {
 	const api = await startApi(t, store);
 	const content = Buffer.alloc(1_048_576, 7).toString('base64');
 	const file = {filename: 'a.bin', contentType: 'application/octet-stream', content};

@@ -1,11 +1,11 @@
 import test from 'ava';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
 
-storeTest(test, 'the send decides its priority, then its topic, then its template', async (t, store) => {
+sqliteTest(test, 'the send decides its priority, then its topic, then its template', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId, templateId} = api.workspace;
 	const levelOf = async (fields: object) => {
@@ -37,7 +37,7 @@ storeTest(test, 'the send decides its priority, then its topic, then its templat
 	t.is(await levelOf({priority: 'high', cc: ['copy@example.org']}), 1);
 });
 
-storeTest(test, 'a priority is read where the send named one, also when it is sent again', async (t, store) => {
+sqliteTest(test, 'a priority is read where the send named one, also when it is sent again', async (t, store) => {
 	const api = await startApi(t, store);
 	const read = async (id: string) => (await api.get(`/v1/messages/${id}`)).body as Record<string, unknown>;
 	t.false('priority' in (await read(idOf(await api.send({priority: null})))));

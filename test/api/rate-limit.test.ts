@@ -4,7 +4,7 @@ import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/api-key.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
-import {engines, newStore, storeTest} from '../helpers/databases.ts';
+import {engines, newStore, sqliteTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
 import {heldBytes} from '../helpers/held-bytes.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
@@ -19,7 +19,7 @@ function clockAt(time: number) {
 	return {state, clock: {now: () => state.time, monotonic: () => 0}};
 }
 
-storeTest(test, 'a key sends so often in a window that begins with the minute', async (t, store) => {
+sqliteTest(test, 'a key sends so often in a window that begins with the minute', async (t, store) => {
 	const {state, clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
 	const reset = start / 1000 + 40;
@@ -45,7 +45,7 @@ storeTest(test, 'a key sends so often in a window that begins with the minute', 
 	t.deepEqual(limitsIn(await api.send()), [3, 2, reset + 60]);
 });
 
-storeTest(test, 'a key may have a limit of its own, or none', async (t, store) => {
+sqliteTest(test, 'a key may have a limit of its own, or none', async (t, store) => {
 	const {clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
 	const narrow = await addKey(store, api.workspace.id, {rate_limit: '1/3600'});
@@ -63,7 +63,7 @@ storeTest(test, 'a key may have a limit of its own, or none', async (t, store) =
 	t.is((await api.send({}, narrow)).status, 429);
 });
 
-storeTest(test, 'every answer to a valid key carries the headers, whatever it says', async (t, store) => {
+sqliteTest(test, 'every answer to a valid key carries the headers, whatever it says', async (t, store) => {
 	const {clock} = clockAt(start);
 	const failing = {is: false};
 	const api = await startApi(t, store, {

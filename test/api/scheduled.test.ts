@@ -4,7 +4,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {recipientClaims, releaseOthers, releaseOwn} from '../../src/store/held-claims.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const minute = 60_000;
@@ -30,7 +30,7 @@ storeTest(test, 'a scheduled send waits with all its copies, and is read with it
 	t.is((await queueOf(api, again))[0]?.send_at, null);
 });
 
-storeTest(test, 'a time from now counts from acceptance; one that is past is now', async (t, store) => {
+sqliteTest(test, 'a time from now counts from acceptance; one that is past is now', async (t, store) => {
 	const api = await startApi(t, store);
 	const before = Date.now();
 	const [soon] = await queueOf(api, idOf(await api.send({sendAt: '+90m'})));
@@ -41,7 +41,7 @@ storeTest(test, 'a time from now counts from acceptance; one that is past is now
 	t.false('send_at' in ((await api.get(`/v1/messages/${past}`)).body as object));
 });
 
-storeTest(test, 'other times are refused on the field, also in a batch', async (t, store) => {
+sqliteTest(test, 'other times are refused on the field, also in a batch', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const sendAt of [
 		'',
@@ -78,7 +78,7 @@ const detailsOf = async (api: TestApi, id: string) =>
 		.filter(({type}) => type === 'errored')
 		.map(({detail}) => detail.reason);
 
-storeTest(test, 'a message is cancelled with all its copies, once', async (t, store) => {
+sqliteTest(test, 'a message is cancelled with all its copies, once', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const fields of [{sendAt: '+2h', cc: ['copy@example.org']}, {}]) {
 		const id = idOf(await api.send(fields));
@@ -95,7 +95,7 @@ storeTest(test, 'a message is cancelled with all its copies, once', async (t, st
 	t.deepEqual(await store.reader('suppressions').pluck('id'), []);
 });
 
-storeTest(test, 'a message gets another time, and none: it goes now', async (t, store) => {
+sqliteTest(test, 'a message gets another time, and none: it goes now', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({toName: 'Ann', sendAt: '+2h'}));
 	const at = later(5 * 60 * minute);
@@ -140,7 +140,7 @@ storeTest(test, 'what waits for its time is listed, in pages', async (t, store) 
 	t.is(codeOf(await api.get('/v1/messages?scheduled=false')), 'validation_failed');
 });
 
-storeTest(test, 'one that was claimed is not changed, and one of others is not found', async (t, store) => {
+sqliteTest(test, 'one that was claimed is not changed, and one of others is not found', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({cc: ['copy@example.org'], sendAt: '+2h'}));
 	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
@@ -161,35 +161,39 @@ storeTest(test, 'one that was claimed is not changed, and one of others is not f
 	t.is((await queueOf(api, id)).length, 2);
 });
 
-storeTest(test, 'one that a daemon gave back untried is changed; not one that may have been sent', async (t, store) => {
-	const api = await startApi(t, store);
-	const given = idOf(await api.send({cc: ['copy@example.org']}));
-	const lost = idOf(await api.send({}));
-	const claimed = {attempts: 0, until: later(minute)};
-	for (const [message, node] of [
-		[given, 'stopped'],
-		[lost, 'killed'],
-	] as const) {
-		const ids: string[] = await store.reader('recipients').where({message_id: message}).pluck('id');
-		for (const id of ids) {
-			await store.database('claims').insert({...claimed, recipient_id: id, claimed_by: node, queued: newId('evt')});
+sqliteTest(
+	test,
+	'one that a daemon gave back untried is changed; not one that may have been sent',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const given = idOf(await api.send({cc: ['copy@example.org']}));
+		const lost = idOf(await api.send({}));
+		const claimed = {attempts: 0, until: later(minute)};
+		for (const [message, node] of [
+			[given, 'stopped'],
+			[lost, 'killed'],
+		] as const) {
+			const ids: string[] = await store.reader('recipients').where({message_id: message}).pluck('id');
+			for (const id of ids) {
+				await store.database('claims').insert({...claimed, recipient_id: id, claimed_by: node, queued: newId('evt')});
+			}
+			t.is(codeOf(await api.post(`/v1/messages/${message}/cancel`, {})), 'not_cancellable');
 		}
-		t.is(codeOf(await api.post(`/v1/messages/${message}/cancel`, {})), 'not_cancellable');
-	}
-	await store.writer.transaction(async trx => {
-		await releaseOwn(trx, recipientClaims, 'stopped', later(0));
-		await releaseOthers(trx, recipientClaims, 'other', later(0));
-	});
-	t.like((await api.patch(`/v1/messages/${given}`, {sendAt: '+2h'})).body, {status: 'queued'});
-	t.like((await api.post(`/v1/messages/${given}/cancel`, {})).body, {status: 'errored'});
-	t.deepEqual(await queueOf(api, given), []);
-	t.is(codeOf(await api.post(`/v1/messages/${lost}/cancel`, {})), 'not_cancellable');
-	t.is((await queueOf(api, lost)).length, 1);
-});
+		await store.writer.transaction(async trx => {
+			await releaseOwn(trx, recipientClaims, 'stopped', later(0));
+			await releaseOthers(trx, recipientClaims, 'other', later(0));
+		});
+		t.like((await api.patch(`/v1/messages/${given}`, {sendAt: '+2h'})).body, {status: 'queued'});
+		t.like((await api.post(`/v1/messages/${given}/cancel`, {})).body, {status: 'errored'});
+		t.deepEqual(await queueOf(api, given), []);
+		t.is(codeOf(await api.post(`/v1/messages/${lost}/cancel`, {})), 'not_cancellable');
+		t.is((await queueOf(api, lost)).length, 1);
+	},
+);
 
 const generationOf = async ({store}: TestApi) => await readGeneration(store.reader);
 
-storeTest(test, 'daemons read the queue again only where a message is due sooner', async (t, store) => {
+sqliteTest(test, 'daemons read the queue again only where a message is due sooner', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({sendAt: '+2h'}));
 	const before = await generationOf(api);
@@ -239,7 +243,7 @@ for (const [day, times] of Object.entries(changes)) {
 	);
 }
 
-storeTest(test, 'a send that expires is queued and read with both times', async (t, store) => {
+sqliteTest(test, 'a send that expires is queued and read with both times', async (t, store) => {
 	const api = await startApi(t, store);
 	const [at, end] = [later(60 * minute), later(61 * minute + 1000)];
 	const id = idOf(await api.send({sendAt: at, expiresAt: end, cc: ['copy@example.org']}));
@@ -257,7 +261,7 @@ storeTest(test, 'a send that expires is queued and read with both times', async 
 	t.deepEqual(await store.reader('queue').pluck('expires_at'), [end, end]);
 });
 
-storeTest(test, 'an end that is too early or no time is refused on the field, also in a batch', async (t, store) => {
+sqliteTest(test, 'an end that is too early or no time is refused on the field, also in a batch', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [expiresAt, sendAt] of [
 		['+59s'],

@@ -1,13 +1,13 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 type Sender = {readonly id: string; readonly address: string; readonly verified: boolean; readonly active: boolean};
 type Page = {readonly data: readonly Sender[]; readonly next_cursor: string | null};
 
-storeTest(test, 'a sender brings its domain with two keys, and sends once it is verified', async (t, store) => {
+sqliteTest(test, 'a sender brings its domain with two keys, and sends once it is verified', async (t, store) => {
 	const api = await startApi(t, store);
 	const added = await api.post('/v1/senders', {address: 'No-Reply@shop.example', name: 'Kaffee & Größe'});
 	t.is(added.status, 201, added.text);
@@ -59,7 +59,7 @@ storeTest(test, 'an address is added once, however it is spelled and however man
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(test, 'what is no address or no name is a violation', async (t, store) => {
+sqliteTest(test, 'what is no address or no name is a violation', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [body, field] of [
 		[{address: 'A <a@b.example>'}, 'address'],
@@ -95,7 +95,7 @@ storeTest(test, 'the list pages newest first', async (t, store) => {
 	t.is(codeOf(await api.get('/v1/senders?cursor=AAAA')), 'validation_failed');
 });
 
-storeTest(test, 'a sender is renamed, switched off and on; what is left out stays as it is', async (t, store) => {
+sqliteTest(test, 'a sender is renamed, switched off and on; what is left out stays as it is', async (t, store) => {
 	const api = await startApi(t, store);
 	const {data} = (await api.get('/v1/senders')).body as Page;
 	const path = `/v1/senders/${data[0]?.id}`;

@@ -1,9 +1,9 @@
 import test from 'ava';
 import {startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 
-storeTest(test, 'a header that decides something comes once: 400 for a second one, equal or not', async (t, store) => {
+sqliteTest(test, 'a header that decides something comes once: 400 for a second one, equal or not', async (t, store) => {
 	const api = await startApi(t, store);
 	const port = Number(new URL(api.base).port);
 	const body = JSON.stringify({

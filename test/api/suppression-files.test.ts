@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {parseAddress} from '../../src/mail/address.ts';
 import {codeOf, startApi, type TestApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
@@ -21,7 +21,7 @@ const importCsv = (api: TestApi, text: string, {key = api.key, query = ''} = {})
 const exported = async (api: TestApi, {key = api.key, query = ''} = {}) =>
 	(await api.get(`/v1/suppressions/export${query}`, key)).text;
 
-storeTest(
+sqliteTest(
 	test,
 	'a file is taken line by line: what was added, what was listed, and which lines are wrong',
 	async (t, store) => {

@@ -2,7 +2,7 @@ import test from 'ava';
 import {scopes} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -34,7 +34,7 @@ async function keyWithout(api: TestApi, scope: string): Promise<string> {
 	return await addKey(api.store, api.workspace.id, {scopes: JSON.stringify(scopes.filter(each => each !== scope))});
 }
 
-storeTest(test, 'an address is added once; again it answers the first entry, unchanged', async (t, store) => {
+sqliteTest(test, 'an address is added once; again it answers the first entry, unchanged', async (t, store) => {
 	const api = await startApi(t, store);
 	const made = await api.post(path, {recipient: 'Jörg@Bücher.example'});
 	t.is(made.status, 201);
@@ -67,7 +67,7 @@ storeTest(test, 'fifty additions of one address at once make one entry', async (
 	t.is((await list(api)).data.length, 1);
 });
 
-storeTest(test, 'a bad body names its fields', async (t, store) => {
+sqliteTest(test, 'a bad body names its fields', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [body, field] of [
 		[{}, 'recipient'],
@@ -169,7 +169,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'entries of another workspace answer as unknown ones, and stay', async (t, store) => {
+sqliteTest(test, 'entries of another workspace answer as unknown ones, and stay', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	const key = await addKey(store, other.id);
@@ -193,7 +193,7 @@ storeTest(test, 'entries of another workspace answer as unknown ones, and stay',
 	t.is((await api.post(path, {recipient: 'a@x.test'}, key)).status, 201, 'a list of its own');
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'suppressing an address stops its copies that wait, before their first try and between tries',
 	async (t, store) => {
@@ -226,7 +226,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'reading and managing need their scopes', async (t, store) => {
+sqliteTest(test, 'reading and managing need their scopes', async (t, store) => {
 	const api = await startApi(t, store);
 	const entry = await add(api, 'a@x.test');
 	const reads = await keyWithout(api, 'suppressions:manage');

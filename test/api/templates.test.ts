@@ -1,13 +1,13 @@
 import test from 'ava';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
 type Template = {readonly id: string; readonly name: string; readonly latest_version: number | null};
 type Page<Row> = {readonly data: readonly Row[]; readonly next_cursor: string | null};
 
-storeTest(test, 'a template is made, read, listed and deleted', async (t, store) => {
+sqliteTest(test, 'a template is made, read, listed and deleted', async (t, store) => {
 	const api = await startApi(t, store);
 	const made = await api.post('/v1/templates', {name: 'Beleg – größer 🎉'});
 	t.is(made.status, 201, made.text);
@@ -33,7 +33,7 @@ storeTest(test, 'a template is made, read, listed and deleted', async (t, store)
 	t.is(codeOf(await api.send({templateId: idOf(made)})), 'template_not_found');
 });
 
-storeTest(test, 'a template has settings for all its versions, shown where they are set', async (t, store) => {
+sqliteTest(test, 'a template has settings for all its versions, shown where they are set', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.post('/v1/unsubscribe-groups', {code: 'codes', name: 'Codes'});
 	const settings = {topic: 'codes', priority: 'high', sensitive: ['code', 'order.link']};
@@ -67,7 +67,7 @@ storeTest(test, 'a template has settings for all its versions, shown where they 
 	);
 });
 
-storeTest(test, 'a name is given once, and again after the template is gone', async (t, store) => {
+sqliteTest(test, 'a name is given once, and again after the template is gone', async (t, store) => {
 	const api = await startApi(t, store);
 	const same = await Promise.all(Array.from({length: 8}, () => api.post('/v1/templates', {name: 'receipt'})));
 	t.deepEqual(same.map(({status}) => status).toSorted(), [201, ...new Array(7).fill(409)]);
@@ -79,7 +79,7 @@ storeTest(test, 'a name is given once, and again after the template is gone', as
 	t.is((await api.post('/v1/templates', {name: 'receipt'}, await addKey(store, other.id))).status, 201);
 });
 
-storeTest(test, 'an id may be given, once in a workspace; sends and reads use it', async (t, store) => {
+sqliteTest(test, 'an id may be given, once in a workspace; sends and reads use it', async (t, store) => {
 	const api = await startApi(t, store);
 	const made = await api.post('/v1/templates', {name: 'receipt', id: 'tpl_receipt'});
 	t.like(made, {status: 201, body: {id: 'tpl_receipt', name: 'receipt'}}, made.text);
@@ -111,7 +111,7 @@ storeTest(test, 'an id may be given, once in a workspace; sends and reads use it
 	);
 });
 
-storeTest(test, 'what is no name is a violation', async (t, store) => {
+sqliteTest(test, 'what is no name is a violation', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const name of ['', ' a', 'a ', 'a\nb', 'a\u0000b', '\ud800', 'a\u202eb', 'a'.repeat(201), 7, null, ['a'], {}]) {
 		const answer = await api.post('/v1/templates', {name});
@@ -150,7 +150,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'ids of another workspace answer as unknown ones do, on every route', async (t, store) => {
+sqliteTest(test, 'ids of another workspace answer as unknown ones do, on every route', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'globex');
 	const otherKey = await addKey(store, other.id);
@@ -186,7 +186,7 @@ storeTest(test, 'ids of another workspace answer as unknown ones do, on every ro
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(test, 'read and manage are two scopes', async (t, store) => {
+sqliteTest(test, 'read and manage are two scopes', async (t, store) => {
 	const api = await startApi(t, store);
 	const reads = await addKey(store, api.workspace.id, {scopes: '["templates:read","senders:read"]'});
 	const writes = await addKey(store, api.workspace.id, {scopes: '["templates:manage","senders:manage"]'});

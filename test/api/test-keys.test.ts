@@ -1,7 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
 import type {Mode} from '../../src/mail/message.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {insertDue} from '../helpers/webhooks.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
@@ -15,7 +15,7 @@ function refuses(t: ExecutionContext, answer: Answer): void {
 	t.is(codeOf(answer), 'insufficient_scope');
 }
 
-storeTest(test, 'a test key lists and reads messages of test keys alone, a live key all of them', async (t, store) => {
+sqliteTest(test, 'a test key lists and reads messages of test keys alone, a live key all of them', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const live = idOf(await api.send());
@@ -43,29 +43,33 @@ storeTest(test, 'a test key lists and reads messages of test keys alone, a live 
 	t.is((await api.get(`/v1/messages?limit=1&cursor=${cursor}`, key)).status, 422, 'a cursor of a live key');
 });
 
-storeTest(test, 'what a test key suppresses stops test mail alone, and gives way to a live entry', async (t, store) => {
-	const api = await startApi(t, store);
-	const key = await addKey(store, api.workspace.id, {mode: 'test'});
-	const recipient = 'user@example.org';
-	const made = await api.post('/v1/suppressions', {recipient}, key);
-	t.is(made.status, 201);
-	t.like(made.body as object, {recipient, reason: 'manual', mode: 'test'});
-	t.is(codeOf(await api.send({to: recipient}, key)), 'recipient_suppressed');
-	t.is((await api.send({to: recipient})).status, 202, 'live mail flows');
-	const [contact] = ((await api.get('/v1/contacts')).body as {data: Array<{suppressed: boolean}>}).data;
-	t.like(contact, {suppressed: false});
+sqliteTest(
+	test,
+	'what a test key suppresses stops test mail alone, and gives way to a live entry',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const key = await addKey(store, api.workspace.id, {mode: 'test'});
+		const recipient = 'user@example.org';
+		const made = await api.post('/v1/suppressions', {recipient}, key);
+		t.is(made.status, 201);
+		t.like(made.body as object, {recipient, reason: 'manual', mode: 'test'});
+		t.is(codeOf(await api.send({to: recipient}, key)), 'recipient_suppressed');
+		t.is((await api.send({to: recipient})).status, 202, 'live mail flows');
+		const [contact] = ((await api.get('/v1/contacts')).body as {data: Array<{suppressed: boolean}>}).data;
+		t.like(contact, {suppressed: false});
 
-	const live = await api.post('/v1/suppressions', {recipient});
-	t.is(live.status, 201);
-	t.like(live.body as object, {recipient, mode: 'live'});
-	t.deepEqual(idsOf(await api.get('/v1/suppressions')), [idOf(live)]);
-	t.is(codeOf(await api.send({to: recipient})), 'recipient_suppressed');
-	const again = await api.post('/v1/suppressions', {recipient}, key);
-	t.is(again.status, 200);
-	t.deepEqual(again.body, live.body, 'it never takes the place of a live one');
-});
+		const live = await api.post('/v1/suppressions', {recipient});
+		t.is(live.status, 201);
+		t.like(live.body as object, {recipient, mode: 'live'});
+		t.deepEqual(idsOf(await api.get('/v1/suppressions')), [idOf(live)]);
+		t.is(codeOf(await api.send({to: recipient})), 'recipient_suppressed');
+		const again = await api.post('/v1/suppressions', {recipient}, key);
+		t.is(again.status, 200);
+		t.deepEqual(again.body, live.body, 'it never takes the place of a live one');
+	},
+);
 
-storeTest(test, 'a test key removes what test keys suppressed and simulated entries, no other', async (t, store) => {
+sqliteTest(test, 'a test key removes what test keys suppressed and simulated entries, no other', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const insert = async (address: string, reason: string) => {
@@ -86,7 +90,7 @@ storeTest(test, 'a test key removes what test keys suppressed and simulated entr
 	t.is((await api.remove(`/v1/suppressions/${own}`, key)).status, 204);
 });
 
-storeTest(test, 'a test key neither changes nor erases a contact', async (t, store) => {
+sqliteTest(test, 'a test key neither changes nor erases a contact', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const message = idOf(await api.send({to: 'ada@example.org', locale: 'de'}));
@@ -99,7 +103,7 @@ storeTest(test, 'a test key neither changes nor erases a contact', async (t, sto
 	t.is((await api.remove(`/v1/contacts/${id}`)).status, 204);
 });
 
-storeTest(test, 'webhooks: a test key sees, deletes and replays those of test keys alone', async (t, store) => {
+sqliteTest(test, 'webhooks: a test key sees, deletes and replays those of test keys alone', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const register = async (api: TestApi, bearer?: string) => {

@@ -2,7 +2,7 @@ import test from 'ava';
 import {scopes} from '../../src/mail/api-key.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 type Topic = {readonly id: string; readonly code: string; readonly name: string; readonly created_at: string};
@@ -62,7 +62,7 @@ storeTest(test, 'a code is unique in its workspace, also among many at once', as
 	t.is((await api.post(path, {code: 'news', name: 'theirs'}, await addKey(store, other.id))).status, 201);
 });
 
-storeTest(test, 'code and name are required and checked', async (t, store) => {
+sqliteTest(test, 'code and name are required and checked', async (t, store) => {
 	const api = await startApi(t, store);
 	const fieldsOf = async (body: object) => {
 		const answer = await api.post(path, body);
@@ -89,7 +89,7 @@ storeTest(test, 'code and name are required and checked', async (t, store) => {
 	t.is((await api.post(path, {code: 'a'.repeat(64), name: '😀'.repeat(200)})).status, 201);
 });
 
-storeTest(test, 'a topic shows what is set of it, and no more', async (t, store) => {
+sqliteTest(test, 'a topic shows what is set of it, and no more', async (t, store) => {
 	const api = await startApi(t, store);
 	const set = {public: true, required: true, description: 'What is new, once a month', priority: 'low'};
 	t.like((await api.post(path, {code: 'all', name: 'All', ...set})).body, set);
@@ -100,7 +100,7 @@ storeTest(test, 'a topic shows what is set of it, and no more', async (t, store)
 	t.like(all, set);
 });
 
-storeTest(test, 'opt-outs outlive their topic and hold again when its code comes back', async (t, store) => {
+sqliteTest(test, 'opt-outs outlive their topic and hold again when its code comes back', async (t, store) => {
 	const api = await startApi(t, store);
 	const first = idOf(await api.post(path, {code: 'news', name: 'News'}));
 	await optOut(api, 'user@example.org', 'news');
@@ -140,7 +140,7 @@ storeTest(test, 'topics are listed newest first, a hundred to a page', async (t,
 	}
 });
 
-storeTest(test, 'topics of another workspace answer as unknown ones; scopes are asked for', async (t, store) => {
+sqliteTest(test, 'topics of another workspace answer as unknown ones; scopes are asked for', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.post(path, {code: 'news', name: 'News'}));
 	const other = await addWorkspace(store, 'other');

@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {type Answer, codeOf, startApi, type TestApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addWorkspace} from '../helpers/workspace.ts';
 
 type Version = {
@@ -89,7 +89,7 @@ storeTest(test, 'each save is a version, also of the same; many at once count wi
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(test, 'what does not parse is told with field, line and column; nothing is saved', async (t, store) => {
+sqliteTest(test, 'what does not parse is told with field, line and column; nothing is saved', async (t, store) => {
 	const api = await startApi(t, store);
 	const refused = await api.post(versions(api), {
 		variants: [
@@ -160,7 +160,7 @@ test('what is no version is told before anything is compiled', async t => {
 // Tests that render come one after the other: the limit of a render is CPU time of the whole process, and compiles of other tests
 // would use it up.
 
-storeTest(test.serial, 'a preview is what a send would be', async (t, store) => {
+sqliteTest(test.serial, 'a preview is what a send would be', async (t, store) => {
 	const api = await startApi(t, store);
 	const preview = `/v1/templates/${api.workspace.templateId}/preview`;
 	await api.post(versions(api), {
@@ -223,7 +223,7 @@ storeTest(test.serial, 'a preview is what a send would be', async (t, store) => 
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(test.serial, 'a preview of what has no version, and of what fails to render', async (t, store) => {
+sqliteTest(test.serial, 'a preview of what has no version, and of what fails to render', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id} = (await api.post('/v1/templates', {name: 'empty'})).body as {id: string};
 	t.is(codeOf(await api.post(`/v1/templates/${id}/preview`, {})), 'template_has_no_version');
@@ -244,7 +244,7 @@ storeTest(test.serial, 'a preview of what has no version, and of what fails to r
 	t.regex(object.text, /fails at html, line 2, column 3: this is an object: name one of its fields/);
 });
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'the sample of a push is shown, used by previews, and kept by a save over the API',
 	async (t, store) => {

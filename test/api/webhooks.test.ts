@@ -2,7 +2,7 @@ import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {webhookEventTypes} from '../../src/mail/message.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 import {insertDue, rowOf} from '../helpers/webhooks.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -20,7 +20,7 @@ async function register(api: TestApi, fields: object = {}): Promise<Endpoint> {
 	return answer.body as Endpoint;
 }
 
-storeTest(test, 'register, list, delete', async (t, store) => {
+sqliteTest(test, 'register, list, delete', async (t, store) => {
 	const api = await startApi(t, store);
 	const answer = await api.post('/v1/webhooks', {url, events: ['bounced', 'delivered']});
 	t.is(answer.status, 201);
@@ -84,7 +84,7 @@ test('the fields are checked, all at once', async t => {
 	t.is((await api.post('/v1/webhooks', '')).status, 400);
 });
 
-storeTest(test, 'a workspace has at most fifty endpoints; deleted ones do not count', async (t, store) => {
+sqliteTest(test, 'a workspace has at most fifty endpoints; deleted ones do not count', async (t, store) => {
 	const api = await startApi(t, store);
 	let last = '';
 	for (let n = 0; n < 50; n++) {
@@ -190,7 +190,7 @@ storeTest(test, 'a page ends before its payloads are too large to answer at once
 	t.is(second.next_cursor, null);
 });
 
-storeTest(test, 'replay: whatever became of it, it is due now, with no attempts', async (t, store) => {
+sqliteTest(test, 'replay: whatever became of it, it is due now, with no attempts', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const [id = '', pending = ''] = await insertDue(store, api.workspace.id, endpoint, 2);
@@ -224,7 +224,7 @@ storeTest(test, 'replay: whatever became of it, it is due now, with no attempts'
 	t.is(codeOf(await api.post(`/v1/webhooks/deliveries/${id}/replay`, {})), 'not_found');
 });
 
-storeTest(test, 'ids of another workspace are like unknown ones; scopes are kept apart', async (t, store) => {
+sqliteTest(test, 'ids of another workspace are like unknown ones; scopes are kept apart', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const [delivery = ''] = await insertDue(store, api.workspace.id, endpoint, 1);
@@ -266,7 +266,7 @@ storeTest(test, 'ids of another workspace are like unknown ones; scopes are kept
 	t.is(idOf(await api.post('/v1/webhooks', {url, events: ['opened']}, managing)).slice(0, 4), 'whe_');
 });
 
-storeTest(test, 'mail that comes in is for keys that may read it, by webhook too', async (t, store) => {
+sqliteTest(test, 'mail that comes in is for keys that may read it, by webhook too', async (t, store) => {
 	const api = await startApi(t, store);
 	const scopes = '["webhooks:manage","webhooks:read"]';
 	const key = await addKey(store, api.workspace.id, {scopes});
@@ -295,7 +295,7 @@ storeTest(test, 'mail that comes in is for keys that may read it, by webhook too
 	t.regex((await api.get(`${path}/deliveries`)).text, /secret/);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a secret is rotated: the new one is shown, the old one lives until the overlap ends',
 	async (t, store) => {
@@ -366,7 +366,7 @@ test('a rotation: who may, of what, and what is refused', async t => {
 	t.is((await api.post(`/v1/webhooks/${mine.id}/rotate-secret`, {}, tested)).status, 200);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'an endpoint changes its url and events, and is switched off and on; its secret stays',
 	async (t, store) => {

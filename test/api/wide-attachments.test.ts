@@ -2,7 +2,7 @@ import test from 'ava';
 import {changeWorkspace} from '../../src/admin/workspaces.ts';
 import {listAttachments} from '../../src/store/messages.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {testTools} from '../helpers/tools.ts';
 
 const file = (bytes: number, fill = 'a') => ({
@@ -20,7 +20,7 @@ async function allow(api: TestApi, max_attachments: number | null, max_attachmen
 	api.clear();
 }
 
-storeTest(test, 'a workspace allows more and larger attachments, and no others', async (t, store) => {
+sqliteTest(test, 'a workspace allows more and larger attachments, and no others', async (t, store) => {
 	const api = await startApi(t, store);
 	const four = Array.from({length: 4}, () => file(1));
 	t.deepEqual(violationsOf(await api.send({attachments: four})), [

@@ -10,7 +10,7 @@ import type {Store} from '../../src/store/store.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';
 import {createSessions} from '../../src/users/sessions.ts';
 import {addUser, changeUser, removeUser} from '../../src/users/users.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
 
@@ -63,7 +63,7 @@ storeTest(test, 'a live page ends for who is removed or moved to another workspa
 	}
 });
 
-storeTest(test, 'who left before the stream began, or asks for its head alone, takes no seat', async (t, store) => {
+sqliteTest(test, 'who left before the stream began, or asks for its head alone, takes no seat', async (t, store) => {
 	const {logIn, follow} = await labOf(t, store);
 	const {token} = await logIn('ann');
 	for (let n = 0; n < 20; n++) {

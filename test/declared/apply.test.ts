@@ -8,7 +8,7 @@ import {apiKeyHash} from '../../src/mail/api-key.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findWorkspaceByName} from '../../src/store/workspaces.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 function applying(store: Store) {
@@ -76,7 +76,7 @@ const shop: WantedWorkspace = {
 /** As an export has it. */
 const exported = {...shop, settings: {...shop.settings, route: 'smtp://u:***@smtp.example.net'}};
 
-storeTest(test, 'a file makes a workspace that exports as the file', async (t, store) => {
+sqliteTest(test, 'a file makes a workspace that exports as the file', async (t, store) => {
 	const {apply, read} = applying(store);
 	const {made, faults} = await apply(shop);
 	t.deepEqual(faults, []);
@@ -94,7 +94,7 @@ storeTest(test, 'a file makes a workspace that exports as the file', async (t, s
 	);
 });
 
-storeTest(test, 'what differs is changed in place, and each change is an act of its own', async (t, store) => {
+sqliteTest(test, 'what differs is changed in place, and each change is an act of its own', async (t, store) => {
 	const {apply, read} = applying(store);
 	await apply(shop);
 	const ids = async () => [
@@ -154,7 +154,7 @@ storeTest(test, 'what differs is changed in place, and each change is an act of 
 	}
 });
 
-storeTest(test, 'empty sections take away what was there', async (t, store) => {
+sqliteTest(test, 'empty sections take away what was there', async (t, store) => {
 	const {apply, read} = applying(store);
 	await apply(shop);
 	const {made} = await apply({name: 'shop', domains: [], senders: [], topics: [], webhooks: [], keys: []});

@@ -15,7 +15,7 @@ import {
 	pageDomainSenders,
 } from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {address} from '../helpers/parsed-address.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
@@ -33,7 +33,7 @@ async function prepare(store: Store) {
 	return {tools, write, workspaceId, add};
 }
 
-storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its records', async (t, store) => {
+sqliteTest(test, 'a domain gets two keys, sealed, whose public halves are in its records', async (t, store) => {
 	const {workspaceId, add} = await prepare(store);
 	const added = await add('shop.example');
 	t.is(await add('shop.example'), undefined);
@@ -58,7 +58,7 @@ storeTest(test, 'a domain gets two keys, sealed, whose public halves are in its 
 	);
 });
 
-storeTest(test, 'the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC', async (t, store) => {
+sqliteTest(test, 'the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC', async (t, store) => {
 	const {add} = await prepare(store);
 	const added = await add('shop.example');
 	const input = {
@@ -121,7 +121,7 @@ test('bounces go to this machine where it listens, by its name, which has an add
 	t.true(sendingNames({...settings, inboundListen: null, bounceMailbox: {}}).receives);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a sender brings its domain, is one per address, and is verified by word or by its domain',
 	async (t, store) => {
@@ -169,7 +169,7 @@ storeTest(test, 'nodes that add senders of a new domain at once make it once', a
 	t.is((await listDomains(store.reader, workspaceId)).length, 1);
 });
 
-storeTest(test, 'a sender is verified, disabled, enabled, removed', async (t, store) => {
+sqliteTest(test, 'a sender is verified, disabled, enabled, removed', async (t, store) => {
 	const {tools, write, workspaceId} = await prepare(store);
 	const input = {workspaceId, address: address('a@shop.example'), name: 'Shop', verified: false};
 	await write(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));

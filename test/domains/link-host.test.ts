@@ -8,7 +8,7 @@ import {Refused} from '../../src/ops/operation.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {type Domain, findDomainById, findDomainSigning, findLinkHost} from '../../src/store/domains.ts';
 import type {Store} from '../../src/store/store.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 const ownHosts = ['mail.example', 'links.own.example'];
@@ -47,7 +47,7 @@ test('a link host is below the domain, and is not its return path', t => {
 	t.not(linkHostFault({...domain, return_path_domain: 'r.shop.example'}, 'r.shop.example'), null);
 });
 
-storeTest(test, 'a host belongs to one domain, and never is a name of the installation', async (t, store) => {
+sqliteTest(test, 'a host belongs to one domain, and never is a name of the installation', async (t, store) => {
 	const {add, read, change} = await prepare(store);
 	const first = await add('one', 'shop.example', 'links.shop.example');
 	t.is((await read(first)).link_host, 'links.shop.example');
@@ -66,7 +66,7 @@ storeTest(test, 'a host belongs to one domain, and never is a name of the instal
 	t.like(await change(first, 'links.shop.example'), {link_host: 'links.shop.example'}, 'its own stays its own');
 });
 
-storeTest(test, 'a domain that has proved itself takes its host from one that has not', async (t, store) => {
+sqliteTest(test, 'a domain that has proved itself takes its host from one that has not', async (t, store) => {
 	const {add, read, change, mark} = await prepare(store);
 	const squatter = await add('one', 'shop.example', 'links.shop.example');
 	const owner = await add('two', 'shop.example');
@@ -102,7 +102,7 @@ storeTest(test, 'a change is checked at once, is in the audit trail, and refresh
 	);
 });
 
-storeTest(test, 'it is used once DNS leads here, and where https is served with a certificate', async (t, store) => {
+sqliteTest(test, 'it is used once DNS leads here, and where https is served with a certificate', async (t, store) => {
 	const {add, mark, write} = await prepare(store);
 	const domain = await add('one', 'shop.example', 'links.shop.example');
 	const now = '2026-06-09T10:00:00.000Z';

@@ -110,13 +110,28 @@ async function inTurn(work: () => Promise<void>): Promise<void> {
 	}
 }
 
+type StoreTest = (t: ExecutionContext, store: Store, engine: Engine) => Promise<void>;
+
 /** The same test on every engine: `storeTest(test, 'title', async (t, store) => …)`. A few at a time. */
-export function storeTest(
+export function storeTest(test: TestFn | TestFn['serial'], title: string, implementation: StoreTest): void {
+	declareOn(engines, test, title, implementation);
+}
+
+/**
+ * A test of what uses the store as all do, in whose statements the engines do not differ: on SQLite, where a store is several
+ * times quicker to make. TEST_EVERY_ENGINE (`npm run test:engines`) repeats it on the others.
+ */
+export function sqliteTest(test: TestFn | TestFn['serial'], title: string, implementation: StoreTest): void {
+	declareOn(process.env.TEST_EVERY_ENGINE ? engines : ['sqlite'], test, title, implementation);
+}
+
+function declareOn(
+	some: readonly Engine[],
 	test: TestFn | TestFn['serial'],
 	title: string,
-	implementation: (t: ExecutionContext, store: Store, engine: Engine) => Promise<void>,
+	implementation: StoreTest,
 ): void {
-	for (const engine of engines) {
+	for (const engine of some) {
 		test(`${title} (${engine})`, t => inTurn(async () => await implementation(t, await newStore(t, engine), engine)));
 	}
 }

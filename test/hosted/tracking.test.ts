@@ -13,7 +13,7 @@ import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 
 const lifetime = 1_000_000;
@@ -91,7 +91,7 @@ function checkHeaders(t: ExecutionContext, {headers}: Response): void {
 	t.true(isId('req', headers.get('x-request-id') ?? ''));
 }
 
-storeTest(test, 'the pixel is a GIF of one point, and an open', async (t, store) => {
+sqliteTest(test, 'the pixel is a GIF of one point, and an open', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const answer = await get(links.openUrl(claims));
 	t.is(answer.status, 200);
@@ -108,7 +108,7 @@ storeTest(test, 'the pixel is a GIF of one point, and an open', async (t, store)
 	);
 });
 
-storeTest(test, 'a click goes on to where the link led, and is recorded', async (t, store) => {
+sqliteTest(test, 'a click goes on to where the link led, and is recorded', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const answer = await get(links.clickUrl(claims, target) as string, {headers: {'user-agent': 'Slackbot 1.0'}});
 	t.is(answer.status, 302);
@@ -122,7 +122,7 @@ storeTest(test, 'a click goes on to where the link led, and is recorded', async 
 	);
 });
 
-storeTest(test, 'HEAD answers the same and records nothing', async (t, store) => {
+sqliteTest(test, 'HEAD answers the same and records nothing', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const click = await get(links.clickUrl(claims, target) as string, {method: 'HEAD'});
 	t.like(click, {status: 302});
@@ -133,7 +133,7 @@ storeTest(test, 'HEAD answers the same and records nothing', async (t, store) =>
 	t.deepEqual(await recorded(), {events: [], counts: []});
 });
 
-storeTest(test, 'an expired link still leads on, an expired pixel is shown; neither is recorded', async (t, store) => {
+sqliteTest(test, 'an expired link still leads on, an expired pixel is shown; neither is recorded', async (t, store) => {
 	const {links, claims, time, get, recorded} = await start(t, store);
 	time.now += lifetime + 1000;
 	t.is((await get(links.clickUrl(claims, target) as string)).headers.get('location'), target);
@@ -141,7 +141,7 @@ storeTest(test, 'an expired link still leads on, an expired pixel is shown; neit
 	t.deepEqual(await recorded(), {events: [], counts: []});
 });
 
-storeTest(test, 'they work when the message is gone', async (t, store) => {
+sqliteTest(test, 'they work when the message is gone', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	await store.database('messages').delete();
 	t.is((await get(links.openUrl(claims))).status, 200);
@@ -149,7 +149,7 @@ storeTest(test, 'they work when the message is gone', async (t, store) => {
 	t.deepEqual(await recorded(), {events: [], counts: []});
 });
 
-storeTest(test, 'a thousand requests are one row and one event', async (t, store) => {
+sqliteTest(test, 'a thousand requests are one row and one event', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const url = links.openUrl(claims);
 	for (let round = 0; round < 20; round++) {
@@ -176,7 +176,7 @@ storeTest(test, 'nobody waits for the store', async (t, store) => {
 	t.is((await recorded()).events.length, 2);
 });
 
-storeTest(test, 'a link with other than ASCII leads where a browser would go', async (t, store) => {
+sqliteTest(test, 'a link with other than ASCII leads where a browser would go', async (t, store) => {
 	const {links, claims, get} = await start(t, store);
 	for (const [url, location] of [
 		['https://exämple.test/größe?q=ä#ü', 'https://xn--exmple-cua.test/gr%C3%B6%C3%9Fe?q=%C3%A4#%C3%BC'],
@@ -187,7 +187,7 @@ storeTest(test, 'a link with other than ASCII leads where a browser would go', a
 	}
 });
 
-storeTest(test, 'a forged token is a 404, never a redirect', async (t, store) => {
+sqliteTest(test, 'a forged token is a 404, never a redirect', async (t, store) => {
 	const {base, links, claims, get, recorded, reported} = await start(t, store);
 	const tokenOf = (url: string | null) => url?.split('/').at(-1)?.split('=').at(-1) ?? '';
 	const click = tokenOf(links.clickUrl(claims, target));

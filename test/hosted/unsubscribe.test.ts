@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {codeOf, startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {
 	addTopic,
 	at,
@@ -300,7 +300,7 @@ storeTest(serially, 'the token may stand in the form, and the page hands it on',
 	t.is((await lists(api)).length, 0);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'no mutant of a token opens, no token of another purpose or key, and an expired one says so',
 	async (t, store) => {
@@ -500,7 +500,7 @@ storeTest(
 	},
 );
 
-storeTest(
+sqliteTest(
 	test,
 	'a forged link bears the brand of the only workspace, none where there are several',
 	async (t, store) => {

@@ -11,7 +11,7 @@ import type {Store} from '../../src/store/store.ts';
 import {SubmissionListener} from '../../src/submission/submission-listener.ts';
 import type {Submission} from '../../src/submission/submit.ts';
 import {makeCertificate} from '../helpers/certificate.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {type SmtpTalk, talkTo} from '../helpers/smtp-talk.ts';
 import {testVault} from '../helpers/tools.ts';
 import {clearOfMidnight} from '../helpers/wait.ts';
@@ -120,7 +120,7 @@ async function submit(session: SmtpTalk, to: readonly string[], bytes: string | 
 
 const stored = async ({reader}: Store) => await reader('messages').orderBy('id').select('id', 'to_address', 'from_key');
 
-storeTest(test, 'each recipient is a message, on stable storage before the 250', async (t, store) => {
+sqliteTest(test, 'each recipient is a message, on stable storage before the 250', async (t, store) => {
 	const lab = await openLab(t, store);
 	const session = await loggedIn(lab);
 	const reply = await submit(
@@ -149,7 +149,7 @@ storeTest(test, 'each recipient is a message, on stable storage before the 250',
 	t.is((await store.reader('template_versions').select('id')).length, 2);
 });
 
-storeTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key', async (t, store) => {
+sqliteTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key', async (t, store) => {
 	const lab = await openLab(t, store, {authFailures: {requests: 3, windowMs: 60_000}});
 	const session = await lab.talk();
 	t.is(
@@ -173,7 +173,7 @@ storeTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key',
 	t.deepEqual(lab.counted, ['key_scope', 'key', 'key', 'key', 'too_many_failures', 1, 'too_many_failures']);
 });
 
-storeTest(test, 'who may not be mailed, and who may not send', async (t, store) => {
+sqliteTest(test, 'who may not be mailed, and who may not send', async (t, store) => {
 	const lab = await openLab(t, store);
 	const {id} = lab.workspace;
 	const row = {address_key: 'out@example.org', address: 'out@example.org', created_at: at};
@@ -225,7 +225,7 @@ storeTest(test, 'who may not be mailed, and who may not send', async (t, store) 
 	]);
 });
 
-storeTest(test, 'a priority in the envelope or in a field of the mail, which wins', async (t, store) => {
+sqliteTest(test, 'a priority in the envelope or in a field of the mail, which wins', async (t, store) => {
 	const lab = await openLab(t, store);
 	const session = await loggedIn(lab);
 	t.regex(await session.say('EHLO client.example'), / 250[ -]MT-PRIORITY\b/);
@@ -251,7 +251,7 @@ storeTest(test, 'a priority in the envelope or in a field of the mail, which win
 	}
 });
 
-storeTest(test, 'a mail that is held, and one that ends in time', async (t, store) => {
+sqliteTest(test, 'a mail that is held, and one that ends in time', async (t, store) => {
 	const lab = await openLab(t, store);
 	const stranger = await lab.talk();
 	const [, seconds, furthest = ''] =
@@ -336,13 +336,13 @@ storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store'
 	t.deepEqual(lab.counted, ['no_disk', 'store', 1, 'quota', 'rate_limit']);
 });
 
-storeTest(test, 'a paused workspace: 451 to MAIL', async (t, store) => {
+sqliteTest(test, 'a paused workspace: 451 to MAIL', async (t, store) => {
 	const lab = await openLab(t, store);
 	await store.database('workspaces').update({paused_at: at});
 	t.is(await submit(await loggedIn(lab), ['a@example.org']), '451 4.7.1 Sending is paused for this workspace');
 });
 
-storeTest(test, 'mail of a test key goes to the simulator', async (t, store) => {
+sqliteTest(test, 'mail of a test key goes to the simulator', async (t, store) => {
 	const lab = await openLab(t, store);
 	const key = await addKey(store, lab.workspace.id, {mode: 'test'});
 	t.regex(await submit(await loggedIn({...lab, key}), ['ann@example.org']), /^250 /);

@@ -8,7 +8,7 @@ import {FailedLogIns} from '../../src/users/failed-log-ins.ts';
 import {createLogIn, removeTotp, setPassword, setTotp} from '../../src/users/log-in.ts';
 import {createTotpSecret, totpCode, totpStep} from '../../src/users/totp.ts';
 import {addUser} from '../../src/users/users.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 const password = 'correct horse battery';
@@ -38,7 +38,7 @@ function labOf(store: Store) {
 	return {tools, ...log};
 }
 
-storeTest(test.serial, 'a password logs in, however the address is spelled; nothing else does', async (t, store) => {
+sqliteTest(test.serial, 'a password logs in, however the address is spelled; nothing else does', async (t, store) => {
 	const {tools, logIn} = labOf(store);
 	const user = await addAnn(store, tools);
 	const wrong = {ok: false, reason: 'wrong'} as const;
@@ -72,7 +72,7 @@ storeTest(test.serial, 'after ten failures even the right password waits', async
 	t.like(await logIn({email: user.email, password, address}), {ok: true});
 });
 
-storeTest(test.serial, 'a guessed link counts as a wrong password of its network', async (t, store) => {
+sqliteTest(test.serial, 'a guessed link counts as a wrong password of its network', async (t, store) => {
 	const {tools, openLink, logIn} = labOf(store);
 	const input = {email: 'ann@x.example', role: 'admin', workspaceId: null} as const;
 	const added = await store.writer.transaction(trx => addUser(trx, tools, input));
@@ -133,7 +133,7 @@ storeTest(test.serial, 'a one-time code is asked for after the password, and non
 	t.like(await findUser(store.reader, user.id), {totp: null, totp_step: null});
 });
 
-storeTest(test.serial, 'codes are limited as passwords are', async (t, store) => {
+sqliteTest(test.serial, 'codes are limited as passwords are', async (t, store) => {
 	const {tools, logIn, enterCode} = labOf(store);
 	const user = await addAnn(store, tools);
 	await givePassword(store, user);
@@ -147,7 +147,7 @@ storeTest(test.serial, 'codes are limited as passwords are', async (t, store) =>
 	t.like(await enterCode({pending, code: '000000', address: '198.51.100.1'}), {reason: 'limited'});
 });
 
-storeTest(test.serial, 'no text is a pending log-in', async (t, store) => {
+sqliteTest(test.serial, 'no text is a pending log-in', async (t, store) => {
 	const {enterCode} = labOf(store);
 	let n = 0;
 	await fc.assert(

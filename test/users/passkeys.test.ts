@@ -6,7 +6,7 @@ import {FailedLogIns} from '../../src/users/failed-log-ins.ts';
 import {createPasskeys, removePasskey} from '../../src/users/passkeys.ts';
 import {addUser} from '../../src/users/users.ts';
 import {createAuthenticator} from '../helpers/authenticator.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
 const site = {origin: 'https://mail.example.com', host: 'mail.example.com'};
@@ -36,7 +36,7 @@ async function labOf(store: Store) {
 	return {tools, passkeys, add, ann, authenticator, register, logIn};
 }
 
-storeTest(test, 'a passkey is registered once, and logs its user in', async (t, store) => {
+sqliteTest(test, 'a passkey is registered once, and logs its user in', async (t, store) => {
 	const {tools, passkeys, add, ann, authenticator, register, logIn} = await labOf(store);
 	t.deepEqual(await logIn(), wrong, 'nobody knows it');
 	const made = await register();
@@ -63,7 +63,7 @@ storeTest(test, 'a passkey is registered once, and logs its user in', async (t, 
 	);
 });
 
-storeTest(test, 'an answer for elsewhere, without the user, again or too late is refused', async (t, store) => {
+sqliteTest(test, 'an answer for elsewhere, without the user, again or too late is refused', async (t, store) => {
 	const {tools, passkeys, ann, authenticator, register, logIn} = await labOf(store);
 	t.is(await register(ann, {origin: 'https://mail.example.com.evil.test'}), undefined);
 	t.is(await register(ann, {verified: false}), undefined);
@@ -87,7 +87,7 @@ storeTest(test, 'an answer for elsewhere, without the user, again or too late is
 	t.deepEqual(await passkeys.logIn({pending: asked.pending, answer: forged, site, address}), wrong);
 });
 
-storeTest(test, 'a counter that goes back is that of a copy', async (t, store) => {
+sqliteTest(test, 'a counter that goes back is that of a copy', async (t, store) => {
 	const {ann, register, logIn} = await labOf(store);
 	await register(ann, {counter: 4_294_967_000});
 	t.like(await logIn({counter: 4_294_967_001}), {ok: true});
@@ -95,7 +95,7 @@ storeTest(test, 'a counter that goes back is that of a copy', async (t, store) =
 	t.like(await logIn({counter: 4_294_967_002}), {ok: true});
 });
 
-storeTest(test, 'thirty wrong answers of an address are enough', async (t, store) => {
+sqliteTest(test, 'thirty wrong answers of an address are enough', async (t, store) => {
 	const {register, logIn} = await labOf(store);
 	await register();
 	for (let n = 0; n < 30; n++) {
@@ -104,7 +104,7 @@ storeTest(test, 'thirty wrong answers of an address are enough', async (t, store
 	t.deepEqual(await logIn(), {ok: false, reason: 'limited', seconds: 900});
 });
 
-storeTest(test, 'whatever a browser sends is refused or right', async (t, store) => {
+sqliteTest(test, 'whatever a browser sends is refused or right', async (t, store) => {
 	const {passkeys, ann, authenticator, register} = await labOf(store);
 	await register();
 	let n = 0;

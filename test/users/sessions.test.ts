@@ -8,7 +8,7 @@ import {findWorkspace} from '../../src/store/workspaces.ts';
 import {setPassword} from '../../src/users/log-in.ts';
 import {createSessions} from '../../src/users/sessions.ts';
 import {addUser, changeUser, emailKey, linkFor, operatorOf, removeUser, useLink} from '../../src/users/users.ts';
-import {newStore, storeTest} from '../helpers/databases.ts';
+import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
 
@@ -32,7 +32,7 @@ function labOf(store: Store) {
 	};
 }
 
-storeTest(test, 'a link logs in once, within an hour; a new one replaces it', async (t, store) => {
+sqliteTest(test, 'a link logs in once, within an hour; a new one replaces it', async (t, store) => {
 	const {tools, write, add} = labOf(store);
 	const {user, token} = await add('ann@x.example');
 	t.is(await write(trx => addUser(trx, tools, {email: user.email, role: 'admin', workspaceId: null})), undefined);
@@ -94,7 +94,7 @@ test('where nothing can be written a session still tells who asks', async t => {
 	t.like(await sessions.find(token), {user: {email: 'ann@x.example'}});
 });
 
-storeTest(test, 'sessions end one by one, all but one, with a new password, and with their user', async (t, store) => {
+sqliteTest(test, 'sessions end one by one, all but one, with a new password, and with their user', async (t, store) => {
 	const {tools, sessions, write, add} = labOf(store);
 	const [{user}, {user: bob}] = [await add('ann@x.example'), await add('bob@x.example')];
 	const start = async () => await sessions.start(user, {...client, by: 'passkey'});

@@ -5,7 +5,7 @@ import {releaseOthers} from '../../src/store/held-claims.ts';
 import {purgeEndpoints} from '../../src/store/retention.ts';
 import {deliveryClaims} from '../../src/store/webhook-queue.ts';
 import {replayDelivery} from '../../src/store/webhooks.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {losingAnswer} from '../helpers/losing-answer.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
@@ -45,7 +45,7 @@ storeTest(test, 'what is due is posted once, in order, with its stored bytes, an
 	t.is((await store.reader('webhook_attempts')).length, 50);
 });
 
-storeTest(test, 'an attempt that cannot begin counts nothing, keeps nothing, and is made later', async (t, store) => {
+sqliteTest(test, 'an attempt that cannot begin counts nothing, keeps nothing, and is made later', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
@@ -93,7 +93,7 @@ storeTest(
 	},
 );
 
-storeTest(
+sqliteTest(
 	test,
 	'five failed attempts exhaust a delivery; each is kept; the endpoint is noted as failing',
 	async (t, store) => {
@@ -128,7 +128,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'an endpoint that answers again is noted, and its backlog goes out', async (t, store) => {
+sqliteTest(test, 'an endpoint that answers again is noted, and its backlog goes out', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 200);
@@ -280,7 +280,7 @@ storeTest(
 	},
 );
 
-storeTest(
+sqliteTest(
 	test,
 	'what a dead daemon had claimed is posted by the next; what another has claimed is not',
 	async (t, store) => {
@@ -420,7 +420,7 @@ storeTest(test, 'what waits in memory and has a place begins though the store fa
 	t.deepEqual(await statesOf(store), {delivered: 9, failed: 3});
 });
 
-storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', async (t, store) => {
+sqliteTest(test, 'of a deleted endpoint nothing begins that waited in memory', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 12);
@@ -442,7 +442,7 @@ storeTest(test, 'of a deleted endpoint nothing begins that waited in memory', as
 	t.is(held.length, 5);
 });
 
-storeTest(test, 'what was claimed before a failure and succeeds after it ends the failing', async (t, store) => {
+sqliteTest(test, 'what was claimed before a failure and succeeds after it ends the failing', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 8);
@@ -467,7 +467,7 @@ storeTest(test, 'what was claimed before a failure and succeeds after it ends th
 	t.is(await failingSince(), null);
 });
 
-storeTest(test, 'what is given back keeps its turn', async (t, store) => {
+sqliteTest(test, 'what is given back keeps its turn', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const ids = await insertDue(store, workspaceId, endpoint, 30);
@@ -488,7 +488,7 @@ storeTest(test, 'what is given back keeps its turn', async (t, store) => {
 	);
 });
 
-storeTest(test, 'a fault of ours is a failed attempt, not the end of the others', async (t, store) => {
+sqliteTest(test, 'a fault of ours is a failed attempt, not the end of the others', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
@@ -503,7 +503,7 @@ storeTest(test, 'a fault of ours is a failed attempt, not the end of the others'
 	await dispatcher.stop();
 });
 
-storeTest(test, 'a dead endpoint with thousands waiting does not delay another', async (t, store) => {
+sqliteTest(test, 'a dead endpoint with thousands waiting does not delay another', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const dead = await insertEndpoint(store, workspaceId);
 	const live = await insertEndpoint(store, workspaceId);
@@ -598,7 +598,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'the long retry goes on after the fifth attempt, from when the first one was', async (t, store) => {
+sqliteTest(test, 'the long retry goes on after the fifth attempt, from when the first one was', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId, {retry: 'long'});
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
