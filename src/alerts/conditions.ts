@@ -25,7 +25,7 @@ import {listDeadEndpoints} from '../store/webhook-queue.ts';
 import {findOldestWorkspace, findPausedByOthers} from '../store/workspaces.ts';
 
 /** Where conditions are read from. */
-export type Sources = {
+type Sources = {
 	readonly settings: Settings;
 	/** The present MAILCTL_MIN_FREE_DISK: it can change while the daemon runs. */
 	readonly minFreeDisk: () => number;
@@ -43,7 +43,7 @@ export type Sources = {
 };
 
 /** A condition before its kind is added. One without a workspace is the installation's. */
-type Found = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspace_id'>>;
+type Found = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspaceId'>>;
 
 const minuteMs = 60_000;
 /** Mail that is due is tried within seconds, unless a limit or a long queue keeps it. */
@@ -60,8 +60,8 @@ const limits = {limit: 1000, perWorkspace: 100};
 const failedOrders = 3;
 
 /**
- * How each kind is read: from the store, the machine and what doctor checks here, without the internet. `alertKinds` says how long
- * a condition must last before it begins; each ends once it was not read for a while (judge.ts).
+ * How each kind is read: from the store, the machine and what doctor checks here, without the internet. `alertKinds`
+ * says how long a condition must last before it begins; each ends once it was not read for a while (judge.ts).
  */
 const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly Found[]>>> = {
 	async blocklisted({store, clock}) {
@@ -75,9 +75,9 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 
 	async domain_failed({store}) {
 		const domains = await listFailedDomains(store.reader, limits);
-		return domains.map(({name, workspace_id, state}) => ({
-			subject: `${name} ${workspace_id}`,
-			workspace_id,
+		return domains.map(({name, workspace_id: workspaceId, state}) => ({
+			subject: `${name} ${workspaceId}`,
+			workspaceId,
 			detail: `${name}: its records are missing${state === 'failed' ? ', and it counts as not verified' : ' or wrong'}`,
 			fix: `mailctl domain show ${name} says what to publish`,
 		}));
@@ -93,7 +93,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		const workspaces = await findPausedByOthers(store.reader, limits.limit);
 		return workspaces.map(({id, name, pause_reason: reason}) => ({
 			subject: id,
-			workspace_id: id,
+			workspaceId: id,
 			detail: `workspace ${name} is paused: ${reason ?? 'no reason was given'}`,
 			fix: `find the cause, then mailctl workspace resume ${name}`,
 		}));
@@ -122,8 +122,8 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 
 	async smarthost_silent({store, clock}) {
 		const silent = (await listSmarthosts(store.reader, null)).filter(one => isSilent(one, clock.now()));
-		return [...groupBy(silent, one => one.workspace_id)].flatMap(([workspace_id, own]) =>
-			own.slice(0, limits.perWorkspace).map(one => ({subject: one.id, workspace_id, ...silenceOf(one)})),
+		return [...groupBy(silent, one => one.workspace_id)].flatMap(([workspaceId, own]) =>
+			own.slice(0, limits.perWorkspace).map(one => ({subject: one.id, workspaceId, ...silenceOf(one)})),
 		);
 	},
 
@@ -145,9 +145,9 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 
 	async webhook_dead({store, clock}) {
 		const endpoints = await listDeadEndpoints(store.reader, storeTime(clock.now() - dayMs), limits);
-		return endpoints.map(({id, url, workspace_id, deadSince}) => ({
+		return endpoints.map(({id, url, workspace_id: workspaceId, deadSince}) => ({
 			subject: id,
-			workspace_id,
+			workspaceId,
 			detail: `${new URL(url).host} takes no events since ${deadSince.slice(0, 16)} UTC`,
 			fix: `mailctl webhook test ${id} shows what it answers; if it is disabled, mailctl webhook enable ${id}`,
 		}));
@@ -227,7 +227,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 /** Reads the conditions of one kind. */
 export async function readConditions(kind: AlertKind, sources: Sources): Promise<Condition[]> {
 	const found = await table[kind](sources);
-	return found.map(({subject, workspace_id = null, detail, fix}) => ({kind, subject, workspace_id, detail, fix}));
+	return found.map(({subject, workspaceId = null, detail, fix}) => ({kind, subject, workspaceId, detail, fix}));
 }
 
 /** What checks of doctor find wrong on this machine: one condition a check. */

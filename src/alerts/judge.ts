@@ -18,9 +18,11 @@ export type Change = {
 	readonly known: KnownCondition | null;
 	/** The row as it is to be; `null` if it goes. */
 	readonly next: KnownCondition | null;
-	/** What operators are told. */
-	readonly news: 'began' | 'ended' | null;
+	/** What operators are told of it. */
+	readonly news: News | null;
 };
+
+export type News = 'began' | 'ended';
 
 type Reading = {
 	/** What could be read: conditions of other kinds stay as they are. */
@@ -29,8 +31,8 @@ type Reading = {
 };
 
 /**
- * What changes by a reading. A condition begins once it has lasted as long as its kind demands, and ends once it was not read for
- * a while: the more often it comes and goes, the longer that is, so that what changes all the time says little.
+ * What changes by a reading. A condition begins once it has lasted as long as its kind demands, and ends once it was not
+ * read for a while: the more often it comes and goes, the longer that is, so that what changes all the time says little.
  * `watchedMs`: for how long this process reads. What needs time to be read again after a restart does not end before.
  */
 export function judge(
@@ -59,9 +61,9 @@ function judgePresent(condition: Condition, known: KnownCondition | null, now: n
 	if (open !== null && !begins && elapsed(open.seen_at, now) < touchMs) {
 		return [];
 	}
+	const {workspaceId: workspace_id, ...rest} = condition;
 	const next: KnownCondition = {
-		...condition,
-		began_at,
+		...{...rest, workspace_id, began_at},
 		seen_at: at,
 		announced_at: begins ? at : announced_at,
 		ended_at: null,

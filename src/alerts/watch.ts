@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Logger} from 'pino';
 import {type Clock, repeated} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
-import {type AlertKind, type AlertMessage, alertKindNames, type Condition, type ToldCondition} from '../mail/alert.ts';
+import {type AlertKind, type AlertMessage, alertKindNames, type Condition} from '../mail/alert.ts';
 import type {NewId} from '../mail/ids.ts';
 import {
 	type Alert,
@@ -19,7 +19,7 @@ import {
 	updateAlert,
 } from '../store/alerts.ts';
 import type {Store} from '../store/store.ts';
-import {type Change, judge} from './judge.ts';
+import {type Change, judge, type News} from './judge.ts';
 
 type AlertWatchOptions = {
 	readonly store: Pick<Store, 'reader' | 'agreeing'>;
@@ -40,8 +40,8 @@ const waitsMs = [10 * minuteMs, 80 * minuteMs];
 const lastWaitMs = 10 * minuteMs;
 
 /**
- * Reads the conditions of all kinds, tells operators when one begins and when it ends, and sends what is due. Every node does: who
- * changes a row first tells of it, and who begins a try first sends.
+ * Reads the conditions of all kinds, tells operators when one begins and when it ends, and sends what is due. Every
+ * node does: who changes a row first tells of it, and who begins a try first sends.
  */
 export class AlertWatch {
 	readonly #options: AlertWatchOptions;
@@ -97,25 +97,24 @@ export class AlertWatch {
 	}
 
 	async #write(trx: Knex.Transaction, changes: readonly Change[]): Promise<void> {
-		const own: Change[] = [];
-		for (const change of changes) {
-			if (await changeCondition(trx, change.known, change.next)) {
-				own.push(change);
+		const told: Record<News, KnownCondition[]> = {began: [], ended: []};
+		for (const {known, next, news} of changes) {
+			const isFirst = await changeCondition(trx, known, next);
+			if (isFirst && next !== null && news !== null) {
+				told[news].push(next);
 			}
 		}
-		for (const event of ['began', 'ended'] as const) {
-			const news = own.flatMap(change => (change.news === event && change.next !== null ? [change.next] : []));
-			await this.#tell(trx, event, news);
-		}
+		await this.#tell(trx, 'began', told.began);
+		await this.#tell(trx, 'ended', told.ended);
 	}
 
-	/** Logs news, and queues a message for each alert that they concern and that is not muted. */
-	async #tell(trx: Knex.Transaction, event: 'began' | 'ended', news: readonly KnownCondition[]): Promise<void> {
+	/** Logs conditions, and queues a message for each alert that they concern and that is not muted. */
+	async #tell(trx: Knex.Transaction, event: News, conditions: readonly KnownCondition[]): Promise<void> {
 		const {clock, newId, logger} = this.#options;
-		if (news.length === 0) {
+		if (conditions.length === 0) {
 			return;
 		}
-		for (const {kind, subject, detail} of news) {
+		for (const {kind, subject, detail} of conditions) {
 			if (event === 'began') {
 				logger.warn({event: 'alert_began', kind, subject}, detail);
 			} else {
@@ -125,9 +124,9 @@ export class AlertWatch {
 		const at = storeTime(clock.now());
 		for (const alert of await listAlerts(trx, null)) {
 			const isMuted = alert.muted_until !== null && alert.muted_until > at;
-			const conditions = isMuted ? [] : news.filter(one => concerns(alert, one)).map(toTold);
-			if (conditions.length > 0) {
-				await queueMessage(trx, alert.id, {id: newId('alm'), event, at, conditions});
+			const own = isMuted ? [] : conditions.filter(one => concerns(alert, one)).map(toTold);
+			if (own.length > 0) {
+				await queueMessage(trx, alert.id, {id: newId('alm'), event, at, conditions: own});
 			}
 		}
 	}
@@ -166,13 +165,6 @@ function concerns({workspace_id: own, kinds}: Alert, {kind, workspace_id: worksp
 	return (kinds === null || kinds.includes(kind)) && (own === null || own === workspace);
 }
 
-function toTold({
-	kind,
-	subject,
-	workspace_id: workspaceId,
-	detail,
-	fix,
-	began_at: since,
-}: KnownCondition): ToldCondition {
-	return {kind, subject, workspaceId, detail, fix, since};
-}
+const toTold = ({kind, subject, workspace_id: workspaceId, detail, fix, began_at: since}: KnownCondition) => ({
+	...{kind, subject, workspaceId, detail, fix, since},
+});

@@ -1,4 +1,4 @@
-import {type AlertEvent, type AlertMessage, alertKinds, type ToldCondition} from '../mail/alert.ts';
+import {type AlertEvent, type AlertMessage, alertKinds, type Condition} from '../mail/alert.ts';
 
 /** What a message says: a subject, and lines of plain text. */
 type Words = {readonly subject: string; readonly lines: readonly string[]};
@@ -11,7 +11,7 @@ const heads: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> =
 
 const longestSubject = 150;
 
-const titlesOf = (conditions: readonly ToldCondition[]): string => {
+const titlesOf = (conditions: readonly Condition[]): string => {
 	const titles = new Set(conditions.map(({kind}) => alertKinds[kind].title));
 	return `${conditions.length} conditions: ${[...titles].join(', ')}`;
 };

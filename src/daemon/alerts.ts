@@ -63,11 +63,10 @@ export function createAlertWatch(context: Context, {installed, mailboxUp, public
 	};
 	const clockWatch = new ClockWatch(clock);
 	const minFreeDisk = () => live().minFreeDisk;
-	const clockStep = () => clockWatch.step();
-	const sources = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, clockStep, host: hostname()};
+	const sources = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, host: hostname()};
 	return new AlertWatch({
 		...{store, clock, newId, logger: observer.logger, storeFailed: observer.storeFailed},
-		read: kind => readConditions(kind, sources),
+		read: kind => readConditions(kind, {...sources, clockStep: () => clockWatch.step()}),
 		send: (alert, message) => send({...context, reader: store.reader}, alert, withLink(alert, message)),
 	});
 }

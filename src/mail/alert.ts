@@ -48,17 +48,17 @@ export type Condition = {
 	/** What it is about; with the kind it names the condition. */
 	readonly subject: string;
 	/** Null: it is the installation's. */
-	readonly workspace_id: string | null;
+	readonly workspaceId: string | null;
 	/** What is wrong, and how to fix it: a clause each. */
 	readonly detail: string;
 	readonly fix: string;
 };
 
 /**
- * `began`: conditions that are wrong from now on; `ended`: they are right again. `test` and `confirm`, which asks an address whether
- * it agrees, have none. `digest`: they last, by a node of the version before.
+ * `began`: conditions that are wrong from now on; `ended`: they are right again; `digest`, by nodes of the version
+ * before: they last. `test` and `confirm`, which asks an address whether it agrees, have none.
  */
-export type AlertEvent = 'began' | 'ended' | 'test' | 'confirm' | 'digest';
+export type AlertEvent = 'began' | 'ended' | 'digest' | 'test' | 'confirm';
 
 /** What an alert says at once. */
 export type AlertMessage = {
@@ -67,14 +67,7 @@ export type AlertMessage = {
 	readonly event: AlertEvent;
 	/** RFC 3339. */
 	readonly at: string;
-	readonly conditions: readonly ToldCondition[];
+	readonly conditions: ReadonlyArray<Condition & {/** RFC 3339. */ readonly since: string}>;
 	/** The link of `confirm`; created when it is sent, and never stored. */
 	readonly link?: string;
-};
-
-/** A condition in a message. */
-export type ToldCondition = Omit<Condition, 'workspace_id'> & {
-	readonly workspaceId: string | null;
-	/** RFC 3339. */
-	readonly since: string;
 };

@@ -71,7 +71,8 @@ export async function deleteAlert(trx: Knex.Transaction, id: string): Promise<bo
 }
 
 /** What is wrong, or was lately: a row of `conditions`. */
-export type KnownCondition = Condition & {
+export type KnownCondition = Omit<Condition, 'workspaceId'> & {
+	readonly workspace_id: string | null;
 	readonly began_at: string;
 	readonly seen_at: string;
 	/** Null: it has not lasted long enough. */
@@ -88,10 +89,7 @@ export async function listConditions(reader: Knex, workspaceId: string | null = 
 		.orderBy(['began_at', 'kind', 'subject']);
 }
 
-/**
- * Writes what becomes of a condition that was read as `known`: of several nodes the first one does, and tells operators. Returns
- * `false` if another node was first.
- */
+/** Writes what becomes of a condition that was read as `known`. Returns `false` if another node has changed it since. */
 export async function changeCondition(
 	trx: Knex.Transaction,
 	known: KnownCondition | null,
@@ -137,7 +135,7 @@ export async function listDueMessages(reader: Knex, now: string): Promise<DueMes
 	return await selectInTurns(reader, due, 'attempts, id', {limit: messagesPerLook, perWorkspace: messagesPerLook});
 }
 
-/** Begins a try to send a message that was read as due. It is due again at `nextAt`. Returns `false` if another node began it. */
+/** Begins a try to send a message, which is due again at `nextAt`. Returns `false` if another node began it. */
 export async function beginTry(
 	trx: Knex.Transaction,
 	{id, due_at, attempts}: DueMessage,

@@ -5,7 +5,7 @@ import type {KnownCondition} from '../../src/store/alerts.ts';
 
 const start = Date.parse('2026-06-09T10:00:00.000Z');
 const minute = 60_000;
-const disk: Condition = {kind: 'disk', subject: 'a', workspace_id: null, detail: 'full', fix: 'empty it'};
+const disk: Condition = {kind: 'disk', subject: 'a', workspaceId: null, detail: 'full', fix: 'empty it'};
 const lost: Condition = {...disk, kind: 'node_lost'};
 const clock: Condition = {...disk, kind: 'clock'};
 

@@ -5,7 +5,7 @@ import {loadSettings} from '../../src/config/settings.ts';
 import {guardOf, postingOf} from '../../src/daemon/webhook-posting.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
-import type {AlertMessage, AlertWay, ToldCondition} from '../../src/mail/alert.ts';
+import type {AlertMessage, AlertWay, Condition} from '../../src/mail/alert.ts';
 import {checkTarget} from '../../src/ops/alerts.ts';
 import type {Alert} from '../../src/store/alerts.ts';
 import {createPosting} from '../../src/threads/posting.ts';
@@ -17,16 +17,15 @@ import {startFakeMx} from '../helpers/fake-mx.ts';
 import {startReceiver} from '../helpers/receiver.ts';
 import {testVault} from '../helpers/tools.ts';
 
-const at = '2026-06-09T10:15:30.000Z';
-const disk: ToldCondition = {
+const disk: Condition = {
 	kind: 'disk',
 	subject: 'vm disk',
 	workspaceId: null,
 	detail: 'vm: 3 MB are free',
 	fix: 'free some',
-	since: at,
 };
-const began: AlertMessage = {id: 'alm_1', event: 'began', at, conditions: [disk]};
+const at = '2026-06-09T10:15:30.000Z';
+const began: AlertMessage = {id: 'alm_1', event: 'began', at, conditions: [{...disk, since: at}]};
 
 function alertOf(way: AlertWay, target: string, secret: string | null = null): Alert {
 	return {
@@ -122,7 +121,7 @@ test('by webhook: a post signed as those of events; to Slack: its text; redirect
 
 	t.is(await send(alertOf('slack', `${at}/…`, `${at}/ok`)), null);
 	t.regex(JSON.parse(receiver.received[1]?.body.toString() ?? '').text, /^\*\[mailctl .*\] Began: vm: 3 MB/);
-	const sly = {...disk, detail: '<!channel> & <https://evil.example|log in>'};
+	const sly = {...disk, since: at, detail: '<!channel> & <https://evil.example|log in>'};
 	t.is(await send(alertOf('slack', `${at}/…`, `${at}/ok`), {...began, conditions: [sly]}), null);
 	const text: string = JSON.parse(receiver.received[2]?.body.toString() ?? '').text;
 	t.true(text.includes('&lt;!channel&gt; &amp; &lt;https:'), text);

@@ -13,7 +13,7 @@ import {testTools, testVault} from '../helpers/tools.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
-const disk: Condition = {kind: 'disk', subject: 'a', workspace_id: null, detail: 'full', fix: 'empty it'};
+const disk: Condition = {kind: 'disk', subject: 'a', workspaceId: null, detail: 'full', fix: 'empty it'};
 
 async function startWatching(t: ExecutionContext, store: Store) {
 	const tools = testTools();
@@ -43,8 +43,7 @@ async function startWatching(t: ExecutionContext, store: Store) {
 	/** Queues a message as nodes do, and returns its id. */
 	const queue = async (alertId: string, event: AlertEvent = 'began') => {
 		const [id, at] = [tools.newId('alm'), storeTime(tools.clock.now())];
-		const {workspace_id: workspaceId, ...rest} = disk;
-		const message = {id, event, at, conditions: [{...rest, workspaceId, since: at}]};
+		const message = {id, event, at, conditions: [{...disk, since: at}]};
 		await write(trx => queueMessage(trx, alertId, message));
 		return id;
 	};
@@ -83,7 +82,7 @@ storeTest(test, 'each alert gets its own: by kind, by workspace, not while it is
 	const own = (await add(acme, {way: 'webhook', target: 'https://shop.example'})).id;
 	const quiet = (await add(null)).id;
 	await mute(quiet, '2h');
-	lab.wrong = [disk, {...disk, kind: 'domain_failed', subject: 'd', workspace_id: acme, detail: 'gone'}];
+	lab.wrong = [disk, {...disk, kind: 'domain_failed', subject: 'd', workspaceId: acme, detail: 'gone'}];
 	const node = createNode();
 	await node.look();
 	const heard = () =>
@@ -198,7 +197,8 @@ storeTest(
 		await store.database('alert_messages').update({attempts: 12});
 		const at = storeTime(tools.clock.now() - 48 * hour);
 		const times = {began_at: at, seen_at: at, announced_at: at, ended_at: null};
-		await store.database('conditions').insert({...disk, ...times, rings: 1});
+		const {workspaceId: workspace_id, ...rest} = disk;
+		await store.database('conditions').insert({...rest, workspace_id, ...times, rings: 1});
 		const nodes = [createNode(), createNode()];
 		lab.wrong = [disk];
 		const pass = async (milliseconds: number) => {
