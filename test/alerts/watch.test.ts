@@ -22,9 +22,11 @@ async function startWatching(t: ExecutionContext, store: Store) {
 	const acting = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const lab = {wrong: [] as readonly Condition[], failure: null as string | null};
 	const sent: Array<{alert: Alert; message: AlertMessage}> = [];
-	const createNode = () =>
+	/** `agreeing`: the connection that the node writes with. */
+	const createNode = (agreeing = store.agreeing) =>
 		new AlertWatch({
-			...{store, clock: tools.clock, newId: tools.newId, logger: pino({enabled: false})},
+			...{store: {reader: store.reader, agreeing}, clock: tools.clock, newId: tools.newId},
+			logger: pino({enabled: false}),
 			read: async kind => lab.wrong.filter(one => one.kind === kind),
 			async send(alert, message) {
 				if (lab.failure === null) {
@@ -54,7 +56,7 @@ async function startWatching(t: ExecutionContext, store: Store) {
 storeTest(test, 'of two nodes one sends: once when a condition begins, once when it ends', async (t, store) => {
 	const {tools, lab, createNode, add, said} = await startWatching(t, store);
 	await add(null);
-	const nodes = [createNode(), createNode()];
+	const nodes = [createNode(), createNode(store.writer)];
 	const pass = async (milliseconds: number, looks: number) => {
 		for (let n = 0; n < looks; n++) {
 			tools.advance(milliseconds / looks);
@@ -66,7 +68,7 @@ storeTest(test, 'of two nodes one sends: once when a condition begins, once when
 	lab.wrong = [disk];
 	t.deepEqual(await pass(10_000, 1), ['began full']);
 	t.deepEqual(await pass(72 * hour, 72), []);
-	nodes.splice(0, 2, createNode(), createNode());
+	nodes.splice(0, 2, createNode(), createNode(store.writer));
 	t.deepEqual(await pass(hour, 6), [], 'after a restart of both');
 	lab.wrong = [];
 	t.deepEqual(await pass(10_000, 1), []);
