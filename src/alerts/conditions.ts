@@ -197,14 +197,14 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 
 	async clock(sources) {
 		const {store, host, clockStep} = sources;
+		const checked = await readChecks(sources, store.dialect.isShared ? [databaseClockCheck(store)] : []);
 		const stepMs = clockStep();
 		const step = {
 			subject: `${host} step`,
 			detail: `${host}: the clock was set back by ${Math.round(stepMs / 1000)} s`,
 			fix: 'keep it by NTP: install chrony or enable systemd-timesyncd',
 		};
-		const checks = store.dialect.isShared ? [databaseClockCheck(store)] : [];
-		return [...(stepMs === 0 ? [] : [step]), ...(await readChecks(sources, checks))];
+		return [...(stepMs === 0 ? [] : [step]), ...checked];
 	},
 
 	async version({store, clock, host, version, installed}) {
