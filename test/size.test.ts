@@ -9,7 +9,7 @@ type Sizes = Readonly<Record<string, number>>;
 const folders: Sizes = {
 	accept: 1_068,
 	admin: 3_642,
-	alerts: 905,
+	alerts: 746,
 	api: 8_415,
 	backup: 404,
 	bench: 839,

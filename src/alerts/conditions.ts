@@ -7,7 +7,7 @@ import {certificateChecks, isSilent, noCertificateCheck, silenceOf} from '../doc
 import type {Clock} from '../kit/clock.ts';
 import {groupBy} from '../kit/collections.ts';
 import {withoutControls} from '../kit/text.ts';
-import {dayMs, storeTime} from '../kit/time.ts';
+import {dayMs, hourMs, storeTime} from '../kit/time.ts';
 import type {AlertKind, Condition} from '../mail/alert.ts';
 import {idTime} from '../mail/ids.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
@@ -24,7 +24,8 @@ import type {Store} from '../store/store.ts';
 import {listDeadEndpoints} from '../store/webhook-queue.ts';
 import {findOldestWorkspace, findPausedByOthers} from '../store/workspaces.ts';
 
-export type LookInput = {
+/** Where conditions are read from. */
+type Sources = {
 	readonly settings: Settings;
 	/** The present MAILCTL_MIN_FREE_DISK: it can change while the daemon runs. */
 	readonly minFreeDisk: () => number;
@@ -37,314 +38,218 @@ export type LookInput = {
 	readonly installed: () => string;
 	/** By how many milliseconds the clock stepped back since the last call. */
 	readonly clockStep: () => number;
-	/** Whether the mailbox of bounces could be read the last time; null: none is read here. */
+	/** Whether the mailbox of bounces could be read the last time; `null` if none is read here. */
 	readonly mailboxUp: () => boolean | null;
 };
 
-/** Looks for conditions of one kind. */
-export type Look = {readonly kind: AlertKind; readonly look: () => Promise<readonly Condition[]>};
+/** A condition before its kind is added. One without a workspace is the installation's. */
+type Found = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspaceId'>>;
 
 const minuteMs = 60_000;
-const hourMs = 60 * minuteMs;
 /** Mail that is due is tried within seconds, unless a limit or a long queue keeps it. */
 const dueMs = 30 * minuteMs;
 const unreadMs = 30 * minuteMs;
-const deadMs = dayMs;
 const aliveMs = minuteMs;
 /** A lost node is no news after this. */
 const lostMs = dayMs;
 const firstBackupMs = 7 * dayMs;
-const leastBackupMs = 26 * hourMs;
-/**
- * Conditions of one kind that are looked at. The others raise no alert, and one that leaves the list counts as ended.
- */
-const named = {limit: 1000, perWorkspace: 100};
+const minBackupMs = 26 * hourMs;
+/** Conditions of one kind that are read. The others raise no alert, and one that leaves the list counts as ended. */
+const limits = {limit: 1000, perWorkspace: 100};
 /** Half an hour of failed orders: a CA that is away for minutes is no news. */
-const triesOfNews = 3;
+const failedOrders = 3;
 
-/** How each kind is found out, without the internet: from the store, the machine and what doctor looks at here. */
-export function looksOf(input: LookInput): readonly Look[] {
-	const {settings, store, clock, host} = input;
-	const {reader} = store;
-	const now = () => clock.now();
-	const ago = (milliseconds: number) => storeTime(now() - milliseconds);
-	const own = (kind: AlertKind, subject: string, detail: string, fix: string): Condition => ({
-		...{kind, subject, workspaceId: null, detail, fix},
-	});
+/**
+ * How each kind is read: from the store, the machine and what doctor checks here, without the internet. `alertKinds`
+ * says how long a condition must last before it begins; each ends once it was not read for a while (judge.ts).
+ */
+const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly Found[]>>> = {
+	async blocklisted({store, clock}) {
+		const listings = await listedNow(store.reader, clock.now());
+		return listings.map(({source, zone, name, reason, delist}) => ({
+			subject: `${source} ${zone}`,
+			detail: `${source} is listed by ${name}${reason === null ? '' : `: ${withoutControls(reason)}`}`,
+			fix: `fix the cause, then ask for removal: ${delist}`,
+		}));
+	},
 
-	/** What a check of doctor finds wrong on this machine. */
-	const checked = (kind: AlertKind, ...checks: readonly Check[]): Look => ({
-		kind,
-		async look() {
-			const found = await Promise.all(
-				checks.map(async ({name, look}) => {
-					const wrong = (await look()).filter(({status}) => status !== 'ok');
-					const detail = wrong.map(one => one.detail).join('; ');
-					return wrong.map(({fix}) => own(kind, `${host} ${name}`, `${host}: ${detail}`, fix)).slice(0, 1);
-				}),
-			);
-			return found.flat();
-		},
-	});
+	async domain_failed({store}) {
+		const domains = await listFailedDomains(store.reader, limits);
+		return domains.map(({name, workspace_id: workspaceId, state}) => ({
+			subject: `${name} ${workspaceId}`,
+			workspaceId,
+			detail: `${name}: its records are missing${state === 'failed' ? ', and it counts as not verified' : ' or wrong'}`,
+			fix: `mailctl domain show ${name} says what to publish`,
+		}));
+	},
 
-	const blocklists: Look = {
-		kind: 'blocklisted',
-		look: async () =>
-			(await listedNow(reader, now())).map(({source, zone, name, reason, delist}) =>
-				own(
-					'blocklisted',
-					`${source} ${zone}`,
-					`${source} is listed by ${name}${reason === null ? '' : `: ${withoutControls(reason)}`}`,
-					`fix the cause, then ask for removal: ${delist}`,
-				),
-			),
-	};
+	async certificate(sources) {
+		const {settings, clock} = sources;
+		const files = certificateChecks(settings, clock).filter(check => check !== noCertificateCheck);
+		return [...(await readChecks(sources, files)), ...(settings.acme ? await readOrdered(sources) : [])];
+	},
 
-	const domains: Look = {
-		kind: 'domain_failed',
-		look: async () =>
-			(await listFailedDomains(reader, named)).map(({name, workspace_id: workspaceId, state}) => ({
-				kind: 'domain_failed',
-				subject: `${name} ${workspaceId}`,
-				workspaceId,
-				detail: `${name}: ${state === 'failed' ? 'its records are missing, and it counts as not verified' : 'its records are missing or wrong'}`,
-				fix: `mailctl domain show ${name} says what to publish`,
-			})),
-	};
+	async workspace_paused({store}) {
+		const workspaces = await findPausedByOthers(store.reader, limits.limit);
+		return workspaces.map(({id, name, pause_reason: reason}) => ({
+			subject: id,
+			workspaceId: id,
+			detail: `workspace ${name} is paused: ${reason ?? 'no reason was given'}`,
+			fix: `find the cause, then mailctl workspace resume ${name}`,
+		}));
+	},
 
-	const paused: Look = {
-		kind: 'workspace_paused',
-		look: async () =>
-			(await findPausedByOthers(reader, named.limit)).map(({id, name, pause_reason: reason}) => ({
-				kind: 'workspace_paused',
-				subject: id,
-				workspaceId: id,
-				detail: `workspace ${name} is paused: ${reason ?? 'no reason was given'}`,
-				fix: `find the cause, then mailctl workspace resume ${name}`,
-			})),
-	};
+	async provider_blocks({store, clock}) {
+		const sites = await listBlockingSites(store.reader, storeTime(clock.now()), limits.limit);
+		// An address on a common blocklist is refused by many hosts, which is one condition for all without an entry of their own.
+		return [...groupBy(sites, one => one.provider)].map(([provider, some]) => {
+			const names = some.slice(0, 3).map(({site}) => site);
+			const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
+			const {reason = null, advice} = some[0] ?? {};
+			const detail = `mail to ${names.join(', ')}${more} waits, for our address is blocked there`;
+			return {subject: provider, detail: reason === null ? detail : `${detail}: ${reason}`, fix: advice ?? ''};
+		});
+	},
 
-	const refusing: Look = {
-		kind: 'smarthost_refuses',
-		look: async () =>
-			(await listRefusingRoutes(reader, storeTime(now()))).map(({site, reason}) =>
-				own(
-					'smarthost_refuses',
-					site,
-					reason === null ? `the ${site} refuses us` : `${reason} (the ${site})`,
-					`${relayAdvice(reason ?? '')}. Its mail waits, and mailctl doctor tries the smarthost`,
-				),
-			),
-	};
+	async smarthost_refuses({store, clock}) {
+		const routes = await listRefusingRoutes(store.reader, storeTime(clock.now()));
+		return routes.map(({site, reason}) => ({
+			subject: site,
+			detail: reason === null ? `the ${site} refuses us` : `${reason} (the ${site})`,
+			fix: `${relayAdvice(reason ?? '')}. Its mail waits, and mailctl doctor tries the smarthost`,
+		}));
+	},
 
-	const blocking: Look = {
-		kind: 'provider_blocks',
-		async look() {
-			const sites = await listBlockingSites(reader, storeTime(now()), named.limit);
-			// An address on a common blocklist is refused by many hosts, which is one condition for all without an entry of their own.
-			return [...groupBy(sites, one => one.provider)].map(([provider, some]) => {
-				const names = some.slice(0, 3).map(({site}) => site);
-				const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
-				const {reason = null, advice = ''} = some[0] ?? {};
-				const detail = `mail to ${names.join(', ')}${more} waits, for our address is blocked there`;
-				return own('provider_blocks', provider, reason === null ? detail : `${detail}: ${reason}`, advice);
-			});
-		},
-	};
+	async smarthost_silent({store, clock}) {
+		const silent = (await listSmarthosts(store.reader, null)).filter(one => isSilent(one, clock.now()));
+		return [...groupBy(silent, one => one.workspace_id)].flatMap(([workspaceId, own]) =>
+			own.slice(0, limits.perWorkspace).map(one => ({subject: one.id, workspaceId, ...silenceOf(one)})),
+		);
+	},
 
-	const silent: Look = {
-		kind: 'smarthost_silent',
-		async look() {
-			const all = (await listSmarthosts(reader, null)).filter(one => isSilent(one, now()));
-			const byWorkspace = groupBy(all, one => one.workspace_id);
-			return [...byWorkspace.values()]
-				.flatMap(its => its.slice(0, named.perWorkspace))
-				.map(one => ({
-					kind: 'smarthost_silent',
-					subject: one.id,
-					workspaceId: one.workspace_id,
-					...silenceOf(one),
-				}));
-		},
-	};
+	async bounces_unread({store, clock, host, mailboxUp}) {
+		const mailbox = {
+			subject: `${host} mailbox`,
+			detail: `${host}: the mailbox of bounces cannot be read`,
+			fix: 'mailctl doctor says why',
+		};
+		const oldest = await findOldestUnread(store.reader);
+		const isLate = oldest !== null && oldest < storeTime(clock.now() - unreadMs);
+		const reports = {
+			subject: 'store',
+			detail: `reports that came in ${oldest?.slice(0, 16)} UTC are not read yet`,
+			fix: 'see that a daemon with the role inbound runs, and its log',
+		};
+		return [...(mailboxUp() === false ? [mailbox] : []), ...(isLate ? [reports] : [])];
+	},
 
-	const unread: Look = {
-		kind: 'bounces_unread',
-		async look() {
-			const oldest = await findOldestUnread(reader);
-			return [
-				...(input.mailboxUp() === false
-					? [
-							own(
-								'bounces_unread',
-								`${host} mailbox`,
-								`${host}: the mailbox of bounces cannot be read`,
-								'mailctl doctor says why',
-							),
-						]
-					: []),
-				...(oldest !== null && oldest < ago(unreadMs)
-					? [
-							own(
-								'bounces_unread',
-								'store',
-								`reports that came in ${oldest.slice(0, 16)} UTC are not read yet`,
-								'see that a daemon with the role inbound runs, and its log',
-							),
-						]
-					: []),
-			];
-		},
-	};
+	async webhook_dead({store, clock}) {
+		const endpoints = await listDeadEndpoints(store.reader, storeTime(clock.now() - dayMs), limits);
+		return endpoints.map(({id, url, workspace_id: workspaceId, deadSince}) => ({
+			subject: id,
+			workspaceId,
+			detail: `${new URL(url).host} takes no events since ${deadSince.slice(0, 16)} UTC`,
+			fix: `mailctl webhook test ${id} shows what it answers; if it is disabled, mailctl webhook enable ${id}`,
+		}));
+	},
 
-	const endpoints: Look = {
-		kind: 'webhook_dead',
-		look: async () =>
-			(await listDeadEndpoints(reader, ago(deadMs), named)).map(({id, url, workspace_id: workspaceId, deadSince}) => ({
-				kind: 'webhook_dead',
-				subject: id,
-				workspaceId,
-				detail: `${new URL(url).host} takes no events since ${deadSince.slice(0, 16)} UTC`,
-				fix: `mailctl webhook test ${id} shows what it answers; if it is disabled, mailctl webhook enable ${id}`,
-			})),
-	};
+	disk: sources => readChecks(sources, [diskCheck(sources.settings.dataDir, sources.minFreeDisk)]),
 
-	const queue: Look = {
-		kind: 'queue_old',
-		async look() {
-			const [due, suspended] = await Promise.all([readDue(reader, ago(dueMs)), readSuspensions(reader)]);
-			const late = [...new Set(due.map(({destination}) => destination))].filter(one => !suspended.includes(one));
-			const names = late.slice(0, 5).join(', ');
-			return late.length === 0
-				? []
-				: [
-						own(
-							'queue_old',
-							'queue',
-							`mail to ${late.length > 5 ? `${late.length} destinations, such as ${names},` : names} waits for over 30 minutes though it is due`,
-							'mailctl queue summary and mailctl queue why ID show what keeps it',
-						),
-					];
-		},
-	};
+	async queue_old({store, clock}) {
+		const due = await readDue(store.reader, storeTime(clock.now() - dueMs));
+		const suspended = await readSuspensions(store.reader);
+		const late = [...new Set(due.map(({destination}) => destination))].filter(one => !suspended.includes(one));
+		if (late.length === 0) {
+			return [];
+		}
+		const names = late.slice(0, 5).join(', ');
+		const whose = late.length > 5 ? `${late.length} destinations, such as ${names},` : names;
+		return [
+			{
+				subject: 'queue',
+				detail: `mail to ${whose} waits for over 30 minutes though it is due`,
+				fix: 'mailctl queue summary and mailctl queue why ID show what keeps it',
+			},
+		];
+	},
 
-	const lost: Look = {
-		kind: 'node_lost',
-		async look() {
-			const known = (await listConditions(reader)).filter(
-				({kind, ended_at: ended}) => kind === 'node_lost' && ended === null,
-			);
-			if (known.length === 0) {
-				return [];
-			}
-			const alive = new Set((await listNodes(reader, ago(aliveMs))).map(node => node.host));
-			return known
-				.filter(({subject, began_at: began}) => !alive.has(subject) && began > ago(lostMs))
-				.map(({subject, detail, fix}) => own('node_lost', subject, detail, fix));
-		},
-	};
+	/** A node that vanished cannot be read any more: whoever takes it off the list begins its condition (`loseNodes`). */
+	async node_lost({store, clock}) {
+		const lost = (await listConditions(store.reader)).filter(one => one.kind === 'node_lost' && one.ended_at === null);
+		const nodes = lost.length === 0 ? [] : await listNodes(store.reader, storeTime(clock.now() - aliveMs));
+		const alive = new Set(nodes.map(node => node.host));
+		const recently = storeTime(clock.now() - lostMs);
+		return lost.filter(({subject, began_at: began}) => !alive.has(subject) && began > recently);
+	},
 
-	const backup: Look = {
-		kind: 'backup_old',
-		async look() {
-			const {last, previous} = readBackups(settings.dataDir);
-			const oldest = last === null && !store.dialect.isShared ? await findOldestWorkspace(reader) : undefined;
-			const since = last ?? (oldest ? idTime(oldest.id) : now());
-			const usual = last === null ? firstBackupMs : Math.max(leastBackupMs, 2 * (last - (previous ?? last)));
-			return now() - since < usual
-				? []
-				: [
-						own(
-							'backup_old',
-							host,
-							`${host}: ${last === null ? 'no backup was made yet' : `the last backup is of ${storeTime(last).slice(0, 16)} UTC`}`,
-							'mailctl backup FILE; let a timer do it every day',
-						),
-					];
-		},
-	};
+	async backup_old({settings, store, clock, host}) {
+		const {last, previous} = readBackups(settings.dataDir);
+		const oldest = last === null && !store.dialect.isShared ? await findOldestWorkspace(store.reader) : undefined;
+		const since = last ?? (oldest ? idTime(oldest.id) : clock.now());
+		const maxAge = last === null ? firstBackupMs : Math.max(minBackupMs, 2 * (last - (previous ?? last)));
+		if (clock.now() - since < maxAge) {
+			return [];
+		}
+		const state =
+			last === null ? 'no backup was made yet' : `the last backup is of ${storeTime(last).slice(0, 16)} UTC`;
+		return [{subject: host, detail: `${host}: ${state}`, fix: 'mailctl backup FILE; let a timer do it every day'}];
+	},
 
-	const steps: Look = {
-		kind: 'clock',
-		async look() {
-			const step = input.clockStep();
-			return step === 0
-				? []
-				: [
-						own(
-							'clock',
-							`${host} step`,
-							`${host}: the clock was set back by ${Math.round(step / 1000)} s`,
-							'keep it by NTP: install chrony or enable systemd-timesyncd',
-						),
-					];
-		},
-	};
+	async clock(sources) {
+		const {store, host, clockStep} = sources;
+		const checked = await readChecks(sources, store.dialect.isShared ? [databaseClockCheck(store)] : []);
+		const stepMs = clockStep();
+		const step = {
+			subject: `${host} step`,
+			detail: `${host}: the clock was set back by ${Math.round(stepMs / 1000)} s`,
+			fix: 'keep it by NTP: install chrony or enable systemd-timesyncd',
+		};
+		return [...(stepMs === 0 ? [] : [step]), ...checked];
+	},
 
-	const versions: Look = {
-		kind: 'version',
-		async look() {
-			const nodes = await listNodes(reader, ago(aliveMs));
-			const running = [...new Set(nodes.map(node => node.version))].toSorted();
-			const installed = input.installed();
-			return [
-				...(running.length > 1
-					? [
-							own(
-								'version',
-								'nodes',
-								`nodes run ${running.join(' and ')}`,
-								'update them all; mailctl node list shows which',
-							),
-						]
-					: []),
-				...(installed === input.version
-					? []
-					: [
-							own(
-								'version',
-								host,
-								`${host}: ${installed} is installed, and the daemon is ${input.version}`,
-								'restart it',
-							),
-						]),
-			];
-		},
-	};
+	async version({store, clock, host, version, installed}) {
+		const nodes = await listNodes(store.reader, storeTime(clock.now() - aliveMs));
+		const running = [...new Set(nodes.map(node => node.version))].toSorted();
+		const differing = {
+			subject: 'nodes',
+			detail: `nodes run ${running.join(' and ')}`,
+			fix: 'update them all; mailctl node list shows which',
+		};
+		const outdated = {
+			subject: host,
+			detail: `${host}: ${installed()} is installed, and the daemon is ${version}`,
+			fix: 'restart it',
+		};
+		return [...(running.length > 1 ? [differing] : []), ...(installed() === version ? [] : [outdated])];
+	},
+};
 
-	const certificates: Look = {
-		kind: 'certificate',
-		look: async () =>
-			(await listCertificates(reader))
-				.filter(({unused}) => unused === null)
-				.map(row => ({...row, ...judgeCertificate(row, now())}))
-				.filter(({status, not_after: until, fault, tries}) => {
-					const isOld = fault === null ? until !== null : tries >= triesOfNews;
-					// One that ends is news after one failed order too, as when an operator has just asked for it.
-					return status === 'fail' || (status === 'warn' && isOld);
-				})
-				.map(({name, detail, fix}) => own('certificate', name, detail, fix)),
-	};
+/** Reads the conditions of one kind. */
+export async function readConditions(kind: AlertKind, sources: Sources): Promise<Condition[]> {
+	const found = await table[kind](sources);
+	return found.map(({subject, workspaceId = null, detail, fix}) => ({kind, subject, workspaceId, detail, fix}));
+}
 
-	return [
-		...[
-			blocklists,
-			domains,
-			paused,
-			blocking,
-			refusing,
-			silent,
-			unread,
-			endpoints,
-			queue,
-			lost,
-			backup,
-			steps,
-			versions,
-		],
-		checked('disk', diskCheck(settings.dataDir, input.minFreeDisk)),
-		checked('certificate', ...certificateChecks(settings, clock).filter(check => check !== noCertificateCheck)),
-		...(settings.acme ? [certificates] : []),
-		...(store.dialect.isShared ? [checked('clock', databaseClockCheck(store))] : []),
-	];
+/** What checks of doctor find wrong on this machine: one condition a check. */
+async function readChecks({host}: Sources, checks: readonly Check[]): Promise<Found[]> {
+	const found: Found[] = [];
+	for (const {name, look} of checks) {
+		const wrong = (await look()).filter(({status}) => status !== 'ok');
+		const detail = wrong.map(one => one.detail).join('; ');
+		found.push(...wrong.slice(0, 1).map(({fix}) => ({subject: `${host} ${name}`, detail: `${host}: ${detail}`, fix})));
+	}
+	return found;
+}
+
+/** Certificates that a CA gives by itself. */
+async function readOrdered({store, clock}: Sources): Promise<Found[]> {
+	const rows = (await listCertificates(store.reader)).filter(({unused}) => unused === null);
+	return rows
+		.map(row => ({...row, ...judgeCertificate(row, clock.now())}))
+		.filter(({status, not_after: until, fault, tries}) => {
+			const isOld = fault === null ? until !== null : tries >= failedOrders;
+			// One that ends is news after one failed order too, as when an operator has just asked for it.
+			return status === 'fail' || (status === 'warn' && isOld);
+		})
+		.map(({name: subject, detail, fix}) => ({subject, detail, fix}));
 }

@@ -1,78 +1,88 @@
+import {hourMs, storeTime} from '../kit/time.ts';
 import {type AlertKind, alertKinds, type Condition} from '../mail/alert.ts';
 import type {KnownCondition} from '../store/alerts.ts';
 
-const minuteMs = 60_000;
-const hourMs = 60 * minuteMs;
-/** A condition that is not seen for this long ends, the first time. */
-const calmMs = minuteMs;
-/** Each time that it comes again it takes this much longer to end, up to the longest. */
-const growth = 4;
-const longestCalmMs = 4 * hourMs;
+/** A condition that is not read for this long ends, the first time. */
+const calmMs = 60_000;
+/** Each time that it begins again it takes this much longer to end, up to the longest. */
+const calmGrowth = 4;
+const maxCalmMs = 4 * hourMs;
 /** After this it begins as if it had never been. */
 const forgetMs = 6 * hourMs;
-/** Others are to see it before anything is written again. */
+/** How often it is noted that a condition lasts, so that other nodes see it. */
 const touchMs = 15_000;
 
 /** What is to be written of one condition. */
-export type Change =
-	| {
-			readonly kind: 'seen';
-			readonly condition: Condition;
-			/** Null: it is new. */
-			readonly known: KnownCondition | null;
-			/** It begins with this look, for the first time or again. */
-			readonly begins: boolean;
-			/** Its alerts say so. */
-			readonly announced: boolean;
-	  }
-	| {readonly kind: 'ended'; readonly known: KnownCondition}
-	| {readonly kind: 'forgotten'; readonly known: KnownCondition};
+export type Change = {
+	/** The row as it was read; `null` if there is none. */
+	readonly known: KnownCondition | null;
+	/** The row as it is to be; `null` if it goes. */
+	readonly next: KnownCondition | null;
+	/** What operators are told of it. */
+	readonly news: News | null;
+};
 
-type Seen = {
-	/** What was looked for with success: what else is known stays as it is. */
+export type News = 'began' | 'ended';
+
+type Reading = {
+	/** What could be read: conditions of other kinds stay as they are. */
 	readonly kinds: ReadonlySet<AlertKind>;
 	readonly conditions: readonly Condition[];
 };
 
-const keyOf = ({kind, subject}: Pick<Condition, 'kind' | 'subject'>) => `${kind} ${subject}`;
-
 /**
- * What is new by a look. A condition is announced once it lasts, and ends once it is not seen for a while: the more often it
- * comes and goes, the longer that is, so that what changes all the time says little.
- * `watchedMs`: for how long this process looks. What needs time to be seen again after a restart does not end before.
+ * What changes by a reading. A condition begins once it has lasted as long as its kind demands, and ends once it was not
+ * read for a while: the more often it comes and goes, the longer that is, so that what changes all the time says little.
+ * `watchedMs`: for how long this process reads. What needs time to be read again after a restart does not end before.
  */
 export function judge(
 	known: readonly KnownCondition[],
-	{kinds, conditions}: Seen,
+	{kinds, conditions}: Reading,
 	now: number,
 	watchedMs: number,
 ): readonly Change[] {
-	const before = new Map(known.map(one => [keyOf(one), one]));
-	const seen = new Set(conditions.map(keyOf));
-	const present = conditions.flatMap(condition => changeOf(condition, before.get(keyOf(condition)) ?? null, now));
-	const absent = known
-		.filter(one => kinds.has(one.kind) && !seen.has(keyOf(one)))
-		.flatMap(one => absence(one, now, watchedMs));
-	return [...present, ...absent];
+	const rows = new Map(known.map(row => [keyOf(row), row]));
+	const present = new Set(conditions.map(keyOf));
+	const absent = known.filter(row => kinds.has(row.kind) && !present.has(keyOf(row)));
+	return [
+		...conditions.flatMap(condition => judgePresent(condition, rows.get(keyOf(condition)) ?? null, now)),
+		...absent.flatMap(row => judgeAbsent(row, now, watchedMs)),
+	];
 }
 
-function changeOf(condition: Condition, known: KnownCondition | null, now: number): readonly Change[] {
-	const {holdMs} = alertKinds[condition.kind];
-	const begins = known === null || known.ended_at !== null;
-	const lastsMs = begins ? 0 : Math.abs(now - Date.parse(known.began_at));
-	const announced = (begins || known.announced_at === null) && lastsMs >= holdMs;
-	const isOld = known === null || Math.abs(now - Date.parse(known.seen_at)) >= touchMs;
-	return begins || announced || isOld ? [{kind: 'seen', condition, known, begins, announced}] : [];
-}
+const keyOf = ({kind, subject}: Pick<Condition, 'kind' | 'subject'>) => `${kind} ${subject}`;
 
-function absence(known: KnownCondition, now: number, watchedMs: number): readonly Change[] {
-	if (known.ended_at !== null) {
-		return now - Date.parse(known.ended_at) >= forgetMs ? [{kind: 'forgotten', known}] : [];
-	}
-	const calm = Math.min(calmMs * growth ** Math.max(0, known.rings - 1), longestCalmMs);
-	// A clock that was set back leaves times in the future.
-	if (Math.abs(now - Date.parse(known.seen_at)) < calm || watchedMs < calm) {
+function judgePresent(condition: Condition, known: KnownCondition | null, now: number): readonly Change[] {
+	const at = storeTime(now);
+	const open = known?.ended_at === null ? known : null;
+	const began_at = open?.began_at ?? at;
+	const announced_at = open?.announced_at ?? null;
+	const begins = announced_at === null && elapsed(began_at, now) >= alertKinds[condition.kind].holdMs;
+	if (open !== null && !begins && elapsed(open.seen_at, now) < touchMs) {
 		return [];
 	}
-	return [{kind: known.announced_at === null ? 'forgotten' : 'ended', known}];
+	const {workspaceId: workspace_id, ...rest} = condition;
+	const next: KnownCondition = {
+		...{...rest, workspace_id, began_at},
+		seen_at: at,
+		announced_at: begins ? at : announced_at,
+		ended_at: null,
+		rings: (known?.rings ?? 0) + (begins ? 1 : 0),
+	};
+	return [{known, next, news: begins ? 'began' : null}];
 }
+
+function judgeAbsent(known: KnownCondition, now: number, watchedMs: number): readonly Change[] {
+	const removed: Change = {known, next: null, news: null};
+	if (known.ended_at !== null) {
+		return now - Date.parse(known.ended_at) >= forgetMs ? [removed] : [];
+	}
+	const calm = Math.min(calmMs * calmGrowth ** Math.max(0, known.rings - 1), maxCalmMs);
+	if (elapsed(known.seen_at, now) < calm || watchedMs < calm) {
+		return [];
+	}
+	return [known.announced_at === null ? removed : {known, next: {...known, ended_at: storeTime(now)}, news: 'ended'}];
+}
+
+/** A clock that was set back leaves times in the future. */
+const elapsed = (time: string, now: number) => Math.abs(now - Date.parse(time));

@@ -108,7 +108,7 @@ export function alertCommands(alert: CliCommand): void {
 		});
 
 	alert
-		.verb('mute <id>', 'Send nothing for a while; what lasts comes with its next digest')
+		.verb('mute <id>', 'Send nothing for a while')
 		.sample('mailctl alert mute alr_06f… --for 2h')
 		.requiredOption('--for <duration>', 'how long, at most 30d; 0 ends it')
 		.does<{for: string}, [string]>(async (session, {for: span}, text) => {

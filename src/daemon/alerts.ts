@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {hostname} from 'node:os';
 import type {Knex} from 'knex';
-import {looksOf} from '../alerts/conditions.ts';
+import {readConditions} from '../alerts/conditions.ts';
 import {sendAlert} from '../alerts/send.ts';
 import {AlertWatch} from '../alerts/watch.ts';
 import {createResolver} from '../dns/resolver.ts';
@@ -63,10 +63,10 @@ export function createAlertWatch(context: Context, {installed, mailboxUp, public
 	};
 	const clockWatch = new ClockWatch(clock);
 	const minFreeDisk = () => live().minFreeDisk;
-	const input = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, host: hostname()};
+	const sources = {settings, minFreeDisk, store, clock, version, installed, mailboxUp, host: hostname()};
 	return new AlertWatch({
 		...{store, clock, newId, logger: observer.logger, storeFailed: observer.storeFailed},
-		looks: looksOf({...input, clockStep: () => clockWatch.step()}),
+		read: kind => readConditions(kind, {...sources, clockStep: () => clockWatch.step()}),
 		send: (alert, message) => send({...context, reader: store.reader}, alert, withLink(alert, message)),
 	});
 }

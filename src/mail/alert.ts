@@ -55,14 +55,14 @@ export type Condition = {
 };
 
 /**
- * `began`: conditions that are wrong from now on; `ended`: they are right again; `digest`: they last. `test` and
- * `confirm`, which asks an address whether it agrees, have none.
+ * `began`: conditions that are wrong from now on; `ended`: they are right again; `digest`, by nodes of the version
+ * before: they last. `test` and `confirm`, which asks an address whether it agrees, have none.
  */
 export type AlertEvent = 'began' | 'ended' | 'digest' | 'test' | 'confirm';
 
 /** What an alert says at once. */
 export type AlertMessage = {
-	/** `alm_…`, the same at every attempt. */
+	/** `alm_…`, the same at every try. */
 	readonly id: string;
 	readonly event: AlertEvent;
 	/** RFC 3339. */

@@ -115,7 +115,7 @@ async function add(
 		target: way === 'slack' ? `${new URL(target).origin}/…` : target,
 		secret: hidden === null ? null : (await vault()).seal(alertId, hidden),
 		...{sender: from ?? null, kinds: on === undefined ? null : [...new Set(on)], muted_until: null},
-		...{digest_at: now, sent_at: null, error: null, created_at: now},
+		...{sent_at: null, error: null, created_at: now},
 	};
 	await insertAlert(trx, row);
 	if (isVouched) {
@@ -208,7 +208,7 @@ async function requestConfirmation(trx: Knex.Transaction, {clock, newId}: Scene[
 		}
 	}
 	const at = storeTime(now);
-	await queueMessage(trx, alert.id, {id: newId('alm'), event: 'confirm', at, conditions: []}, at);
+	await queueMessage(trx, alert.id, {id: newId('alm'), event: 'confirm', at, conditions: []});
 }
 
 /**
@@ -278,7 +278,7 @@ export async function findMailRefusal(reader: Knex, alert: Alert, isConfirmation
 	return workspace?.paused_at ? 'the workspace is paused' : null;
 }
 
-/** It sends nothing for a while; what lasts then comes with its next digest. */
+/** It sends nothing for a while. */
 export const muteAlert = operation({
 	...manages,
 	name: 'alert mute',

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import type {AlertKind, AlertMessage, AlertWay} from '../mail/alert.ts';
+import type {AlertKind, AlertMessage, AlertWay, Condition} from '../mail/alert.ts';
 import {selectInTurns} from './engine/rows.ts';
 
 /** Who is to know of what is wrong: a row of `alerts`. */
@@ -17,7 +17,6 @@ export type Alert = {
 	/** Null: all. */
 	readonly kinds: readonly AlertKind[] | null;
 	readonly muted_until: string | null;
-	readonly digest_at: string;
 	/** When its last message went out, and why the last attempt failed; null: it did not. */
 	readonly sent_at: string | null;
 	readonly error: string | null;
@@ -29,7 +28,9 @@ type Row = Omit<Alert, 'kinds'> & {readonly kinds: string | null};
 const fromRow = (row: Row): Alert => ({...row, kinds: row.kinds === null ? null : JSON.parse(row.kinds)});
 
 export async function insertAlert(trx: Knex.Transaction, alert: Alert): Promise<void> {
-	await trx('alerts').insert({...alert, kinds: alert.kinds && JSON.stringify(alert.kinds)});
+	const kinds = alert.kinds && JSON.stringify(alert.kinds);
+	// Nodes of the version before read when an alert last had a digest.
+	await trx('alerts').insert({...alert, kinds, digest_at: alert.created_at});
 }
 
 /** Newest first; `workspaceId`: its own; null: all. */
@@ -70,12 +71,8 @@ export async function deleteAlert(trx: Knex.Transaction, id: string): Promise<bo
 }
 
 /** What is wrong, or was lately: a row of `conditions`. */
-export type KnownCondition = {
-	readonly kind: AlertKind;
-	readonly subject: string;
+export type KnownCondition = Omit<Condition, 'workspaceId'> & {
 	readonly workspace_id: string | null;
-	readonly detail: string;
-	readonly fix: string;
 	readonly began_at: string;
 	readonly seen_at: string;
 	/** Null: it has not lasted long enough. */
@@ -92,42 +89,31 @@ export async function listConditions(reader: Knex, workspaceId: string | null = 
 		.orderBy(['began_at', 'kind', 'subject']);
 }
 
-/** False: another node was first. */
-export async function insertCondition(trx: Knex.Transaction, condition: KnownCondition): Promise<boolean> {
-	const added = await trx('conditions').insert(condition).onConflict(['kind', 'subject']).ignore().returning('kind');
-	return added.length === 1;
-}
-
-type ConditionKey = Pick<KnownCondition, 'kind' | 'subject' | 'announced_at' | 'ended_at'>;
-
-/** The condition as it was read; nothing where another node has changed it since. */
-function asRead(trx: Knex.Transaction, {kind, subject, announced_at, ended_at}: ConditionKey): Knex.QueryBuilder {
-	return trx('conditions').where({kind, subject, announced_at, ended_at});
-}
-
-/** False: another node was first. */
+/** Writes what becomes of a condition that was read as `known`. Returns `false` if another node has changed it since. */
 export async function changeCondition(
 	trx: Knex.Transaction,
-	known: ConditionKey,
-	changes: Partial<KnownCondition>,
+	known: KnownCondition | null,
+	next: KnownCondition | null,
 ): Promise<boolean> {
-	return (await asRead(trx, known).update(changes)) === 1;
+	if (known === null) {
+		const added = await trx('conditions').insert(next).onConflict(['kind', 'subject']).ignore().returning('kind');
+		return added.length === 1;
+	}
+	const {kind, subject, announced_at, ended_at} = known;
+	const row = trx('conditions').where({kind, subject, announced_at, ended_at});
+	return (await (next === null ? row.delete() : row.update(next))) === 1;
 }
 
-export async function forgetCondition(trx: Knex.Transaction, known: ConditionKey): Promise<void> {
-	await asRead(trx, known).delete();
-}
-
-/** A message that is to go out. */
+/** A message that is to go out: a row of `alert_messages`. */
 export type DueMessage = {
 	readonly id: string;
-	readonly alertId: string;
-	readonly message: AlertMessage;
-	/** Those that failed. */
+	readonly alert_id: string;
+	/** JSON of an `AlertMessage` without its id. */
+	readonly message: string;
+	readonly due_at: string;
+	/** Tries that were begun. */
 	readonly attempts: number;
 };
-
-type MessageRow = {id: string; alert_id: string; message: string; due_at: string; attempts: number};
 
 const messagesPerLook = 20;
 
@@ -135,57 +121,30 @@ export async function queueMessage(
 	trx: Knex.Transaction,
 	alertId: string,
 	{id, ...message}: AlertMessage,
-	now: string,
 ): Promise<void> {
-	await trx('alert_messages').insert({
-		...{id, alert_id: alertId, message: JSON.stringify(message), due_at: now, attempts: 0},
-	});
+	const row = {id, alert_id: alertId, message: JSON.stringify(message), due_at: message.at, attempts: 0};
+	await trx('alert_messages').insert(row satisfies DueMessage);
 }
 
-export async function hasDueMessages(reader: Knex, now: string): Promise<boolean> {
-	return (await reader('alert_messages').where('due_at', '<=', now).first('id')) !== undefined;
-}
-
-/**
- * Takes messages that are due until `until`: workspaces in turn, and new ones first, as those that fail may be many. Another node
- * takes them then, unless they went out.
- */
-export async function takeMessages(trx: Knex.Transaction, now: string, until: string): Promise<DueMessage[]> {
-	const due = trx('alert_messages as m')
+/** Some of the messages that are due: workspaces in turn, and new ones first, as those that fail may be many. */
+export async function listDueMessages(reader: Knex, now: string): Promise<DueMessage[]> {
+	const due = reader('alert_messages as m')
 		.join('alerts as a', 'a.id', 'm.alert_id')
 		.where('m.due_at', '<=', now)
 		.select('m.*', 'a.workspace_id');
-	const limits = {limit: messagesPerLook, perWorkspace: messagesPerLook};
-	const rows: MessageRow[] = await selectInTurns(trx, due, 'attempts, id', limits);
-	const taken: DueMessage[] = [];
-	for (const {id, alert_id: alertId, message, due_at, attempts} of rows) {
-		if ((await trx('alert_messages').where({id, due_at}).update({due_at: until})) === 1) {
-			taken.push({id, alertId, message: {id, ...JSON.parse(message)}, attempts});
-		}
-	}
-	return taken;
+	return await selectInTurns(reader, due, 'attempts, id', {limit: messagesPerLook, perWorkspace: messagesPerLook});
 }
 
-/** Tries it again at `dueAt`. */
-export async function postponeMessage(
+/** Begins a try to send a message, which is due again at `nextAt`. Returns `false` if another node began it. */
+export async function beginTry(
 	trx: Knex.Transaction,
-	{id, attempts}: Pick<DueMessage, 'id' | 'attempts'>,
-	dueAt: string,
-): Promise<void> {
-	await trx('alert_messages')
-		.where({id})
-		.update({due_at: dueAt, attempts: attempts + 1});
+	{id, due_at, attempts}: DueMessage,
+	nextAt: string,
+): Promise<boolean> {
+	const changes = {due_at: nextAt, attempts: attempts + 1};
+	return (await trx('alert_messages').where({id, due_at}).update(changes)) === 1;
 }
 
 export async function removeMessage(trx: Knex.Transaction, id: string): Promise<void> {
 	await trx('alert_messages').where({id}).delete();
-}
-
-/** False: another node makes the digest. */
-export async function claimDigest(
-	trx: Knex.Transaction,
-	{id, digest_at}: Pick<Alert, 'id' | 'digest_at'>,
-	now: string,
-): Promise<boolean> {
-	return (await trx('alerts').where({id, digest_at}).update({digest_at: now})) === 1;
 }

@@ -1,6 +1,5 @@
 import test from 'ava';
 import {judge} from '../../src/alerts/judge.ts';
-import {storeTime} from '../../src/kit/time.ts';
 import type {AlertKind, Condition} from '../../src/mail/alert.ts';
 import type {KnownCondition} from '../../src/store/alerts.ts';
 
@@ -10,8 +9,10 @@ const disk: Condition = {kind: 'disk', subject: 'a', workspaceId: null, detail: 
 const lost: Condition = {...disk, kind: 'node_lost'};
 const clock: Condition = {...disk, kind: 'clock'};
 
-/** Plays looks, each so many seconds after the one before, and says what is announced. `restarts`: the process is new at this look. */
-function play(looks: ReadonlyArray<{after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true}>) {
+type Look = {after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true};
+
+/** Plays looks, each so many seconds after the one before, and says what is news. `restarts`: the process is new at this look. */
+function play(looks: readonly Look[]) {
 	const rows = new Map<string, KnownCondition>();
 	const said: string[] = [];
 	let now = start;
@@ -20,34 +21,14 @@ function play(looks: ReadonlyArray<{after: number; seen: readonly Condition[]; u
 		now += after * 1000;
 		watchedMs = restarts ? 0 : watchedMs + Math.max(0, after) * 1000;
 		const kinds = new Set<AlertKind>((['disk', 'node_lost', 'clock'] as const).filter(kind => kind !== unknown));
-		for (const change of judge([...rows.values()], {kinds, conditions: seen}, now, watchedMs)) {
-			const {kind, subject} = change.kind === 'seen' ? change.condition : change.known;
-			const at = storeTime(now);
-			const before = rows.get(kind + subject);
-			if (change.kind === 'forgotten') {
-				rows.delete(kind + subject);
-			} else if (change.kind === 'ended') {
-				said.push(`${(now - start) / 1000} ${kind} ended`);
-				rows.set(kind + subject, {...(before as KnownCondition), ended_at: at});
-			} else {
-				const {condition, begins, announced} = change;
-				rows.set(kind + subject, {
-					...{
-						kind,
-						subject,
-						workspace_id: null,
-						detail: condition.detail,
-						fix: condition.fix,
-						seen_at: at,
-						ended_at: null,
-					},
-					began_at: begins ? at : (before as KnownCondition).began_at,
-					announced_at: announced ? at : begins ? null : (before as KnownCondition).announced_at,
-					rings: (before?.rings ?? 0) + (announced ? 1 : 0),
-				});
-				if (announced) {
-					said.push(`${(now - start) / 1000} ${kind} began`);
-				}
+		for (const {known, next, news} of judge([...rows.values()], {kinds, conditions: seen}, now, watchedMs)) {
+			const {kind} = (next ?? known) as KnownCondition;
+			rows.delete(kind);
+			if (next !== null) {
+				rows.set(kind, next);
+			}
+			if (news !== null) {
+				said.push(`${(now - start) / 1000} ${kind} ${news}`);
 			}
 		}
 	}

@@ -30,7 +30,7 @@ const began: AlertMessage = {id: 'alm_1', event: 'began', at, conditions: [{...d
 function alertOf(way: AlertWay, target: string, secret: string | null = null): Alert {
 	return {
 		...{id: 'alr_1', workspace_id: null, way, target, secret: secret === null ? null : testVault.seal('alr_1', secret)},
-		...{sender: null, kinds: null, muted_until: null, digest_at: at, sent_at: null, error: null, created_at: at},
+		...{sender: null, kinds: null, muted_until: null, sent_at: null, error: null, created_at: at},
 	};
 }
 

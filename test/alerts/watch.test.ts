@@ -2,17 +2,11 @@ import test, {type ExecutionContext} from 'ava';
 import pino from 'pino';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {AlertWatch} from '../../src/alerts/watch.ts';
-import type {AlertMessage, AlertWay, Condition} from '../../src/mail/alert.ts';
+import {storeTime} from '../../src/kit/time.ts';
+import type {AlertEvent, AlertMessage, Condition} from '../../src/mail/alert.ts';
 import {addAlert, muteAlert} from '../../src/ops/alerts.ts';
-import {performIn, Refused} from '../../src/ops/operation.ts';
-import {
-	type Alert,
-	deleteAlert,
-	listAlerts,
-	postponeMessage,
-	queueMessage,
-	takeMessages,
-} from '../../src/store/alerts.ts';
+import {type Given, performIn, Refused} from '../../src/ops/operation.ts';
+import {type Alert, beginTry, listAlerts, listDueMessages, queueMessage} from '../../src/store/alerts.ts';
 import type {Store} from '../../src/store/store.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
@@ -23,190 +17,196 @@ const disk: Condition = {kind: 'disk', subject: 'a', workspaceId: null, detail: 
 
 async function startWatching(t: ExecutionContext, store: Store) {
 	const tools = testTools();
-	let wrong: readonly Condition[] = [];
-	let failure: string | null = null;
+	const write = store.writer.transaction;
+	const acme = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
+	const acting = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
+	const lab = {wrong: [] as readonly Condition[], failure: null as string | null};
 	const sent: Array<{alert: Alert; message: AlertMessage}> = [];
-	const looks = (['disk', 'domain_failed'] as const).map(kind => ({
-		kind,
-		look: async () => wrong.filter(one => one.kind === kind),
-	}));
-	const watch = () =>
+	/** `agreeing`: the connection that the node writes with. */
+	const createNode = (agreeing = store.agreeing) =>
 		new AlertWatch({
-			...{store, clock: tools.clock, newId: tools.newId, looks, logger: pino({enabled: false})},
+			...{store: {reader: store.reader, agreeing}, clock: tools.clock, newId: tools.newId},
+			logger: pino({enabled: false}),
+			read: async kind => lab.wrong.filter(one => one.kind === kind),
 			async send(alert, message) {
-				if (failure === null) {
+				if (lab.failure === null) {
 					sent.push({alert, message});
 				}
-				return failure;
+				return lab.failure;
 			},
 			storeFailed: error => t.fail(String(error)),
 		});
-	const write = store.writer.transaction;
-	const scene = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
-	const acme = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
-	return {
-		...{tools, watch, sent, acme, write, scene},
-		set: (conditions: readonly Condition[]) => {
-			wrong = conditions;
-		},
-		fail: (error: string | null) => {
-			failure = error;
-		},
-		add: (
-			workspaceId: string | null,
-			input: {way?: AlertWay; target?: string; on?: readonly Condition['kind'][]} = {},
-		) =>
-			write(trx =>
-				performIn(addAlert, {...scene, workspaceId, trx}, {way: 'mail', target: 'ops@shop.example', ...input}),
-			),
-		mute: (id: string, span: string) =>
-			write(trx => performIn(muteAlert, {...scene, workspaceId: null, trx}, {id, for: span})),
-		said: () =>
-			sent.splice(0).map(({message: {event, conditions}}) => `${event} ${conditions.map(one => one.detail).join()}`),
+	const add = async (workspaceId: string | null, input: Partial<Given<typeof addAlert.input>> = {}) => {
+		const target = {way: 'mail', target: 'ops@shop.example', ...input} as const;
+		return (await write(trx => performIn(addAlert, {...acting, workspaceId, trx}, target))).row;
 	};
+	const mute = (id: string, span: string) =>
+		write(trx => performIn(muteAlert, {...acting, workspaceId: null, trx}, {id, for: span}));
+	/** Queues a message as nodes do, and returns its id. */
+	const queue = async (alertId: string, event: AlertEvent = 'began') => {
+		const [id, at] = [tools.newId('alm'), storeTime(tools.clock.now())];
+		const message = {id, event, at, conditions: [{...disk, since: at}]};
+		await write(trx => queueMessage(trx, alertId, message));
+		return id;
+	};
+	const said = () => sent.splice(0).map(({message}) => `${message.event} ${message.conditions.map(one => one.detail)}`);
+	return {tools, acme, write, lab, sent, createNode, add, mute, queue, said};
 }
 
-storeTest(test, 'of two nodes one sends: when a condition begins, when it ends, and once a day', async (t, store) => {
-	const {tools, watch, set, add, said} = await startWatching(t, store);
+storeTest(test, 'of two nodes one sends: once when a condition begins, once when it ends', async (t, store) => {
+	const {tools, lab, createNode, add, said} = await startWatching(t, store);
 	await add(null);
-	const nodes = [watch(), watch()];
-	const look = () => Promise.all(nodes.map(node => node.look()));
-	/** Time passes in looks; what is said on the way. */
-	const pass = async (milliseconds: number) => {
-		for (let left = milliseconds; left > 0; left -= 10 * minute) {
-			tools.advance(Math.min(left, 10 * minute));
-			await look();
+	const nodes = [createNode(), createNode(store.writer)];
+	const pass = async (milliseconds: number, looks: number) => {
+		for (let n = 0; n < looks; n++) {
+			tools.advance(milliseconds / looks);
+			await Promise.all(nodes.map(node => node.look()));
 		}
 		return said();
 	};
-	await look();
-	t.deepEqual(said(), []);
-	set([disk]);
-	t.deepEqual(await pass(10_000), ['began full']);
-	t.deepEqual(await pass(22 * hour), []);
-	t.deepEqual(await pass(3 * hour), ['digest full']);
-	t.deepEqual(await pass(22 * hour), []);
-	t.deepEqual(await pass(3 * hour), ['digest full']);
-	set([]);
-	t.deepEqual(await pass(10_000), []);
-	t.deepEqual(await pass(10 * minute), ['ended full']);
-	t.deepEqual(await pass(48 * hour), []);
+	t.deepEqual(await pass(minute, 2), []);
+	lab.wrong = [disk];
+	t.deepEqual(await pass(10_000, 1), ['began full']);
+	t.deepEqual(await pass(72 * hour, 72), []);
+	nodes.splice(0, 2, createNode(), createNode(store.writer));
+	t.deepEqual(await pass(hour, 6), [], 'after a restart of both');
+	lab.wrong = [];
+	t.deepEqual(await pass(10_000, 1), []);
+	t.deepEqual(await pass(10 * minute, 2), ['ended full']);
+	t.deepEqual(await pass(72 * hour, 72), []);
+	t.deepEqual(await store.reader('conditions').select('kind'), []);
 });
 
 storeTest(test, 'each alert gets its own: by kind, by workspace, not while it is muted', async (t, store) => {
-	const {tools, watch, set, add, mute, sent, acme, write} = await startWatching(t, store);
-	const all = (await add(null)).row.id;
-	const disks = (await add(null, {on: ['disk']})).row.id;
-	const own = (await add(acme)).row.id;
-	const quiet = (await add(null)).row.id;
+	const {tools, acme, lab, sent, createNode, add, mute} = await startWatching(t, store);
+	const all = (await add(null)).id;
+	const disks = (await add(null, {on: ['disk']})).id;
+	const own = (await add(acme, {way: 'webhook', target: 'https://shop.example'})).id;
+	const quiet = (await add(null)).id;
 	await mute(quiet, '2h');
-	const domain: Condition = {...disk, kind: 'domain_failed', subject: 'd', workspaceId: acme, detail: 'gone'};
-	set([disk, domain]);
-	const node = watch();
+	lab.wrong = [disk, {...disk, kind: 'domain_failed', subject: 'd', workspaceId: acme, detail: 'gone'}];
+	const node = createNode();
 	await node.look();
 	const heard = () =>
-		Object.fromEntries(
-			sent
-				.splice(0)
-				.filter(({message}) => message.event !== 'confirm')
-				.map(({alert, message}) => [alert.id, message.conditions.length]),
-		);
+		Object.fromEntries(sent.splice(0).map(({alert, message}) => [alert.id, message.conditions.length]));
 	t.deepEqual(heard(), {[all]: 2, [disks]: 1, [own]: 1});
 	await mute(quiet, '0');
-	set([]);
+	lab.wrong = [];
 	tools.advance(10 * minute);
 	await node.look();
 	t.deepEqual(heard(), {[all]: 2, [disks]: 1, [own]: 1, [quiet]: 2});
-	await write(trx => deleteAlert(trx, all));
-	t.is((await listAlerts(store.reader, acme)).length, 1);
 });
 
 storeTest(
 	test,
-	'a message that does not go out is tried again, by another process too, and given up after a day',
+	'nothing is lost while a host is down for an hour, and nothing is tried a fourth time',
 	async (t, store) => {
-		const {tools, watch, set, fail, add, said} = await startWatching(t, store);
+		const {tools, lab, createNode, add, said} = await startWatching(t, store);
 		await add(null);
-		set([disk]);
-		fail('no host');
-		await watch().look();
+		const looks = async (milliseconds: number) => {
+			for (let left = milliseconds; left > 0; left -= 5 * minute) {
+				await createNode().look();
+				tools.advance(5 * minute);
+			}
+		};
+		lab.failure = 'no host';
+		lab.wrong = [disk];
+		await looks(5 * minute);
 		t.is((await listAlerts(store.reader, null))[0]?.error, 'no host');
-		tools.advance(minute);
-		fail(null);
-		const next = watch();
-		await next.look();
-		t.deepEqual(said(), ['began full']);
+		lab.wrong = [];
+		const node = createNode();
+		tools.advance(5 * minute);
+		await node.look();
+		await looks(50 * minute);
+		t.deepEqual(said(), []);
+		lab.failure = null;
+		await looks(hour);
+		t.deepEqual(said(), ['began full', 'ended full']);
 		const [alert] = await listAlerts(store.reader, null);
 		t.deepEqual([alert?.error, alert?.sent_at !== null], [null, true]);
 
-		fail('no host');
-		set([]);
-		for (let n = 0; n < 30; n++) {
-			tools.advance(hour);
-			await next.look();
-		}
-		fail(null);
-		tools.advance(hour);
-		await next.look();
-		t.deepEqual(said(), [], 'what is a day old is no news');
+		lab.failure = 'no host';
+		lab.wrong = [disk];
+		await looks(95 * minute);
+		lab.failure = null;
+		await looks(2 * hour);
+		t.deepEqual(said(), []);
+		t.is((await listAlerts(store.reader, null))[0]?.error, 'no host');
 		t.deepEqual(await store.reader('alert_messages').select('id'), []);
 	},
 );
 
-storeTest(test, 'a process that dies while it sends leaves the message to another', async (t, store) => {
-	const {tools, watch, set, add, said} = await startWatching(t, store);
-	await add(null);
-	set([disk]);
-	// Taken, and never sent.
-	const [alert] = await listAlerts(store.reader, null);
-	const now = new Date(tools.clock.now()).toISOString();
-	const message = {id: tools.newId('alm'), event: 'began', at: now, conditions: [{...disk, since: now}]} as const;
-	await store.writer.transaction(trx => queueMessage(trx, alert?.id ?? '', message, now));
-	const until = new Date(tools.clock.now() + 5 * minute).toISOString();
-	t.is((await store.writer.transaction(trx => takeMessages(trx, now, until))).length, 1);
-	t.is((await store.writer.transaction(trx => takeMessages(trx, now, until))).length, 0);
-	set([]);
-	const node = watch();
-	await node.look();
-	t.deepEqual(said(), []);
-	tools.advance(5 * minute);
+storeTest(test, 'a node that dies in any try to send leaves the message to another', async (t, store) => {
+	const {tools, write, createNode, add, queue, said} = await startWatching(t, store);
+	const {id} = await add(null);
+	await queue(id);
+	const node = createNode();
+	for (let n = 0; n < 3; n++) {
+		const now = tools.clock.now();
+		const [due] = await listDueMessages(store.reader, storeTime(now));
+		if (due === undefined) {
+			t.fail('no message is due');
+			return;
+		}
+		const begin = () => write(trx => beginTry(trx, due, storeTime(now + 10 * minute)));
+		t.deepEqual([await begin(), await begin()], [true, false]);
+		await node.look();
+		t.deepEqual(said(), []);
+		tools.advance(10 * minute);
+	}
 	await node.look();
 	t.deepEqual(said(), ['began full']);
+	tools.advance(2 * hour);
+	await node.look();
+	t.deepEqual(said(), []);
 });
 
-storeTest(test, 'messages that fail, however many, do not keep new ones waiting', async (t, store) => {
-	const {tools, add} = await startWatching(t, store);
-	const {id: alertId} = (await add(null)).row;
-	const now = new Date(tools.clock.now()).toISOString();
-	const queue = async () => {
-		const id = tools.newId('alm');
-		const message = {id, event: 'began', at: now, conditions: [{...disk, since: now}]} as const;
-		await store.writer.transaction(trx => queueMessage(trx, alertId, message, now));
-		return id;
-	};
+storeTest(test, 'messages that fail keep neither new ones nor other workspaces waiting', async (t, store) => {
+	const {tools, acme, write, add, queue} = await startWatching(t, store);
+	const [noisy, quiet] = [(await add(null)).id, (await add(acme, {way: 'webhook', target: 'https://shop.example'})).id];
+	const now = storeTime(tools.clock.now());
 	for (let n = 0; n < 30; n++) {
-		const id = await queue();
-		await store.writer.transaction(trx => postponeMessage(trx, {id, attempts: 3}, now));
+		await queue(noisy);
 	}
-	const fresh = await queue();
-	const [first] = await store.writer.transaction(trx =>
-		takeMessages(trx, now, new Date(tools.clock.now() + minute).toISOString()),
-	);
-	t.is(first?.id, fresh);
+	const failed = await queue(quiet);
+	await write(trx => trx('alert_messages').update({attempts: 1}));
+	const fresh = await queue(noisy);
+	const due = await listDueMessages(store.reader, now);
+	t.is(due.length, 20);
+	t.is(due[0]?.id, fresh);
+	t.true(due.some(({id}) => id === failed));
+});
+
+storeTest(test, 'what the version before left: its conditions end, its messages go out', async (t, store) => {
+	const {tools, lab, createNode, add, queue, said} = await startWatching(t, store);
+	const {id} = await add(null);
+	await queue(id);
+	await queue(id, 'digest');
+	await store.database('alert_messages').update({attempts: 12});
+	const at = storeTime(tools.clock.now() - 48 * hour);
+	const times = {began_at: at, seen_at: at, announced_at: at, ended_at: null};
+	const {workspaceId: workspace_id, ...rest} = disk;
+	await store.database('conditions').insert({...rest, workspace_id, ...times, rings: 1});
+	const nodes = [createNode(), createNode()];
+	lab.wrong = [disk];
+	const pass = async (milliseconds: number) => {
+		tools.advance(milliseconds);
+		await Promise.all(nodes.map(node => node.look()));
+		return said();
+	};
+	t.deepEqual(await pass(minute), ['began full', 'digest full']);
+	lab.wrong = [];
+	t.deepEqual(await pass(hour), ['ended full']);
+	t.deepEqual(await pass(hour), []);
 });
 
 storeTest(test, 'an alert of a workspace is about its own, and mails in no other name', async (t, store) => {
-	const {add, acme, write, scene} = await startWatching(t, store);
-	await t.throwsAsync(add(acme, {on: ['disk']}), {
-		instanceOf: Refused,
-		message: /disk, which is about the installation/,
-	});
-	const from = {way: 'mail', target: 'ops@shop.example', from: 'boss@other.example'} as const;
-	const forged = write(trx => performIn(addAlert, {...scene, workspaceId: acme, trx}, from));
-	await t.throwsAsync(forged, {instanceOf: Refused, message: /from must not be set/});
-	const {row} = await write(trx => performIn(addAlert, {...scene, workspaceId: null, trx}, from));
-	t.is(row.sender, 'boss@other.example');
-	const {row: slack} = await add(null, {way: 'slack', target: 'https://hooks.slack.com/services/T0/B0/secret'});
+	const {add, acme} = await startWatching(t, store);
+	const refused = {instanceOf: Refused};
+	await t.throwsAsync(add(acme, {on: ['disk']}), {...refused, message: /disk, which is about the installation/});
+	await t.throwsAsync(add(acme, {from: 'boss@other.example'}), {...refused, message: /from must not be set/});
+	t.is((await add(null, {from: 'boss@other.example'})).sender, 'boss@other.example');
+	const slack = await add(null, {way: 'slack', target: 'https://hooks.slack.com/services/T0/B0/secret'});
 	t.is(slack.target, 'https://hooks.slack.com/…');
 	t.is(testVault.open(slack.id, slack.secret ?? ''), 'https://hooks.slack.com/services/T0/B0/secret');
 });
