@@ -83,6 +83,9 @@ try {
 		[migratedFileVariable]: await makeMigratedFile(folder),
 		[folderVariable]: shown,
 	};
+	if (process.env.TEST_TIMES) {
+		env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --import=${new URL('file-times.js', import.meta.url).href}`;
+	}
 	if (given.length === 0) {
 		env[stageVariable] = 'quick';
 		run = [...gather(['slow', 'sim']), ...patient];

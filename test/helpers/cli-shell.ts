@@ -20,10 +20,7 @@ export type CliShell = {
 	readonly json: <T>(...args: readonly string[]) => Promise<T>;
 };
 
-/**
- * The CLI in one process, one command after the other: a tenth of what a process each would cost. For setting things up, and
- * for what commands say; what they refuse is tested as a shell starts them.
- */
+/** The CLI in one process, one command after the other: a tenth of what a process each would cost. */
 export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJS.ProcessEnv}): CliShell {
 	const child = spawn(process.execPath, [resolve('dist/test/helpers/cli-shell.js'), 'serve'], {
 		cwd,

@@ -15,13 +15,16 @@ import {waitFor} from './wait.ts';
 
 export type CliResult = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
 
-/** `mailctl` in a folder of its own, where its data folder is too; each command a process, but those that must succeed. */
+/** `mailctl` in a folder of its own, where its data folder is too. */
 export type Cli = {
 	readonly folder: string;
+	/** Runs a command to its end, whatever that is. All commands share a process but those of `spawn` and `runWith`. */
 	readonly run: (...args: readonly string[]) => Promise<CliResult>;
-	/** As `run`, with something on standard input. */
+	/** As `run`, in a process of its own: for what a process does at its end. */
+	readonly spawn: (...args: readonly string[]) => Promise<CliResult>;
+	/** As `spawn`, with something on standard input. */
 	readonly runWith: (input: string, ...args: readonly string[]) => Promise<CliResult>;
-	/** Runs with `--json`, which must succeed, and parses the one document. All such commands share a process. */
+	/** Runs with `--json`, which must succeed, and parses the one document. */
 	readonly json: <Result>(...args: readonly string[]) => Promise<Result>;
 	/** Runs for people, which must succeed: standard output at 80 columns. */
 	readonly text: (...args: readonly string[]) => Promise<string>;
@@ -55,19 +58,23 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);
 		return {code: child.exitCode, stdout: stdout.toString(), stderr: stderr.toString()};
 	};
-	const run: Cli['run'] = async (...args) => await runWith('', ...args);
 	let shell: CliShell | undefined;
-	const good = async (...args: readonly string[]) => {
+	const run: Cli['run'] = async (...args) => {
 		shell ??= startCliShell(t, {cwd: folder, env});
 		const {code, stdout, stderr} = await shell.run(...args);
+		return {code, stdout: stdout.toString(), stderr};
+	};
+	const good = async (...args: readonly string[]) => {
+		const {code, stdout, stderr} = await run(...args);
 		if (code !== 0 || stderr !== '') {
 			throw new Error(`mailctl ${args.join(' ')}: exit ${code}, ${stderr}`);
 		}
-		return stdout.toString();
+		return stdout;
 	};
 	return {
 		folder,
 		run,
+		spawn: async (...args) => await runWith('', ...args),
 		runWith,
 		text: good,
 		json: async (...args) => JSON.parse(await good(...args, '--json')),
