@@ -131,6 +131,14 @@ storeTest(test, 'a complaint during a try stands, and the try is told all the sa
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered']);
 });
 
+storeTest(test, 'a try that another node has taken over ends nothing here', async (t, store) => {
+	const recipient = await recipientIn(store, 'queued');
+	await changeRecipients(store.database, all => all.where({id: recipient.id}), {claimed_by: 'req_other'});
+	t.false(await record(store, recipient, {kind: 'delivered'}, at));
+	t.like(await rowOf(store, recipient), {state: 'queued', claimed_by: 'req_other', next_attempt_at: at, attempts: 0});
+	t.deepEqual(await timelineOf(store, recipient), []);
+});
+
 storeTest(test, 'sent stands once per copy, with its own time, before what followed it', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	const sentAt = new Date(now - 5000).toISOString();
