@@ -214,8 +214,8 @@ export const faults: readonly Fault[] = [
 	{
 		name: 'alerts: each node that sees a condition begin announces it',
 		file: 'src/alerts/watch.ts',
-		from: 'return isFirst && announced ? row : null;',
-		to: 'return announced ? row : null;',
+		from: 'if (isFirst && next !== null',
+		to: 'if (next !== null',
 		foundBy: ['test/alerts/watch.test.ts'],
 	},
 	{
