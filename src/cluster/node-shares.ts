@@ -1,5 +1,5 @@
-import {lot} from '../kit/collections.ts';
 import type {Moment} from '../kit/clock.ts';
+import {lot} from '../kit/collections.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {hasPart, isBackingOff, isProbing, rateOf, type SiteShare, setRate, takeOver} from '../pace/site-state.ts';
 import type {SharedSites, Shares} from '../queue/site.ts';

@@ -5,15 +5,7 @@ import type {ClaimPermit} from './claim-permit.ts';
 import {FairSlots} from './fair-slots.ts';
 import {type Entry, forgetLane, laneAt, readyWorkspaces} from './lanes.ts';
 import {type Phase, phaseOf, phases, type Rank, rankOf, ranks} from './ranks.ts';
-import {
-	type DestinationQueue,
-	ownCapacity,
-	type Pool,
-	poolOf,
-	rankAt,
-	type Site,
-	windowOf,
-} from './site.ts';
+import {type DestinationQueue, ownCapacity, type Pool, poolOf, rankAt, type Site, windowOf} from './site.ts';
 
 export type CapacityOptions = {
 	/** Recipients claimed and not yet done, in all. */

@@ -33,7 +33,9 @@ test('parts are even, add up to the cap, and only grow when another node leaves'
 
 test('each node has its part of the sites that allow one connection', t => {
 	const having = (node: string) =>
-		Array.from({length: 300}, (_, n) => evenPart(1, ['a', 'b', 'c'], node, `mx${n}.example`)).filter(part => part === 1);
+		Array.from({length: 300}, (_, n) => evenPart(1, ['a', 'b', 'c'], node, `mx${n}.example`)).filter(
+			part => part === 1,
+		);
 	for (const node of ['a', 'b', 'c']) {
 		t.true(having(node).length > 60, `${node} has ${having(node).length}`);
 	}
@@ -236,7 +238,10 @@ async function perform(cluster: Cluster, step: (typeof rare | typeof frequent)[n
 }
 
 test('no site ever gets more than its cap from all nodes, whoever joins, dies, hangs, wakes up or is cut off', async t => {
-	const step = fc.oneof({weight: 1, arbitrary: fc.constantFrom(...rare)}, {weight: 4, arbitrary: fc.constantFrom(...frequent)});
+	const step = fc.oneof(
+		{weight: 1, arbitrary: fc.constantFrom(...rare)},
+		{weight: 4, arbitrary: fc.constantFrom(...frequent)},
+	);
 	const histories = fc.array(fc.tuple(step, fc.nat(9), fc.integer({min: 100, max: 1500})), {
 		minLength: 30,
 		maxLength: 200,

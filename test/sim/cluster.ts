@@ -22,7 +22,7 @@ export type ClusterReport = {
 	/** Where there is a rate: the most in any minute, of so many. */
 	readonly mostPerMinute: number;
 	readonly perMinute: number;
-	/** Sites with work of which nothing arrived, though they were well. */
+	/** Sites with work and without a rate of which nothing arrived, though they were well. */
 	readonly starved: readonly string[];
 	/** The longest that nothing of a site that is well was claimed while mail waited, milliseconds. */
 	readonly longestWaitMs: number;
@@ -132,7 +132,9 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 		mostPerMinute: Math.max(...rated.map(({mostPerMinute}) => mostPerMinute)),
 		perMinute: rated[0]?.perMinute ?? 0,
 		starved: world.sites
-			.filter(({delivered, waiting, wasDown}) => delivered === 0 && waiting > 0 && !wasDown)
+			.filter(
+				({perMinute, delivered, waiting, wasDown}) => perMinute === null && delivered === 0 && waiting > 0 && !wasDown,
+			)
 			.map(({name}) => name),
 		longestWaitMs: Math.max(...world.sites.map(({longestWait}) => longestWait)),
 		least: Math.min(...told) / mean,

@@ -50,7 +50,10 @@ test('a term that is over is removed by the server’s clock, unless the node’
 		return;
 	}
 	const endAgo = (node: string, ms: number) =>
-		store.database('lease_terms').where({node}).update({until: Date.now() - ms});
+		store
+			.database('lease_terms')
+			.where({node})
+			.update({until: Date.now() - ms});
 	for (const node of ['dead', 'hung', 'self']) {
 		await renew(store, node, 'dead hung self');
 	}
