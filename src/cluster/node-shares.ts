@@ -1,7 +1,7 @@
 import type {Moment} from '../kit/clock.ts';
 import {lot} from '../kit/collections.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
-import {hasPart, isBackingOff, isProbing, rateOf, type SiteShare, setRate, takeOver} from '../pace/site-state.ts';
+import {hasPart, isBackingOff, isProbing, type SiteShare, setRate, takeOver} from '../pace/site-state.ts';
 import type {SharedSites, Shares} from '../queue/site.ts';
 import type {NodeTerm} from '../store/queue/sites.ts';
 
@@ -211,7 +211,7 @@ export class NodeShares implements Shares {
 	#regradeAll(): void {
 		const {monotonic} = this.#options.moment();
 		for (const site of this.#sites?.sites() ?? []) {
-			this.#sites?.regrade(site, state => setRate(state, rateOf(state), monotonic));
+			this.#sites?.regrade(site, state => setRate(state, monotonic));
 		}
 	}
 

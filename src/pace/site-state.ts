@@ -73,6 +73,8 @@ export type SiteChange =
 	| 'grew';
 
 const minute = 60_000;
+/** Pauses are the same whose ends differ by less, milliseconds: clocks are set, and times rounded. */
+const sameMs = 1000;
 /** How long a site backs off, time after time (R8.2). */
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
@@ -91,7 +93,7 @@ export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): Si
 		share,
 	};
 	startWindow(site, now);
-	setRate(site, pace.perMinute, now);
+	setRate(site, now);
 	return site;
 }
 
@@ -104,7 +106,7 @@ export function setPace(site: SiteState, pace: Pace, now: number): void {
 	site.mailsPerSession = Math.min(pace.mailsPerSession, shortened ? site.mailsPerSession : pace.mailsPerSession);
 	site.connections = Math.min(site.connections, pace.connections);
 	site.pace = pace;
-	setRate(site, rateOf(site), now);
+	setRate(site, now);
 }
 
 /** A try that is not over has heard nothing for a while: the next one may not either. */
@@ -129,8 +131,7 @@ function partOf({share}: SiteState, total: number, now: number): number {
 
 /** The connections that a new site begins with: of several nodes each has one. */
 function startWindow(site: SiteState, now: number): void {
-	const {startConnections, connections} = site.pace;
-	setWindow(site, Math.max(1, partOf(site, Math.min(startConnections, connections), now)), now);
+	setWindow(site, Math.max(1, partOf(site, site.pace.startConnections, now)), now);
 }
 
 /** A window that has reached this node's part grows with it. */
@@ -179,7 +180,7 @@ export function spend(site: SiteState, mails: number, now: number): void {
 function endSlow(site: SiteState, now: number): void {
 	if (site.slow && site.slow.until <= now) {
 		site.slow = null;
-		setRate(site, site.pace.perMinute, now);
+		setRate(site, now);
 	}
 }
 
@@ -313,7 +314,7 @@ function react(
 		case 'slow': {
 			const {perMinute, connections, forMs} = reaction;
 			site.slow = {until: now + Math.min(forMs, longestWait), perMinute, connections};
-			setRate(site, rateOf(site), now);
+			setRate(site, now);
 			return ['slowed'];
 		}
 		case 'mails_per_session': {
@@ -349,20 +350,15 @@ const commonReactions: readonly CommonReaction[] = [
 	},
 ];
 
-/** Mails per minute of all nodes together; null: any number. */
-export function rateOf({slow, pace}: Pick<SiteState, 'slow' | 'pace'>): number | null {
-	return slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
-}
-
-/** Sets the rate of the site from all nodes together, of which this node takes its part; null: any number. */
-export function setRate(site: SiteState, perMinute: number | null, now: number): void {
-	if (perMinute === null) {
+/** Sets this node's part of the site's rate, which holds for all nodes together. */
+export function setRate(site: SiteState, now: number): void {
+	const {slow, pace, share, bucket} = site;
+	const all = slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
+	const part = share && all !== null ? share.perMinute(all) : all;
+	if (part === null) {
 		site.bucket = null;
-		return;
-	}
-	const part = site.share ? site.share.perMinute(perMinute) : perMinute;
-	if (site.bucket?.perMinute !== part) {
-		site.bucket = site.bucket?.withRate(part, now) ?? new Bucket(part);
+	} else if (bucket?.perMinute !== part) {
+		site.bucket = bucket?.withRate(part, now) ?? new Bucket(part);
 	}
 }
 
@@ -429,11 +425,8 @@ function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment
 		perMinute: saved.slowPerMinute ?? 1,
 		connections: saved.slowConnections ?? 1,
 	};
-	setRate(site, rateOf(site), monotonic);
+	setRate(site, monotonic);
 }
-
-/** Clocks are set, and times rounded, milliseconds. */
-const sameMs = 1000;
 
 /**
  * Takes over what the site told another node: `before` and `after` are what the store remembered of it at two times. The longer
@@ -447,11 +440,10 @@ export function takeOver(
 ): void {
 	const {now, monotonic} = moment;
 	const isLonger = (until: number, mine: {readonly until: number} | null) =>
-		mine === null || until > now + mine.until - monotonic + sameMs;
+		mine === null || until - now > mine.until - monotonic + sameMs;
 	const suspendedUntil = after?.suspendedUntil ?? null;
 	if (suspendedUntil === null) {
-		const isProbedElsewhere = isProbing(site, monotonic) && partOf(site, 1, monotonic) === 0;
-		if (isProbedElsewhere) {
+		if (partOf(site, 1, monotonic) === 0) {
 			resume(site, monotonic);
 		}
 	} else if (suspendedUntil !== before?.suspendedUntil && isLonger(suspendedUntil, site.backoff)) {
