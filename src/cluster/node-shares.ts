@@ -5,10 +5,10 @@ import {hasPart, isBackingOff, isProbing, type SiteShare, setRate, takeOver} fro
 import type {SharedSites, Shares} from '../queue/site.ts';
 import type {NodeTerm} from '../store/queue/sites.ts';
 
-// Nodes that share a PostgreSQL store divide what they may have of each site evenly. Each node has a term, a row in the store that
-// it renews every second. The row names the set of nodes by which the node divides: it uses no more of any site than its part in
-// that set. All that a node uses is at most its least part in the sets of all rows. So the parts of all nodes in the set that was
-// written first are respected by all of them, and their sum is never more than the cap (docs/internals/scaling.md).
+// Nodes that share a PostgreSQL store divide what they may have of each site evenly. Each node has a term, a row in the
+// store that it renews every second. The row names the set of nodes by which the node divides: it uses no more of any
+// site than its part in that set. It begins nothing beyond its least part in the sets of all rows. So all nodes keep
+// within their parts of the set that was written first, and the sum is never more than the cap (decision 40).
 
 /** How long a node may use its parts without renewing its term, by the server's clock, milliseconds. */
 export const termMs = 6000;
@@ -17,7 +17,7 @@ const termMarginMs = 500;
 /** What another node sent within the last minute counts for a rate; it may have sent until the end of its term. */
 const rateMs = 60_000 + termMs;
 
-/** A node's part of `cap` where `nodes` divide it evenly. The nodes that the site's lots favor have one more, if it does not divide. */
+/** A node's part of `cap` where `nodes` divide it evenly; the site's lots decide who has one more of what remains. */
 export function evenPart(cap: number, nodes: readonly string[], self: string, site: string): number {
 	if (!nodes.includes(self)) {
 		return 0;
@@ -48,7 +48,7 @@ function leastPart(cap: number, sets: readonly NodeSet[], self: string, site: st
 	return Math.min(...sets.map(set => evenPart(cap, nodesOf(set), self, site)));
 }
 
-/** Whether the node's part in `set` is at least that in one of `sets`, whichever the site: fewer nodes have greater parts. */
+/** Whether the node's part in `set` is at least that in one of `sets`, for any site: fewer nodes have greater parts. */
 function isCovered(set: NodeSet, sets: readonly NodeSet[], self: string): boolean {
 	const nodes = nodesOf(set);
 	return sets.map(nodesOf).some(other => {
@@ -68,7 +68,7 @@ function aliveIn(terms: readonly NodeTerm[], self: string): NodeSet {
 type NodeSharesOptions = {
 	/** A daemon's boot id. */
 	readonly node: string;
-	/** Renews the node's term in one transaction, one node at a time; `choose` says what the node knows. Returns all terms. */
+	/** Renews the node's term, one node at a time; `choose` says what it knows, by all terms. Returns them as they are then. */
 	readonly renewTerm: (choose: (terms: readonly NodeTerm[]) => string) => Promise<readonly NodeTerm[]>;
 	/** What the store remembers of sites that are paused or slowed. */
 	readonly readPauses: () => Promise<ReadonlyMap<string, SavedSite>>;
@@ -162,8 +162,8 @@ export class NodeShares implements Shares {
 	}
 
 	/**
-	 * The set for the node's row: all nodes that are alive, once the node uses no more than its part in it and in those of all
-	 * others; until then the one that it named before.
+	 * The set for the node's row: all nodes that are alive, once the node uses no more than its part in it and in those
+	 * of all others; until then the one that it named before.
 	 */
 	#choose(terms: readonly NodeTerm[], isDrained: boolean): NodeSet {
 		const {node} = this.#options;

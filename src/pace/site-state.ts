@@ -45,7 +45,7 @@ type Backoff = {
 /** What a site may have now, and why. All times are monotonic milliseconds. */
 export type SiteState = {
 	pace: Pace;
-	/** Connections at once, of this node's part; fractions add up until they are whole. All that the pace has: as many as the part. */
+	/** Connections at once; fractions add up until they are whole. If the window has reached this node's part: the pace's. */
 	connections: number;
 	/** Whether a host replied at the last try; null: unknown. */
 	answers: boolean | null;
@@ -151,7 +151,7 @@ export function connectionsOf(site: SiteState, now: number): number {
 	return Math.min(Math.max(1, Math.floor(Math.min(site.connections, all))), partOf(site, all, now));
 }
 
-/** Whether this node has any part of what the site may have now; it has none while it may not start anything there. */
+/** Whether this node has any part of what the site may have now. */
 export function hasPart(site: SiteState, now: number): boolean {
 	return connectionsOf(site, now) > 0 && site.bucket?.perMinute !== 0;
 }
@@ -429,8 +429,8 @@ function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment
 }
 
 /**
- * Takes over what the site told another node: `before` and `after` are what the store remembered of it at two times. The longer
- * pause holds. One that is over ends when the node that may probe the site was answered, which removes it from the store.
+ * Takes over what the site told another node: `before` and `after` are what the store remembered of it at two times.
+ * The longer pause holds. One that is over ends when the node that may probe was answered, which removes it from the store.
  */
 export function takeOver(
 	site: SiteState,

@@ -172,13 +172,13 @@ export type NodeTerm = {
 
 /** A node that freezes within it holds up all others: it is ended sooner than other transactions. */
 const renewalMs = 2000;
-/** A node that hangs may have sessions open for so long after its term: then hosts have ended them (RFC 5321 §4.5.3.2.7). */
+/** How long a node that hangs keeps its part after its term: then hosts have ended its sessions (RFC 5321 §4.5.3.2.7). */
 const hungMs = 5 * 60_000;
 const nowMs = `(${serverMs})::bigint`;
 
 /**
- * Renews the node's term, one node at a time, by the server's clock alone. `choose` says by which nodes it divides from now on, by
- * the terms of all; it may be called again. Returns the terms as they are then. PostgreSQL only.
+ * Renews the node's term, one node at a time, by the server's clock alone. `choose` says by which nodes it divides from
+ * now on, by the terms of all; it may be called again. Returns the terms as they are then. PostgreSQL only.
  */
 export async function renewTerm(
 	trx: Knex.Transaction,
@@ -202,7 +202,7 @@ export async function renewTerm(
 	return [...terms.filter(term => term.node !== node), {node, knows}];
 }
 
-/** Removes the terms of nodes that are gone. One whose process still has its connection to the server may only hang, and keeps it. */
+/** Removes the terms of nodes that are gone. One that still has its connection to the server may only hang, and stays. */
 async function removeGone(trx: Knex.Transaction, node: string): Promise<void> {
 	const over: Array<{node: string; isOld: boolean}> = await trx('lease_terms')
 		.whereNot({node})
