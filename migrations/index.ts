@@ -28,6 +28,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['047_acme_directories', () => import('./047_acme_directories.ts')],
 	['048_alert_facts', () => import('./048_alert_facts.ts')],
 	['049_first_starts', () => import('./049_first_starts.ts')],
+	['050_node_terms', () => import('./050_node_terms.ts')],
 ];
 
 /** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */

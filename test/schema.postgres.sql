@@ -286,6 +286,7 @@ layouts.updated_at text C not null
 lease_terms.node text C not null
 lease_terms.until bigint not null
 lease_terms.alone integer not null
+lease_terms.knows text C
 leases.site text C not null
 leases.node text C not null
 leases.slots integer not null
@@ -971,6 +972,7 @@ CREATE INDEX senders_by_domain ON public.senders USING btree (domain_id)
 CREATE INDEX senders_by_workspace ON public.senders USING btree (workspace_id, id)
 CREATE UNIQUE INDEX senders_pkey ON public.senders USING btree (id)
 CREATE UNIQUE INDEX sites_pkey ON public.sites USING btree (site)
+CREATE INDEX sites_with_pauses ON public.sites USING btree (site) WHERE ((suspended_until IS NOT NULL) OR (slow_until IS NOT NULL) OR (mails_per_session IS NOT NULL))
 CREATE INDEX smarthosts_by_workspace ON public.smarthosts USING btree (workspace_id, id)
 CREATE UNIQUE INDEX smarthosts_pkey ON public.smarthosts USING btree (id)
 CREATE UNIQUE INDEX smarthosts_token_hash_unique ON public.smarthosts USING btree (token_hash)

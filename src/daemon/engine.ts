@@ -1,5 +1,5 @@
 import {Worker} from 'node:worker_threads';
-import {createNodeShares, shareStoreOf} from '../cluster/node-shares.ts';
+import {NodeShares, termMs} from '../cluster/node-shares.ts';
 import type {Settings} from '../config/settings.ts';
 import {extraCa} from '../config/settings.ts';
 import {confirmationsOf} from '../deliver/find-hosts.ts';
@@ -46,7 +46,7 @@ import {
 	readSuspensions,
 	readWaitingQueues,
 } from '../store/queue/open-recipients.ts';
-import {readSites, removeShares, siteWrite} from '../store/queue/sites.ts';
+import {readPauses, readSites, removeShares, renewTerm, siteWrite} from '../store/queue/sites.ts';
 import {readAsked} from '../store/recipients.ts';
 import {readTries} from '../store/reputation.ts';
 import {isErased} from '../store/retention.ts';
@@ -233,13 +233,11 @@ export function createEngine(context: Context, publicUrl: string) {
 		},
 		allow: (site, connections) => smtpWorkers.allow(site.name, connections),
 		shares: isShared
-			? createNodeShares({
-					store: shareStoreOf({
-						writer: store.agreeing,
-						node: boot,
-						countConnections: () => smtpWorkers.countConnections(),
-						now,
-					}),
+			? new NodeShares({
+					node: boot,
+					renewTerm: choose => store.agreeing.transaction(trx => renewTerm(trx, boot, termMs, choose)),
+					readPauses: () => readPauses(store.reader),
+					countConnections: () => smtpWorkers.countConnections(),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
 					longestWait: () => longestWaitOfAll(context.destinations(), retry().schedule),
 					observer,

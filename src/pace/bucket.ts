@@ -13,7 +13,7 @@ export class Bucket {
 	/** Holds a second's worth, so that claims are not made one by one; that is taken off the rate. `held`: at the start. */
 	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
 		this.perMinute = perMinute;
-		this.#most = Math.max(1, Math.floor(perMinute / 60));
+		this.#most = perMinute === 0 ? 0 : Math.max(1, Math.floor(perMinute / 60));
 		this.#perMs = perMinute === 0 ? 0 : (perMinute - this.#most + 1) / minute;
 		this.#tokens = Math.min(this.#most, held);
 		this.#filledAt = since;
@@ -22,12 +22,6 @@ export class Bucket {
 	#fill(now: number): void {
 		this.#tokens = Math.min(this.#most, this.#tokens + Math.max(0, now - (this.#filledAt ?? now)) * this.#perMs);
 		this.#filledAt = now;
-	}
-
-	/** Whether nothing that was taken counts any more. */
-	isFull(now: number): boolean {
-		this.#fill(now);
-		return this.#tokens + hair >= this.#most || this.perMinute === 0;
 	}
 
 	/** A bucket that holds as much and is filled at another rate from now on. */

@@ -4,23 +4,13 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {blockReaction} from './blocks.ts';
 import {Bucket} from './bucket.ts';
 
-/** Until when a node may use what it has of all sites, by its monotonic clock; `alone`: it has all of them. */
-export type Term = {until: number; alone: boolean};
-
-/** What a node has of a site that several nodes share. */
+/** This node's part of a site that several nodes share. */
 export type SiteShare = {
-	readonly term: Term;
-	/** Connections that it may have. */
-	slots: number;
-	/** Its part of the site's mails per minute; null: no limit. */
-	perMinute: number | null;
+	/** Its part of so many connections now; 0: its term is over. */
+	readonly connections: (total: number, now: number) => number;
+	/** Its part of so many mails per minute. */
+	readonly perMinute: (total: number) => number;
 };
-
-/** Connections that a node may have at a site; `share` null: no other node shares the store. */
-function sharedOut(share: SiteShare | null, now: number): number {
-	const isOver = share !== null && share.term.until <= now;
-	return isOver ? 0 : share === null || share.term.alone ? Number.POSITIVE_INFINITY : share.slots;
-}
 
 /** How a try ended, as far as it says something about the site. */
 export type SiteEnd = {
@@ -55,7 +45,7 @@ type Backoff = {
 /** What a site may have now, and why. All times are monotonic milliseconds. */
 export type SiteState = {
 	pace: Pace;
-	/** Connections at once; fractions add up until they are whole. */
+	/** Connections at once; fractions add up until they are whole. If the window has reached this node's part: the pace's. */
 	connections: number;
 	/** Whether a host replied at the last try; null: unknown. */
 	answers: boolean | null;
@@ -67,8 +57,8 @@ export type SiteState = {
 	slow: {until: number; perMinute: number; connections: number} | null;
 	mailsPerSession: number;
 	bucket: Bucket | null;
-	/** This node's part of all that; null: everything. */
-	share: SiteShare | null;
+	/** Null: no other node shares the site. */
+	readonly share: SiteShare | null;
 };
 
 /** A change worth a line in the log. */
@@ -83,6 +73,8 @@ export type SiteChange =
 	| 'grew';
 
 const minute = 60_000;
+/** Pauses are the same whose ends differ by less, milliseconds: clocks are set, and times rounded. */
+const sameMs = 1000;
 /** How long a site backs off, time after time (R8.2). */
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
@@ -90,7 +82,7 @@ const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): SiteState {
 	const site: SiteState = {
 		pace,
-		connections: Math.min(pace.startConnections, pace.connections),
+		connections: 1,
 		answers: null,
 		failures: 0,
 		stale: 0,
@@ -100,7 +92,8 @@ export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): Si
 		bucket: null,
 		share,
 	};
-	setRate(site, pace.perMinute, now);
+	startWindow(site, now);
+	setRate(site, now);
 	return site;
 }
 
@@ -113,7 +106,7 @@ export function setPace(site: SiteState, pace: Pace, now: number): void {
 	site.mailsPerSession = Math.min(pace.mailsPerSession, shortened ? site.mailsPerSession : pace.mailsPerSession);
 	site.connections = Math.min(site.connections, pace.connections);
 	site.pace = pace;
-	setRate(site, rateOf(site), now);
+	setRate(site, now);
 }
 
 /** A try that is not over has heard nothing for a while: the next one may not either. */
@@ -131,23 +124,36 @@ export function isProbing(site: SiteState, now: number): boolean {
 	return site.backoff !== null && site.backoff.until <= now;
 }
 
+/** This node's part of what the site may have from all nodes. */
+function partOf({share}: SiteState, total: number, now: number): number {
+	return share ? share.connections(total, now) : total;
+}
+
+/** The connections that a new site begins with: of several nodes each has one. */
+function startWindow(site: SiteState, now: number): void {
+	setWindow(site, Math.max(1, partOf(site, site.pace.startConnections, now)), now);
+}
+
+/** A window that has reached this node's part grows with it. */
+function setWindow(site: SiteState, window: number, now: number): void {
+	const most = site.pace.connections;
+	const part = partOf(site, most, now);
+	site.connections = part > 0 && window >= part ? most : Math.min(window, most);
+}
+
 /** Connections that this node may have to the site now; 0: it backs off, or other nodes have them. */
 export function connectionsOf(site: SiteState, now: number): number {
-	return Math.min(allConnectionsOf(site, now), sharedOut(site.share, now));
-}
-
-/** Whether other nodes have connections that this node could use. */
-export function isShort(site: SiteState, now: number): boolean {
-	return sharedOut(site.share, now) < allConnectionsOf(site, now);
-}
-
-/** Connections that the site may have now from all nodes together; 0: it backs off. */
-export function allConnectionsOf(site: SiteState, now: number): number {
 	endSlow(site, now);
 	if (site.backoff) {
-		return site.backoff.until <= now ? 1 : 0;
+		return site.backoff.until <= now ? partOf(site, 1, now) : 0;
 	}
-	return Math.max(1, Math.floor(Math.min(site.connections, site.slow?.connections ?? Number.POSITIVE_INFINITY)));
+	const all = Math.min(site.pace.connections, site.slow?.connections ?? Number.POSITIVE_INFINITY);
+	return Math.min(Math.max(1, Math.floor(Math.min(site.connections, all))), partOf(site, all, now));
+}
+
+/** Whether this node has any part of what the site may have now. */
+export function hasPart(site: SiteState, now: number): boolean {
+	return connectionsOf(site, now) > 0 && site.bucket?.perMinute !== 0;
 }
 
 /** When the site may start something: `now`, or later. */
@@ -156,7 +162,8 @@ export function opensAt(site: SiteState, now: number): number {
 		return site.backoff.until;
 	}
 	endSlow(site, now);
-	return site.bucket ? Math.max(now, site.bucket.nextAt(now)) : now;
+	const next = site.bucket ? Math.max(now, site.bucket.nextAt(now)) : now;
+	return Math.min(next, site.slow?.until ?? Number.POSITIVE_INFINITY);
 }
 
 /** Mails that the rate allows now; `Infinity` without a rate. */
@@ -173,7 +180,7 @@ export function spend(site: SiteState, mails: number, now: number): void {
 function endSlow(site: SiteState, now: number): void {
 	if (site.slow && site.slow.until <= now) {
 		site.slow = null;
-		setRate(site, site.pace.perMinute, now);
+		setRate(site, now);
 	}
 }
 
@@ -190,16 +197,16 @@ export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: n
 			break;
 		case 'failed':
 			site.failures++;
-			changes.push(...halve(site));
+			changes.push(...halve(site, now));
 			if (isProbing(site, now) || (site.backoff === null && site.failures >= site.pace.failures)) {
 				changes.push(...backOff(site, site.backoff?.waitsFor ?? 'suspension', end.reason, now, longestWait));
 			}
 			break;
 		case 'throttled':
-			changes.push(...resume(site, now), ...halve(site));
+			changes.push(...resume(site, now), ...halve(site, now));
 			break;
 		case 'answered':
-			changes.push(...resume(site, now), ...grow(site));
+			changes.push(...resume(site, now), ...grow(site, now));
 			break;
 	}
 	for (const [n, reply] of end.replies.entries()) {
@@ -247,25 +254,26 @@ function resume(site: SiteState, now: number): SiteChange[] {
 	}
 	const wasRoute = site.backoff?.waitsFor === 'route';
 	site.backoff = null;
-	site.connections = Math.min(site.pace.startConnections, site.pace.connections);
+	startWindow(site, now);
 	site.stale = 0;
 	return wasRoute ? ['resumed', 'route_resumed'] : ['resumed'];
 }
 
 /** One more connection for each window's worth of success. */
-function grow(site: SiteState): SiteChange[] {
+function grow(site: SiteState, now: number): SiteChange[] {
 	const before = Math.floor(site.connections);
 	site.stale = Math.max(0, site.stale - 1);
-	site.connections = Math.min(site.pace.connections, site.connections + 1 / site.connections);
+	setWindow(site, site.connections + 1 / site.connections, now);
 	return Math.floor(site.connections) > before ? ['grew'] : [];
 }
 
-function halve(site: SiteState): SiteChange[] {
+function halve(site: SiteState, now: number): SiteChange[] {
 	if (site.stale > 0) {
 		site.stale--;
 		return [];
 	}
-	const before = Math.floor(site.connections);
+	const part = partOf(site, site.pace.connections, now);
+	const before = Math.floor(part > 0 ? Math.min(site.connections, part) : site.connections);
 	site.stale = before - 1;
 	site.connections = Math.max(1, Math.floor(before / 2));
 	return before > 1 ? ['halved'] : [];
@@ -306,7 +314,7 @@ function react(
 		case 'slow': {
 			const {perMinute, connections, forMs} = reaction;
 			site.slow = {until: now + Math.min(forMs, longestWait), perMinute, connections};
-			setRate(site, rateOf(site), now);
+			setRate(site, now);
 			return ['slowed'];
 		}
 		case 'mails_per_session': {
@@ -342,43 +350,15 @@ const commonReactions: readonly CommonReaction[] = [
 	},
 ];
 
-type Rated = Pick<SiteState, 'bucket' | 'share'>;
-
-/** Mails per minute of all nodes together; null: any number. */
-export function rateOf({slow, pace}: Pick<SiteState, 'slow' | 'pace'>): number | null {
-	return slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
-}
-
-/** Sets the rate of the site, or this node's part of it; null: any number. */
-export function setRate(site: Rated, perMinute: number | null, now: number): void {
-	const {share} = site;
-	if (share === null || share.term.alone) {
-		fillBy(site, perMinute, now, true);
-	} else {
-		const part = share.perMinute ?? Number.POSITIVE_INFINITY;
-		fillBy(site, perMinute === null ? share.perMinute : Math.min(perMinute, part), now, false);
-	}
-}
-
-/**
- * Sets this node's part of the rate. `isFirst`: no other node has one, so nothing was sent lately; else what others sent in the
- * last minute counts too, and the bucket begins empty.
- */
-export function setPart(site: Rated, perMinute: number | null, isFirst: boolean, now: number): void {
-	if (site.share) {
-		site.share.perMinute = perMinute;
-	}
-	fillBy(site, perMinute, now, isFirst);
-}
-
-function fillBy(site: Rated, perMinute: number | null, now: number, full: boolean): void {
-	const {bucket} = site;
-	if (perMinute === null) {
+/** Sets this node's part of the site's rate, which holds for all nodes together. */
+export function setRate(site: SiteState, now: number): void {
+	const {slow, pace, share, bucket} = site;
+	const all = slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
+	const part = share && all !== null ? share.perMinute(all) : all;
+	if (part === null) {
 		site.bucket = null;
-	} else if (bucket === null || (bucket.perMinute === 0 && full)) {
-		site.bucket = new Bucket(perMinute, full && perMinute > 0 ? undefined : 0, now);
-	} else if (bucket.perMinute !== perMinute) {
-		site.bucket = bucket.withRate(perMinute, now);
+	} else if (bucket?.perMinute !== part) {
+		site.bucket = bucket?.withRate(part, now) ?? new Bucket(part);
 	}
 }
 
@@ -420,10 +400,9 @@ export function restoredSite(
 	return site;
 }
 
-/** Restores the backoff that was saved, for at most `cap`, or ends it. */
-export function restoreBackoff(site: SiteState, saved: SavedSite | null, {now, monotonic}: Moment, cap: number): void {
-	if (saved === null || saved.suspendedUntil === null) {
-		site.backoff = null;
+/** Restores the backoff that was saved, for at most `cap`. */
+function restoreBackoff(site: SiteState, saved: SavedSite, {now, monotonic}: Moment, cap: number): void {
+	if (saved.suspendedUntil === null) {
 		return;
 	}
 	site.answers = false;
@@ -436,16 +415,43 @@ export function restoreBackoff(site: SiteState, saved: SavedSite | null, {now, m
 	};
 }
 
-/** Restores the slow-down that was saved, for at most `cap`, or ends it. */
-export function restoreSlow(site: SiteState, saved: SavedSite | null, {now, monotonic}: Moment, cap: number): void {
-	const until = saved?.slowUntil ?? null;
-	site.slow =
-		saved === null || until === null || until <= now
-			? null
-			: {
-					until: monotonic + Math.min(until - now, cap),
-					perMinute: saved.slowPerMinute ?? 1,
-					connections: saved.slowConnections ?? 1,
-				};
-	setRate(site, rateOf(site), monotonic);
+/** Restores the slow-down that was saved, for at most `cap`. */
+function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment, cap: number): void {
+	if (saved.slowUntil === null || saved.slowUntil <= now) {
+		return;
+	}
+	site.slow = {
+		until: monotonic + Math.min(saved.slowUntil - now, cap),
+		perMinute: saved.slowPerMinute ?? 1,
+		connections: saved.slowConnections ?? 1,
+	};
+	setRate(site, monotonic);
+}
+
+/**
+ * Takes over what the site told another node: `before` and `after` are what the store remembered of it at two times.
+ * The longer pause holds. One that is over ends when the node that may probe was answered, which removes it from the store.
+ */
+export function takeOver(
+	site: SiteState,
+	{before, after}: {readonly before: SavedSite | null; readonly after: SavedSite | null},
+	moment: Moment,
+	longestWait: number,
+): void {
+	const {now, monotonic} = moment;
+	const isLonger = (until: number, mine: {readonly until: number} | null) =>
+		mine === null || until - now > mine.until - monotonic + sameMs;
+	const suspendedUntil = after?.suspendedUntil ?? null;
+	if (suspendedUntil === null) {
+		if (partOf(site, 1, monotonic) === 0) {
+			resume(site, monotonic);
+		}
+	} else if (suspendedUntil !== before?.suspendedUntil && isLonger(suspendedUntil, site.backoff)) {
+		restoreBackoff(site, after as SavedSite, moment, longestWait);
+	}
+	const slowUntil = after?.slowUntil ?? null;
+	if (slowUntil !== null && slowUntil !== before?.slowUntil && isLonger(slowUntil, site.slow)) {
+		restoreSlow(site, after as SavedSite, moment, longestWait);
+	}
+	site.mailsPerSession = Math.min(site.mailsPerSession, after?.mailsPerSession ?? site.mailsPerSession);
 }

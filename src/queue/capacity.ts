@@ -1,27 +1,17 @@
 import type {Moment} from '../kit/clock.ts';
-import {isBackingOff, isShort, opensAt} from '../pace/site-state.ts';
+import {opensAt} from '../pace/site-state.ts';
 import {Agenda} from './agenda.ts';
 import type {ClaimPermit} from './claim-permit.ts';
 import {FairSlots} from './fair-slots.ts';
-import {type Entry, forgetLane, laneAt, readyQueues, readyWorkspaces} from './lanes.ts';
+import {type Entry, forgetLane, laneAt, readyWorkspaces} from './lanes.ts';
 import {type Phase, phaseOf, phases, type Rank, rankOf, ranks} from './ranks.ts';
-import {
-	type DestinationQueue,
-	ownCapacity,
-	type Pool,
-	poolOf,
-	rankAt,
-	type Shares,
-	type Site,
-	windowOf,
-} from './site.ts';
+import {type DestinationQueue, ownCapacity, type Pool, poolOf, rankAt, type Site, windowOf} from './site.ts';
 
 export type CapacityOptions = {
 	/** Recipients claimed and not yet done, in all. */
 	readonly maxInFlight: number;
 	/** Those of them that are tried at sites not known to reply. */
 	readonly maxUnproven: number;
-	readonly shares: Shares;
 };
 
 /** A workspace's turn is that of one of its sites. */
@@ -52,17 +42,15 @@ const none = () => ({new: 0, late: 0});
 export class Capacity {
 	readonly #maxInFlight: number;
 	readonly #maxUnproven: number;
-	readonly #shares: Shares;
 	readonly #rows = {proven: rows(), unproven: rows(), silent: rows()};
 	readonly #inFlight = {proven: none(), unproven: none(), silent: none(), waiting: none()};
 	readonly #slots = {unproven: new FairSlots(), silent: new FairSlots()};
 	/** Sites that may not start anything now. */
 	readonly #openLater = new Agenda<Site>();
 
-	constructor({maxInFlight, maxUnproven, shares}: CapacityOptions) {
+	constructor({maxInFlight, maxUnproven}: CapacityOptions) {
 		this.#maxInFlight = maxInFlight;
 		this.#maxUnproven = maxUnproven;
-		this.#shares = shares;
 	}
 
 	get inFlight(): number {
@@ -121,20 +109,12 @@ export class Capacity {
 		if (opens > monotonic) {
 			this.#delist(site);
 			this.#openLater.set(site, opens);
-			if (state.bucket?.perMinute === 0 && !isBackingOff(state, monotonic)) {
-				this.#shares.short(site);
-			}
 			return;
 		}
 		const row = this.#rows[poolOf(site)];
-		let isStartable = false;
 		for (const phase of phases) {
-			const entries = readyWorkspaces(site, phase, this.#maxInFlight, monotonic);
-			row[phase].set(site, entries); // Until one of its recipients is done, where there are none.
-			isStartable ||= entries.length > 0;
-		}
-		if (!isStartable && isShort(state, monotonic) && readyQueues(site).length > 0) {
-			this.#shares.short(site);
+			// Until one of its recipients is done, where there are none.
+			row[phase].set(site, readyWorkspaces(site, phase, this.#maxInFlight, monotonic));
 		}
 	}
 
@@ -206,7 +186,6 @@ export class Capacity {
 		const {site, queue, rank, pool} = claim;
 		site.inFlight += recipients;
 		site.highInFlight += rank === 'high' || rank === 'highBacklog' ? recipients : 0;
-		site.peak = Math.max(site.peak, site.inFlight);
 		this.#inFlight[pool][phaseOf(rank)] += recipients;
 		if (pool === 'proven') {
 			return;

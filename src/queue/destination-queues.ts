@@ -64,6 +64,11 @@ export class DestinationQueues {
 		return this.#sites.all();
 	}
 
+	/** The site of this name that has queues, or had some lately. */
+	find(name: string): Site | undefined {
+		return this.#sites.find(name);
+	}
+
 	/** Queues with work that is due and not being claimed, the longest waiting first; then those of sites that back off. */
 	*waiting(now: Moment): Iterable<DestinationQueue> {
 		yield* this.#waiting;

@@ -6,7 +6,7 @@ import {connectionsOf, isProbing, mailsAllowed, savedSite} from '../pace/site-st
 import type {QueueWaitNote, QueueWaitRow} from '../store/queue/open-recipients.ts';
 import type {SiteNote} from '../store/queue/sites.ts';
 import {type Rank, rankOf} from './ranks.ts';
-import {type DestinationQueue, ownCapacity, rankAt, type Shares, type Site} from './site.ts';
+import {type DestinationQueue, ownCapacity, rankAt, type Site} from './site.ts';
 
 export type NotesOptions = {
 	readonly queues: {readonly waiting: (now: Moment) => Iterable<DestinationQueue>};
@@ -14,8 +14,6 @@ export type NotesOptions = {
 	readonly noteSites: (notes: readonly SiteNote[]) => Promise<void>;
 	readonly noteWaits: (note: QueueWaitNote) => Promise<void>;
 	readonly moment: () => Moment;
-	/** Nodes that share the sites write together what they agree on about them. */
-	readonly shares: Pick<Shares, 'isAlone'>;
 };
 
 /** What is noted of a queue: it is written again only if one of these changes. */
@@ -32,7 +30,8 @@ export class QueueNotes {
 	readonly #options: NotesOptions;
 	/** By destination and workspace: of several priorities the queue that waits longest is noted. */
 	readonly #noted = new Map<string, Noted>();
-	readonly #changed = new Set<Site>();
+	/** Sites to be noted, and whether only their windows changed. */
+	readonly #changed = new Map<Site, boolean>();
 	#writing = false;
 	/** A note that could not be written: it goes before any newer one. */
 	#unwritten: QueueWaitNote | null = null;
@@ -41,9 +40,9 @@ export class QueueNotes {
 		this.#options = options;
 	}
 
-	/** The pace of this site changed. */
-	changed(site: Site): void {
-		this.#changed.add(site);
+	/** The pace of this site changed; `isWindow`: only the connections that it may have. */
+	changed(site: Site, isWindow: boolean): void {
+		this.#changed.set(site, isWindow && (this.#changed.get(site) ?? true));
 	}
 
 	/** To be called once a second; rejects if the store cannot be written. */
@@ -53,7 +52,7 @@ export class QueueNotes {
 		}
 		this.#writing = true;
 		try {
-			await Promise.all([this.#options.shares.isAlone && this.#writeSites(), this.#writeWaits()]);
+			await Promise.all([this.#writeSites(), this.#writeWaits()]);
 		} finally {
 			this.#writing = false;
 		}
@@ -66,21 +65,21 @@ export class QueueNotes {
 		try {
 			await (notes.length > 0 && noteSites(notes));
 		} catch (error) {
-			for (const site of written) {
-				this.#changed.add(site);
+			for (const [site, isWindow] of written) {
+				this.changed(site, isWindow);
 				site.saved = true;
 			}
 			throw error;
 		}
 	}
 
-	#sitesNow(sites: readonly Site[], now: Moment): SiteNote[] {
+	#sitesNow(sites: ReadonlyArray<readonly [Site, boolean]>, now: Moment): SiteNote[] {
 		const notes: SiteNote[] = [];
-		for (const site of sites) {
+		for (const [site, isWindow] of sites) {
 			this.#changed.delete(site);
 			const saved = savedSite(site.state, now);
 			if (saved || site.saved) {
-				notes.push({site: site.name, provider: site.provider, saved, at: storeTime(now.now)});
+				notes.push({site: site.name, provider: site.provider, saved, isWindow, at: storeTime(now.now)});
 			}
 			site.saved = saved !== null;
 		}

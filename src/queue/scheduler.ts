@@ -73,12 +73,14 @@ export class Scheduler {
 		this.#expiry = new Expiry(options, this.#claims, ids => this.#endUntried(ids));
 		options.shares.join({
 			sites: () => this.#queues.sites(),
+			find: name => this.#queues.find(name),
 			regrade: (site, how) => {
 				this.#queues.regrade(site, how, this.#moment());
 				this.#allow(site);
 				this.#plan();
 			},
 			leave: site => this.#queues.leave(site),
+			look: () => void this.rescan(),
 		});
 	}
 
@@ -89,7 +91,7 @@ export class Scheduler {
 			setInterval(() => this.#tick(), tickMs),
 			setInterval(() => this.#track(this.#notes.write().catch(this.#options.observer.storeFailed)), noteMs),
 		];
-		this.#shareTimer = setInterval(this.#options.shares.renew, noteMs);
+		this.#shareTimer = setInterval(() => this.#options.shares.renew(), noteMs);
 		await this.#options.shares.renew();
 		await this.#scanInTurn();
 		this.#expiry.start();
@@ -289,9 +291,11 @@ export class Scheduler {
 
 	#siteChanged(site: Site, changes: readonly SiteChange[]): void {
 		this.#allow(site);
-		this.#options.shares.changed(site, changes);
 		if (site.saved || changes.some(change => change !== 'grew')) {
-			this.#notes.changed(site);
+			this.#notes.changed(
+				site,
+				changes.every(change => change === 'grew' || change === 'halved'),
+			);
 		}
 		this.#options.observer.siteChanged(site, changes);
 	}

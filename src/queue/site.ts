@@ -11,7 +11,6 @@ import {
 	newSite,
 	probeNow,
 	restoredSite,
-	type SiteChange,
 	type SiteShare,
 	type SiteState,
 	setPace,
@@ -82,8 +81,6 @@ export type Site = Timed & {
 	readonly state: SiteState;
 	/** Recipients in hand per connection: being rendered, waiting for it, being recorded. */
 	recipientsPerConnection: number;
-	/** The most recipients claimed and not yet done since this was last asked. */
-	peak: number;
 	/** Recipients claimed, or being claimed, and not yet done; those of high priority. */
 	inFlight: number;
 	highInFlight: number;
@@ -112,7 +109,6 @@ export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved:
 		provider: route.provider,
 		state,
 		recipientsPerConnection: recipientsPerConnection[route.terms.nextHop.kind],
-		peak: 0,
 		inFlight: 0,
 		highInFlight: 0,
 		unheard: new Map(),
@@ -195,7 +191,7 @@ export type SitesOptions = {
 	readonly retry: () => Retry;
 	/** What the store remembers of a site. */
 	readonly remembered: (site: string) => SavedSite | undefined;
-	readonly shares: {readonly newShare: () => SiteShare | null};
+	readonly shares: Shares;
 };
 
 /** Sites without work that are kept. */
@@ -234,10 +230,11 @@ export class Sites {
 
 	#create(route: Omit<Route, 'warmUp'>, now: Moment): Site {
 		const {remembered, retry, shares} = this.#options;
-		const saved = remembered(route.site);
+		const saved = shares.pauseOf(route.site) ?? remembered(route.site);
+		const share = shares.newShare(route.site);
 		const state = saved
-			? restoredSite(route.pace, saved, now, longestWaitOf(route, retry()), shares.newShare())
-			: newSite(route.pace, shares.newShare(), now.monotonic);
+			? restoredSite(route.pace, saved, now, longestWaitOf(route, retry()), share)
+			: newSite(route.pace, share, now.monotonic);
 		const site = newSiteOf(route, state, saved !== undefined);
 		this.#sites.set(route.site, site);
 		if (this.#toProbe.delete(route.site)) {
@@ -336,39 +333,36 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 /** The sites of this node, as shares change them. */
 export type SharedSites = {
 	readonly sites: () => Iterable<Site>;
+	readonly find: (name: string) => Site | undefined;
 	/** What the site may have changes by `how`. */
 	readonly regrade: (site: Site, how: (state: SiteState) => void) => void;
 	/** Other nodes have all of the site: its mail is left to them, and comes back if they do not take it. */
 	readonly leave: (site: Site) => void;
+	/** This node may have a part of mail that it left to others: it looks what there is. */
+	readonly look: () => void;
 };
 
 /** What this node may use of each site. `src/cluster/` has what nodes that share a store do. */
 export type Shares = {
-	/** Whether no other node uses the sites. */
-	readonly isAlone: boolean;
 	/** To be called once, before anything else. */
 	readonly join: (sites: SharedSites) => void;
-	/** For a site that is new here; null: all of it. */
-	readonly newShare: () => SiteShare | null;
-	/** The site could use more than this node has of it. */
-	readonly short: (site: Site) => void;
-	/** A try changed what the site may have. */
-	readonly changed: (site: Site, changes: readonly SiteChange[]) => void;
+	/** For a site that is new here; null: no other node shares it. */
+	readonly newShare: (site: string) => SiteShare | null;
+	/** What other nodes noted of a site that is paused. */
+	readonly pauseOf: (site: string) => SavedSite | undefined;
 	/** To be called once a second, and awaited before anything is claimed. */
 	readonly renew: () => Promise<void>;
 	/** To be called ten times a second. */
 	readonly advance: () => void;
-	/** Resolves when nothing is being exchanged. */
+	/** Resolves when nothing is being renewed. */
 	readonly settled: () => Promise<void>;
 };
 
 /** Where one node has the store for itself: everything. */
 export const noOtherNodes: Shares = {
-	isAlone: true,
 	join: () => undefined,
 	newShare: () => null,
-	short: () => undefined,
-	changed: () => undefined,
+	pauseOf: () => undefined,
 	renew: async () => undefined,
 	advance: () => undefined,
 	settled: async () => undefined,

@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
 import {newSite} from '../../src/pace/site-state.ts';
 import {QueueNotes} from '../../src/queue/notes.ts';
-import {type DestinationQueue, newQueue, newSiteOf, noOtherNodes} from '../../src/queue/site.ts';
+import {type DestinationQueue, newQueue, newSiteOf} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';
 
@@ -29,7 +29,6 @@ function notesOf(waiting: () => Iterable<DestinationQueue>) {
 		maxInFlight: 64,
 		noteSites: async () => {},
 		noteWaits: async note => void written.push(note),
-		shares: noOtherNodes,
 		moment: () => moment,
 	});
 	return {notes, written};

@@ -22,21 +22,19 @@ export type ClusterReport = {
 	/** Where there is a rate: the most in any minute, of so many. */
 	readonly mostPerMinute: number;
 	readonly perMinute: number;
-	/** Sites with work of which nothing arrived, though they were well. */
+	/** Sites with work and without a rate of which nothing arrived, though they were well. */
 	readonly starved: readonly string[];
 	/** The longest that nothing of a site that is well was claimed while mail waited, milliseconds. */
 	readonly longestWaitMs: number;
 	/** Deliveries of the node with least and with most, against the mean of those that lived all the time. */
 	readonly least: number;
 	readonly most: number;
-	/** Copies of sites that are well, of which nothing was claimed for longer than a dead node's lease lasts. */
+	/** Copies of sites that are well, of which nothing was claimed for longer than a dead node's term lasts. */
 	readonly backlog: number;
-	readonly exchangesPerSecond: number;
+	readonly renewalsPerSecond: number;
 	/** Part of the time under the lock. */
 	readonly locked: number;
-	readonly longestExchangeMs: number;
-	/** Rows of leases written in a second. */
-	readonly rowsPerSecond: number;
+	readonly longestRenewalMs: number;
 };
 
 const mailMs = 200;
@@ -117,7 +115,7 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 	time.after(warmUp, deaths);
 	await time.run(warmUp);
 	const steady = new Map(nodes.map(node => [node, node.delivered]));
-	const {exchanges: e0, lockedMs: l0, rows: r0} = {...tables.told};
+	const {renewals: r0, lockedMs: l0} = {...tables.told};
 	await time.run(end);
 
 	const lasting = nodes.filter(node => node.isAlive && !hindered.has(node) && node.age() > end - 2500);
@@ -125,7 +123,7 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 	const mean = lasting.reduce((sum, node) => sum + node.delivered - before(node), 0) / lasting.length;
 	const told = lasting.map(node => node.delivered - before(node));
 	const rated = world.sites.filter(({perMinute}) => perMinute !== null);
-	const {exchanges, lockedMs, longestMs, rows} = tables.told;
+	const {renewals, lockedMs, longestMs} = tables.told;
 	return {
 		accepted,
 		delivered: world.sites.reduce((sum, {delivered}) => sum + delivered, 0),
@@ -134,7 +132,9 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 		mostPerMinute: Math.max(...rated.map(({mostPerMinute}) => mostPerMinute)),
 		perMinute: rated[0]?.perMinute ?? 0,
 		starved: world.sites
-			.filter(({delivered, waiting, wasDown}) => delivered === 0 && waiting > 0 && !wasDown)
+			.filter(
+				({perMinute, delivered, waiting, wasDown}) => perMinute === null && delivered === 0 && waiting > 0 && !wasDown,
+			)
 			.map(({name}) => name),
 		longestWaitMs: Math.max(...world.sites.map(({longestWait}) => longestWait)),
 		least: Math.min(...told) / mean,
@@ -142,9 +142,8 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 		backlog: world.sites
 			.filter(({perMinute, waitsSince, wasDown}) => perMinute === null && !wasDown && end - waitsSince > 10_000)
 			.reduce((sum, {waiting}) => sum + waiting, 0),
-		exchangesPerSecond: (exchanges - e0) / seconds,
+		renewalsPerSecond: (renewals - r0) / seconds,
 		locked: (lockedMs - l0) / (seconds * 1000),
-		longestExchangeMs: longestMs,
-		rowsPerSecond: (rows - r0) / seconds,
+		longestRenewalMs: longestMs,
 	} satisfies ClusterReport;
 }

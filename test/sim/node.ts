@@ -1,4 +1,4 @@
-import {createNodeShares} from '../../src/cluster/node-shares.ts';
+import {NodeShares} from '../../src/cluster/node-shares.ts';
 import {connectionsOf} from '../../src/pace/site-state.ts';
 import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import {DestinationQueues} from '../../src/queue/destination-queues.ts';
@@ -42,8 +42,11 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 
 	const countConnections = () =>
 		new Map([...pools].map(([site, {busy, idle}]) => [site, busy + idle] as const).filter(([, count]) => count > 0));
-	const shares = createNodeShares({
-		store: tables.storeOf(id, countConnections, () => !isCutOff),
+	const shares = new NodeShares({
+		node: id,
+		renewTerm: tables.renewTermOf(id, () => !isCutOff),
+		readPauses: async () => new Map(),
+		countConnections: async () => countConnections(),
 		moment,
 		longestWait: () => 60_000,
 		observer: {storeFailed: () => undefined},
@@ -53,22 +56,19 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		maxUnproven: Math.ceil(maxSessions * 0.75),
 		retry: () => ({schedule: {waits: [60_000], repeatLast: true}, lifetime: 86_400_000}),
 		remembered: () => undefined,
-		shares: {
-			...shares,
-			short(site) {
-				time.settle();
-				shares.short(site);
-			},
-		},
+		shares,
 	});
 	shares.join({
 		sites: () => queues.sites(),
+		find: name => queues.find(name),
 		regrade(site, how) {
 			queues.regrade(site, how, moment());
 			allow(site);
 			plan();
 		},
 		leave: site => queues.leave(site),
+		// It is noticed of what waits all the time.
+		look: () => undefined,
 	});
 
 	function poolOf(name: string): Pool {
@@ -164,7 +164,6 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		const changes = queues.done(permit, end, moment());
 		if (changes.length > 0) {
 			allow(permit.site);
-			shares.changed(permit.site, changes);
 		}
 		pool.busy--;
 		if (end.kind === 'failed' || pool.busy + pool.idle >= pool.limit) {

@@ -1,131 +1,125 @@
-import test from 'ava';
-import {shareNow} from '../../src/cluster/exchange.ts';
-import type {SavedSite, ShareRow} from '../../src/mail/saved-site.ts';
-import {exchangeShares, readSites, removeShares, renewAlone, type ShareNews} from '../../src/store/queue/sites.ts';
+import test, {type ExecutionContext} from 'ava';
+import type {SavedSite} from '../../src/mail/saved-site.ts';
+import {
+	type NodeTerm,
+	readPauses,
+	readSites,
+	removeShares,
+	renewTerm,
+	type SiteNote,
+	siteWrite,
+} from '../../src/store/queue/sites.ts';
 import type {Store} from '../../src/store/store.ts';
 import {engines, newStore} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 
-const shareMs = 60_000;
-const total = 6;
+const termMs = 60_000;
 const site = 'mx.example';
 
-/** A node tells what it wants of a site, and gets its share. */
-async function exchange(store: Store, node: string, wants: number, slots = 0, ms = shareMs) {
-	let got: ShareRow | null = null;
-	const news: ShareNews = await store.writer.transaction(trx =>
-		exchangeShares(trx, {
-			node,
-			shareMs: ms,
-			sites: [site],
-			decide({isBlocked, nodes}, shares) {
-				const others = shares.filter(share => share.node !== node);
-				const {may, held} = isBlocked
-					? {may: 0, held: slots}
-					: shareNow({of: site, total, nodes, mine: {node, wants, slots}, others});
-				got = {site, node, slots: held, wants, perMinute: null};
-				return {shares: [{...got, slots: Math.max(may, held)}], sites: []};
-			},
-		}),
-	);
-	return {...news, slots: (got as ShareRow | null)?.slots ?? null};
+/** A store of PostgreSQL, which nodes can share. */
+async function sharedStore(t: ExecutionContext): Promise<Store | null> {
+	if (!engines.includes('postgres')) {
+		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+		return null;
+	}
+	return await newStore(t, 'postgres');
 }
 
-const rows = (store: Store) => store.reader('leases').orderBy('node').select('node', 'slots');
+const renew = (store: Store, node: string, knows: string | ((terms: readonly NodeTerm[]) => string)) =>
+	store.writer.transaction(trx => renewTerm(trx, node, termMs, typeof knows === 'string' ? () => knows : knows));
 
-test('a node alone has all; the next one waits until the first has said what it holds', async t => {
-	if (!engines.includes('postgres')) {
-		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+test('a node names by whom it divides, and reads what the others name', async t => {
+	const store = await sharedStore(t);
+	if (!store) {
 		return;
 	}
-	const store = await newStore(t, 'postgres');
-	t.like(await exchange(store, 'a', 9), {isAlone: true, isBlocked: false, wasLost: true, slots: null});
-	t.true(await store.writer.transaction(trx => renewAlone(trx, 'a', shareMs)));
-	t.like(await exchange(store, 'b', 9), {isAlone: false, isBlocked: true, slots: 0});
-	t.false(await store.writer.transaction(trx => renewAlone(trx, 'a', shareMs)), 'it has to tell');
-	t.like(await exchange(store, 'a', 9, 4), {isAlone: false, isBlocked: false, wasLost: false, slots: 4});
-	t.like(await exchange(store, 'b', 9), {isBlocked: false, slots: 2});
-	t.deepEqual(await rows(store), [
-		{node: 'a', slots: 4},
-		{node: 'b', slots: 2},
+	t.deepEqual(await renew(store, 'a', 'a'), [{node: 'a', knows: 'a'}]);
+	t.deepEqual(await renew(store, 'b', 'a b'), [
+		{node: 'a', knows: 'a'},
+		{node: 'b', knows: 'a b'},
 	]);
+	await renew(store, 'a', terms => terms.map(({node}) => node).join(' '));
+	t.deepEqual(await store.reader('lease_terms').orderBy('node').pluck('knows'), ['a b', 'a b']);
 	await store.writer.transaction(trx => removeShares(trx, 'a'));
-	t.like(await exchange(store, 'b', 9, 2), {isAlone: true});
-	t.deepEqual(await rows(store), []);
+	t.deepEqual(await renew(store, 'b', 'b'), [{node: 'b', knows: 'b'}]);
 });
 
-test('what a silent node had is free when its lease has run out, by the server’s clock', async t => {
-	if (!engines.includes('postgres')) {
-		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+test('a term that is over is removed by the server’s clock, unless the node’s connection shows that it hangs', async t => {
+	const store = await sharedStore(t);
+	if (!store) {
 		return;
 	}
-	const store = await newStore(t, 'postgres');
-	await exchange(store, 'a', 0);
-	await exchange(store, 'b', 9);
-	await exchange(store, 'a', 9, 5);
-	await exchange(store, 'b', 9);
-	await store.database('lease_terms').where({node: 'a'}).update({until: 0});
-	t.like(await exchange(store, 'c', 9), {isAlone: false, slots: 3});
-	t.deepEqual(await rows(store), [
-		{node: 'b', slots: 1},
-		{node: 'c', slots: 3},
-	]);
-	t.false(await store.writer.transaction(trx => renewAlone(trx, 'a', shareMs)));
-	t.like(await exchange(store, 'a', 9, 1), {wasLost: true, slots: 2}, 'it is a new one');
+	const endAgo = (node: string, ms: number) =>
+		store
+			.database('lease_terms')
+			.where({node})
+			.update({until: Date.now() - ms});
+	for (const node of ['dead', 'hung', 'self']) {
+		await renew(store, node, 'dead hung self');
+	}
+	await store.hold('hung');
+	await endAgo('dead', 1000);
+	await endAgo('hung', 1000);
+	const nodes = async () => (await renew(store, 'self', 'self')).map(({node}) => node);
+	t.deepEqual(await nodes(), ['hung', 'self']);
+	await endAgo('hung', 6 * 60_000);
+	t.deepEqual(await nodes(), ['self'], 'hosts have ended its sessions');
 });
 
-test('nodes that exchange at once never get more than there is', async t => {
-	if (!engines.includes('postgres')) {
-		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+test('nodes renew one after the other', async t => {
+	const store = await sharedStore(t);
+	if (!store) {
 		return;
 	}
-	const one = await newStore(t, 'postgres');
 	const nodes = ['a', 'b', 'c', 'd'];
-	for (const node of [...nodes, ...nodes]) {
-		await exchange(one, node, 0);
-	}
-	const slots = new Map<string, number>();
-	for (let round = 0; round < 10; round++) {
-		await Promise.all(
-			nodes.map(async node => {
-				await one.reader.transaction(async trx => {
-					await exchangeShares(trx, {
-						node,
-						shareMs,
-						sites: [site],
-						decide(sharers, shares) {
-							const others = shares.filter(share => share.node !== node);
-							const mine = {node, wants: 9, slots: round % 3 === 0 ? 0 : (slots.get(node) ?? 0)};
-							const {held} = shareNow({of: site, total, nodes: sharers.nodes, mine, others});
-							slots.set(node, held);
-							return {shares: [{site, node, slots: held, wants: 9, perMinute: null}], sites: []};
-						},
-					});
-				});
-			}),
-		);
-		const told = await rows(one);
-		t.true(told.reduce((sum: number, row: {slots: number}) => sum + row.slots, 0) <= total);
-	}
+	// Each takes what it finds and adds itself: nobody is missed.
+	const add = (node: string) => (terms: readonly NodeTerm[]) => [...terms.map(term => term.node), node].join(' ');
+	const all = await Promise.all(
+		nodes.map(node => store.reader.transaction(trx => renewTerm(trx, node, termMs, add(node)))),
+	);
+	t.deepEqual(all.map(terms => terms.length).sort(), [1, 2, 3, 4]);
 });
 
-test('what nodes agreed on is remembered in the same transaction', async t => {
-	if (!engines.includes('postgres')) {
-		notRunHere(t, 'no PostgreSQL (npm test starts one)');
+test('a node of the version before is known by its term, and waits for those that have anything', async t => {
+	const store = await sharedStore(t);
+	if (!store) {
 		return;
 	}
-	const store = await newStore(t, 'postgres');
-	const saved: SavedSite = {
-		...{suspendedUntil: null, reason: null, waitsFor: null, advice: null, step: 0, window: 3},
-		...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
-	};
-	await exchange(store, 'a', 0);
-	await exchange(store, 'b', 0);
-	await store.writer.transaction(trx =>
-		exchangeShares(trx, {
-			...{node: 'a', shareMs, sites: [site]},
-			decide: () => ({shares: [], sites: [{site, provider: 'default', saved, at: '2026-11-21T00:00:00.000Z'}]}),
-		}),
-	);
-	t.deepEqual((await readSites(store.reader)).get(site), saved);
+	await store.database('lease_terms').insert({node: 'former', until: Date.now() + termMs, alone: 1});
+	t.deepEqual(await renew(store, 'new', ''), [
+		{node: 'former', knows: null},
+		{node: 'new', knows: ''},
+	]);
+	const alone = () => store.reader('lease_terms').where({node: 'new'}).pluck('alone');
+	t.deepEqual(await alone(), [0], 'it has nothing');
+	await renew(store, 'new', 'new');
+	t.deepEqual(await alone(), [1]);
 });
+
+const saved: SavedSite = {
+	...{suspendedUntil: null, reason: null, waitsFor: null, advice: null, step: 0, window: 3},
+	...{slowUntil: null, slowPerMinute: null, slowConnections: null, mailsPerSession: null},
+};
+
+for (const engine of engines) {
+	test(`a node that notes its window leaves the pause alone that another one noted (${engine})`, async t => {
+		const store = await newStore(t, engine);
+		const note = (one: SavedSite | null, isWindow: boolean): Promise<void> => {
+			const row: SiteNote = {site, provider: 'default', saved: one, isWindow, at: '2026-11-21T00:00:00.000Z'};
+			return store.writer.submit(siteWrite, [row]);
+		};
+		const suspendedUntil = Date.parse('2026-11-22T00:00:00Z');
+		await note(saved, true);
+		t.deepEqual((await readSites(store.reader)).get(site), saved);
+		t.is((await readPauses(store.reader)).size, 0);
+		await note({...saved, suspendedUntil}, false);
+		await note({...saved, window: 5}, true);
+		t.deepEqual((await readPauses(store.reader)).get(site), {...saved, suspendedUntil, window: 5});
+		await note(null, true);
+		t.is((await readPauses(store.reader)).size, 1);
+		await note(saved, false);
+		t.is((await readPauses(store.reader)).size, 0);
+		await note(null, true);
+		t.is((await readSites(store.reader)).size, 0);
+	});
+}

@@ -2,10 +2,9 @@ import type {Knex} from 'knex';
 import {dayMs, storeTime} from '../../kit/time.ts';
 import {idFloor} from '../../mail/ids.ts';
 import type {SavedSite} from '../../mail/saved-site.ts';
-import {isNothing, type ShareRow, type Sharers} from '../../mail/saved-site.ts';
 import {simulatorDomain} from '../../mail/simulator.ts';
 import type {WaitCode} from '../../mail/wait-reason.ts';
-import {leaseLock, serverMs} from '../engine/dialect.ts';
+import {isUnheld, leaseLock, serverMs} from '../engine/dialect.ts';
 import {insertRows} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {isNewestOfQueue} from './open-recipients.ts';
@@ -15,6 +14,8 @@ export type SiteNote = {
 	readonly site: string;
 	readonly provider: string;
 	readonly saved: SavedSite | null;
+	/** Only its window is news: a pause that another node noted meanwhile stays. */
+	readonly isWindow: boolean;
 	/** Now, in the store's form. */
 	readonly at: string;
 };
@@ -50,7 +51,9 @@ const columns = [
 ];
 // PostgreSQL has a word of its own called window.
 const quoted = columns.map(name => `"${name}"`);
-const replaced = quoted.slice(1).map(name => `${name} = excluded.${name}`);
+const replacing = (names: readonly string[]) => names.map(name => `"${name}" = excluded."${name}"`).join(', ');
+const replaced = replacing(columns.slice(1));
+const replacedWindow = replacing(['window', 'updated_at']);
 
 /** How sites were doing when it was last noted, by their names. */
 export async function readSites(reader: Knex): Promise<Map<string, SavedSite>> {
@@ -58,9 +61,13 @@ export async function readSites(reader: Knex): Promise<Map<string, SavedSite>> {
 	return new Map(rows.map(row => [row.site, savedSite(row)]));
 }
 
-/** How these sites were doing when it was last noted, by their names. */
-async function readSitesOf(reader: Knex, sites: readonly string[]): Promise<Map<string, SavedSite>> {
-	const rows: Row[] = await reader('sites').whereIn('site', sites).select('*');
+/** How the sites were doing that are paused or slowed, by their names. */
+export async function readPauses(reader: Knex): Promise<Map<string, SavedSite>> {
+	const rows: Row[] = await reader('sites')
+		.whereNotNull('suspended_until')
+		.orWhereNotNull('slow_until')
+		.orWhereNotNull('mails_per_session')
+		.select('*');
 	return new Map(rows.map(row => [row.site, savedSite(row)]));
 }
 
@@ -85,22 +92,46 @@ export const siteWrite: GroupWrite<readonly SiteNote[], void> = {
 	rank: 8,
 	size: notes => notes.length,
 	async apply(trx, items) {
-		const last = new Map(items.flat().map(note => [note.site, note]));
-		const notes = [...last.values()].sort((a, b) => (a.site < b.site ? -1 : 1));
-		const over = notes.filter(({saved}) => saved === null).map(({site}) => site);
-		if (over.length > 0) {
-			await trx('sites').whereIn('site', over).delete();
+		const last = new Map<string, SiteNote>();
+		for (const note of items.flat()) {
+			last.set(note.site, {...note, isWindow: note.isWindow && (last.get(note.site)?.isWindow ?? true)});
 		}
-		await insertRows(
+		const notes = [...last.values()].sort((a, b) => (a.site < b.site ? -1 : 1));
+		await writeNotes(
 			trx,
-			'sites',
-			quoted,
-			notes.flatMap(({site, provider, saved, at}) => (saved ? [rowOf(site, provider, saved, at)] : [])),
-			`on conflict (site) do update set ${replaced.join(', ')}`,
+			notes.filter(({isWindow}) => !isWindow),
+			replaced,
+			rows => rows,
+		);
+		await writeNotes(
+			trx,
+			notes.filter(({isWindow}) => isWindow),
+			replacedWindow,
+			rows => rows.whereNull('suspended_until').whereNull('slow_until').whereNull('mails_per_session'),
 		);
 		return items.map(() => undefined);
 	},
 };
+
+/** Writes the notes; those with nothing to remember lose their row, where it is among `removable` ones. */
+async function writeNotes(
+	trx: Knex.Transaction,
+	notes: readonly SiteNote[],
+	replaced: string,
+	removable: (rows: Knex.QueryBuilder) => Knex.QueryBuilder,
+): Promise<void> {
+	const over = notes.filter(({saved}) => saved === null).map(({site}) => site);
+	if (over.length > 0) {
+		await removable(trx('sites').whereIn('site', over)).delete();
+	}
+	await insertRows(
+		trx,
+		'sites',
+		quoted,
+		notes.flatMap(({site, provider, saved, at}) => (saved ? [rowOf(site, provider, saved, at)] : [])),
+		`on conflict (site) do update set ${replaced}`,
+	);
+}
 
 /** Removes sites without a note since then that are not suspended at `now`, at most this many; returns how many. */
 export async function purgeSites(trx: Knex.Transaction, since: string, now: string, limit: number): Promise<number> {
@@ -131,125 +162,58 @@ function rowOf(site: string, provider: string, saved: SavedSite, at: string): Ar
 	];
 }
 
-type ShareExchange = {
+/** The term in which a node may use its part of each site. */
+export type NodeTerm = {
 	/** A daemon's boot id. */
 	readonly node: string;
-	/** How long the node has what it gets, milliseconds. */
-	readonly shareMs: number;
-	/** The sites that it reports. */
-	readonly sites: readonly string[];
-	/** What is to be known of the node, and remembered of sites, from now on. */
-	readonly decide: (
-		sharers: Sharers,
-		shares: readonly ShareRow[],
-		rows: ReadonlyMap<string, SavedSite>,
-	) => {readonly shares: readonly ShareRow[]; readonly sites: readonly SiteNote[]};
+	/** The nodes by which it divides; null: it is of a version before, which divides otherwise. */
+	readonly knows: string | null;
 };
 
-export type ShareNews = {
-	/** No other node lives: this one has all sites until the next exchange. */
-	readonly isAlone: boolean;
-	/** Another node has all sites until it learns of this one. */
-	readonly isBlocked: boolean;
-	/** Others took this node for gone, and may have what it had. */
-	readonly wasLost: boolean;
-};
-
-type Term = {readonly node: string; readonly alone: number; readonly lives: boolean};
-
-const shareColumns = ['site', 'node', 'slots', 'wants', 'per_minute'];
 /** A node that freezes within it holds up all others: it is ended sooner than other transactions. */
-const exchangeMs = 2000;
+const renewalMs = 2000;
+/** How long a node that hangs keeps its part after its term: then hosts have ended its sessions (RFC 5321 §4.5.3.2.7). */
+const hungMs = 5 * 60_000;
 const nowMs = `(${serverMs})::bigint`;
 
-/** One node at a time reports its use of sites and gets its shares. By the server's clock alone. PostgreSQL only. */
-export async function exchangeShares(trx: Knex.Transaction, exchange: ShareExchange): Promise<ShareNews> {
-	const {node, shareMs, sites, decide} = exchange;
+/**
+ * Renews the node's term, one node at a time, by the server's clock alone. `choose` says by which nodes it divides from
+ * now on, by the terms of all; it may be called again. Returns the terms as they are then. PostgreSQL only.
+ */
+export async function renewTerm(
+	trx: Knex.Transaction,
+	node: string,
+	termMs: number,
+	choose: (terms: readonly NodeTerm[]) => string,
+): Promise<readonly NodeTerm[]> {
 	await trx.raw(`select set_config('idle_in_transaction_session_timeout', ?, true), pg_advisory_xact_lock(?)`, [
-		String(exchangeMs),
+		String(renewalMs),
 		leaseLock,
 	]);
+	await removeGone(trx, node);
+	const terms: NodeTerm[] = await trx('lease_terms').orderBy('node').select('node', 'knows');
+	const knows = choose(terms);
+	// Nodes of the version before begin nothing while the term of another one says `alone`.
 	await trx.raw(
-		`with gone as (delete from lease_terms where until <= ${nowMs} and node <> ? returning node)
-			delete from leases using gone where leases.node = gone.node`,
-		[node],
+		`insert into lease_terms (node, until, alone, knows) values (?, ${nowMs} + ?, ?, ?)
+			on conflict (node) do update set until = excluded.until, alone = excluded.alone, knows = excluded.knows`,
+		[node, termMs, knows === '' ? 0 : 1, knows],
 	);
-	const terms: Term[] = await trx('lease_terms').select('node', 'alone', trx.raw(`until > ${nowMs} as lives`));
-	const others = terms.filter(term => term.node !== node);
-	const wasLost = !terms.some(term => term.node === node && term.lives);
-	const isAlone = others.length === 0;
-	const isBlocked = others.some(({alone}) => alone === 1);
-	if (wasLost || isAlone) {
-		await trx('leases').where({node}).delete();
-	}
-	await trx.raw(
-		`insert into lease_terms (node, until, alone) values (?, ${nowMs} + ?, ?)
-			on conflict (node) do update set until = excluded.until, alone = excluded.alone`,
-		[node, shareMs, isAlone ? 1 : 0],
-	);
-	if (!isAlone && sites.length > 0) {
-		const known = await readShares(trx, sites);
-		const rows = await readSitesOf(trx, sites);
-		const decided = decide({node, nodes: others.length + 1, isBlocked}, known, rows);
-		await writeShares(
-			trx,
-			known.filter(row => row.node === node),
-			decided.shares,
-		);
-		if (decided.sites.length > 0) {
-			await siteWrite.apply(trx, [decided.sites]);
+	return [...terms.filter(term => term.node !== node), {node, knows}];
+}
+
+/** Removes the terms of nodes that are gone. One that still has its connection to the server may only hang, and stays. */
+async function removeGone(trx: Knex.Transaction, node: string): Promise<void> {
+	const over: Array<{node: string; isOld: boolean}> = await trx('lease_terms')
+		.whereNot({node})
+		.whereRaw(`until <= ${nowMs}`)
+		.orderBy('node')
+		.select('node', trx.raw(`until <= ${nowMs} - ? as "isOld"`, [hungMs]));
+	for (const one of over) {
+		if (one.isOld || (await isUnheld(trx, one.node))) {
+			await removeShares(trx, one.node);
 		}
 	}
-	return {isAlone, isBlocked, wasLost};
-}
-
-async function readShares(trx: Knex.Transaction, sites: readonly string[]): Promise<ShareRow[]> {
-	return await trx('leases')
-		.whereIn('site', sites)
-		.orderBy('node')
-		.select('site', 'node', 'slots', 'wants', 'per_minute as perMinute');
-}
-
-/** Only what changed: most of it stays as it is from second to second. */
-async function writeShares(
-	trx: Knex.Transaction,
-	known: readonly ShareRow[],
-	wanted: readonly ShareRow[],
-): Promise<void> {
-	const before = new Map(known.map(row => [row.site, row]));
-	const isKnown = (row: ShareRow) => {
-		const one = before.get(row.site);
-		return one?.slots === row.slots && one.wants === row.wants && one.perMinute === row.perMinute;
-	};
-	const over = wanted.filter(row => isNothing(row) && before.has(row.site));
-	if (over.length > 0) {
-		await trx('leases')
-			.where({node: over[0]?.node})
-			.whereIn(
-				'site',
-				over.map(({site}) => site),
-			)
-			.delete();
-	}
-	await insertRows(
-		trx,
-		'leases',
-		shareColumns,
-		wanted
-			.filter(row => !(isNothing(row) || isKnown(row)))
-			.map(({site, node, slots, wants, perMinute}) => [site, node, slots, wants, perMinute]),
-		`on conflict (site, node) do update set slots = excluded.slots, wants = excluded.wants, per_minute = excluded.per_minute`,
-	);
-}
-
-/** Goes on having all sites; false: another node is there, or this one was taken for gone. PostgreSQL only. */
-export async function renewAlone(trx: Knex.Transaction, node: string, shareMs: number): Promise<boolean> {
-	const {rows} = await trx.raw(
-		`update lease_terms as mine set until = ${nowMs} + ? where node = ? and alone = 1 and until > ${nowMs}
-			returning exists (select 1 from lease_terms as other where other.node <> mine.node) as shared`,
-		[shareMs, node],
-	);
-	return rows.length > 0 && !rows[0].shared;
 }
 
 /** The node has nothing any more: its connections are closed. PostgreSQL only. */
