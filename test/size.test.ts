@@ -61,8 +61,8 @@ const whole: Sizes = {
 	'lines over 120 columns': 1_910,
 	'lines over 160 columns': 200,
 	'private exports': 187,
-	'lines of tests': 109_416,
-	'lines of docs': 7_955,
+	'lines of tests': 109_422,
+	'lines of docs': 7_958,
 };
 
 const {sizesOf} = (await import(new URL('../../scripts/sizes.js', import.meta.url).href)) as {
