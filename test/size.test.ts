@@ -61,7 +61,7 @@ const whole: Sizes = {
 	'lines over 120 columns': 1_910,
 	'lines over 160 columns': 200,
 	'private exports': 187,
-	'lines of tests': 109_422,
+	'lines of tests': 109_433,
 	'lines of docs': 7_958,
 };
 
