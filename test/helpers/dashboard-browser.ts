@@ -65,13 +65,13 @@ export async function faultsOf(page: Page): Promise<string[]> {
 
 const mostTabs = 150;
 
-/** Presses Tab until the page answers true to this expression. `what`: for whoever reads that it never did. */
+/** Presses Tab until the page answers true to this expression, if it does not yet. `what`: for whoever reads that it never did. */
 export async function tabUntil(page: Page, expression: string, what: string): Promise<void> {
 	for (let n = 0; n < mostTabs; n++) {
-		await page.keyboard.press('Tab');
 		if ((await page.evaluate(expression)) === true) {
 			return;
 		}
+		await page.keyboard.press('Tab');
 	}
 	throw new Error(`Tab leads to no ${what} at ${page.url()}`);
 }
