@@ -1,5 +1,5 @@
 import {createConnection} from 'node:net';
-import {monotonicMs, percentiles} from './books.ts';
+import {monotonicMs, percentiles} from './latency.ts';
 
 // A load generator in a process of its own: keep-alive HTTP/1.1 by hand, so that it takes little of the machine it measures.
 

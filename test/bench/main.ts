@@ -6,22 +6,17 @@ import path from 'node:path';
 import process from 'node:process';
 import {fileURLToPath} from 'node:url';
 import {parseArgs} from 'node:util';
-import {manyDomains, startHosts} from '../../src/bench/hosts.ts';
-import {
-	type Bench,
-	type Figures,
-	measureAccept,
-	measureEndToEnd,
-	measureQueue,
-	startSink,
-} from '../../src/bench/measures.ts';
-import {large, plain} from '../../src/bench/throw-away.ts';
+import {type Bench, type Figures, measureAccept, measureEndToEnd, type Sink} from '../../src/bench/measures.ts';
+import {plain} from '../../src/bench/throw-away.ts';
 import {wrapped} from '../../src/cli/terminal-text.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
+import {startAccountedSink} from './accounted-sink.ts';
 import {openDashboards} from './dashboards.ts';
 import {startDatabase, watchDatabase} from './database.ts';
+import {manyDomains, startHosts} from './hosts.ts';
 import {startLab, toManyDomains} from './many-domains.ts';
+import {large, measureAccounted, measureQueue} from './measures.ts';
 import {runPeers} from './peers.ts';
 import {startSinkOf} from './sink.ts';
 import {namedFunctions, whereTimeGoes} from './where.ts';
@@ -100,19 +95,33 @@ async function inFolder(measure: (bench: Bench) => Promise<Figures>): Promise<Fi
 	}
 }
 
-const startQuotedSink = () => (isRealistic ? startHosts(Number(options.seed)) : startSink());
+const startQuotedSink = () => (isRealistic ? startHosts(Number(options.seed)) : startAccountedSink());
+
+type Measurement = (bench: Bench, sink: Pick<Sink, 'count'>) => Promise<Figures>;
 
 /** With somewhere for the mail to go. */
 async function delivering(
-	measure: typeof measureEndToEnd,
+	measure: Measurement,
 	settings: Readonly<Record<string, string>> = {},
+	sink: Omit<Sink, 'port'> | null = null,
 ): Promise<Figures> {
-	const sink = await (isQuoted ? startQuotedSink() : isReceipt ? startLab() : startSinkOf());
+	const end = sink ?? (await (isReceipt ? startLab() : startSinkOf()));
 	const figures = await inFolder(bench =>
-		measure({...bench, settings: {...bench.settings, ...sink.settings, ...settings}}, sink),
+		measure({...bench, settings: {...bench.settings, ...end.settings, ...settings}}, end),
 	);
-	await sink.stop();
+	await end.stop();
 	return figures;
+}
+
+const endToEnd: Measurement = async (bench, sink) => (await measureEndToEnd(bench, sink)).figures;
+
+/** End to end; a quoted workload with an account of each mail. */
+async function measureThrough(): Promise<Figures> {
+	if (!isQuoted) {
+		return await delivering(endToEnd);
+	}
+	const sink = await startQuotedSink();
+	return await delivering(bench => measureAccounted(bench, sink), {}, sink);
 }
 
 function measureReports(): void {
@@ -135,9 +144,9 @@ console.log(
 );
 const scenarios: Record<string, () => Promise<Figures>> = {
 	accept: () => inFolder(measureAccept),
-	through: () => delivering(measureEndToEnd),
+	through: measureThrough,
 	queue: () => delivering(measureQueue),
-	'one-maker': () => delivering(measureEndToEnd, {MAILCTL_MAKERS: '1'}),
+	'one-maker': () => delivering(endToEnd, {MAILCTL_MAKERS: '1'}),
 };
 let throughPerS = 0;
 for (const [name, measure] of Object.entries(scenarios)) {

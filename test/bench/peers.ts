@@ -1,6 +1,6 @@
 import {spawnSync} from 'node:child_process';
-import {accountOf} from '../../src/bench/books.ts';
-import type {Sink} from '../../src/bench/measures.ts';
+import type {AccountedSink} from './accounted-sink.ts';
+import {accountOf} from './books.ts';
 
 type PeerFigures = {readonly peer: string; readonly end_to_end_per_s: number} & Readonly<Record<string, number>>;
 
@@ -15,7 +15,7 @@ type Asked = {
 	readonly messages: number;
 	readonly workload: string;
 	/** A sink for each run of ours, which says what became of the mails. */
-	readonly startSink?: () => Promise<Sink>;
+	readonly startSink?: () => Promise<AccountedSink>;
 };
 
 /**
@@ -28,7 +28,7 @@ export async function* runPeers(scripts: readonly string[], {messages, workload,
 		const at = sink ? ['--sink', `127.0.0.1:${sink.port}`] : [];
 		const args = [...rest, ...at, '--json', '--messages', String(messages), '--workload', workload];
 		const ended = spawnSync(script, args, {stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8'});
-		const entries = await sink?.entries?.();
+		const entries = await sink?.entries();
 		await sink?.stop();
 		if (ended.status === 0) {
 			const figures = JSON.parse(ended.stdout) as PeerFigures;

@@ -1,12 +1,13 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {accountOf, percentiles} from '../../src/bench/books.ts';
-import {startSink} from '../../src/bench/measures.ts';
-import {realistic, reluctanceTo} from '../../src/bench/replies.ts';
+import {percentiles} from '../../src/bench/latency.ts';
 import {newSite, tried} from '../../src/pace/site-state.ts';
 import {usualPace} from '../helpers/routes.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 import {waitFor} from '../helpers/wait.ts';
+import {startAccountedSink} from './accounted-sink.ts';
+import {accountOf} from './books.ts';
+import {realistic, reluctanceTo} from './replies.ts';
 
 const addresses = Array.from({length: 20_000}, (_, n) => `user${n}@d${n % 40}.example`);
 const meeting = (name: string, seed = 1) => addresses.find(address => reluctanceTo(address, seed)?.name === name) ?? '';
@@ -33,7 +34,7 @@ test('realistic replies: of many addresses each reply meets its share, whatever 
 
 test('realistic replies: none asks for more than to be tried again, which would slow its site for the rest of the run', t => {
 	for (const {reply} of realistic) {
-		const replies = reply === null ? [] : [reply.trim()];
+		const replies = reply === '' ? [] : [reply.trim()];
 		const changes = tried(newSite(usualPace), {kind: 'throttled', spoke: true, replies, reason: ''}, 0, 4000);
 		t.deepEqual(
 			changes.filter(change => change !== 'halved'),
@@ -44,7 +45,7 @@ test('realistic replies: none asks for more than to be tried again, which would 
 });
 
 test('the sink: greylists once, defers twice, refuses always, hangs up once, is silent once; its books say so', async t => {
-	const sink = await startSink({seed: 1});
+	const sink = await startAccountedSink({seed: 1});
 	t.teardown(sink.stop);
 	const attempt = async (name: string) => {
 		const talk = await talkTo(t, sink.port);
@@ -73,13 +74,11 @@ test('the sink: greylists once, defers twice, refuses always, hangs up once, is 
 		},
 		() => undefined,
 	);
-	await waitFor('the first try', async () =>
-		(await sink.entries?.())?.some(({address}) => address === meeting('hung')),
-	);
+	await waitFor('the first try', async () => (await sink.entries()).some(({address}) => address === meeting('hung')));
 	t.deepEqual(await attempts('hung', 2), ['250 2.0.0', '250 2.0.0']);
 	t.false(answered);
 
-	const entries = (await sink.entries?.()) ?? [];
+	const entries = await sink.entries();
 	t.deepEqual(
 		entries.map(({tries, taken}) => [tries, taken]),
 		[
@@ -102,7 +101,7 @@ test('the sink: greylists once, defers twice, refuses always, hangs up once, is 
 });
 
 test('the sink: refuses DATA to nobody, also where it is sent at once, and hangs up after 421 in the middle of what was sent', async t => {
-	const sink = await startSink({seed: 1});
+	const sink = await startAccountedSink({seed: 1});
 	t.teardown(sink.stop);
 	const talk = await talkTo(t, sink.port);
 	await talk.reply();

@@ -1,7 +1,8 @@
-import test, {type ExecutionContext} from 'ava';
+import test from 'ava';
 import {type ParsedMail, simpleParser} from 'mailparser';
 import type {RecipientState} from '../../src/mail/message.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
+import {oncePerFile} from '../helpers/once-per-file.ts';
 import {call, openShop, type Shop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -10,13 +11,13 @@ type Event = {readonly type: string; readonly detail: Readonly<Record<string, un
 type Running = {readonly program: Program; readonly shop: Shop; readonly daemon: Daemon; readonly testKey: string};
 
 /** The program with a workspace that tracks, capturing what it delivers. */
-async function start(t: ExecutionContext): Promise<Running> {
-	const program = await prepareProgram(t, {});
+const start = oncePerFile(test, async (scope): Promise<Running> => {
+	const program = await prepareProgram(scope, {});
 	const shop = await openShop(program, 'test/fixtures/flow/templates');
 	await program.cli('workspace', 'update', '--track-opens', '--track-clicks');
 	const {key: testKey} = await program.cli<{key: string}>('key', 'create', '--name', 'try', '--mode', 'test');
 	return {program, shop, daemon: await program.serve(), testKey};
-}
+});
 
 const data = {customer: {name: 'Ada'}, order: {number: 'A-1', placed_at: '2026-06-09T10:00:00Z', items: [], total: 5}};
 
@@ -67,7 +68,7 @@ const outcomes: Readonly<Record<string, readonly [RecipientState, readonly strin
 };
 
 test.serial('the simulator: every kind, for live and test keys, by the same events as real mail', async t => {
-	const running = await start(t);
+	const running = start();
 	const {shop, testKey, program} = running;
 	await Promise.all(
 		[shop.key, testKey].flatMap((key, index) =>
@@ -103,7 +104,7 @@ test.serial('the simulator: every kind, for live and test keys, by the same even
 });
 
 test.serial('copies: events with their recipient and role, what is suppressed among them', async t => {
-	const running = await start(t);
+	const running = start();
 	const blocked = 'bounced+blocked@simulator.test';
 	await settled(running, await send(running, running.shop.key, blocked), 4);
 	const id = await send(running, running.shop.key, 'opened@simulator.test', {
@@ -131,7 +132,7 @@ async function mailOf({program}: Running, id: string): Promise<ParsedMail & {htm
 }
 
 test.serial('a tracked mail: its links and pixel work, and what they record is shown', async t => {
-	const running = await start(t);
+	const running = start();
 	const {daemon, shop, program} = running;
 	const id = await send(running, shop.key, 'ada@a.test');
 	await settled(running, id, 4);
@@ -166,7 +167,7 @@ test.serial('a tracked mail: its links and pixel work, and what they record is s
 });
 
 test.serial('a send can switch tracking off, and then the mail is as it was written', async t => {
-	const running = await start(t);
+	const running = start();
 	const {shop, program} = running;
 	const both = await send(running, shop.key, 'a@a.test', {tracking: {opens: false, clicks: false}});
 	const clicks = await send(running, shop.key, 'b@a.test', {tracking: {clicks: false}});

@@ -11,6 +11,7 @@ import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type CliShell, startCliShell} from './cli-shell.ts';
 import {temporaryFolder} from './databases.ts';
+import {admit} from './few-at-once.ts';
 import {waitFor} from './wait.ts';
 
 export type CliResult = {readonly code: number | null; readonly stdout: string; readonly stderr: string};
@@ -49,6 +50,7 @@ export type Serving = {
 const program = path.resolve('bin/mailctl.js');
 
 export async function newCli(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Cli> {
+	await admit(t);
 	const folder = await temporaryFolder(t);
 	const env = {PATH: process.env.PATH, COLUMNS: '80', MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
 	const runWith: Cli['runWith'] = async (input, ...args) => {

@@ -8,6 +8,8 @@ import process from 'node:process';
 import {text} from 'node:stream/consumers';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
+import {type CliShell, startCliShell} from './cli-shell.ts';
+import {admit} from './few-at-once.ts';
 import {waitFor} from './wait.ts';
 
 /** What the program needs of a test; a hook, which has no teardown, brings its own. */
@@ -22,11 +24,14 @@ export type Program = {
 	readonly folder: string;
 	/** In which commands and daemons run. */
 	readonly environment: {readonly cwd: string; readonly env: NodeJS.ProcessEnv};
-	/** Runs `mailctl … --json` and returns what it printed, parsed. Fails with what it said on stderr. */
+	/**
+	 * Runs `mailctl … --json` and returns what it printed, parsed. Fails with what it said on stderr. Commands of the built program
+	 * share a process, one after the other.
+	 */
 	readonly cli: <T>(...args: readonly string[]) => Promise<T>;
 	/** The same with the bytes of standard output. */
 	readonly cliBytes: (...args: readonly string[]) => Promise<Buffer>;
-	/** Runs `mailctl …` to its end, whatever that is. */
+	/** Runs `mailctl …` in a process of its own to its end, whatever that is. */
 	readonly run: (...args: readonly string[]) => Promise<Ended>;
 	/** Starts `mailctl serve`, with these settings besides, and waits until it is ready. */
 	readonly serve: (more?: Settings) => Promise<Daemon>;
@@ -60,6 +65,7 @@ export async function prepareProgram(
 	program = built,
 	runLimit = 180_000,
 ): Promise<Program> {
+	await admit(t);
 	const folder = await mkdtemp(join(tmpdir(), 'mailctl-flow-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true, maxRetries: 10}));
 	const logFile = join(folder, 'daemon.log');
@@ -80,7 +86,12 @@ export async function prepareProgram(
 			...settings,
 		},
 	};
-	const cliBytes = async (...args: readonly string[]) => {
+	let shell: CliShell | undefined;
+	const cliBytes: Program['cliBytes'] = async (...args) => {
+		if (program === built) {
+			shell ??= startCliShell(t, environment);
+			return await shell.bytes(...args);
+		}
 		const options = {...environment, encoding: 'buffer', maxBuffer: 2 ** 28, timeout: runLimit} as const;
 		const {stdout} = await promisify(execFile)(process.execPath, [program, ...args], options).catch(error => {
 			throw new Error(`mailctl ${args.join(' ')}: exit ${error.code}, ${error.stderr}`);

@@ -1,6 +1,6 @@
 import axe from 'axe-core';
 import type {Browser, BrowserContext, Page} from 'playwright-core';
-import {browserPatienceMs} from './browser.ts';
+import {browserPatienceMs, ofColors} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
 
 /** A browser's window in which somebody is logged in. What the page says wrong in its console is kept. */
@@ -22,42 +22,43 @@ export async function openWindow(
 	return {page, context, complaints};
 }
 
-const sizes = [
-	{width: 390, height: 780},
-	{width: 1280, height: 800},
-];
-const schemes = ['light', 'dark'] as const;
-/** The rules that look at colours: all that can differ between the themes, which change nothing else. */
-const ofColours = ['color-contrast', 'link-in-text-block'];
+const phone = {width: 390, height: 780};
+const desk = {width: 1280, height: 800};
 
-/** What axe finds wrong with a page as it is, on a phone and on a desk, light and dark: lines of text. */
-export async function faultsOf(page: Page): Promise<string[]> {
+/** A window in which a page is looked at. */
+export type View = {
+	readonly size: {readonly width: number; readonly height: number};
+	readonly scheme: 'light' | 'dark';
+};
+
+const phoneView: View = {size: phone, scheme: 'light'};
+export const deskView: View = {size: desk, scheme: 'light'};
+export const darkView: View = {size: desk, scheme: 'dark'};
+/** Between two of these all differs that can: the size changes what is there, the scheme the colors. */
+export const allViews: readonly View[] = [phoneView, deskView, darkView];
+
+/** What axe finds wrong with a page as it is, in each of the views: lines of text. */
+export async function faultsOf(page: Page, views = allViews): Promise<string[]> {
 	const faults: string[] = [];
 	// Evaluated by the debugger, which no Content-Security-Policy holds off.
 	if ((await page.evaluate('typeof axe')) === 'undefined') {
 		await page.evaluate(axe.source);
 	}
-	for (const size of sizes) {
+	for (const {size, scheme} of views) {
 		await page.setViewportSize(size);
-		for (const colorScheme of schemes) {
-			await page.emulateMedia({colorScheme, reducedMotion: 'reduce'});
-			// A mail's frame is of no origin: axe cannot look into it, and would only complain.
-			const options = {
-				iframes: false,
-				resultTypes: ['violations'],
-				...(colorScheme === 'dark' && {runOnly: ofColours}),
-			};
-			const found = (await page.evaluate(
-				`axe.run(${JSON.stringify(options)}).then(({violations}) =>
-					violations.flatMap(({id, nodes}) => nodes.map(node => id + ' ' + node.html + ' ' + node.failureSummary)))`,
-			)) as string[];
-			const where = `${page.url()} ${size.width} ${colorScheme}`;
-			faults.push(...found.map(fault => `${where}: ${fault}`));
-		}
+		await page.emulateMedia({colorScheme: scheme, reducedMotion: 'reduce'});
+		// A mail's frame is of no origin: axe cannot look into it, and would only complain.
+		const options = {iframes: false, resultTypes: ['violations'], ...(scheme === 'dark' && {runOnly: ofColors})};
+		const found = (await page.evaluate(
+			`axe.run(${JSON.stringify(options)}).then(({violations}) =>
+				violations.flatMap(({id, nodes}) => nodes.map(node => id + ' ' + node.html + ' ' + node.failureSummary)))`,
+		)) as string[];
+		const where = `${page.url()} ${size.width} ${scheme}`;
+		faults.push(...found.map(fault => `${where}: ${fault}`));
 		// Nothing may be wider than the window; a table scrolls in its own frame.
 		const wide = await page.evaluate('document.documentElement.scrollWidth - document.documentElement.clientWidth');
 		if (Number(wide) > 0) {
-			faults.push(`${page.url()} ${size.width}: ${wide} px wider than the window`);
+			faults.push(`${where}: ${wide} px wider than the window`);
 		}
 	}
 	return faults;

@@ -3,7 +3,7 @@ import type {ExecutionContext, TestFn} from 'ava';
 import type {Page} from 'playwright-core';
 import {browserOf} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
-import {faultsOf, openWindow} from './dashboard-browser.ts';
+import {deskView, faultsOf, openWindow} from './dashboard-browser.ts';
 import {type Hands, handsOn, type Way, ways} from './hands.ts';
 import {type JourneyFile, type JourneyTitle, journeys, stageVariable} from './journey-list.ts';
 import type {Service} from './service.ts';
@@ -57,7 +57,7 @@ export function journeysOf<File extends JourneyFile>(
 					return {page: opened.page, ...handsOn(opened.page, way)};
 				};
 				const suitsAll = async (page: Page) => {
-					t.deepEqual(way === 'mouse' ? await faultsOf(page) : [], []);
+					t.deepEqual(way === 'mouse' ? await faultsOf(page, [deskView]) : [], []);
 				};
 				await walk(t, {way, open, suitsAll, own: name => `${way}-${name}`});
 				// The browser tells of each answer that refuses.

@@ -8,6 +8,7 @@ import {startCliShell} from './cli-shell.ts';
 import {type Daemon, type Program, prepareProgram, type Scope, type Settings} from './daemon.ts';
 import {newLocation} from './databases.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
+import {oncePerFile} from './once-per-file.ts';
 
 /** A workspace that can send: what an operator's commands gave. */
 export type Workspace = {
@@ -51,28 +52,7 @@ type Made = {readonly workspace: {id: string}; readonly live: string; readonly t
 
 /** The real daemon for all tests of a file, set up with the CLI: started before the first, killed after the last. */
 export function serviceOf(test: TestFn, options: ServiceOptions): () => Service {
-	let service: Service | null = null;
-	let failed = false;
-	const teardowns: Array<() => unknown> = [];
-	test.before(async t => {
-		const scope: Scope = {
-			get passed() {
-				return !failed;
-			},
-			log: (...lines) => t.log(...lines),
-			teardown: run => void teardowns.push(run as () => unknown),
-		};
-		service = await startService(scope, options);
-	});
-	test.afterEach.always(t => {
-		failed ||= !t.passed;
-	});
-	test.after.always(async () => {
-		for (const run of teardowns.reverse()) {
-			await run();
-		}
-	});
-	return () => service as Service;
+	return oncePerFile(test, scope => startService(scope, options));
 }
 
 async function startService(scope: Scope, options: ServiceOptions): Promise<Service> {

@@ -1,13 +1,13 @@
 import {createSocket} from 'node:dgram';
 import {once} from 'node:events';
 import * as dns from 'dns-packet';
-import {type Sink, startSink} from './measures.ts';
+import {type AccountedSink, startAccountedSink} from './accounted-sink.ts';
 
 export const manyDomains = {to: 'user{n}@d{d}.example', domains: 40};
 
 /** A sink as eight hosts of many domains, which reply as `replies.ts` says, and the settings that lead mail there. */
-export async function startHosts(seed: number): Promise<Sink> {
-	const sink = await startSink({seed});
+export async function startHosts(seed: number): Promise<AccountedSink> {
+	const sink = await startAccountedSink({seed});
 	const names = createSocket('udp4', (query, {port, address}) => names.send(answerTo(query), port, address));
 	names.bind(0, '127.0.0.1').unref();
 	await once(names, 'listening');

@@ -1,0 +1,75 @@
+import type {Socket} from 'node:net';
+
+/** What a sink does with the recipients and the mails of one session. */
+export type SinkPolicy = {
+	/** Replies to RCPT; an empty reply is silence, after which nothing more is read. */
+	readonly rcpt: (address: string) => string;
+	/** A mail has come whole, for the recipient that was taken last. */
+	readonly taken: () => void;
+};
+
+export const ok = '250 2.0.0 Ok\r\n';
+
+const endOfMail = Buffer.from('\r\n.\r\n');
+const replies: Readonly<Record<string, string>> = {
+	DATA: '503 5.5.1 No recipient\r\n',
+	EHLO: '250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 52428800\r\n',
+	QUIT: '221 Bye\r\n',
+};
+/** After one of these the session ends. */
+const last = /^(?:221|421)/m;
+
+/** Serves as much of SMTP (RFC 5321) as a client needs that pipelines (RFC 2920), and keeps no mail. */
+export function serveSession(socket: Socket, {rcpt, taken}: SinkPolicy): void {
+	let isData = false;
+	let isOver = false;
+	let hasRecipient = false;
+	let rest: Buffer = Buffer.alloc(0);
+	socket.setNoDelay(true);
+	socket.on('error', () => socket.destroy());
+	socket.write('220 sink ESMTP\r\n');
+	socket.on('data', chunk => {
+		const bytes = Buffer.concat([rest, chunk]);
+		let at = 0;
+		let answer = '';
+		while (!isOver) {
+			const mark = isData ? endOfMail : '\r\n';
+			const end = bytes.indexOf(mark, at);
+			if (end === -1) {
+				break;
+			}
+			const reply = isData ? take() : replyTo(bytes.toString('latin1', at, end));
+			answer += reply;
+			isOver = reply === '' || last.test(reply);
+			at = end + mark.length;
+		}
+		// Of a mail only what may be the beginning of its end.
+		rest = bytes.subarray(isData ? Math.max(at, bytes.length - endOfMail.length + 1) : at);
+		if (answer !== '') {
+			socket.write(answer);
+		}
+		if (last.test(answer)) {
+			socket.end();
+		}
+	});
+
+	function take(): string {
+		taken();
+		isData = false;
+		return '250 2.0.0 Taken\r\n';
+	}
+
+	function replyTo(line: string): string {
+		const verb = line.slice(0, 4).toUpperCase();
+		isData = verb === 'DATA' && hasRecipient;
+		if (isData) {
+			return '354 Go on\r\n';
+		}
+		if (verb !== 'RCPT') {
+			return replies[verb] ?? ok;
+		}
+		const reply = rcpt(line.slice(line.indexOf('<') + 1, line.indexOf('>')));
+		hasRecipient = reply === ok;
+		return reply;
+	}
+}
