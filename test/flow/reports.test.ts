@@ -125,7 +125,7 @@ const suppressions = async ({program}: Lab) =>
 		({recipient, reason}) => `${recipient} ${reason}`,
 	);
 
-test('checks 12 to 14: forged, harmless and cc reports, opt-outs by mail, from the listener to the suppression list', async t => {
+test('checks 12 to 14: forged, harmless and cc reports, from the listener to the suppression list', async t => {
 	const lab = await start(t);
 	const {id, recipients} = await sent(lab, 'ada@example.net', 'bob@example.org');
 	const links = linksOf(lab.dataDir);

@@ -310,67 +310,64 @@ test.serial('DNS that changes its mind: the next attempt is refused, and nothing
 	t.is(victim.connections(), 0);
 });
 
-test.serial(
-	'kill -9 while posting: all arrives after the next start; SIGTERM: what is under way ends and is stored',
-	async t => {
-		let isHeld = true;
-		const waiting: Array<() => void> = [];
-		const receiver = await startReceiver(t, certificate, {
-			answer(_received, response) {
-				const end = () => void response.writeHead(204).end();
-				if (isHeld) {
-					waiting.push(end);
-				} else {
-					end();
-				}
-			},
-		});
-		// No attempt ends while the test holds it.
-		const program = inShell(t, await prepare(t, {MAILCTL_WEBHOOK_TIMEOUT: '10m'}));
-		const first = await program.serve();
-		const shop = await welcomeOf(program);
-		const client = clientOf(first.url, shop);
-		const {id} = await client.register(`https://127.0.0.1:${receiver.port}/`);
-		const sent = await Promise.all(Array.from({length: 20}, () => client.send('delivered@simulator.test')));
-		await receiver.count(4);
-		await waitFor('all are recorded', async () => (await client.deliveries(id)).length === 20);
-		await first.kill();
-		isHeld = false;
-		const second = await program.serve();
-		const again = clientOf(second.url, shop);
-		await waitFor('all are delivered', async () =>
-			(await again.deliveries(id)).every(({status, attempts}) => status === 'delivered' && attempts === 1),
-		);
-		const messages = receiver.received.map(({body}) => JSON.parse(body.toString()).message_id as string);
-		t.deepEqual([...new Set(messages)].toSorted(), sent.toSorted());
-		t.is(messages.length, 24, 'those that were under way came twice');
-		t.is(new Set(receiver.received.map(({headers}) => headers['x-webhook-id'])).size, 20);
+test.serial('kill -9 while posting: every delivery arrives after the next start, under its own id', async t => {
+	let isHeld = true;
+	const waiting: Array<() => void> = [];
+	const receiver = await startReceiver(t, certificate, {
+		answer(_received, response) {
+			const end = () => void response.writeHead(204).end();
+			if (isHeld) {
+				waiting.push(end);
+			} else {
+				end();
+			}
+		},
+	});
+	// No attempt ends while the test holds it.
+	const program = inShell(t, await prepare(t, {MAILCTL_WEBHOOK_TIMEOUT: '10m'}));
+	const first = await program.serve();
+	const shop = await welcomeOf(program);
+	const client = clientOf(first.url, shop);
+	const {id} = await client.register(`https://127.0.0.1:${receiver.port}/`);
+	const sent = await Promise.all(Array.from({length: 20}, () => client.send('delivered@simulator.test')));
+	await receiver.count(4);
+	await waitFor('all are recorded', async () => (await client.deliveries(id)).length === 20);
+	await first.kill();
+	isHeld = false;
+	const second = await program.serve();
+	const again = clientOf(second.url, shop);
+	await waitFor('all are delivered', async () =>
+		(await again.deliveries(id)).every(({status, attempts}) => status === 'delivered' && attempts === 1),
+	);
+	const messages = receiver.received.map(({body}) => JSON.parse(body.toString()).message_id as string);
+	t.deepEqual([...new Set(messages)].toSorted(), sent.toSorted());
+	t.is(messages.length, 24, 'those that were under way came twice');
+	t.is(new Set(receiver.received.map(({headers}) => headers['x-webhook-id'])).size, 20);
 
-		// What the CLI changes holds within a second.
-		isHeld = true;
-		waiting.length = 0;
-		await program.cli('webhook', 'disable', id);
-		const told = (await eventsOf(program, 'delivered')).length;
-		await again.send('delivered@simulator.test');
-		await waitFor('the message is delivered', async () => (await eventsOf(program, 'delivered')).length > told);
-		t.is((await again.deliveries(id)).length, 20);
-		await program.cli('webhook', 'enable', id);
-		await again.send('delivered@simulator.test');
-		await receiver.count(25);
-		const stopping = second.stop();
-		await waitFor('it stops', async () => (await eventsOf(program, 'stopping')).length === 1);
-		waiting[0]?.();
-		t.is(await stopping, 0);
-		t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
-		const [delivery] = await program.cli<Delivery[]>('webhook', 'deliveries', id);
-		t.like(delivery, {status: 'delivered', attempts: 1});
-		t.is(receiver.received[24]?.headers['x-webhook-id'], delivery?.id);
+	// SIGTERM: what is under way ends and is stored. What the CLI changes holds within a second.
+	isHeld = true;
+	waiting.length = 0;
+	await program.cli('webhook', 'disable', id);
+	const told = (await eventsOf(program, 'delivered')).length;
+	await again.send('delivered@simulator.test');
+	await waitFor('the message is delivered', async () => (await eventsOf(program, 'delivered')).length > told);
+	t.is((await again.deliveries(id)).length, 20);
+	await program.cli('webhook', 'enable', id);
+	await again.send('delivered@simulator.test');
+	await receiver.count(25);
+	const stopping = second.stop();
+	await waitFor('it stops', async () => (await eventsOf(program, 'stopping')).length === 1);
+	waiting[0]?.();
+	t.is(await stopping, 0);
+	t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
+	const [delivery] = await program.cli<Delivery[]>('webhook', 'deliveries', id);
+	t.like(delivery, {status: 'delivered', attempts: 1});
+	t.is(receiver.received[24]?.headers['x-webhook-id'], delivery?.id);
 
-		isHeld = false;
-		const third = await program.serve();
-		t.like(await program.cli('webhook', 'replay', '--since', '1h'), {replayed: 21});
-		await receiver.count(46);
-		await program.cli('webhook', 'remove', id, '--yes');
-		t.is(await third.stop(), 0);
-	},
-);
+	isHeld = false;
+	const third = await program.serve();
+	t.like(await program.cli('webhook', 'replay', '--since', '1h'), {replayed: 21});
+	await receiver.count(46);
+	await program.cli('webhook', 'remove', id, '--yes');
+	t.is(await third.stop(), 0);
+});
