@@ -112,12 +112,14 @@ async function bring(t: ExecutionContext, lab: Lab, sender: string, local: strin
 	return end;
 }
 
-/** Waits until the copy has so many reports. */
+/** Waits until the copy has so many reports; what the message is then. */
 async function reported(lab: Lab, id: string, address: string, count: number): Promise<Shown> {
-	return await waitFor(`${count} reports of ${address}`, async () => {
-		const now = await shown(lab, id);
-		return now.recipients.find(recipient => recipient.address === address)?.reports.length === count && now;
+	await waitFor(`${count} reports of ${address}`, async () => {
+		const {recipients} = await shown(lab, id);
+		return recipients.find(recipient => recipient.address === address)?.reports.length === count;
 	});
+	// Events are read before reports: those of the last one may have come in between.
+	return await shown(lab, id);
 }
 
 const suppressions = async ({program}: Lab) =>
