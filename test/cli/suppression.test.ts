@@ -214,14 +214,12 @@ test('import: standard input, one reason for all, and files that are none', asyn
 	const own = await cli.run('suppression', 'import', 'list.csv', '--bad', './list.csv');
 	refused(t, own, 64, /--bad names the file that is imported, name another file/);
 	t.is(read(cli, 'list.csv'), 'email,reason\nc@x.example,who knows\n');
-});
 
-test('only the first twenty faults are told one by one', async t => {
-	const cli = await withWorkspace(t);
+	// Only the first twenty faults are told one by one.
 	write(cli, 'list.csv', `email\n${'nobody\n'.repeat(25)}`);
-	const {code, stderr} = await cli.run('suppression', 'import', 'list.csv', '--bad', 'bad.csv');
-	t.is(code, 65);
-	const lines = stderr.trimEnd().split('\n');
+	const faulty = await cli.run('suppression', 'import', 'list.csv', '--bad', 'bad.csv');
+	t.is(faulty.code, 65);
+	const lines = faulty.stderr.trimEnd().split('\n');
 	t.is(lines.length, 22);
 	t.is(lines[19], 'mailctl: list.csv, line 21: the address must be a bare address such as name@example.com');
 	t.is(lines[20], 'mailctl: and 5 more');
@@ -272,18 +270,16 @@ for (const engine of engines) {
 		t.is(bounces.length, 2500);
 		const times = bounces.map(({created_at}) => created_at);
 		t.deepEqual(times, times.toSorted().toReversed(), 'newest first');
+
+		// A reader that goes away early ends an export, which is no error.
+		const words = `"${process.execPath}" "${path.resolve('bin/mailctl.js')}" suppression export --workspace other`;
+		const options = {cwd: cli.folder, env: {...process.env, ...settings}};
+		const command = `${words} | head -1; echo "\${PIPESTATUS[0]}"`;
+		const {stdout, stderr} = await promisify(execFile)('bash', ['-c', command], options);
+		t.is(stdout, 'id,recipient,reason,source,created_at\r\n0\n');
+		t.is(stderr, '');
 	});
 }
-
-test('a reader that goes away early ends an export, which is no error', async t => {
-	const cli = await withWorkspace(t);
-	write(cli, 'list.csv', Array.from({length: 5000}, (_, n) => `u${n}@x.example`).join('\n'));
-	await cli.json('suppression', 'import', 'list.csv');
-	const command = `"${process.execPath}" "${path.resolve('bin/mailctl.js')}" suppression export | head -1; echo "\${PIPESTATUS[0]}"`;
-	const {stdout, stderr} = await promisify(execFile)('bash', ['-c', command], {cwd: cli.folder});
-	t.is(stdout, 'id,recipient,reason,source,created_at\r\n0\n');
-	t.is(stderr, '');
-});
 
 test('a daemon goes on accepting mail beside an import, and obeys it', async t => {
 	const cli = await withWorkspace(t, {MAILCTL_ROLES: 'api'});
@@ -291,7 +287,7 @@ test('a daemon goes on accepting mail beside an import, and obeys it', async t =
 	const workspace = await addWorkspace(store, 'shop');
 	const key = await addKey(store, workspace.id);
 	const {url} = await cli.serve();
-	write(cli, 'list.csv', Array.from({length: 30_000}, (_, n) => `u${n}@x.example`).join('\n'));
+	write(cli, 'list.csv', Array.from({length: 10_000}, (_, n) => `u${n}@x.example`).join('\n'));
 	const send = async (to: string) => {
 		const response = await fetch(`${url}/v1/messages`, {
 			method: 'POST',
@@ -308,7 +304,7 @@ test('a daemon goes on accepting mail beside an import, and obeys it', async t =
 	for (let n = 0; importing; n++) {
 		statuses.push((await send(`other${n}@x.example`)).status);
 	}
-	t.like(await imported, {added: 30_000, bad: 0});
+	t.like(await imported, {added: 10_000, bad: 0});
 	t.true(statuses.length > 10, String(statuses.length));
 	t.deepEqual([...new Set(statuses)], [202]);
 	const refusal = await waitFor('the refusal', async () => {

@@ -29,12 +29,14 @@ const receipt = {
 	'sample.json': '{ "n" : 7 }\n',
 };
 
-/** Two templates, pushed. */
-async function prepare(t: ExecutionContext): Promise<Cli> {
+/** A template, pushed, and with it the sample where a test is about MJML. */
+async function prepare(t: ExecutionContext, withSample = false): Promise<Cli> {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
-	await cp('config/sample-template', join(cli.folder, 'templates/welcome'), {recursive: true});
-	await mkdir(join(cli.folder, 'templates/receipt'));
+	await mkdir(join(cli.folder, 'templates/receipt'), {recursive: true});
+	if (withSample) {
+		await cp('config/sample-template', join(cli.folder, 'templates/welcome'), {recursive: true});
+	}
 	for (const [name, content] of Object.entries(receipt)) {
 		await writeFile(join(cli.folder, 'templates/receipt', name), content);
 	}
@@ -47,44 +49,44 @@ test('settings of template.json are pushed without a new version, and pulled', a
 	await cli.json('topic', 'create', '--code', 'codes', '--name', 'Codes');
 	const settings = {subject: 'a', topic: 'codes', priority: 'high', sensitive: ['code']};
 	const write = (content: object) =>
-		writeFile(join(cli.folder, 'templates/welcome/template.json'), JSON.stringify(content));
-	const own = JSON.parse(await readFile(join(cli.folder, 'templates/welcome/template.json'), 'utf8'));
+		writeFile(join(cli.folder, 'templates/receipt/template.json'), JSON.stringify(content));
+	const own = JSON.parse(await readFile(join(cli.folder, 'templates/receipt/template.json'), 'utf8'));
 	await write({...own, ...settings, subject: own.subject});
 	const saved = async (...args: string[]) =>
-		(await cli.json<Saved[]>('template', 'push', 'templates/welcome', ...args)).map(({version, changed}) => [
+		(await cli.json<Saved[]>('template', 'push', 'templates/receipt', ...args)).map(({version, changed}) => [
 			version,
 			changed,
 		]);
 	t.deepEqual(await saved('--dry-run'), [[1, true]]);
 	t.deepEqual(await saved(), [[1, true]]);
 	t.deepEqual(await saved(), [[1, false]]);
-	t.like(await cli.json('template', 'show', 'welcome'), {topic: 'codes', priority: 'high', sensitive: ['code']});
+	t.like(await cli.json('template', 'show', 'receipt'), {topic: 'codes', priority: 'high', sensitive: ['code']});
 	await cli.json('template', 'pull', 'pulled');
-	t.like(JSON.parse(await readFile(join(cli.folder, 'pulled/welcome/template.json'), 'utf8')), {
+	t.like(JSON.parse(await readFile(join(cli.folder, 'pulled/receipt/template.json'), 'utf8')), {
 		topic: 'codes',
 		priority: 'high',
 		sensitive: ['code'],
 	});
 
-	await cli.json('template', 'update', 'welcome', '--priority', 'none', '--topic', 'none', '--sensitive', 'code,link');
-	t.deepEqual((await cli.json<{sensitive: string[]}>('template', 'show', 'welcome')).sensitive, ['code', 'link']);
+	await cli.json('template', 'update', 'receipt', '--priority', 'none', '--topic', 'none', '--sensitive', 'code,link');
+	t.deepEqual((await cli.json<{sensitive: string[]}>('template', 'show', 'receipt')).sensitive, ['code', 'link']);
 	await write({...own, topic: 'news'});
 	refused(
 		t,
-		await cli.run('template', 'push', 'templates/welcome'),
+		await cli.run('template', 'push', 'templates/receipt'),
 		65,
-		/welcome\/template\.json: there is no topic news\n/,
+		/receipt\/template\.json: there is no topic news\n/,
 	);
 	await write({...own, topic: 7, priority: 'urgent', sensitive: 'code'});
-	const {stderr} = await cli.run('template', 'push', 'templates/welcome');
+	const {stderr} = await cli.run('template', 'push', 'templates/receipt');
 	t.deepEqual(stderr.match(/template\.json: (topic|priority|sensitive) must be/g)?.length, 3, stderr);
 	await write(own);
 	t.deepEqual(await saved(), [[1, true]]);
-	t.false('sensitive' in (await cli.json<object>('template', 'show', 'welcome')));
+	t.false('sensitive' in (await cli.json<object>('template', 'show', 'receipt')));
 });
 
 test('push, pull, push: the same folders, and no new version', async t => {
-	const cli = await prepare(t);
+	const cli = await prepare(t, true);
 	await cli.json('template', 'create', '--name', 'empty');
 	golden(t, 'template-pull', await cli.text('template', 'pull', 'pulled'));
 	t.deepEqual((await readdir(join(cli.folder, 'pulled'))).sort(), ['receipt', 'welcome']);
@@ -171,10 +173,8 @@ test('pull asks before anything that is there changes, and leaves other files al
 	t.deepEqual(await contents(folder), {...receipt, 'notes.md': 'mine'});
 	await rename(folder, join(cli.folder, 'templates/unknown'));
 	refused(t, await cli.run('template', 'pull', 'templates/unknown'), 65, /there is no template unknown, as the folder/);
-});
 
-test('a template that is no folder name is not pulled, and nothing else is then', async t => {
-	const cli = await prepare(t);
+	// A template that is no folder name is not pulled, and nothing else is then.
 	await cli.json('template', 'create', '--name', '../../outside');
 	refused(t, await cli.run('template', 'pull', 'pulled'), 65, /"\.\.\/\.\.\/outside" cannot be the name of a folder/);
 	t.false((await readdir(cli.folder)).includes('pulled'));

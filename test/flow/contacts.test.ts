@@ -5,6 +5,7 @@ import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
+import {inShell} from '../helpers/in-shell.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -21,7 +22,7 @@ type Shop = {
 
 /** The program in capture mode, with a template that tells the day in the recipient's way and place. */
 async function open(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Shop> {
-	const program = await prepareProgram(t, settings);
+	const program = inShell(t, await prepareProgram(t, settings));
 	await program.cliBytes('init');
 	const folder = join(program.folder, 'templates/day');
 	await mkdir(folder, {recursive: true});

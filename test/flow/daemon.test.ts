@@ -1,9 +1,10 @@
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
-import {eventsOf, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {eventsOf, logged, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {deliveringTo, domains} from '../helpers/delivering-to.ts';
 import {lastWish} from '../helpers/dying-writer.ts';
+import {inShell} from '../helpers/in-shell.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -145,68 +146,68 @@ test.serial('a session that hangs ends with the drain limit, or at once with a s
 	}
 });
 
-test.serial('SIGHUP three thousand times: requests are answered, and the last settings hold', async t => {
-	const program = await prepareProgram(t, {});
-	const daemon = await program.serve();
-	for (let n = 0; n < 3000; n++) {
-		daemon.signal('SIGHUP');
-		await new Promise(setImmediate);
-	}
-	t.is((await fetch(`${daemon.url}/healthz`, {signal: AbortSignal.timeout(180_000)})).status, 200);
-	writeFileSync(join(program.folder, '.env'), 'MAILCTL_RETRY_SCHEDULE=2m\n', {mode: 0o600});
-	daemon.signal('SIGHUP');
-	await waitFor('the settings are read', async () =>
-		(await eventsOf(program, 'reloaded')).some(({changed}) => String(changed) === 'MAILCTL_RETRY_SCHEDULE'),
-	);
-	t.true((await eventsOf(program, 'reloaded')).length < 500);
-});
-
-test.serial('SIGHUP: what may change does, a broken file changes nothing and is named', async t => {
-	const program = await prepareProgram(t, {});
-	const env = (text: string) => writeFileSync(join(program.folder, '.env'), text, {mode: 0o600});
-	const daemon = await program.serve();
-	const reloads = async (event: string, count: number) =>
-		await waitFor(event, async () => {
-			const records = await eventsOf(program, event);
-			return records.length === count && records.at(-1);
-		});
-
-	env('MAILCTL_RETRY_SCHEDULE=2m\nMAILCTL_MAX_SESSIONS=3\n');
-	daemon.signal('SIGHUP');
-	t.like(await reloads('reloaded', 1), {
-		changed: ['MAILCTL_RETRY_SCHEDULE'],
-		needs_restart: ['MAILCTL_MAX_SESSIONS'],
-	});
-
-	env('MAILCTL_LOG_LEVEL=loud\nMAILCTL_RETRY_SCHEDULE=never\n');
-	daemon.signal('SIGHUP');
-	const {problems} = await reloads('reload_refused', 1);
-	t.is((problems as string[]).length, 2);
-	t.regex(String(problems), /MAILCTL_LOG_LEVEL="loud".*MAILCTL_RETRY_SCHEDULE="never"/s);
-	t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
-
-	env('MAILCTL_LOG_LEVEL=error\n');
-	daemon.signal('SIGHUP');
-	// At `error` nothing is said of a mail; the reload itself can no longer be seen.
-	const shop = await welcomeOf(program);
-	await waitFor('mail without a line', async () => {
-		const lines = (await eventsOf(program, 'delivered')).length;
-		// A line follows its mail's state: once the second mail is delivered, that of the first is there.
-		for (let n = 0; n < 2; n++) {
-			const {body} = await send(daemon.url, shop, 'you@a.example');
-			await waitFor('it is delivered', async () => {
-				const read = await call(`${daemon.url}/v1/messages/${(body as {id: string}).id}`, shop.key);
-				return (read.body as {status: string}).status === 'delivered';
-			});
+test.serial(
+	'SIGHUP, also three thousand times: what may change does, a broken file changes nothing and is named',
+	async t => {
+		const program = await prepareProgram(t, {});
+		const env = (text: string) => writeFileSync(join(program.folder, '.env'), text, {mode: 0o600});
+		const daemon = await program.serve();
+		const shop = await welcomeOf(program);
+		const rateLimit = async () => {
+			const headers = {authorization: `Bearer ${shop.key}`};
+			return (await fetch(`${daemon.url}/v1/usage`, {headers})).headers.get('ratelimit-limit');
+		};
+		t.is(await rateLimit(), '6000');
+		for (let n = 0; n < 3000; n++) {
+			daemon.signal('SIGHUP');
+			await new Promise(setImmediate);
 		}
-		return (await eventsOf(program, 'delivered')).length === lines;
-	});
-	t.is(await daemon.stop(), 0);
-	t.deepEqual(await eventsOf(program, 'stopped'), []);
-});
+		t.is((await fetch(`${daemon.url}/healthz`, {signal: AbortSignal.timeout(180_000)})).status, 200);
+
+		env('MAILCTL_RETRY_SCHEDULE=2m\nMAILCTL_MAX_SESSIONS=3\nMAILCTL_RATE_LIMIT=1/86400\n');
+		daemon.signal('SIGHUP');
+		const reloaded = await waitFor('the settings are read', async () =>
+			(await eventsOf(program, 'reloaded')).find(({changed}) => String(changed) !== ''),
+		);
+		t.like(reloaded, {
+			changed: ['MAILCTL_RATE_LIMIT', 'MAILCTL_RETRY_SCHEDULE'],
+			needs_restart: ['MAILCTL_MAX_SESSIONS'],
+		});
+		t.true((await eventsOf(program, 'reloaded')).length < 500);
+		t.is(await rateLimit(), '1');
+		t.is((await send(daemon.url, shop, 'one@a.example')).status, 202);
+		t.is((await send(daemon.url, shop, 'two@a.example')).status, 429);
+
+		env('MAILCTL_LOG_LEVEL=loud\nMAILCTL_RETRY_SCHEDULE=never\n');
+		daemon.signal('SIGHUP');
+		const [{problems} = {}] = await logged(program, 'reload_refused');
+		t.is((problems as string[]).length, 2);
+		t.regex(String(problems), /MAILCTL_LOG_LEVEL="loud".*MAILCTL_RETRY_SCHEDULE="never"/s);
+		t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
+
+		env('MAILCTL_LOG_LEVEL=error\n');
+		daemon.signal('SIGHUP');
+		// At `error` nothing is said of a mail; the reload itself can no longer be seen.
+		await waitFor('the limit is off again', async () => (await rateLimit()) === '6000');
+		await waitFor('mail without a line', async () => {
+			const lines = (await eventsOf(program, 'delivered')).length;
+			// A line follows its mail's state: once the second mail is delivered, that of the first is there.
+			for (let n = 0; n < 2; n++) {
+				const {body} = await send(daemon.url, shop, 'you@a.example');
+				await waitFor('it is delivered', async () => {
+					const read = await call(`${daemon.url}/v1/messages/${(body as {id: string}).id}`, shop.key);
+					return (read.body as {status: string}).status === 'delivered';
+				});
+			}
+			return (await eventsOf(program, 'delivered')).length === lines;
+		});
+		t.is(await daemon.stop(), 0);
+		t.deepEqual(await eventsOf(program, 'stopped'), []);
+	},
+);
 
 test.serial('what the CLI changes holds in the running daemon', async t => {
-	const program = await prepareProgram(t, {});
+	const program = inShell(t, await prepareProgram(t, {}));
 	const daemon = await program.serve();
 	const shop = await welcomeOf(program);
 	const {id: keyId, key} = await program.cli<{id: string; key: string}>('key', 'create', '--name', 'other');

@@ -138,12 +138,3 @@ test('STARTTLS with a certificate that SIGHUP renews', async t => {
 	t.true(await authorized(second.cert));
 	t.is(await daemon.stop(), 0);
 });
-
-test('a port in use is named with its setting', async t => {
-	const {program, dataDir} = await listening(t);
-	await program.serve();
-	const port = inboundPort(dataDir);
-	const {code, stderr} = await (await listening(t, {MAILCTL_INBOUND_LISTEN: `127.0.0.1:${port}`})).program.run('serve');
-	t.is(code, 69);
-	t.regex(stderr, new RegExp(`127\\.0\\.0\\.1:${port} is in use by another program.*MAILCTL_INBOUND_LISTEN`));
-});

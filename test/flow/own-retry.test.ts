@@ -2,11 +2,12 @@ import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
 import {logged} from '../helpers/daemon.ts';
+import {inShell} from '../helpers/in-shell.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 
 test('a destination is tried again and given up by its own rules, another one by the settings; SIGHUP changes them', async t => {
 	const deferring = {rcpt: '450 4.2.0 later'};
-	const {program} = await startMailHosts(
+	const {program: started} = await startMailHosts(
 		t,
 		{'mx.own.example': deferring, 'mx.hosted.example': deferring, 'mx.other.example': deferring},
 		{},
@@ -16,6 +17,7 @@ test('a destination is tried again and given up by its own rules, another one by
 			MAILCTL_QUEUE_LIFETIME: '2h',
 		},
 	);
+	const program = inShell(t, started);
 	const write = (retry: string, lifetime: string) =>
 		writeFileSync(
 			join(program.folder, 'destinations.json'),
@@ -58,14 +60,4 @@ test('a destination is tried again and given up by its own rules, another one by
 	t.like(await program.cli('config', 'pace', 'own.example'), {retry: '30m*', lifetime: '45m'});
 	t.like(await program.cli('config', 'pace', 'other.example'), {retry: null, lifetime: null});
 	t.is(await daemon.stop(), 0);
-});
-
-test('rules for retries with faults: exit 78 by config check, all named', async t => {
-	const {program} = await startMailHosts(t, {}, {}, {MAILCTL_DESTINATIONS_FILE: 'destinations.json'});
-	const faulty = {own: {domains: ['own.example'], retry: 'often', lifetime: 5}};
-	writeFileSync(join(program.folder, 'destinations.json'), JSON.stringify(faulty));
-	const {code, stderr} = await program.run('config', 'check');
-	t.is(code, 78);
-	t.regex(stderr, /destinations\.json" own\.retry: use waits between commas such as "1m,5m,4h\*"/);
-	t.regex(stderr, /destinations\.json" own\.lifetime: use a time such as/);
 });

@@ -1,7 +1,6 @@
-import {writeFileSync} from 'node:fs';
-import {join} from 'node:path';
 import test from 'ava';
 import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
+import {inShell} from '../helpers/in-shell.ts';
 import {addShop} from '../helpers/second-shop.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -15,7 +14,7 @@ const statusOf = async (url: string, {key}: Welcome, {id}: Sent) =>
 	((await call(`${url}/v1/messages/${id}`, key)).body as {status: string}).status;
 
 test('what is queued is held while its workspace is paused, goes out after resume, and is counted', async t => {
-	const program = await prepareProgram(t, {});
+	const program = inShell(t, await prepareProgram(t, {}));
 	const taking = await program.serve({MAILCTL_ROLES: 'api'});
 	const shop = await welcomeOf(program);
 	const queued: Sent[] = [];
@@ -48,22 +47,5 @@ test('what is queued is held while its workspace is paused, goes out after resum
 
 	await program.cli('workspace', 'update', 'default', '--monthly-quota', '3');
 	await waitFor('the quota holds', async () => (await send(daemon.url, shop, 'x@a.example')).status === 429);
-	t.is(await daemon.stop(), 0);
-});
-
-test('the rate limit changes with SIGHUP', async t => {
-	const program = await prepareProgram(t, {});
-	const daemon = await program.serve();
-	const shop = await welcomeOf(program);
-	const limit = async () => {
-		const response = await fetch(`${daemon.url}/v1/usage`, {headers: {authorization: `Bearer ${shop.key}`}});
-		return response.headers.get('ratelimit-limit');
-	};
-	t.is(await limit(), '6000');
-	writeFileSync(join(program.folder, '.env'), 'MAILCTL_RATE_LIMIT=1/86400\n', {mode: 0o600});
-	daemon.signal('SIGHUP');
-	await waitFor('the new limit', async () => (await limit()) === '1');
-	t.is((await send(daemon.url, shop, 'one@a.example')).status, 202);
-	t.is((await send(daemon.url, shop, 'two@a.example')).status, 429);
 	t.is(await daemon.stop(), 0);
 });

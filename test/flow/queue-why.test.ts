@@ -5,6 +5,7 @@ import type {Why} from '../../src/admin/why.ts';
 import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {startMx} from '../helpers/delivering-to.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
+import {inShell} from '../helpers/in-shell.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -30,14 +31,17 @@ test('queue why is right in each situation of a running daemon', async t => {
 		'slow.example': {mx: [[10, 'mx.slow.example']]},
 		'mx.slow.example': {a: [mx.host]},
 	});
-	const program = await prepareProgram(t, {
-		...settings,
-		MAILCTL_DESTINATIONS_FILE: 'destinations.json',
-		// Nothing is tried again but by command.
-		MAILCTL_RETRY_SCHEDULE: '1h*',
-		// Some of its sessions never end.
-		MAILCTL_DRAIN_LIMIT: '1s',
-	});
+	const program = inShell(
+		t,
+		await prepareProgram(t, {
+			...settings,
+			MAILCTL_DESTINATIONS_FILE: 'destinations.json',
+			// Nothing is tried again but by command.
+			MAILCTL_RETRY_SCHEDULE: '1h*',
+			// Some of its sessions never end.
+			MAILCTL_DRAIN_LIMIT: '1s',
+		}),
+	);
 	const slow = {slow: {domains: ['slow.example'], perMinute: 1}};
 	await writeFile(join(program.folder, 'destinations.json'), JSON.stringify(slow));
 	const first = await program.serve();
@@ -125,9 +129,10 @@ test('queue why is right in each situation of a running daemon', async t => {
 
 	// Whoever follows it sees how it ends.
 	const followed = program.run('queue', 'trace', full, '--follow');
-	await program.cli('queue', 'flush', full);
+	// In a process of its own, which begins as late as that one.
+	await program.run('queue', 'flush', full);
 	await waitFor('it is tried once more', async () => (await why(full)).attempts === 3);
-	await program.cli('queue', 'fail', full);
+	await program.run('queue', 'fail', full);
 	const {code, stdout} = await followed;
 	t.is(code, 0);
 	t.regex(stdout, /\n {2}Waits until .* for try/);

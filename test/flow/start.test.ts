@@ -39,66 +39,48 @@ async function usedFolder(t: ExecutionContext, settings: Settings = {}): Promise
 	return {...program, data: join(program.folder, 'data')};
 }
 
-test.serial('the second start makes nothing and says no key; daemon.json comes and goes', async t => {
-	const program = await prepareProgram(t, {});
-	const file = join(program.folder, 'data/daemon.json');
-	const first = await program.serve();
-	const {key, from, templateId} = await welcomeOf(program);
-	t.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {
-		pid: first.pid,
-		http: first.url,
-		admin: first.url,
-		https: null,
-		redirect: null,
-		inbound: null,
-		submission: null,
-		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
-		roles: ['api', 'deliver', 'webhook', 'inbound'],
-	});
-	const keys = await program.cli<unknown[]>('key', 'list');
-	t.is(keys.length, 2);
-	t.is(await first.stop(), 0);
-	t.false(existsSync(file));
-	const said = (await program.log()).length;
-
-	const second = await program.serve();
-	t.notRegex((await program.log()).slice(said), /key_(live|test)_|fresh/);
-	t.deepEqual((await program.cli<unknown[]>('key', 'list')).length, keys.length);
-	const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
-	t.is(sent.status, 202, 'the key of the first start still holds');
-	t.is(await second.stop(), 0);
-});
-
-test.serial('off a terminal no key is printed or logged: they are in a file for its owner alone', async t => {
-	for (const start of ['serve', 'init'] as const) {
+test.serial(
+	'the first start puts keys that send into a file for its owner alone, the second one makes nothing',
+	async t => {
 		const program = await prepareProgram(t, {});
-		const file = join(program.folder, 'data/first-keys.txt');
-		let printed: string;
-		if (start === 'serve') {
-			t.is(await (await program.serve()).stop(), 0);
-			printed = await program.log();
-			t.like((await eventsOf(program, 'first_keys'))[0], {file});
-		} else {
-			const {stdout, stderr} = await program.run('init');
-			printed = stdout + stderr;
-			t.true(printed.includes(file));
-		}
-		t.notRegex(printed, /key_(live|test)_/);
-		t.is(statSync(file).mode & 0o777, 0o600);
-		const text = readFileSync(file, 'utf8');
+		const [file, keysFile] = ['daemon.json', 'first-keys.txt'].map(name => join(program.folder, 'data', name)) as [
+			string,
+			string,
+		];
+		const first = await program.serve();
+		t.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {
+			pid: first.pid,
+			http: first.url,
+			admin: first.url,
+			https: null,
+			redirect: null,
+			inbound: null,
+			submission: null,
+			version: JSON.parse(readFileSync('package.json', 'utf8')).version,
+			roles: ['api', 'deliver', 'webhook', 'inbound'],
+		});
+		t.like((await eventsOf(program, 'first_keys'))[0], {file: keysFile});
+		t.notRegex(await program.log(), /key_(live|test)_/, 'off a terminal no key is printed or logged');
+		t.is(statSync(keysFile).mode & 0o777, 0o600);
+		const text = readFileSync(keysFile, 'utf8');
 		t.regex(text, /key_live_\w{38}[\s\S]*key_test_\w{38}[\s\S]*curl -sS/);
-	}
-});
+		const curl = /^curl [\s\S]*?'$(?=\n\n)/m.exec(text)?.[0] ?? '';
+		t.regex(execFileSync('sh', ['-c', curl], {encoding: 'utf8'}), /"id":"msg_/, 'its curl sends a first mail');
+		const keys = await program.cli<unknown[]>('key', 'list');
+		t.is(keys.length, 2);
+		t.is(await first.stop(), 0);
+		t.false(existsSync(file));
+		const said = (await program.log()).length;
 
-test.serial('the curl of the first keys sends a first mail', async t => {
-	const program = await prepareProgram(t, {});
-	const daemon = await program.serve();
-	const text = readFileSync(join(program.folder, 'data/first-keys.txt'), 'utf8');
-	const curl = /^curl [\s\S]*?'$(?=\n\n)/m.exec(text)?.[0] ?? '';
-	const answer = execFileSync('sh', ['-c', curl], {encoding: 'utf8'});
-	t.regex(answer, /"id":"msg_/);
-	t.is(await daemon.stop(), 0);
-});
+		const second = await program.serve();
+		t.notRegex((await program.log()).slice(said), /key_(live|test)_|fresh/);
+		t.deepEqual((await program.cli<unknown[]>('key', 'list')).length, keys.length);
+		const {key, from, templateId} = await welcomeOf(program);
+		const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
+		t.is(sent.status, 202, 'the key of the first start still holds');
+		t.is(await second.stop(), 0);
+	},
+);
 
 test.serial('a file of first keys that is there already is left alone', async t => {
 	const program = await prepareProgram(t, {});
@@ -115,15 +97,23 @@ for (const settings of [
 	{MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9'},
 	{MAILCTL_DELIVERY: 'mx', MAILCTL_HOSTNAME: 'mail.shop.example', MAILCTL_PUBLIC_URL: 'https://mail.shop.example'},
 ]) {
-	test.serial(`${settings.MAILCTL_DELIVERY}: the first start makes no sender and names the next command`, async t => {
-		const program = await prepareProgram(t, settings);
-		t.is(await (await program.serve()).stop(), 0);
-		t.deepEqual(await program.cli('sender', 'list'), []);
-		t.deepEqual(await program.cli('domain', 'list'), []);
-		const text = readFileSync(join(program.folder, 'data/first-keys.txt'), 'utf8');
-		t.notRegex(text, /hello@example|curl/);
-		t.regex(text, /mailctl.* domain add YOUR-DOMAIN/);
-	});
+	test.serial(
+		`${settings.MAILCTL_DELIVERY}: init makes no sender and names the next command, and no key but in its file`,
+		async t => {
+			const program = await prepareProgram(t, settings);
+			const file = join(program.folder, 'data/first-keys.txt');
+			const {code, stdout, stderr} = await program.run('init');
+			t.is(code, 0);
+			t.true(`${stdout}${stderr}`.includes(file));
+			t.notRegex(`${stdout}${stderr}`, /key_(live|test)_/);
+			t.is(statSync(file).mode & 0o777, 0o600);
+			const text = readFileSync(file, 'utf8');
+			t.notRegex(text, /hello@example|curl/);
+			t.regex(text, /mailctl.* domain add YOUR-DOMAIN/);
+			t.deepEqual(await program.cli('sender', 'list'), []);
+			t.deepEqual(await program.cli('domain', 'list'), []);
+		},
+	);
 }
 
 test.serial('on a terminal the keys are shown once, the dashboard at each start, and no file is made', async t => {
