@@ -2,6 +2,7 @@ import test, {type ExecutionContext} from 'ava';
 import {load} from '../../src/bench/measures.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {engines, storeTest} from '../helpers/databases.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
@@ -71,6 +72,7 @@ if (engines.includes('postgres')) {
 }
 
 storeTest(test, 'when the quota refuses, the headers are about the month', async (t, store) => {
+	conforms(t, 'rate.quota');
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 100, windowMs: 60_000}});
 	await setQuota(api, 1);
 	const first = await api.send();

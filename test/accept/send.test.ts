@@ -7,6 +7,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -111,6 +112,7 @@ sqliteTest(
 	test,
 	'a sender is verified by itself or by its domain, and a disabled one is not available',
 	async (t, store) => {
+		conforms(t, 'send.from');
 		const api = await startApi(t, store);
 		const status = async (sender: object, domain: object) => {
 			await store.database('senders').update({verified_at: null, disabled_at: null, ...sender});

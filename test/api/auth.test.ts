@@ -1,6 +1,7 @@
 import test from 'ava';
 import {createApiKey} from '../../src/mail/api-key.ts';
 import {idOf, startApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey} from '../helpers/workspace.ts';
 
@@ -8,6 +9,7 @@ const now = Date.UTC(2026, 5, 9, 12);
 const clock = {now: () => now, monotonic: () => 0};
 
 sqliteTest(test, 'whatever is wrong with a key, the answer is the same', async (t, store) => {
+	conforms(t, 'auth.bearer');
 	const api = await startApi(t, store, {clock});
 	const expired = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.000Z'});
 	const revoked = await addKey(store, api.workspace.id, {revoked_at: '2026-06-09T11:00:00.000Z'});

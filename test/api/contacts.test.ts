@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import {storeTime} from '../../src/kit/time.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -20,6 +21,7 @@ const violated = ({body}: Answer) =>
 	(body as {error: {violations: Array<{field: string}>}}).error.violations.map(({field}) => field);
 
 sqliteTest(test, 'the first live send to an address makes its contact, however it is spelled', async (t, store) => {
+	conforms(t, 'other.contacts');
 	const api = await startApi(t, store);
 	await api.send(
 		{to: 'Jane@Example.org', cc: ['copy@example.org']},
@@ -103,6 +105,7 @@ storeTest(test, 'contacts are paged newest first, or found by their address', as
 });
 
 sqliteTest(test, 'PATCH changes what is given; null and an empty text clear it', async (t, store) => {
+	conforms(t, 'contact.locale-and-timezone');
 	const now = {ms: Date.parse('2026-06-09T10:15:30Z')};
 	const api = await startApi(t, store, {clock: {now: () => now.ms, monotonic: () => now.ms}});
 	await api.send({to: 'jane@example.org', locale: 'de-at'});

@@ -4,6 +4,7 @@ import {idFloor} from '../../src/mail/ids.ts';
 import {subjectTerms} from '../../src/mail/terms.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -27,6 +28,7 @@ function violatedFields(answer: Answer): string[] {
 }
 
 storeTest(test, 'messages are listed newest first, each as it reads by its id', async (t, store) => {
+	conforms(t, 'messages.list.answer');
 	const api = await startApi(t, store);
 	const files = ['a.pdf', 'b.pdf'].map(filename => ({filename, contentType: 'application/pdf', content: 'JVBERi0='}));
 	const sent = [
@@ -63,6 +65,8 @@ storeTest(test, 'a page costs the same few queries however long it is', async (t
 });
 
 storeTest(test, 'each filter leaves what it says, alone and with others', async (t, store) => {
+	conforms(t, 'messages.list.status', 'messages.list.recipient', 'messages.list.from');
+	conforms(t, 'messages.list.templateId');
 	const api = await startApi(t, store);
 	const template = newId('tpl');
 	const at = '2026-06-09T10:15:30.123Z';
@@ -191,6 +195,7 @@ storeTest(test, 'a plus in an address need not be encoded in a query', async (t,
 });
 
 sqliteTest(test, 'createdAfter and createdBefore are a half-open range of any RFC 3339 times', async (t, store) => {
+	conforms(t, 'messages.list.created');
 	let now = Date.parse('2026-06-09T10:15:30Z');
 	const api = await startApi(t, store, {clock: {now: () => now, monotonic: () => now}});
 	const insert = async (time: string) => {
@@ -226,6 +231,7 @@ sqliteTest(test, 'createdAfter and createdBefore are a half-open range of any RF
 });
 
 storeTest(test, 'what is no value of a filter is a violation of its name', async (t, store) => {
+	conforms(t, 'messages.list.limit');
 	const api = await startApi(t, store);
 	for (const [query, ...fields] of [
 		['status=sending', 'status'],
@@ -262,6 +268,7 @@ storeTest(test, 'what is no value of a filter is a violation of its name', async
 });
 
 storeTest(test, 'a cursor goes with its workspace and its filters, in any spelling', async (t, store) => {
+	conforms(t, 'messages.list.cursor', 'cursor.pages');
 	const api = await startApi(t, store);
 	const ids: string[] = [];
 	for (let n = 0; n < 5; n++) {

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
 import {isId} from '../../src/mail/ids.ts';
 import {codeOf, idOf, startApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -10,6 +11,7 @@ import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
 
 storeTest(test, 'a send is answered with 202, and is stored and announced by then', async (t, store) => {
+	conforms(t, 'send.asynchronous', 'send.not-in-request', 'status.accepted');
 	const api = await startApi(t, store);
 	const answer = await api.send();
 	t.is(answer.status, 202);
@@ -117,6 +119,8 @@ storeTest(
 	test,
 	'the timeline begins with accepted, pages by cursor, and no other list takes its cursor',
 	async (t, store) => {
+		conforms(t, 'messages.events.answer', 'event.id', 'event.occurred_at', 'event.recorded_at');
+		conforms(t, 'overview.message-lists-paged', 'cursor.lists');
 		const api = await startApi(t, store);
 		await store.database('suppressions').insert({
 			id: newId('sup'),
@@ -197,6 +201,7 @@ sqliteTest(test, 'a message of another workspace, an unknown one and what is no 
 });
 
 sqliteTest(test, 'a send without a template has a code of its own, unless more is wrong', async (t, store) => {
+	conforms(t, 'errors.422.template_required', 'send.templateId');
 	const api = await startApi(t, store);
 	for (const templateId of [undefined, null, '']) {
 		const answer = await api.send({templateId});
@@ -302,6 +307,7 @@ storeTest(test, 'no body of any shape is a 500, and what is refused leaves nothi
 });
 
 storeTest(test, 'a send takes no query: each parameter is told beside the faults of the body', async (t, store) => {
+	conforms(t, 'errors.names-fields', 'errors.violations', 'errors.422.validation_failed');
 	const api = await startApi(t, store);
 	const {workspace} = api;
 	const good = {from: workspace.sender, to: 'user@example.org', templateId: workspace.templateId};

@@ -8,6 +8,7 @@ import {apiError} from '../../src/api/errors.ts';
 import {localHostGuard} from '../../src/api/pages.ts';
 import {type ApiOptions, createApi} from '../../src/api/server.ts';
 import {isId} from '../../src/mail/ids.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -198,6 +199,7 @@ for (const [title, path, init, status, code] of failures) {
 }
 
 test('a fault of ours tells only the status text, and is reported; what a route refuses is not', async t => {
+	conforms(t, 'errors.envelope', 'errors.code', 'errors.message', 'errors.request_id');
 	const {base, reported} = await start(t);
 	const error = await expectError(t, await fetch(`${base}/v1/broken`), 500, 'internal_error');
 	t.is(error.message, 'Internal Server Error');

@@ -2,6 +2,7 @@ import test from 'ava';
 import {scopes} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
@@ -35,6 +36,8 @@ async function keyWithout(api: TestApi, scope: string): Promise<string> {
 }
 
 sqliteTest(test, 'an address is added once; again it answers the first entry, unchanged', async (t, store) => {
+	conforms(t, 'suppressions.add.answer', 'suppressions.add.idempotent', 'suppression.id');
+	conforms(t, 'suppression.recipient', 'suppression.created_at', 'suppression.manual');
 	const api = await startApi(t, store);
 	const made = await api.post(path, {recipient: 'Jörg@Bücher.example'});
 	t.is(made.status, 201);
@@ -68,6 +71,7 @@ storeTest(test, 'fifty additions of one address at once make one entry', async (
 });
 
 sqliteTest(test, 'a bad body names its fields', async (t, store) => {
+	conforms(t, 'suppressions.add.request');
 	const api = await startApi(t, store);
 	for (const [body, field] of [
 		[{}, 'recipient'],
@@ -88,6 +92,7 @@ sqliteTest(test, 'a bad body names its fields', async (t, store) => {
 });
 
 storeTest(test, 'the list is newest first, in pages, with filters', async (t, store) => {
+	conforms(t, 'suppressions.list.answer', 'overview.newest-first', 'limits.page-size');
 	const api = await startApi(t, store);
 	const ids: string[] = [];
 	for (let n = 0; n < 27; n++) {
@@ -147,6 +152,7 @@ storeTest(
 	test,
 	'a removed entry lets mail flow again, whatever made it; a removal is in the audit trail',
 	async (t, store) => {
+		conforms(t, 'suppressions.delete.answer');
 		const api = await startApi(t, store);
 		const complaint = await insertEntry(store, api.workspace.id, 'user@example.org', 'complaint');
 		t.is(codeOf(await api.send()), 'recipient_suppressed');

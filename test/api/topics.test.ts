@@ -2,6 +2,7 @@ import test from 'ava';
 import {scopes} from '../../src/mail/api-key.ts';
 import {readGeneration} from '../../src/store/changes.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -26,6 +27,9 @@ async function optOut({store, workspace}: TestApi, address: string, code: string
 }
 
 storeTest(test, 'a topic is made, can be named by a send at once, is listed and deleted', async (t, store) => {
+	conforms(t, 'topics.add.answer', 'topics.list.answer', 'topics.delete.answer', 'topic.id', 'topic.code');
+	conforms(t, 'topic.name', 'topic.created_at', 'topic.by-code', 'messages.send.topic-code');
+	conforms(t, 'send.unsubscribeGroup');
 	const api = await startApi(t, store);
 	t.is(codeOf(await api.send({unsubscribeGroup: 'news-2_A'})), 'unknown_unsubscribe_group');
 	const before = await readGeneration(store.reader);
@@ -49,6 +53,7 @@ storeTest(test, 'a topic is made, can be named by a send at once, is listed and 
 });
 
 storeTest(test, 'a code is unique in its workspace, also among many at once', async (t, store) => {
+	conforms(t, 'topics.add.duplicate', 'errors.409.conflict', 'topic.per-workspace');
 	const api = await startApi(t, store);
 	const answers = await Promise.all(
 		Array.from({length: 10}, (_, index) => api.post(path, {code: 'news', name: `News ${index}`})),
@@ -63,6 +68,7 @@ storeTest(test, 'a code is unique in its workspace, also among many at once', as
 });
 
 sqliteTest(test, 'code and name are required and checked', async (t, store) => {
+	conforms(t, 'topics.add.request', 'limits.topic-code');
 	const api = await startApi(t, store);
 	const fieldsOf = async (body: object) => {
 		const answer = await api.post(path, body);

@@ -4,6 +4,7 @@ import type {EventType} from '../../src/mail/message.ts';
 import {announce} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {eventWriter} from '../helpers/messages.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -14,6 +15,7 @@ const dayMs = 86_400_000;
 type Usage = {readonly days?: ReadonlyArray<Record<string, unknown>>} & Record<string, unknown>;
 
 storeTest(test, 'the month: what was accepted, what is left, when it ends', async (t, store) => {
+	conforms(t, 'rate.usage', 'other.usage');
 	let time = now;
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
 	const usage = async () => {

@@ -2,6 +2,7 @@ import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {webhookEventTypes} from '../../src/mail/message.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
 import {insertDue, rowOf} from '../helpers/webhooks.ts';
@@ -21,6 +22,9 @@ async function register(api: TestApi, fields: object = {}): Promise<Endpoint> {
 }
 
 sqliteTest(test, 'register, list, delete', async (t, store) => {
+	conforms(t, 'webhooks.add.answer', 'webhooks.list.answer', 'webhooks.delete.answer');
+	conforms(t, 'webhooks.delete.rotation', 'endpoint.id', 'endpoint.url', 'endpoint.events', 'endpoint.active');
+	conforms(t, 'endpoint.signing_secret', 'endpoint.created_at');
 	const api = await startApi(t, store);
 	const answer = await api.post('/v1/webhooks', {url, events: ['bounced', 'delivered']});
 	t.is(answer.status, 201);
@@ -43,6 +47,7 @@ sqliteTest(test, 'register, list, delete', async (t, store) => {
 });
 
 test('every URL that leads inside, or is none, is refused', async t => {
+	conforms(t, 'webhooks.add.refused', 'webhook-safety.rule-1', 'errors.422.unprocessable_entity');
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	for (const refused of refusedUrls) {
 		const answer = await api.post('/v1/webhooks', {url: refused, events: ['delivered']});
@@ -54,6 +59,7 @@ test('every URL that leads inside, or is none, is refused', async t => {
 });
 
 test('the fields are checked, all at once', async t => {
+	conforms(t, 'webhooks.add.request');
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const violations = async (body: unknown) => {
 		const answer = await api.post('/v1/webhooks', body);
@@ -191,6 +197,7 @@ storeTest(test, 'a page ends before its payloads are too large to answer at once
 });
 
 sqliteTest(test, 'replay: whatever became of it, it is due now, with no attempts', async (t, store) => {
+	conforms(t, 'webhooks.replay.request');
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const [id = '', pending = ''] = await insertDue(store, api.workspace.id, endpoint, 2);

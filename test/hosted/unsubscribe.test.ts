@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {codeOf, startApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {
 	addTopic,
@@ -28,6 +29,7 @@ storeTest(
 	test.serial as TestFn,
 	'one click, as Gmail posts it: suppressed, told once, the next send refused',
 	async (t, store) => {
+		conforms(t, 'hosted.rule-4');
 		const api = await startApi(t, store);
 		const {id, path} = await sendMail(api, {to: 'User@Example.org'});
 		const answer = await press(api, path, oneClick);
@@ -200,6 +202,7 @@ storeTest(
 );
 
 storeTest(serially, 'a topic that is gone: out of everything', async (t, store) => {
+	conforms(t, 'hosted.rule-2');
 	const api = await startApi(t, store);
 	const topicId = await addTopic(api);
 	const {path} = await sendMail(api, {unsubscribeGroup: 'news', topicId});
@@ -274,6 +277,7 @@ storeTest(serially, 'a test message tells, but lists no real address', async (t,
 });
 
 storeTest(serially, 'looking changes nothing: 100 GET and HEAD', async (t, store) => {
+	conforms(t, 'hosted.page', 'auth.hosted', 'versioning.2');
 	const api = await startApi(t, store);
 	const topicId = await addTopic(api);
 	const {id, path} = await sendMail(api, {unsubscribeGroup: 'news', topicId});
@@ -304,6 +308,7 @@ sqliteTest(
 	test,
 	'no mutant of a token opens, no token of another purpose or key, and an expired one says so',
 	async (t, store) => {
+		conforms(t, 'hosted.rule-3');
 		const api = await startApi(t, store);
 		await store.database('workspaces').update({
 			branding: JSON.stringify({name: 'The Shop', support_email: 'help@shop.example', accent: '#0a7d4f'}),

@@ -3,6 +3,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {eventTypes, usualWebhookEvents, webhookEventTypes} from '../../src/mail/message.ts';
 import {type AnnouncedEvent, announce, type EventWriter} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {deliveryRows, insertEndpoint} from '../helpers/webhooks.ts';
@@ -45,6 +46,7 @@ const bodiesOf = async (store: Store) =>
 	);
 
 storeTest(test, 'the body has exactly the five fields, with the metadata as it was given', async (t, store) => {
+	conforms(t, 'webhook-status.pending');
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const [one = '', other = ''] = await insertMessages(store, workspaceId, ['ada@a.test', 'bob@a.test']);
