@@ -1,7 +1,7 @@
 import test from 'ava';
 import {type Answer, codeOf, startApi, type TestApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -120,7 +120,7 @@ async function sendWith(prepared: Prepared, spoiling: readonly Fault[]): Promise
 const outcomeOf = (answer: Answer) =>
 	answer.status === 401 ? (answer.body as {error: string}).error : (codeOf(answer) ?? String(answer.status));
 
-storeTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
+sqliteTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
 	conforms(t, 'messages.send.checks', 'messages.send.rejections', 'errors.no-message', 'overview.opt-outs');
 	conforms(t, 'errors.403.insufficient_scope', 'errors.403.sending_paused');
 	conforms(t, 'errors.409.idempotency_key_reused', 'errors.422.template_not_found');

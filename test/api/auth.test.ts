@@ -108,7 +108,7 @@ async function ask(base: string, authorization: string | null, headers: Record<s
 	return {status: response.status, headers: response.headers, text: await response.text()};
 }
 
-storeTest(test, 'an address with too many wrong keys waits, and a good key passes', async (t, store) => {
+sqliteTest(test, 'an address with too many wrong keys waits, and a good key passes', async (t, store) => {
 	const time = {monotonic: 0};
 	const api = await startApi(t, store, {
 		clock: {now: () => now, monotonic: () => time.monotonic},

@@ -308,7 +308,7 @@ sqliteTest(test, 'a batch gives what its items give alone', async (t, store) => 
 				}
 			}
 		}),
-		{numRuns: store.dialect.name === 'sqlite' ? 60 : 15},
+		{numRuns: 20},
 	);
 	t.deepEqual(api.reported, []);
 });

@@ -118,7 +118,7 @@ sqliteTest(test, 'opt-outs outlive their topic and hold again when its code come
 	t.is((await api.send()).status, 202, 'other mail is not meant');
 });
 
-storeTest(test, 'topics are listed newest first, a hundred to a page', async (t, store) => {
+sqliteTest(test, 'topics are listed newest first, a hundred to a page', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = Array.from({length: 101}, () => newId('usg'));
 	await store.database('topics').insert(

@@ -9,7 +9,7 @@ import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {conforms} from '../helpers/conforms.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
@@ -77,7 +77,7 @@ const outcomes = {
 } as const satisfies Partial<Record<RecipientState, Outcome>>;
 
 for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, Outcome]>) {
-	storeTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
+	sqliteTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
 		conforms(t, ...(to === 'sent' ? ['status.sent'] : []));
 		for (const from of recipientStates) {
 			const recipient = await recipientIn(store, from);
