@@ -50,19 +50,19 @@ storeTest(test, '50 sends at once with one key make one message and 50 equal ans
 	t.like(await store.reader('usage_months').first(), {accepted: 1});
 });
 
-storeTest(test, '500 keys, each twice at once: each makes one message', async (t, store) => {
+sqliteTest(test, '200 keys, each twice at once: each makes one message', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = new Set<string>();
 	let replays = 0;
-	await eachOf(new Array(500).keys(), 30, async n => {
+	await eachOf(new Array(200).keys(), 30, async n => {
 		const pair = await Promise.all([1, 2].map(() => keyed(api, `k${n}`, {to: `u${n}@example.org`})));
 		t.is(pair[0]?.text, pair[1]?.text ?? '');
 		ids.add(idOf(pair[0] as Answer));
 		replays += pair.filter(isReplay).length;
 	});
-	t.is(replays, 500);
-	t.is(ids.size, 500);
-	t.is(await countMessages(store), 500);
+	t.is(replays, 200);
+	t.is(ids.size, 200);
+	t.is(await countMessages(store), 200);
 });
 
 if (engines.includes('postgres')) {

@@ -217,24 +217,6 @@ sqliteTest(test, 'a send without a template has a code of its own, unless more i
 	t.is((await api.post('/v1/messages', 'null')).status, 400);
 });
 
-sqliteTest(test, 'the key comes before the body, the scope before its shape', async (t, store) => {
-	const api = await startApi(t, store);
-	const reading = await addKey(store, api.workspace.id, {scopes: '["messages:read"]'});
-	t.is((await api.post('/v1/messages', '{"a":', 'wrong')).status, 401);
-	t.is(codeOf(await api.post('/v1/messages', '{"a":', reading)), 'insufficient_scope');
-	t.is(codeOf(await api.post('/v1/messages', '{"a":')), 'bad_request');
-	t.is(
-		codeOf(
-			await api.get(
-				`/v1/messages/${newId('msg')}`,
-				await addKey(store, api.workspace.id, {scopes: '["messages:send"]'}),
-			),
-		),
-		'insufficient_scope',
-	);
-	t.is((await fetch(`${api.base}/v1/messages`, {method: 'PUT'})).status, 405);
-});
-
 sqliteTest(test, 'a body up to 6 MiB is read, a larger one is not', async (t, store) => {
 	const api = await startApi(t, store);
 	const content = Buffer.alloc(1_048_576, 7).toString('base64');

@@ -1,5 +1,4 @@
 import test from 'ava';
-import {scopes} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';
@@ -29,10 +28,6 @@ async function insertEntry({database}: Store, workspaceId: string, address: stri
 		...{id, workspace_id: workspaceId, address, address_key: address, reason, source: newId('msg'), created_at},
 	});
 	return id;
-}
-
-async function keyWithout(api: TestApi, scope: string): Promise<string> {
-	return await addKey(api.store, api.workspace.id, {scopes: JSON.stringify(scopes.filter(each => each !== scope))});
 }
 
 sqliteTest(test, 'an address is added once; again it answers the first entry, unchanged', async (t, store) => {
@@ -235,18 +230,3 @@ sqliteTest(
 		t.deepEqual(tried.toSorted(), ['deferred@b.test', 'other@a.test']);
 	},
 );
-
-sqliteTest(test, 'reading and managing need their scopes', async (t, store) => {
-	const api = await startApi(t, store);
-	const entry = await add(api, 'a@x.test');
-	const reads = await keyWithout(api, 'suppressions:manage');
-	const manages = await keyWithout(api, 'suppressions:read');
-	t.is(codeOf(await api.post(path, {recipient: 'b@x.test'}, reads)), 'insufficient_scope');
-	t.is(codeOf(await api.remove(`${path}/${entry.id}`, reads)), 'insufficient_scope');
-	t.is((await api.get(path, reads)).status, 200);
-	t.is(codeOf(await api.get(path, manages)), 'insufficient_scope');
-	t.is((await api.remove(`${path}/${entry.id}`, manages)).status, 204);
-	const nobody = await api.get(path, 'key_live_x');
-	t.is(nobody.status, 401);
-	t.deepEqual(nobody.body, {error: 'Unauthorized'});
-});

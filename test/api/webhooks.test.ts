@@ -1,7 +1,7 @@
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {webhookEventTypes} from '../../src/mail/message.ts';
-import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {codeOf, startApi, type TestApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';
 import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {refusedUrls} from '../helpers/refused-urls.ts';
@@ -231,7 +231,7 @@ sqliteTest(test, 'replay: whatever became of it, it is due now, with no attempts
 	t.is(codeOf(await api.post(`/v1/webhooks/deliveries/${id}/replay`, {})), 'not_found');
 });
 
-sqliteTest(test, 'ids of another workspace are like unknown ones; scopes are kept apart', async (t, store) => {
+sqliteTest(test, 'ids of another workspace are like unknown ones', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const [delivery = ''] = await insertDue(store, api.workspace.id, endpoint, 1);
@@ -257,20 +257,6 @@ sqliteTest(test, 'ids of another workspace are like unknown ones; scopes are kep
 	t.deepEqual(await answers(delivery, endpoint), foreign);
 	t.deepEqual(await answers('whe_x%27--', 'deliveries'), foreign);
 	t.is((await rowOf(store, delivery)).generation, 0);
-
-	const reading = await addKey(store, api.workspace.id, {scopes: '["webhooks:read"]'});
-	t.is((await api.get('/v1/webhooks', reading)).status, 200);
-	t.is((await api.get(`/v1/webhooks/${endpoint}/deliveries`, reading)).status, 200);
-	for (const refused of [
-		await api.post('/v1/webhooks', {url, events: ['delivered']}, reading),
-		await api.remove(`/v1/webhooks/${endpoint}`, reading),
-		await api.post(`/v1/webhooks/deliveries/${delivery}/replay`, {}, reading),
-	]) {
-		t.is(codeOf(refused), 'insufficient_scope');
-	}
-	const managing = await addKey(store, api.workspace.id, {scopes: '["webhooks:manage"]'});
-	t.is((await api.get('/v1/webhooks', managing)).status, 403);
-	t.is(idOf(await api.post('/v1/webhooks', {url, events: ['opened']}, managing)).slice(0, 4), 'whe_');
 });
 
 sqliteTest(test, 'mail that comes in is for keys that may read it, by webhook too', async (t, store) => {
