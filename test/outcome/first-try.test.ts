@@ -20,7 +20,7 @@ import type {Store} from '../../src/store/store.ts';
 import {readLastPosition} from '../../src/store/timeline.ts';
 import {idOf} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';
-import {engines, newStore, storeTest} from '../helpers/databases.ts';
+import {engines, newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {claimDue, endTry, judgedOf, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
 import {eventWriter, newId} from '../helpers/messages.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
@@ -121,7 +121,7 @@ const ends = {
 } as const;
 
 for (const [state, [outcome, wasSent, types]] of Object.entries(ends)) {
-	storeTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
+	sqliteTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
 		const {api, id, recipient, boot} = await startFirstTry(t, store);
 		const during = await seen(api, id);
 		t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));
