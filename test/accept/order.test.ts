@@ -1,6 +1,7 @@
 import test from 'ava';
 import {type Answer, codeOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {conforms} from '../helpers/conforms.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
@@ -119,7 +120,13 @@ async function sendWith(prepared: Prepared, spoiling: readonly Fault[]): Promise
 const outcomeOf = (answer: Answer) =>
 	answer.status === 401 ? (answer.body as {error: string}).error : (codeOf(answer) ?? String(answer.status));
 
-storeTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
+sqliteTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
+	conforms(t, 'messages.send.checks', 'messages.send.rejections', 'errors.no-message', 'overview.opt-outs');
+	conforms(t, 'errors.403.insufficient_scope', 'errors.403.sending_paused');
+	conforms(t, 'errors.409.idempotency_key_reused', 'errors.422.template_not_found');
+	conforms(t, 'errors.422.template_has_no_version', 'errors.422.sender_not_available');
+	conforms(t, 'errors.422.recipient_suppressed', 'errors.422.recipient_unsubscribed');
+	conforms(t, 'errors.422.unknown_unsubscribe_group', 'errors.429.quota_exceeded');
 	t.timeout(300_000);
 	const prepared = await prepare(await startApi(t, store, {clock}));
 	t.is(outcomeOf(await sendWith(prepared, [])), '202');

@@ -7,6 +7,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {idTime} from '../../src/mail/ids.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -37,51 +38,6 @@ async function optOut({store, workspace}: TestApi, address: string, code: string
 		.insert({workspace_id: workspace.id, code, address_key: address, address, source: 'one-click', created_at: at});
 }
 
-const isStoredNothing = async ({store}: TestApi) => {
-	const tables = await Promise.all(['messages', 'recipients', 'events', 'contacts'].map(name => store.reader(name)));
-	return tables.every(rows => rows.length === 0);
-};
-
-sqliteTest(test, 'of several reasons against a send the first in order is told', async (t, store) => {
-	const api = await startApi(t, store);
-	await suppress(api, 'user@example.org');
-	await optOut(api, 'user@example.org', 'news');
-	const versionless = newId('tpl');
-	await store.database('templates').insert({
-		id: versionless,
-		public_id: versionless,
-		workspace_id: api.workspace.id,
-		name: 'draft',
-		created_at: at,
-		updated_at: at,
-	});
-	await store.database('workspaces').where({id: api.workspace.id}).update({paused_at: at});
-
-	const wrong = {from: 'other@example.com', templateId: newId('tpl'), unsubscribeGroup: 'news'};
-	const code = async (fields: object) => {
-		const answer = await api.send(fields);
-		t.true(answer.status >= 400);
-		return codeOf(answer);
-	};
-	t.is(await code({...wrong, to: 'x'}), 'validation_failed');
-	t.is(await code(wrong), 'sending_paused');
-	await store.database('workspaces').update({paused_at: null});
-	api.clear();
-	t.is(await code(wrong), 'template_not_found');
-	t.is(await code({...wrong, templateId: versionless}), 'template_has_no_version');
-	const {templateId} = api.workspace;
-	t.is(await code({...wrong, templateId}), 'sender_not_available');
-	const from = api.workspace.sender;
-	t.is(await code({...wrong, templateId, from}), 'recipient_suppressed');
-	await store.database('suppressions').delete();
-	t.is(await code({...wrong, templateId, from}), 'unknown_unsubscribe_group');
-	await addTopic(api, 'news');
-	t.is(await code({...wrong, templateId, from}), 'recipient_unsubscribed');
-	t.true(await isStoredNothing(api));
-	await store.database('topic_optouts').delete();
-	t.is((await api.send({...wrong, templateId, from})).status, 202);
-});
-
 sqliteTest(test, 'what belongs to another workspace does not exist', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
@@ -98,7 +54,7 @@ sqliteTest(test, 'what belongs to another workspace does not exist', async (t, s
 	t.is((await api.send({from: 'they@example.com', templateId: other.templateId}, key)).status, 202);
 });
 
-storeTest(test, 'names of any form get their codes, and never reach the store', async (t, store) => {
+sqliteTest(test, 'names of any form get their codes, and never reach the store', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const text of ['x', '\0', '\ud800', "' or 1=1", 'usg_1', 'ä'.repeat(1000)]) {
 		t.is(codeOf(await api.send({templateId: text})), 'template_not_found');
@@ -111,6 +67,7 @@ sqliteTest(
 	test,
 	'a sender is verified by itself or by its domain, and a disabled one is not available',
 	async (t, store) => {
+		conforms(t, 'send.from');
 		const api = await startApi(t, store);
 		const status = async (sender: object, domain: object) => {
 			await store.database('senders').update({verified_at: null, disabled_at: null, ...sender});

@@ -2,6 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {apiErrors} from '../../src/mail/api-error.ts';
 import {type Answer, codeOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
@@ -44,6 +45,7 @@ async function addObstacles({store, workspace}: TestApi): Promise<{versionless: 
 }
 
 sqliteTest(test, 'items are judged one by one, and results stand in their order', async (t, store) => {
+	conforms(t, 'batch.answer', 'batch.item', 'batch.independent', 'errors.batch-item');
 	const api = await startApi(t, store);
 	const {versionless} = await addObstacles(api);
 	const items: Array<[unknown, string | null]> = [
@@ -120,6 +122,7 @@ storeTest(test, 'a batch is one transaction, in order', async (t, store) => {
 });
 
 sqliteTest(test, 'the batch as a whole: what is refused of it', async (t, store) => {
+	conforms(t, 'batch.request', 'batch.paused', 'limits.batch');
 	const api = await startApi(t, store);
 	const violations = async (body: unknown) => {
 		const answer = await api.post('/v1/messages/batch', body);
@@ -153,6 +156,7 @@ sqliteTest(test, 'the batch as a whole: what is refused of it', async (t, store)
 });
 
 sqliteTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
+	conforms(t, 'batch.no-idempotency');
 	const api = await startApi(t, store);
 	for (const key of ['k', 'k', '', 'x'.repeat(300)]) {
 		const answer = await batch(api, [itemOf(api)], api.key, {'idempotency-key': key});
@@ -209,6 +213,7 @@ storeTest(test, 'singles and items of batches with one key at once make one mess
 });
 
 storeTest(test, 'the quota is counted item by item', async (t, store) => {
+	conforms(t, 'batch.quota');
 	const api = await startApi(t, store);
 	await store.database('workspaces').update({monthly_quota: 3});
 	const items = ['a', 'b', 'x', 'c@simulator.test', 'd', 'e', 'f'].map(name =>
@@ -303,7 +308,7 @@ sqliteTest(test, 'a batch gives what its items give alone', async (t, store) => 
 				}
 			}
 		}),
-		{numRuns: store.dialect.name === 'sqlite' ? 60 : 15},
+		{numRuns: 20},
 	);
 	t.deepEqual(api.reported, []);
 });

@@ -2,7 +2,7 @@ import test from 'ava';
 import {CsvReader, type CsvRecord} from '../../src/admin/csv.ts';
 import {csvColumns, pagesOf} from '../../src/admin/csv-lists.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 /** The rows of a list as CSV, by the names of its header. */
@@ -83,7 +83,7 @@ storeTest(test, 'all messages that match come as CSV, whatever a page holds', as
 	t.deepEqual([head.status, head.headers.get('content-disposition')], [200, 'attachment; filename="messages.csv"']);
 });
 
-storeTest(test, 'what a list refuses as JSON it refuses as CSV; a key exports what it may list', async (t, store) => {
+sqliteTest(test, 'what a list refuses as JSON it refuses as CSV; a key exports what it may list', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
 	const foreign = await addKey(store, (await addWorkspace(store, 'other')).id);

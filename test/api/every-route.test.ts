@@ -2,7 +2,10 @@ import test, {type ExecutionContext} from 'ava';
 import {isId} from '../../src/mail/ids.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore} from '../../src/store/store.ts';
+import {unknownId} from '../conformance/resources.ts';
+import {routes as interfaceRoutes, pathWith} from '../conformance/routes.ts';
 import {startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {engines, newLocation, newStore} from '../helpers/databases.ts';
 import {type ApiDocument, type Described, operationsOf} from '../helpers/described.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
@@ -72,6 +75,7 @@ const needsBody = (route: Described) =>
 	!/\/(cancel|preferences-link|replay|resend|rotate|rotate-key|rotate-secret|test|verify)$/.test(route.path);
 
 test('without a key, with an unknown one, with a malformed one: 401 in its own shape', async t => {
+	conforms(t, 'auth.required', 'auth.unauthorized', 'errors.401');
 	const {api, routes} = await start(t);
 	for (const route of routes) {
 		for (const bearer of ['', 'key_live_x', 'key_live_00000000000000000000000000000000000000']) {
@@ -91,12 +95,37 @@ test('with a key that has no scope: 403 insufficient_scope, whatever the body', 
 	}
 });
 
+test('each route wants its scope, and that alone', async t => {
+	conforms(t, 'auth.scopes', 'auth.scope-missing', 'scope.messages.send', 'scope.messages.read');
+	conforms(t, 'scope.suppressions.manage', 'scope.suppressions.read', 'scope.webhooks.manage', 'scope.webhooks.read');
+	conforms(t, 'scope.unsubscribe_groups.manage', 'scope.unsubscribe_groups.read');
+	const {api} = await start(t);
+	const scopes = [...new Set(interfaceRoutes.map(({scope}) => scope))];
+	const add = (some: readonly string[]) => addKey(api.store, api.workspace.id, {scopes: JSON.stringify(some)});
+	for (const scope of scopes) {
+		const [alone, others] = [await add([scope]), await add(scopes.filter(one => one !== scope))];
+		for (const route of interfaceRoutes.filter(one => one.scope === scope)) {
+			const init = {method: route.method, ...(route.body && {body: JSON.stringify(route.body)})};
+			const ask = (key: string) => {
+				const headers = {authorization: `Bearer ${key}`, ...(route.body && {'content-type': 'application/json'})};
+				return fetch(api.base + pathWith(route, unknownId), {...init, headers});
+			};
+			t.is((await ask(others)).status, 403, `${route.method} ${route.path}`);
+			t.false([401, 403, 405, 500].includes((await ask(alone)).status), `${route.method} ${route.path}`);
+		}
+	}
+});
+
 test('another method: 405 with Allow, key or not; OPTIONS: 204 with Allow', async t => {
+	conforms(t, 'errors.405.method_not_allowed', 'webhook-status.no-lifecycle');
 	const {api, routes} = await start(t);
 	const methodsOf = new Map<string, string[]>();
 	for (const {path, method} of routes) {
 		methodsOf.set(path, [...(methodsOf.get(path) ?? []), method, ...(method === 'GET' ? ['HEAD'] : [])]);
 	}
+	// The interface leaves no way to edit an entry or a topic.
+	t.deepEqual(methodsOf.get('/v1/suppressions/{id}'), ['DELETE']);
+	t.deepEqual(methodsOf.get('/v1/unsubscribe-groups/{id}'), ['DELETE']);
 	for (const [path, methods] of methodsOf) {
 		const allow = [...methods, 'OPTIONS'].toSorted().join(', ');
 		for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'].filter(one => !methods.includes(one))) {
@@ -121,10 +150,13 @@ test('HEAD answers as GET does, without a body', async t => {
 	}
 });
 
-test('a trailing slash is another path', async t => {
+test('a trailing slash, no version and another one are other paths', async t => {
+	conforms(t, 'versioning.1');
 	const {api, routes} = await start(t);
 	for (const route of routes) {
-		t.like(await call(t, api, {...route, path: `${route.path}/`}), {status: 404, code: 'not_found'}, route.path);
+		for (const path of [`${route.path}/`, route.path.replace('/v1', ''), route.path.replace('/v1', '/v2')]) {
+			t.like(await call(t, api, {...route, path}), {status: 404, code: 'not_found'}, path);
+		}
 	}
 });
 
@@ -137,6 +169,7 @@ test('an unknown query parameter is a violation', async t => {
 });
 
 test('a body that is no JSON: 415, 413, 400 and 422 in their order', async t => {
+	conforms(t, 'overview.json', 'errors.400.bad_request');
 	const {api, routes} = await start(t);
 	for (const route of routes.filter(hasBody)) {
 		const where = `${route.method} ${route.path}`;

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import {idFloor} from '../../src/mail/ids.ts';
 import {subjectTerms} from '../../src/mail/terms.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
-import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {type Answer, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -26,7 +27,8 @@ function violatedFields(answer: Answer): string[] {
 	return error.code === 'validation_failed' ? error.violations.map(({field}) => field) : [error.code];
 }
 
-storeTest(test, 'messages are listed newest first, each as it reads by its id', async (t, store) => {
+sqliteTest(test, 'messages are listed newest first, each as it reads by its id', async (t, store) => {
+	conforms(t, 'messages.list.answer');
 	const api = await startApi(t, store);
 	const files = ['a.pdf', 'b.pdf'].map(filename => ({filename, contentType: 'application/pdf', content: 'JVBERi0='}));
 	const sent = [
@@ -40,7 +42,8 @@ storeTest(test, 'messages are listed newest first, each as it reads by its id', 
 	for (const item of page.data) {
 		t.deepEqual(item, (await api.get(`/v1/messages/${item.id}`)).body as View);
 	}
-	t.is((await api.get('/v1/messages', await addKey(store, api.workspace.id, {mode: 'test'}))).status, 200);
+	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
+	t.deepEqual(await list(api, '', stranger), {data: [], next_cursor: null});
 });
 
 storeTest(test, 'a page costs the same few queries however long it is', async (t, store) => {
@@ -63,6 +66,8 @@ storeTest(test, 'a page costs the same few queries however long it is', async (t
 });
 
 storeTest(test, 'each filter leaves what it says, alone and with others', async (t, store) => {
+	conforms(t, 'messages.list.status', 'messages.list.recipient', 'messages.list.from');
+	conforms(t, 'messages.list.templateId');
 	const api = await startApi(t, store);
 	const template = newId('tpl');
 	const at = '2026-06-09T10:15:30.123Z';
@@ -177,7 +182,7 @@ storeTest(test, 'subject, metadata, tag and Message-ID find what was said', asyn
 	t.is((await api.get(`/v1/messages?tag=vip&limit=1&cursor=${first.next_cursor}`)).status, 422);
 });
 
-storeTest(test, 'a plus in an address need not be encoded in a query', async (t, store) => {
+sqliteTest(test, 'a plus in an address need not be encoded in a query', async (t, store) => {
 	const api = await startApi(t, store);
 	const one = idOf(await api.send({to: 'ada+shop@example.org'}));
 	await api.send({to: 'ada@example.org'});
@@ -191,6 +196,7 @@ storeTest(test, 'a plus in an address need not be encoded in a query', async (t,
 });
 
 sqliteTest(test, 'createdAfter and createdBefore are a half-open range of any RFC 3339 times', async (t, store) => {
+	conforms(t, 'messages.list.created');
 	let now = Date.parse('2026-06-09T10:15:30Z');
 	const api = await startApi(t, store, {clock: {now: () => now, monotonic: () => now}});
 	const insert = async (time: string) => {
@@ -225,7 +231,8 @@ sqliteTest(test, 'createdAfter and createdBefore are a half-open range of any RF
 	}
 });
 
-storeTest(test, 'what is no value of a filter is a violation of its name', async (t, store) => {
+sqliteTest(test, 'what is no value of a filter is a violation of its name', async (t, store) => {
+	conforms(t, 'messages.list.limit');
 	const api = await startApi(t, store);
 	for (const [query, ...fields] of [
 		['status=sending', 'status'],
@@ -244,6 +251,10 @@ storeTest(test, 'what is no value of a filter is a violation of its name', async
 		['limit=5.0', 'limit'],
 		['limit=+5', 'limit'],
 		['limit=0x5', 'limit'],
+		['limit=05', 'limit'],
+		['limit=1e1', 'limit'],
+		['limit=%205', 'limit'],
+		['limit=-1', 'limit'],
 		['limit=', 'limit'],
 		['cursor=', 'cursor'],
 		['cursor=x', 'cursor'],
@@ -261,7 +272,8 @@ storeTest(test, 'what is no value of a filter is a violation of its name', async
 	t.deepEqual(api.reported, []);
 });
 
-storeTest(test, 'a cursor goes with its workspace and its filters, in any spelling', async (t, store) => {
+sqliteTest(test, 'a cursor goes with its workspace and its filters, in any spelling', async (t, store) => {
+	conforms(t, 'messages.list.cursor', 'cursor.pages');
 	const api = await startApi(t, store);
 	const ids: string[] = [];
 	for (let n = 0; n < 5; n++) {
@@ -293,26 +305,6 @@ storeTest(test, 'a cursor goes with its workspace and its filters, in any spelli
 	}
 	t.is((await api.get(`/v1/messages?cursor=${cursor}${filters}`, api.key)).status, 200);
 	t.is((await api.get(`/v1/messages/${ids[0]}/events?cursor=${cursor}`)).status, 422);
-});
-
-sqliteTest(test, 'HEAD answers as GET does, the scope is that of reading', async (t, store) => {
-	const api = await startApi(t, store);
-	await api.send();
-	const whole = await api.get('/v1/messages?limit=1');
-	const head = await fetch(`${api.base}/v1/messages?limit=1`, {
-		method: 'HEAD',
-		headers: {authorization: `Bearer ${api.key}`},
-	});
-	t.is(head.status, 200);
-	t.is(head.headers.get('content-length'), String(Buffer.byteLength(whole.text)));
-	t.is(await head.text(), '');
-	const sending = await addKey(store, api.workspace.id, {scopes: '["messages:send"]'});
-	t.is(codeOf(await api.get('/v1/messages', sending)), 'insufficient_scope');
-	t.is((await api.get('/v1/messages', 'nobody')).status, 401);
-	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
-	t.deepEqual(await list(api, '', stranger), {data: [], next_cursor: null});
-	const options = await fetch(`${api.base}/v1/messages`, {method: 'OPTIONS'});
-	t.is(options.headers.get('allow'), 'GET, HEAD, OPTIONS, POST');
 });
 
 storeTest(test, 'no query of any shape is a 500', async (t, store) => {
@@ -350,7 +342,7 @@ storeTest(test, 'no query of any shape is a 500', async (t, store) => {
 			const {status} = await api.get(`/v1/messages?${text}`);
 			t.true([200, 400, 422].includes(status), `${status} ${text}`);
 		}),
-		{numRuns: store.dialect.name === 'sqlite' ? 500 : 100},
+		{numRuns: 100},
 	);
 	t.deepEqual(api.reported, []);
 });

@@ -5,7 +5,14 @@ import {startApi} from '../helpers/api.ts';
 import {newStore} from '../helpers/databases.ts';
 import {type ApiDocument, createSchemaReader, operationsOf} from '../helpers/described.ts';
 
-async function documentOf(t: ExecutionContext): Promise<ApiDocument> {
+let document: Promise<ApiDocument> | undefined;
+
+function documentOf(t: ExecutionContext): Promise<ApiDocument> {
+	document ??= readDocument(t);
+	return document;
+}
+
+async function readDocument(t: ExecutionContext): Promise<ApiDocument> {
 	const {base} = await startApi(t, await newStore(t, 'sqlite'));
 	const response = await fetch(`${base}/openapi.json`);
 	t.is(response.status, 200);

@@ -4,6 +4,7 @@ import {createRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/api-key.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {engines, newStore, sqliteTest} from '../helpers/databases.ts';
 import {type ApiDocument, operationsOf} from '../helpers/described.ts';
 import {heldBytes} from '../helpers/held-bytes.ts';
@@ -20,6 +21,7 @@ function clockAt(time: number) {
 }
 
 sqliteTest(test, 'a key sends so often in a window that begins with the minute', async (t, store) => {
+	conforms(t, 'rate.headers', 'rate.per-key', 'rate.exceeded', 'errors.429.rate_limited');
 	const {state, clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
 	const reset = start / 1000 + 40;
@@ -64,6 +66,7 @@ sqliteTest(test, 'a key may have a limit of its own, or none', async (t, store) 
 });
 
 sqliteTest(test, 'every answer to a valid key carries the headers, whatever it says', async (t, store) => {
+	conforms(t, 'messages.send.headers');
 	const {clock} = clockAt(start);
 	const failing = {is: false};
 	const api = await startApi(t, store, {

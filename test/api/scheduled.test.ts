@@ -222,7 +222,7 @@ const changes = {
 };
 
 for (const [day, times] of Object.entries(changes)) {
-	storeTest(
+	sqliteTest(
 		test,
 		`where clocks change, on ${day}, times are those of the offset and of real time`,
 		async (t, store) => {

@@ -2,6 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
 import {checkOf} from '../../src/api/validate.ts';
+import {conforms} from '../helpers/conforms.ts';
 
 const check = checkOf(sendBody);
 const good = {from: 'hello@example.com', to: 'user@example.org', templateId: 'tpl_1'};
@@ -61,9 +62,9 @@ for (const [title, fields] of accepted) {
 	});
 }
 
-const refused: ReadonlyArray<[title: string, fields: object, field: string, message: RegExp]> = [
+const refused: ReadonlyArray<[title: string, fields: object, field: string, message: RegExp, sentence?: string]> = [
 	['no from', {from: undefined}, 'from', /is required/],
-	['a null to', {to: null}, 'to', /is required/],
+	['a null to', {to: null}, 'to', /is required/, 'send.to'],
 	['an empty templateId', {templateId: ''}, 'templateId', /must not be empty/],
 	['a number for a string', {to: 5}, 'to', /must be a string/],
 	['an array for a string', {to: ['a@example.com']}, 'to', /must be a string/],
@@ -72,7 +73,7 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 	['a UTF-8 local part in from that is good in to', {from: 'zoë@example.com', to: 'zoë@example.com'}, 'from', /ASCII/],
 	['a UTF-8 local part in replyTo', {replyTo: 'josé@example.com'}, 'replyTo', /ASCII/],
 	['a UTF-8 local part in cc', {cc: ['a@example.com', 'josé@example.com']}, 'cc[1]', /ASCII/],
-	['26 cc', {cc: addresses(26)}, 'cc', /at most 25 items/],
+	['26 cc', {cc: addresses(26)}, 'cc', /at most 25 items/, 'limits.cc'],
 	['700,000 cc', {cc: Array.from({length: 700_000}, () => 1)}, 'cc', /at most 25 items/],
 	['a null in cc', {cc: [null]}, 'cc[0]', /must be a string/],
 	['cc that is no array', {cc: 'a@example.com'}, 'cc', /must be an array/],
@@ -86,12 +87,13 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 	['NUL in a name of data', {data: {'a\0': 1}}, 'data', /NUL/],
 	['a lone surrogate in data', {data: {a: {b: '\ud800'}}}, 'data', /Unicode/],
 	['infinity in data', {data: JSON.parse('{"a":1e999}')}, 'data', /finite/],
-	['51 metadata', {metadata: keys(51)}, 'metadata', /at most 50 keys/],
+	['51 metadata', {metadata: keys(51)}, 'metadata', /at most 50 keys/, 'limits.metadata-keys'],
 	[
 		'a metadata value of 501 characters',
 		{metadata: {order_id: '💌'.repeat(501)}},
 		'metadata.order_id',
 		/500 characters/,
+		'limits.metadata-value',
 	],
 	['a metadata value that is a number', {metadata: {order_id: 1}}, 'metadata.order_id', /must be a string/],
 	['a metadata key that looks like an index', {metadata: {'0': 1}}, 'metadata.0', /must be a string/],
@@ -101,7 +103,13 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 	['NUL in metadata', {metadata: {a: '\0'}}, 'metadata.a', /NUL/],
 	['NUL in a metadata key', {metadata: {'\0': 'a'}}, 'metadata', /NUL/],
 	['an empty unsubscribeGroup', {unsubscribeGroup: ''}, 'unsubscribeGroup', /must not be empty/],
-	['4 attachments', {attachments: [attachment, attachment, attachment, attachment]}, 'attachments', /at most 3 items/],
+	[
+		'4 attachments',
+		{attachments: [attachment, attachment, attachment, attachment]},
+		'attachments',
+		/at most 3 items/,
+		'limits.attachments',
+	],
 	[
 		'an attachment without content',
 		{attachments: [{...attachment, content: null}]},
@@ -114,6 +122,7 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 		{attachments: [attachment, {...attachment, content: base64(1_048_577)}]},
 		'attachments[1].content',
 		/1,048,576 bytes/,
+		'limits.attachment-size',
 	],
 	[
 		'a filename of 256 characters',
@@ -140,8 +149,9 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 	['an abbreviation that Intl does not know', {timezone: 'CEST'}, 'timezone', /IANA/],
 	['SystemV', {timezone: 'SystemV/EST5'}, 'timezone', /IANA/],
 ];
-for (const [title, fields, field, message] of refused) {
+for (const [title, fields, field, message, ...sentences] of refused) {
 	test(`refuses ${title}`, t => {
+		conforms(t, ...sentences.flatMap(sentence => sentence ?? []));
 		const violations = check({...good, ...fields});
 		t.deepEqual(
 			violations.map(violation => violation.field),
@@ -185,6 +195,7 @@ const badFilenames = [
 ];
 for (const [index, filename] of badFilenames.entries()) {
 	test(`refuses file name ${index}`, t => {
+		conforms(t, 'limits.filename');
 		t.is(check({...good, attachments: [{...attachment, filename}]})[0]?.field, 'attachments[0].filename');
 	});
 }

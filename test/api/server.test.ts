@@ -8,6 +8,7 @@ import {apiError} from '../../src/api/errors.ts';
 import {localHostGuard} from '../../src/api/pages.ts';
 import {type ApiOptions, createApi} from '../../src/api/server.ts';
 import {isId} from '../../src/mail/ids.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -154,10 +155,6 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	],
 	['a body over the limit', '/v1/things', json({a: 'x'.repeat(256 * 1024)}), 413, 'payload_too_large'],
 	['bad JSON', '/v1/things', json('{"a":'), 400, 'bad_request'],
-	['a name twice', '/v1/things', json('{"a":1,"a":1}'), 400, 'bad_request'],
-	['__proto__', '/v1/things', json('{"a":{"__proto__":1}}'), 400, 'bad_request'],
-	['33 levels', '/v1/things', json('['.repeat(33) + ']'.repeat(33)), 400, 'bad_request'],
-	['two byte order marks', '/v1/things', json('\ufeff\ufeff{}'), 400, 'bad_request'],
 	[
 		'invalid UTF-8',
 		'/v1/things',
@@ -169,16 +166,6 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	['an array for an object', '/v1/things', json([]), 422, 'validation_failed'],
 	['an unknown parameter', '/v1/query?limt=5', {}, 422, 'validation_failed'],
 	['a repeated parameter', '/v1/query?limit=5&limit=5', {}, 422, 'validation_failed'],
-	...['0', '101', '0x10', '1e1', '%205', '5.0', '+5', '05', '', '-1'].map(
-		limit =>
-			[`limit=${limit}`, `/v1/query?limit=${limit}`, {}, 422, 'validation_failed'] as [
-				string,
-				string,
-				RequestInit,
-				number,
-				string,
-			],
-	),
 	['what a route refuses', '/v1/refused', {}, 409, 'conflict'],
 	['a fault of ours', '/v1/broken', {}, 500, 'internal_error'],
 	['a store that is not there', '/v1/unavailable', {}, 503, 'unavailable'],
@@ -198,6 +185,7 @@ for (const [title, path, init, status, code] of failures) {
 }
 
 test('a fault of ours tells only the status text, and is reported; what a route refuses is not', async t => {
+	conforms(t, 'errors.envelope', 'errors.code', 'errors.message', 'errors.request_id');
 	const {base, reported} = await start(t);
 	const error = await expectError(t, await fetch(`${base}/v1/broken`), 500, 'internal_error');
 	t.is(error.message, 'Internal Server Error');

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {apiTime, storeTime} from '../../src/kit/time.ts';
 import {startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {clearOfMidnight} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
@@ -84,7 +84,7 @@ storeTest(test, 'the thousand largest groups are answered, with a word if there 
 	t.like(fewer.rows[0], {key: 'd1.example', accepted: 2});
 });
 
-storeTest(test, 'days and by that are not allowed', async (t, store) => {
+sqliteTest(test, 'days and by that are not allowed', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [query, field] of [
 		...['0', '91', 'x', ''].map(days => [`days=${days}`, 'days']),

@@ -1,7 +1,7 @@
 import test from 'ava';
-import {scopes} from '../../src/mail/api-key.ts';
 import type {Store} from '../../src/store/store.ts';
 import {codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
@@ -30,11 +30,9 @@ async function insertEntry({database}: Store, workspaceId: string, address: stri
 	return id;
 }
 
-async function keyWithout(api: TestApi, scope: string): Promise<string> {
-	return await addKey(api.store, api.workspace.id, {scopes: JSON.stringify(scopes.filter(each => each !== scope))});
-}
-
 sqliteTest(test, 'an address is added once; again it answers the first entry, unchanged', async (t, store) => {
+	conforms(t, 'suppressions.add.answer', 'suppressions.add.idempotent', 'suppression.id');
+	conforms(t, 'suppression.recipient', 'suppression.created_at', 'suppression.manual');
 	const api = await startApi(t, store);
 	const made = await api.post(path, {recipient: 'Jörg@Bücher.example'});
 	t.is(made.status, 201);
@@ -68,6 +66,7 @@ storeTest(test, 'fifty additions of one address at once make one entry', async (
 });
 
 sqliteTest(test, 'a bad body names its fields', async (t, store) => {
+	conforms(t, 'suppressions.add.request');
 	const api = await startApi(t, store);
 	for (const [body, field] of [
 		[{}, 'recipient'],
@@ -88,6 +87,7 @@ sqliteTest(test, 'a bad body names its fields', async (t, store) => {
 });
 
 storeTest(test, 'the list is newest first, in pages, with filters', async (t, store) => {
+	conforms(t, 'suppressions.list.answer', 'overview.newest-first', 'limits.page-size');
 	const api = await startApi(t, store);
 	const ids: string[] = [];
 	for (let n = 0; n < 27; n++) {
@@ -119,34 +119,39 @@ storeTest(test, 'the list is newest first, in pages, with filters', async (t, st
 	}
 });
 
-storeTest(test, 'walking the list while others add and remove neither repeats nor hides an entry', async (t, store) => {
-	const api = await startApi(t, store);
-	const stay: string[] = [];
-	const go: string[] = [];
-	for (let n = 0; n < 60; n++) {
-		(n % 3 === 0 ? go : stay).push(idOf(await api.post(path, {recipient: `r${n}@x.test`})));
-	}
-	const seen: string[] = [];
-	let cursor: string | null = null;
-	for (let pages = 0; pages === 0 || cursor !== null; pages++) {
-		const page: Page = await list(api, `?limit=7${cursor === null ? '' : `&cursor=${cursor}`}`);
-		seen.push(...page.data.map(({id}) => id));
-		cursor = page.next_cursor;
-		await add(api, `new${pages}@x.test`);
-		const leaving = go.pop();
-		t.true(leaving === undefined || (await api.remove(`${path}/${leaving}`)).status === 204);
-	}
-	t.is(new Set(seen).size, seen.length);
-	t.deepEqual(
-		stay.filter(id => !seen.includes(id)),
-		[],
-	);
-});
+sqliteTest(
+	test,
+	'walking the list while others add and remove neither repeats nor hides an entry',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const stay: string[] = [];
+		const go: string[] = [];
+		for (let n = 0; n < 60; n++) {
+			(n % 3 === 0 ? go : stay).push(idOf(await api.post(path, {recipient: `r${n}@x.test`})));
+		}
+		const seen: string[] = [];
+		let cursor: string | null = null;
+		for (let pages = 0; pages === 0 || cursor !== null; pages++) {
+			const page: Page = await list(api, `?limit=7${cursor === null ? '' : `&cursor=${cursor}`}`);
+			seen.push(...page.data.map(({id}) => id));
+			cursor = page.next_cursor;
+			await add(api, `new${pages}@x.test`);
+			const leaving = go.pop();
+			t.true(leaving === undefined || (await api.remove(`${path}/${leaving}`)).status === 204);
+		}
+		t.is(new Set(seen).size, seen.length);
+		t.deepEqual(
+			stay.filter(id => !seen.includes(id)),
+			[],
+		);
+	},
+);
 
 storeTest(
 	test,
 	'a removed entry lets mail flow again, whatever made it; a removal is in the audit trail',
 	async (t, store) => {
+		conforms(t, 'suppressions.delete.answer');
 		const api = await startApi(t, store);
 		const complaint = await insertEntry(store, api.workspace.id, 'user@example.org', 'complaint');
 		t.is(codeOf(await api.send()), 'recipient_suppressed');
@@ -225,18 +230,3 @@ sqliteTest(
 		t.deepEqual(tried.toSorted(), ['deferred@b.test', 'other@a.test']);
 	},
 );
-
-sqliteTest(test, 'reading and managing need their scopes', async (t, store) => {
-	const api = await startApi(t, store);
-	const entry = await add(api, 'a@x.test');
-	const reads = await keyWithout(api, 'suppressions:manage');
-	const manages = await keyWithout(api, 'suppressions:read');
-	t.is(codeOf(await api.post(path, {recipient: 'b@x.test'}, reads)), 'insufficient_scope');
-	t.is(codeOf(await api.remove(`${path}/${entry.id}`, reads)), 'insufficient_scope');
-	t.is((await api.get(path, reads)).status, 200);
-	t.is(codeOf(await api.get(path, manages)), 'insufficient_scope');
-	t.is((await api.remove(`${path}/${entry.id}`, manages)).status, 204);
-	const nobody = await api.get(path, 'key_live_x');
-	t.is(nobody.status, 401);
-	t.deepEqual(nobody.body, {error: 'Unauthorized'});
-});

@@ -185,22 +185,3 @@ sqliteTest(test, 'ids of another workspace answer as unknown ones do, on every r
 	t.is((await api.remove(`/v1/senders/${sender}`)).status, 204);
 	t.deepEqual(api.reported, []);
 });
-
-sqliteTest(test, 'read and manage are two scopes', async (t, store) => {
-	const api = await startApi(t, store);
-	const reads = await addKey(store, api.workspace.id, {scopes: '["templates:read","senders:read"]'});
-	const writes = await addKey(store, api.workspace.id, {scopes: '["templates:manage","senders:manage"]'});
-	const path = `/v1/templates/${api.workspace.templateId}`;
-	for (const target of ['/v1/templates', path, `${path}/versions`, `${path}/versions/1`, '/v1/senders']) {
-		t.is((await api.get(target, reads)).status, 200, target);
-		t.is(codeOf(await api.get(target, writes)), 'insufficient_scope', target);
-	}
-	t.is(codeOf(await api.post(`${path}/preview`, {}, writes)), 'insufficient_scope');
-	t.is(codeOf(await api.post(`${path}/preview`, {}, reads)), 'template_has_no_version');
-	for (const target of ['/v1/templates', `${path}/versions`, '/v1/senders']) {
-		t.is(codeOf(await api.post(target, {}, reads)), 'insufficient_scope', target);
-		t.is(codeOf(await api.post(target, {}, writes)), 'validation_failed', target);
-	}
-	t.is(codeOf(await api.remove(path, reads)), 'insufficient_scope');
-	t.is((await api.remove(path, writes)).status, 204);
-});

@@ -1,6 +1,7 @@
 import test, {type ExecutionContext} from 'ava';
 import type {Mode} from '../../src/mail/message.ts';
 import {type Answer, codeOf, idOf, startApi, type TestApi} from '../helpers/api.ts';
+import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest} from '../helpers/databases.ts';
 import {insertDue} from '../helpers/webhooks.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
@@ -16,8 +17,11 @@ function refuses(t: ExecutionContext, answer: Answer): void {
 }
 
 sqliteTest(test, 'a test key lists and reads messages of test keys alone, a live key all of them', async (t, store) => {
+	conforms(t, 'auth.prefixes');
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
+	t.regex(api.key, /^key_live_[0-9A-Za-z]{38}$/);
+	t.regex(key, /^key_test_[0-9A-Za-z]{38}$/);
 	const live = idOf(await api.send());
 	const mine = idOf(await api.send({}, key));
 

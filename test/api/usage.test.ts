@@ -4,7 +4,8 @@ import type {EventType} from '../../src/mail/message.ts';
 import {announce} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {conforms} from '../helpers/conforms.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter} from '../helpers/messages.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
@@ -14,6 +15,7 @@ const dayMs = 86_400_000;
 type Usage = {readonly days?: ReadonlyArray<Record<string, unknown>>} & Record<string, unknown>;
 
 storeTest(test, 'the month: what was accepted, what is left, when it ends', async (t, store) => {
+	conforms(t, 'rate.usage', 'other.usage');
 	let time = now;
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
 	const usage = async () => {
@@ -107,7 +109,7 @@ storeTest(test, 'days: accepted, and what was recorded of real mail', async (t, 
 	t.is(((await api.get('/v1/usage')).body as Usage).days, undefined);
 });
 
-storeTest(test, 'days is a whole number from 1 to 90', async (t, store) => {
+sqliteTest(test, 'days is a whole number from 1 to 90', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const days of ['0', '91', '-1', '01', '1.0', '1e1', '%201', '', '0x5', '5&days=5', 'ten']) {
 		const answer = await api.get(`/v1/usage?days=${days}`);

@@ -6,6 +6,7 @@ import test from 'ava';
 import {linkBase, listenUrl, localUrl} from '../../src/config/derive.ts';
 import {loadSettings, reloadSettings, showSettings} from '../../src/config/settings.ts';
 import {smtpTimeoutDefaults} from '../../src/net/smtp-timeouts.ts';
+import {conforms} from '../helpers/conforms.ts';
 
 function folder(file?: string, mode = 0o600): string {
 	const path = mkdtempSync(join(tmpdir(), 'mailctl-settings-'));
@@ -36,6 +37,7 @@ function problems(...input: Parameters<typeof load>): string {
 }
 
 test('nothing given: the defaults', t => {
+	conforms(t, 'limits.webhook-backoff');
 	const {settings, sources} = loaded();
 	t.like(settings, {
 		dataDir: '/nonexistent/data',
@@ -45,6 +47,7 @@ test('nothing given: the defaults', t => {
 		inboundListen: null,
 		renderers: 4,
 		retentionDays: 90,
+		webhookBackoff: 60_000,
 		logFormat: 'json',
 		maxSessions: 64,
 	});

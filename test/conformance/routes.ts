@@ -48,8 +48,6 @@ export const routes: readonly Route[] = [
 	{method: 'DELETE', path: '/v1/senders/{snd}', scope: 'senders:manage'},
 ];
 
-export const scopes: readonly string[] = [...new Set(routes.map(({scope}) => scope))];
-
 /** The path with ids: of each type this one. */
 export function pathWith({path}: Route, id: (prefix: string) => string): string {
 	return path.replaceAll(/\{(\w+)\}/g, (_, prefix: string) => id(prefix));

@@ -30,8 +30,6 @@ export type Service = {
 	readonly url: string;
 	/** The workspaces that were asked for, by name. */
 	readonly workspaces: Readonly<Record<string, Workspace>>;
-	/** The API with another key of a workspace, made with these options of `key create`. */
-	readonly keyed: (workspace: Workspace, ...options: readonly string[]) => Promise<Api>;
 	readonly api: (key: string) => Api;
 };
 
@@ -83,12 +81,6 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 		daemon,
 		url: daemon.url,
 		api,
-		async keyed(workspace, ...more) {
-			const {key} = await program.cli<{key: string}>(
-				...['key', 'create', '--name', 'more', '--workspace', workspace.id, ...more],
-			);
-			return api(key);
-		},
 		workspaces: Object.fromEntries(
 			[...made].map(([name, {workspace, from, templates, live, test}]) => [
 				name,

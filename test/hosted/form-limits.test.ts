@@ -1,7 +1,7 @@
 import test, {type TestFn} from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest} from '../helpers/databases.ts';
 import {lists, oneClick, press, sendMail, show, tokenOf, urlencoded} from '../helpers/hosted.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 
@@ -16,7 +16,7 @@ async function withoutBody({base}: TestApi, path: string, length = 100_000): Pro
 	return Number(response.slice(9, 12));
 }
 
-storeTest(serially, 'a forged token in the URL is refused before the body is read', async (t, store) => {
+sqliteTest(serially, 'a forged token in the URL is refused before the body is read', async (t, store) => {
 	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => 0}});
 	for (const page of pages) {
 		for (const query of [
@@ -31,7 +31,7 @@ storeTest(serially, 'a forged token in the URL is refused before the body is rea
 	}
 });
 
-storeTest(serially, 'a client with too many forged tokens is refused before its forms are read', async (t, store) => {
+sqliteTest(serially, 'a client with too many forged tokens is refused before its forms are read', async (t, store) => {
 	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => 0}});
 	const {path} = await sendMail(api, {});
 	for (let n = 0; n < 121; n++) {
@@ -44,7 +44,7 @@ storeTest(serially, 'a client with too many forged tokens is refused before its 
 	t.is((await press(api, path, oneClick)).status, 200, 'links that work are never refused');
 });
 
-storeTest(serially, 'a token in the form works where the URL has none, in a form of 16 KiB', async (t, store) => {
+sqliteTest(serially, 'a token in the form works where the URL has none, in a form of 16 KiB', async (t, store) => {
 	const api = await startApi(t, store);
 	const {path} = await sendMail(api, {});
 	const token = tokenOf(path);
@@ -61,7 +61,7 @@ storeTest(serially, 'a token in the form works where the URL has none, in a form
 	t.is((await lists(api)).length, 1);
 });
 
-storeTest(
+sqliteTest(
 	serially,
 	'forms of broken escapes, and of thousands of fields or parts, unsubscribe too',
 	async (t, store) => {

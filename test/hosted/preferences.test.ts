@@ -4,7 +4,7 @@ import {pauseTask} from '../../src/daemon/sweep.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
 import {codeOf, startApi, type TestApi} from '../helpers/api.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addTopic, at, events, lists, type Mail, pathOf, press, sendMail, show, urlencoded} from '../helpers/hosted.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
@@ -136,7 +136,7 @@ storeTest(serially, 'everything off, and back; a bounce is not lifted here', asy
 	t.is((await lists(api)).length, 1);
 });
 
-storeTest(serially, 'looking changes nothing, nor does what is no choice, nor a test message', async (t, store) => {
+sqliteTest(serially, 'looking changes nothing, nor does what is no choice, nor a test message', async (t, store) => {
 	const api = await startApi(t, store);
 	const mail = await prepare(api);
 	const path = pageOf(api, mail);
@@ -163,7 +163,7 @@ storeTest(serially, 'looking changes nothing, nor does what is no choice, nor a 
 	);
 });
 
-storeTest(
+sqliteTest(
 	serially,
 	'the unsubscribe page leads there, in four languages; multipart is read as well',
 	async (t, store) => {
@@ -210,7 +210,7 @@ storeTest(serially, 'a link for a person: by the API, with events that know no m
 	t.is(codeOf(await api.post(`/v1/contacts/${newId('con')}/preferences-link`, {})), 'not_found');
 });
 
-storeTest(serially, 'any form makes a page, and none opts out of what it did not show', async (t, store) => {
+sqliteTest(serially, 'any form makes a page, and none opts out of what it did not show', async (t, store) => {
 	const api = await startApi(t, store);
 	const path = pageOf(api, await prepare(api));
 	const names = fc.constantFrom('action', 'topic', 'shown', 'token', 'x');

@@ -5,7 +5,7 @@ import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {readUsage} from '../../src/store/usage.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 
 const write = createEngagementWrite(systemClock, eventWriter);
@@ -89,7 +89,7 @@ storeTest(test, 'a thousand at once are all counted, in one row, with one event'
 	t.like(await counts(store, whose), {length: 1, 0: {n: 1000, machineN: 500, lastAt: time(49)}});
 });
 
-storeTest(test, 'opens and clicks change no state, whatever it is', async (t, store) => {
+sqliteTest(test, 'opens and clicks change no state, whatever it is', async (t, store) => {
 	const whose = await prepare(store);
 	for (const state of ['accepted', 'queued', 'sent', 'delivered', 'bounced', 'complained', 'suppressed', 'errored']) {
 		await store.database('recipients').update({state});
@@ -99,7 +99,7 @@ storeTest(test, 'opens and clicks change no state, whatever it is', async (t, st
 	t.is((await timeline(store, whose)).length, 8);
 });
 
-storeTest(test, 'each copy has its own first open', async (t, store) => {
+sqliteTest(test, 'each copy has its own first open', async (t, store) => {
 	const whose = await prepare(store);
 	const to = await store.reader('recipients').first();
 	await store.database('recipients').insert({...to, id: newId('rcp'), address: 'Ada@a.test', role: 'cc'});
@@ -124,7 +124,7 @@ storeTest(test, 'each copy has its own first open', async (t, store) => {
 	]);
 });
 
-storeTest(test, 'what is gone, erased or not tracked any more is passed over in silence', async (t, store) => {
+sqliteTest(test, 'what is gone, erased or not tracked any more is passed over in silence', async (t, store) => {
 	const whose = await prepare(store);
 	const passedOver = async (other: Partial<Whose>, type: 'opened' | 'clicked' = 'opened') =>
 		!(await store.writer.submit(write, {...whose, ...other, ...engagement(type, 1)}));
@@ -192,7 +192,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'opens of machines and people share one event', async (t, store) => {
+sqliteTest(test, 'opens of machines and people share one event', async (t, store) => {
 	const whose = await prepare(store);
 	for (const hit of [engagement('opened', 1, {machine: true, machineN: 1}), engagement('opened', 2)]) {
 		await store.writer.submit(write, {...whose, ...hit});

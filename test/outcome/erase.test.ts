@@ -17,7 +17,7 @@ import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
 import {listDeliveries} from '../../src/store/webhooks.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
-import {engines, storeTest} from '../helpers/databases.ts';
+import {engines, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {startTwoNodes} from '../helpers/nodes.ts';
 import {plansDuring, readsAll} from '../helpers/plans.ts';
@@ -262,24 +262,28 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	});
 });
 
-storeTest(test, 'others are left as they are: other addresses, the same one in another workspace', async (t, store) => {
-	const api = await startApi(t, store);
-	const mine = idOf(await api.send({to: 'lois@example.org', data: {a: 1}, metadata: {b: '2'}}));
-	await leaveTraces(api, mine);
-	const before = await everything(store, await tablesOf(store));
-	const erase = eraseOf(store);
-	for (const person of [
-		{workspaceId: newId('ws'), addressKey: 'lois@example.org'},
-		{workspaceId: api.workspace.id, addressKey: 'lois@example.com'},
-		{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
-		{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
-	]) {
-		t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0, isLeft: false});
-	}
-	t.is(await everything(store, await tablesOf(store)), before);
-});
+sqliteTest(
+	test,
+	'others are left as they are: other addresses, the same one in another workspace',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const mine = idOf(await api.send({to: 'lois@example.org', data: {a: 1}, metadata: {b: '2'}}));
+		await leaveTraces(api, mine);
+		const before = await everything(store, await tablesOf(store));
+		const erase = eraseOf(store);
+		for (const person of [
+			{workspaceId: newId('ws'), addressKey: 'lois@example.org'},
+			{workspaceId: api.workspace.id, addressKey: 'lois@example.com'},
+			{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
+			{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
+		]) {
+			t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0, isLeft: false});
+		}
+		t.is(await everything(store, await tablesOf(store)), before);
+	},
+);
 
-storeTest(test, 'who mails the placeholder itself can erase that contact', async (t, store) => {
+sqliteTest(test, 'who mails the placeholder itself can erase that contact', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	await api.send({to: 'Erased@erased.invalid'});
@@ -459,7 +463,7 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 	);
 });
 
-storeTest(test, 'mail that was tried before keeps how it ended', async (t, store) => {
+sqliteTest(test, 'mail that was tried before keeps how it ended', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const id = idOf(await api.send({to: 'lois@example.org'}));

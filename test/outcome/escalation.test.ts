@@ -8,7 +8,7 @@ import {decideNext} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {reading, record, returnPath, soft} from '../helpers/reports.ts';
@@ -73,7 +73,7 @@ storeTest(test, 'the third message in a week that finds a full mailbox suppresse
 	t.is((await store.reader('address_health')).length, 0, 'the count begins anew');
 });
 
-storeTest(test, 'neither three messages in six days nor two in a year suppress', async (t, store) => {
+sqliteTest(test, 'neither three messages in six days nor two in a year suppress', async (t, store) => {
 	const shop = await newShop(store);
 	for (const onDay of [0, 3, 6.9]) {
 		await sendOn(onDay, full, shop);
@@ -97,7 +97,7 @@ storeTest(test, 'a delivery in between begins the count anew', async (t, store) 
 	t.true(await isSuppressed(shop));
 });
 
-storeTest(test, 'what was delivered at first and came back is no delivery', async (t, store) => {
+sqliteTest(test, 'what was delivered at first and came back is no delivery', async (t, store) => {
 	const shop = await newShop(store);
 	await sendOn(0, full, shop);
 	const {id} = await sendOn(3, {kind: 'delivered'}, shop);
@@ -107,7 +107,7 @@ storeTest(test, 'what was delivered at first and came back is no delivery', asyn
 	t.true(await isSuppressed(shop));
 });
 
-storeTest(test, 'tries that ended because the mailbox stayed full count; other reasons do not', async (t, store) => {
+sqliteTest(test, 'tries that ended because the mailbox stayed full count; other reasons do not', async (t, store) => {
 	const shop = await newShop(store);
 	const given = (category: BounceCategory): Outcome => ({kind: 'deferred', category, reason: '452 4.2.2 full'});
 	for (const onDay of [0, 4, 8]) {
@@ -121,7 +121,7 @@ storeTest(test, 'tries that ended because the mailbox stayed full count; other r
 	t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
 });
 
-storeTest(test, 'reports of a disabled mailbox count, those without a reason do not', async (t, store) => {
+sqliteTest(test, 'reports of a disabled mailbox count, those without a reason do not', async (t, store) => {
 	const {workspaceId} = await newShop(store);
 	const vague: Report = {...soft, category: 'undetermined', code: null, status: null};
 	const days = [0, 4, 8].map(onDay => new Date(Date.now() + onDay * day).toISOString());
@@ -140,7 +140,7 @@ storeTest(test, 'reports of a disabled mailbox count, those without a reason do 
 	t.deepEqual(await store.reader('suppressions').pluck('address'), ['bob@a.test']);
 });
 
-storeTest(test, 'refusals without a reason never suppress, however many', async (t, store) => {
+sqliteTest(test, 'refusals without a reason never suppress, however many', async (t, store) => {
 	const shop = await newShop(store);
 	const refused: Outcome = {...full, category: 'undetermined', reason: '550 Rejected'};
 	for (const onDay of [0, 4, 8, 12, 16]) {
@@ -150,7 +150,7 @@ storeTest(test, 'refusals without a reason never suppress, however many', async 
 	t.deepEqual(await store.reader('address_health'), []);
 });
 
-storeTest(test, 'addresses and workspaces are counted apart; the simulator is not', async (t, store) => {
+sqliteTest(test, 'addresses and workspaces are counted apart; the simulator is not', async (t, store) => {
 	const shop = await newShop(store);
 	const other = {store, ...(await insertWorkspace(store, 'other'))};
 	for (const onDay of [0, 8]) {

@@ -19,7 +19,8 @@ import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readLastPosition} from '../../src/store/timeline.ts';
 import {idOf} from '../helpers/api.ts';
-import {engines, newStore, storeTest} from '../helpers/databases.ts';
+import {conforms} from '../helpers/conforms.ts';
+import {engines, newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {claimDue, endTry, judgedOf, seen, startFirstTry, typesOf} from '../helpers/first-try.ts';
 import {eventWriter, newId} from '../helpers/messages.ts';
 import {recipientRows} from '../helpers/recipient-rows.ts';
@@ -30,6 +31,7 @@ const now = () => storeTime(Date.now());
 const rowsOf = async (store: Store) => Number((await store.reader('events').count('* as n').first())?.n);
 
 storeTest(test, 'a copy in its first try is queued for all who look, and no row says so', async (t, store) => {
+	conforms(t, 'status.queued');
 	const {api, id, recipient} = await startFirstTry(t, store, {cc: ['bob@b.test']});
 	const during = await seen(api, id);
 	t.like(during, {status: 'queued', listed: ['queued']});
@@ -119,7 +121,7 @@ const ends = {
 } as const;
 
 for (const [state, [outcome, wasSent, types]] of Object.entries(ends)) {
-	storeTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
+	sqliteTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
 		const {api, id, recipient, boot} = await startFirstTry(t, store);
 		const during = await seen(api, id);
 		t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));

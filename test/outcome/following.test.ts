@@ -6,7 +6,7 @@ import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {readEngagement} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
@@ -79,7 +79,7 @@ for (const [follows, tracks, tracking, expected] of [
 	});
 }
 
-storeTest(test, 'a mail without a tracked link is clicked at a link that says so', async (t, store) => {
+sqliteTest(test, 'a mail without a tracked link is clicked at a link that says so', async (t, store) => {
 	const recipient = await claimed(store, both);
 	await store.writer.submit(
 		write,
@@ -88,7 +88,7 @@ storeTest(test, 'a mail without a tracked link is clicked at a link that says so
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'clicked https://simulator.test/']);
 });
 
-storeTest(test, 'many of a batch are each followed by their own', async (t, store) => {
+sqliteTest(test, 'many of a batch are each followed by their own', async (t, store) => {
 	const recipients = await Promise.all(Array.from({length: 9}, () => claimed(store, both)));
 	const kinds = ['complained', 'opened', 'clicked'] as const;
 	await Promise.all(

@@ -5,7 +5,7 @@ import {readReports} from '../../src/store/reports.ts';
 import {isErased} from '../../src/store/retention.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {
@@ -69,7 +69,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'hard bounces and complaints count in the reputation, once a copy', async (t, store) => {
+sqliteTest(test, 'hard bounces and complaints count in the reputation, once a copy', async (t, store) => {
 	const mail = await mailed(store);
 	for (const report of [soft, hard, hard, complaint, complaint]) {
 		await record(store, reading([report]), {to: [returnPath(mail.cc)]});
@@ -79,7 +79,7 @@ storeTest(test, 'hard bounces and complaints count in the reputation, once a cop
 	t.like(hour, {hard: 2, complained: 1});
 });
 
-storeTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppressed', async (t, store) => {
+sqliteTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppressed', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([soft]), {to: [returnPath(mail.to)]});
 	t.is(await stateOf(store, mail.to), 'bounced');
@@ -109,7 +109,7 @@ storeTest(test, 'the third full mailbox within more than a week is a hard bounce
 	t.like(events, {length: 1, 0: {detail: {type: 'permanent', category: 'mailbox_full', escalated: {messages: 3}}}});
 });
 
-storeTest(test, 'the address that we sent to is suppressed, not the one that the report names', async (t, store) => {
+sqliteTest(test, 'the address that we sent to is suppressed, not the one that the report names', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([{...hard, recipient: 'victim@other.test'}]), {to: [returnPath(mail.to)]});
 	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test hard_bounce ${mail.messageId}`]);
@@ -147,7 +147,7 @@ storeTest(test, 'many at once are one transaction, and each class still counts o
 	t.is((await readReports(store.reader, mail.messageId, 10)).length, 6);
 });
 
-storeTest(test, 'a copy that is still in the queue is ended, and never sent again', async (t, store) => {
+sqliteTest(test, 'a copy that is still in the queue is ended, and never sent again', async (t, store) => {
 	const mail = await mailed(store);
 	const waiting = {state: 'sent', next_attempt_at: '2030-01-01T00:00:00.000Z'};
 	await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
@@ -155,7 +155,7 @@ storeTest(test, 'a copy that is still in the queue is ended, and never sent agai
 	t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {state: 'bounced', next_attempt_at: null});
 });
 
-storeTest(test, 'a removed suppression is not made anew by the same news of the same copy', async (t, store) => {
+sqliteTest(test, 'a removed suppression is not made anew by the same news of the same copy', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
 	await store.database('suppressions').delete();
@@ -163,7 +163,7 @@ storeTest(test, 'a removed suppression is not made anew by the same news of the 
 	t.deepEqual(await suppressed(store, mail.workspaceId), []);
 });
 
-storeTest(test, 'an existing suppression stays as it is', async (t, store) => {
+sqliteTest(test, 'an existing suppression stays as it is', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([complaint], {kind: 'arf'}), {
 		to: ['fbl'],
@@ -228,7 +228,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'check 14: a bounce of the cc copy suppresses the cc address only', async (t, store) => {
+sqliteTest(test, 'check 14: a bounce of the cc copy suppresses the cc address only', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([{...hard, recipient: 'bob@b.test'}]), {to: [returnPath(mail.cc)]});
 	t.deepEqual(await suppressed(store, mail.workspaceId), [`bob@b.test hard_bounce ${mail.messageId}`]);
@@ -238,17 +238,21 @@ storeTest(test, 'check 14: a bounce of the cc copy suppresses the cc address onl
 	t.deepEqual(await store.reader('usage_days'), [], 'usage counts messages: their `to` copies');
 });
 
-storeTest(test, 'a Message-ID alone leads to the `to` copy, unless the report names a cc address', async (t, store) => {
-	const mail = await mailed(store);
-	const clues = {messageIds: [`${links.messageIdLocal(mail.messageId)}@shop.example`]};
-	await record(store, reading([{...hard, recipient: 'Bob@B.test'}]), {clues});
-	t.is(await stateOf(store, mail.cc), 'bounced');
-	t.is(await stateOf(store, mail.to), 'delivered');
-	await record(store, reading([{...hard, recipient: 'someone@else.test'}]), {clues});
-	t.is(await stateOf(store, mail.to), 'bounced');
-	const forged = {messageIds: [`${strangersLinks.messageIdLocal(mail.messageId)}@shop.example`]};
-	t.is((await record(store, reading([hard]), {clues: forged})).kept, 'unmatched');
-});
+sqliteTest(
+	test,
+	'a Message-ID alone leads to the `to` copy, unless the report names a cc address',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const clues = {messageIds: [`${links.messageIdLocal(mail.messageId)}@shop.example`]};
+		await record(store, reading([{...hard, recipient: 'Bob@B.test'}]), {clues});
+		t.is(await stateOf(store, mail.cc), 'bounced');
+		t.is(await stateOf(store, mail.to), 'delivered');
+		await record(store, reading([{...hard, recipient: 'someone@else.test'}]), {clues});
+		t.is(await stateOf(store, mail.to), 'bounced');
+		const forged = {messageIds: [`${strangersLinks.messageIdLocal(mail.messageId)}@shop.example`]};
+		t.is((await record(store, reading([hard]), {clues: forged})).kept, 'unmatched');
+	},
+);
 
 storeTest(test, 'complaints count for what reached somebody only, and once', async (t, store) => {
 	const mail = await mailed(store);
@@ -266,7 +270,7 @@ storeTest(test, 'complaints count for what reached somebody only, and once', asy
 	t.like(await store.reader('usage_days').first(), {status: 'complained', n: 1});
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a provider has the mail before the store says so: its events end it, and none is sent again',
 	async (t, store) => {
@@ -287,7 +291,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'an arrival that is read after what came back of it is told and counted, once', async (t, store) => {
+sqliteTest(test, 'an arrival that is read after what came back of it is told and counted, once', async (t, store) => {
 	const arrived: Report = {...relayed, action: 'delivered'};
 	for (const [report, state] of [
 		[complaint, 'complained'],
@@ -372,7 +376,7 @@ storeTest(test, 'a mail to the unsubscribe address leaves the topic of the mail,
 	t.deepEqual(await types(store, mail), ['unsubscribed', 'unsubscribed']);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a request to unsubscribe that came to a return path is one by mail, and not kept',
 	async (t, store) => {
@@ -390,7 +394,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'what is no request at the unsubscribe address does not unsubscribe', async (t, store) => {
+sqliteTest(test, 'what is no request at the unsubscribe address does not unsubscribe', async (t, store) => {
 	const mail = await mailed(store);
 	const to = [unsubscribeAddress(mail)];
 	await record(store, reading([], {kind: 'auto_reply'}), {to, cameIn: {mailFrom: 'ada@a.test'}});
@@ -406,7 +410,7 @@ storeTest(test, 'what is no request at the unsubscribe address does not unsubscr
 	t.deepEqual(await types(store, mail), []);
 });
 
-storeTest(test, 'a relay’s report that the mail went on moves sent to delivered', async (t, store) => {
+sqliteTest(test, 'a relay’s report that the mail went on moves sent to delivered', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('recipients').update({state: 'sent'});
 	await record(store, reading([relayed]), {to: [returnPath(mail.to)]});
@@ -418,7 +422,7 @@ storeTest(test, 'a relay’s report that the mail went on moves sent to delivere
 	t.like(await store.reader('usage_days').first(), {status: 'delivered', n: 1});
 });
 
-storeTest(test, 'mail of a test key moves its state and blocks no real address', async (t, store) => {
+sqliteTest(test, 'mail of a test key moves its state and blocks no real address', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('messages').update({mode: 'test'});
 	await store.database('recipients').update({destination: 'simulator.test'});
@@ -430,7 +434,7 @@ storeTest(test, 'mail of a test key moves its state and blocks no real address',
 	t.deepEqual(await store.reader('usage_days'), []);
 });
 
-storeTest(test, 'a state that cannot move any more keeps its report and its event', async (t, store) => {
+sqliteTest(test, 'a state that cannot move any more keeps its report and its event', async (t, store) => {
 	const mail = await mailed(store);
 	for (const state of ['suppressed', 'errored', 'bounced'] as const) {
 		await store.database('recipients').update({state});
@@ -472,7 +476,7 @@ storeTest(test, 'several recipients behind one address: it is gone only if nobod
 	t.is((await suppressed(store, mail.workspaceId)).length, 1, 'of two failures that name it the milder one counts');
 });
 
-storeTest(test, 'an envelope for several copies concerns each of them', async (t, store) => {
+sqliteTest(test, 'an envelope for several copies concerns each of them', async (t, store) => {
 	const mail = await mailed(store);
 	const other = await mailed(store, 'other', 'eve@e.test');
 	const reports = [hard, {...hard, recipient: 'eve@e.test', ...({suppresses: false, type: 'transient'} as const)}];
@@ -484,7 +488,7 @@ storeTest(test, 'an envelope for several copies concerns each of them', async (t
 	t.deepEqual(await types(store, other), ['bounced']);
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'the first way that proves itself wins; a forged one does not stand before a right one',
 	async (t, store) => {
@@ -530,7 +534,7 @@ storeTest(test, 'what could not be read is kept beside its copy', async (t, stor
 	);
 });
 
-storeTest(test, 'of an erased person nothing is written, nor kept', async (t, store) => {
+sqliteTest(test, 'of an erased person nothing is written, nor kept', async (t, store) => {
 	const mail = await mailed(store);
 	const erased = {address: 'erased@erased.invalid', address_key: 'erased@erased.invalid'};
 	await changeRecipients(store.database, all => all.where({id: mail.to.id}), erased);
@@ -542,7 +546,7 @@ storeTest(test, 'of an erased person nothing is written, nor kept', async (t, st
 	t.is((await store.reader('reports')).length, 0);
 });
 
-storeTest(test, 'what belongs to a deleted workspace or a removed message is unmatched', async (t, store) => {
+sqliteTest(test, 'what belongs to a deleted workspace or a removed message is unmatched', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('workspaces').delete();
 	t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).kept, 'unmatched');
@@ -627,7 +631,7 @@ storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) =>
 	t.is(left[0], '2026-11-21T00:04:40.000Z');
 });
 
-storeTest(test, 'a few large mails that are kept take the place of many small ones', async (t, store) => {
+sqliteTest(test, 'a few large mails that are kept take the place of many small ones', async (t, store) => {
 	// Of each a quarter of a mebibyte stays.
 	const large = 6 * 1024 * 1024;
 	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 1000, bytes: 8 * 256 * 1024}});
@@ -646,7 +650,7 @@ storeTest(test, 'a few large mails that are kept take the place of many small on
 	t.deepEqual(await store.reader('inbound').pluck('size'), new Array(8).fill(large));
 });
 
-storeTest(test, 'what a report says is cut before it is stored', async (t, store) => {
+sqliteTest(test, 'what a report says is cut before it is stored', async (t, store) => {
 	const mail = await mailed(store);
 	const long = 'x'.repeat(100_000);
 	await record(store, reading([{...hard, recipient: long, matched: long, reason: long, host: long}]), {
@@ -657,7 +661,7 @@ storeTest(test, 'what a report says is cut before it is stored', async (t, store
 	t.true(JSON.stringify(await store.reader('events')).length < 4096);
 });
 
-storeTest(test, 'of a mail that is kept its beginning stays', async (t, store) => {
+sqliteTest(test, 'of a mail that is kept its beginning stays', async (t, store) => {
 	const raw = Buffer.concat([Buffer.from('Subject: x\r\n\r\n'), Buffer.alloc(900_000, '\0\xff', 'latin1')]);
 	const size = raw.length;
 	for (const to of [['fbl'], ['postmaster@bounces.test']]) {

@@ -6,7 +6,7 @@ import {decideNext, type JudgedTry} from '../../src/outcome/settle.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {findReportedRecipients} from '../../src/store/reports.ts';
 import type {Store} from '../../src/store/store.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -92,7 +92,7 @@ for (const [name, expected] of [
 	['suppressed', null],
 	['released', null],
 ] as const) {
-	storeTest(test, `a first try that ends ${name}: ${expected ?? 'nothing'} is counted`, async (t, store) => {
+	sqliteTest(test, `a first try that ends ${name}: ${expected ?? 'nothing'} is counted`, async (t, store) => {
 		const {ids, workspaceId} = await newRecipients(store, ['ann@a.example']);
 		await end(store, ids, name, first);
 		t.deepEqual(await figures(store, workspaceId), expected === null ? [] : [`2026-06-09T10: ${expected}`]);
@@ -107,7 +107,7 @@ for (const [tries, expected] of [
 	[['released', 'hard'], '1/1/0/0'],
 	[['deferred', 'errored'], '1/0/0/0'],
 ] as const) {
-	storeTest(test, `${tries.join(', ')}: ${expected} in the hour of the first try`, async (t, store) => {
+	sqliteTest(test, `${tries.join(', ')}: ${expected} in the hour of the first try`, async (t, store) => {
 		const {ids, workspaceId} = await newRecipients(store, ['ann@a.example']);
 		for (const [n, name] of tries.entries()) {
 			await end(store, ids, name, n === 0 && name !== 'released' ? first : later);

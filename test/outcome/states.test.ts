@@ -8,7 +8,8 @@ import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
 import {moveRecipients} from '../../src/store/recipients.ts';
 import type {Store} from '../../src/store/store.ts';
 import {readEvents} from '../../src/store/timeline.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {conforms} from '../helpers/conforms.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {eventWriter, insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 
@@ -76,7 +77,8 @@ const outcomes = {
 } as const satisfies Partial<Record<RecipientState, Outcome>>;
 
 for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, Outcome]>) {
-	storeTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
+	sqliteTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
+		conforms(t, ...(to === 'sent' ? ['status.sent'] : []));
 		for (const from of recipientStates) {
 			const recipient = await recipientIn(store, from);
 			t.true(await record(store, recipient, outcome));

@@ -1,7 +1,7 @@
 import test from 'ava';
 import type {AttemptResult} from '../../src/mail/outcome.ts';
 import type {GroupWrite} from '../../src/store/engine/writer.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace, writeMessages} from '../helpers/messages.ts';
 import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {routeTo} from '../helpers/routes.ts';
@@ -80,7 +80,7 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 	t.is(scheduler.inFlight, 0);
 });
 
-storeTest(test, 'attempts that are recorded already do not keep their copies from ending', async (t, store) => {
+sqliteTest(test, 'attempts that are recorded already do not keep their copies from ending', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const addresses = Array.from({length: 12}, (_, index) => `u${index}@d${index}.test`);
 	await insertMessages(store, workspaceId, addresses);
@@ -131,7 +131,7 @@ storeTest(test, 'what a hostile host says can be stored, whatever it is', async 
 	t.false(scheduler.storeFailing);
 });
 
-storeTest(test, 'a thousand destinations that never answer do not hold up one that does', async (t, store) => {
+sqliteTest(test, 'a thousand destinations that never answer do not hold up one that does', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const dead = Array.from({length: 3000}, (_, index) => `u${index}@dead${index % 1000}.test`);
 	await insertMessages(store, workspaceId, dead, {due: Date.now() - 60_000});

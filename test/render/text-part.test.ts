@@ -252,6 +252,6 @@ test('text in pieces is tidied as the whole is', t => {
 			const whole = found.map(part => (typeof part === 'string' ? part : part.constant)).join('');
 			t.is(joined(tidyPieces(emitter.end())), tidyText(whole), JSON.stringify(found));
 		}),
-		{numRuns: 1000},
+		{numRuns: 300},
 	);
 });

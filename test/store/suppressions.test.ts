@@ -1,15 +1,7 @@
 import test from 'ava';
-import type {Knex} from 'knex';
-import {rowOfAddress} from '../../src/store/engine/rows.ts';
-import type {Store} from '../../src/store/store.ts';
-import {
-	insertSuppressions,
-	type NewSuppression,
-	type SuppressionFilter,
-	suppressionListQuery,
-} from '../../src/store/suppressions.ts';
-import {countOptOuts, purgeOptOuts, topicListQuery} from '../../src/store/topics.ts';
-import {type Engine, storeTest} from '../helpers/databases.ts';
+import {insertSuppressions, type NewSuppression} from '../../src/store/suppressions.ts';
+import {countOptOuts, purgeOptOuts} from '../../src/store/topics.ts';
+import {storeTest} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
@@ -67,65 +59,6 @@ storeTest(test, 'an entry of a test key gives way to any other, also within one 
 
 	const [first, second] = [entry(workspaceId, 'b@x.test', {mode: 'test'}), entry(workspaceId, 'b@x.test')];
 	t.deepEqual((await insert(first, second)).added, new Set([second.id]));
-});
-
-/** Two workspaces with as many entries as make an engine look for an index; as many topics and opt-outs. */
-async function fill(store: Store, engine: Engine): Promise<string> {
-	const {workspaceId} = await insertWorkspace(store);
-	const other = await insertWorkspace(store, 'other');
-	const reasons = ['manual', 'hard_bounce', 'complaint', 'unsubscribe'] as const;
-	await store.writer.transaction(async trx => {
-		for (const id of [workspaceId, other.workspaceId]) {
-			const rows = Array.from({length: 3000}, (_, n) => ({
-				reason: reasons[n % 4] ?? 'manual',
-				address: `u${n}@x.test`,
-			}));
-			await insertSuppressions(
-				trx,
-				rows.map(({address, reason}) => entry(id, address, {reason})),
-			);
-			for (let n = 0; n < 200; n++) {
-				await trx('topics').insert({id: newId('usg'), workspace_id: id, code: `c${n}`, name: 'x', created_at: at});
-			}
-		}
-		// SQLite's stores have no statistics.
-		await (engine === 'postgres' && trx.raw('analyze'));
-	});
-	return workspaceId;
-}
-
-async function planOf({reader}: Store, engine: Engine, query: Knex.QueryBuilder): Promise<string> {
-	const {sql, bindings} = query.toSQL();
-	const answer = await reader.raw(`explain ${engine === 'sqlite' ? 'query plan ' : ''}${sql}`, [...bindings]);
-	const rows: Array<{detail?: string; 'QUERY PLAN'?: string}> = engine === 'sqlite' ? answer : answer.rows;
-	return rows.map(row => row.detail ?? row['QUERY PLAN']).join('\n');
-}
-
-storeTest(test, 'each page of the lists is read along an index, without a sort', async (t, store, engine) => {
-	const workspaceId = await fill(store, engine);
-	const middle = newId('sup');
-	const cases: ReadonlyArray<readonly [index: RegExp, filter: Partial<SuppressionFilter>]> = [
-		[/suppressions_by_workspace|suppressions_pkey/, {}],
-		[/suppressions_by_workspace|suppressions_pkey/, {after: middle}],
-		[/suppressions_by_reason/, {reason: 'complaint'}],
-		[/suppressions_by_reason/, {reason: 'complaint', after: middle}],
-		[/suppressions_by_address/, {addressKey: 'u5@x.test'}],
-		[/suppressions_by_address/, {addressKey: 'u5@x.test', reason: 'manual', after: middle}],
-	];
-	for (const [index, filter] of cases) {
-		const query = suppressionListQuery(store.reader, {workspaceId, after: null, limit: 26, ...filter});
-		const plan = await planOf(store, engine, query);
-		t.regex(plan, index, plan);
-		// One address has one row at most, which PostgreSQL sorts all the same.
-		t.true(filter.addressKey !== undefined || !/TEMP B-TREE|Sort/.test(plan), plan);
-	}
-	const contact = {workspace_id: workspaceId, address_key: 'u5@x.test'};
-	const contacts = await planOf(store, engine, rowOfAddress(store.reader, 'contacts', contact, middle));
-	// PostgreSQL reads an empty table from end to end.
-	t.regex(contacts, engine === 'sqlite' ? /contacts_by_address/ : /contacts/);
-	const topics = await planOf(store, engine, topicListQuery(store.reader, {workspaceId, after: null, limit: 26}));
-	t.regex(topics, /topics_by_workspace|topics_pkey/);
-	t.notRegex(topics, /TEMP B-TREE|Sort/);
 });
 
 storeTest(test, 'opt-outs are counted by code and forgotten bit by bit', async (t, store) => {
