@@ -12,7 +12,7 @@ const folders: Sizes = {
 	alerts: 746,
 	api: 8_415,
 	backup: 404,
-	bench: 839,
+	bench: 709,
 	bounce: 688,
 	certificates: 858,
 	cli: 9_333,
@@ -56,7 +56,7 @@ const folders: Sizes = {
 const whole: Sizes = {
 	'lines of src': 108_100,
 	'files of src': 577,
-	'functions over 60 lines': 97,
+	'functions over 60 lines': 94,
 	'functions over 100 lines': 35,
 	'lines over 120 columns': 1_910,
 	'lines over 160 columns': 200,

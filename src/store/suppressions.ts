@@ -113,7 +113,7 @@ export async function listSuppressions(reader: Knex, filter: SuppressionFilter):
 }
 
 /** Each filter has its index: `suppressions_by_address`, `suppressions_by_reason`, none `suppressions_by_workspace`. */
-export function suppressionListQuery(
+function suppressionListQuery(
 	reader: Knex,
 	{workspaceId, addressKey, reason, after, limit}: SuppressionFilter,
 ): Knex.QueryBuilder {

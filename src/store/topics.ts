@@ -61,7 +61,7 @@ export async function listTopics(reader: Knex, page: TopicPage): Promise<Topic[]
 	return await topicListQuery(reader, page);
 }
 
-export function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): Knex.QueryBuilder {
+function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): Knex.QueryBuilder {
 	const index = {leading: {workspace_id: workspaceId}, id: 'id'};
 	return alongIndex(reader, 'topics', index, {below: after}).limit(limit);
 }

@@ -5,7 +5,6 @@ import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -22,7 +21,7 @@ type Shop = {
 
 /** The program in capture mode, with a template that tells the day in the recipient's way and place. */
 async function open(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Shop> {
-	const program = inShell(t, await prepareProgram(t, settings));
+	const program = await prepareProgram(t, settings);
 	await program.cliBytes('init');
 	const folder = join(program.folder, 'templates/day');
 	await mkdir(folder, {recursive: true});
@@ -56,37 +55,6 @@ async function open(t: ExecutionContext, settings: Readonly<Record<string, strin
 			}),
 	};
 }
-
-test('locale and timezone: the send, else the contact, else the workspace, else en and UTC', async t => {
-	const {program, daemon, key, send, subjectOf} = await open(t);
-	const subject = async (fields?: object) => await subjectOf(await send(fields));
-	t.is(await subject(), 'On 6/9/26');
-	await program.cli('workspace', 'update', '--locale', 'de', '--timezone', 'Pacific/Kiritimati');
-	t.is(await subject(), 'Am 10.06.26');
-
-	t.is(await subject({locale: 'en', timezone: 'Pacific/Pago_Pago'}), 'On 6/8/26');
-	t.is(await subject({to: 'JANE@home.example'}), 'On 6/8/26', 'the contact has learnt it');
-	t.is(await subject({locale: '', timezone: ''}), 'On 6/8/26', 'an empty one is none');
-	t.is(await subject({locale: null, timezone: null}), 'On 6/8/26');
-	t.is(await subject({to: 'other@home.example'}), 'Am 10.06.26', 'another has not');
-	t.is(await subject({timezone: 'UTC'}), 'On 6/9/26');
-
-	const {key: testKey} = await program.cli<{key: string}>('key', 'create', '--name', 'test', '--mode', 'test');
-	await waitFor('the key is known', async () => (await call(`${daemon.url}/v1/messages`, testKey)).status === 200);
-	t.is(await subjectOf(await send({locale: 'de', timezone: 'Pacific/Pago_Pago'}, testKey)), 'Am 08.06.26');
-	t.is(await subjectOf(await send({}, testKey)), 'On 6/9/26', 'a test send reads the contact');
-	t.is(await subject(), 'On 6/9/26', 'and teaches it nothing');
-
-	const {body} = await call(`${daemon.url}/v1/contacts?email=jane@home.example`, key);
-	const [{id}] = (body as {data: [{id: string}]}).data;
-	const cleared = await fetch(`${daemon.url}/v1/contacts/${id}`, {
-		method: 'PATCH',
-		headers: {authorization: `Bearer ${key}`, 'content-type': 'application/json'},
-		body: JSON.stringify({locale: null}),
-	});
-	t.is(cleared.status, 200);
-	t.is(await subject(), 'Am 09.06.26', 'what was cleared falls back to the workspace');
-});
 
 test('an erased person is in no captured mail; others are', async t => {
 	const {program, daemon, key, send, subjectOf} = await open(t);

@@ -4,7 +4,6 @@ import test from 'ava';
 import {eventsOf, logged, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {deliveringTo, domains} from '../helpers/delivering-to.ts';
 import {lastWish} from '../helpers/dying-writer.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -207,7 +206,7 @@ test.serial(
 );
 
 test.serial('what the CLI changes holds in the running daemon', async t => {
-	const program = inShell(t, await prepareProgram(t, {}));
+	const program = await prepareProgram(t, {});
 	const daemon = await program.serve();
 	const shop = await welcomeOf(program);
 	const {id: keyId, key} = await program.cli<{id: string; key: string}>('key', 'create', '--name', 'other');

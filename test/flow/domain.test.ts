@@ -6,7 +6,6 @@ import {eventsOf, prepareProgram} from '../helpers/daemon.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type Received, startFakeMx} from '../helpers/fake-mx.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -24,17 +23,14 @@ test('a domain from its first record to its second pair of keys', async t => {
 		'mx.buyer.example': {a: [mx.host]},
 		'out.mail.example': {a: ['192.0.2.1']},
 	});
-	const program = inShell(
-		t,
-		await prepareProgram(t, {
-			MAILCTL_DELIVERY: 'mx',
-			MAILCTL_HOSTNAME: 'out.mail.example',
-			MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example',
-			MAILCTL_DNS_SERVERS: dns.server,
-			MAILCTL_MX_PORT: String(mx.port),
-			MAILCTL_ALLOW_PRIVATE_MX: 'true',
-		}),
-	);
+	const program = await prepareProgram(t, {
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_HOSTNAME: 'out.mail.example',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_MX_PORT: String(mx.port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+	});
 	await program.cliBytes('init');
 	const {key} = await program.cli<{key: string}>('key', 'create', '--name', 'flow');
 	const [template] = await program.cli<Array<{id: string}>>(

@@ -5,7 +5,6 @@ import {prepareProgram} from '../helpers/daemon.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type Received, startFakeMx} from '../helpers/fake-mx.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -26,18 +25,15 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 		'mx.buyer.example': {a: [mx.host]},
 		'out.mail.example': {a: ['192.0.2.1']},
 	});
-	const program = inShell(
-		t,
-		await prepareProgram(t, {
-			MAILCTL_DELIVERY: 'mx',
-			MAILCTL_HOSTNAME: 'out.mail.example',
-			MAILCTL_PUBLIC_URL: 'https://out.mail.example',
-			MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example',
-			MAILCTL_DNS_SERVERS: dns.server,
-			MAILCTL_MX_PORT: String(mx.port),
-			MAILCTL_ALLOW_PRIVATE_MX: 'true',
-		}),
-	);
+	const program = await prepareProgram(t, {
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_HOSTNAME: 'out.mail.example',
+		MAILCTL_PUBLIC_URL: 'https://out.mail.example',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounces.mail.example',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_MX_PORT: String(mx.port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+	});
 	await program.cliBytes('init');
 	const tenants: Tenant[] = [];
 	for (const name of ['red', 'blue']) {

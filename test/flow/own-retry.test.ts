@@ -2,12 +2,11 @@ import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
 import {logged} from '../helpers/daemon.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 
 test('a destination is tried again and given up by its own rules, another one by the settings; SIGHUP changes them', async t => {
 	const deferring = {rcpt: '450 4.2.0 later'};
-	const {program: started} = await startMailHosts(
+	const {program} = await startMailHosts(
 		t,
 		{'mx.own.example': deferring, 'mx.hosted.example': deferring, 'mx.other.example': deferring},
 		{},
@@ -17,7 +16,6 @@ test('a destination is tried again and given up by its own rules, another one by
 			MAILCTL_QUEUE_LIFETIME: '2h',
 		},
 	);
-	const program = inShell(t, started);
 	const write = (retry: string, lifetime: string) =>
 		writeFileSync(
 			join(program.folder, 'destinations.json'),

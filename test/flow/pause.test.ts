@@ -1,6 +1,5 @@
 import test from 'ava';
 import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {addShop} from '../helpers/second-shop.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -14,7 +13,7 @@ const statusOf = async (url: string, {key}: Welcome, {id}: Sent) =>
 	((await call(`${url}/v1/messages/${id}`, key)).body as {status: string}).status;
 
 test('what is queued is held while its workspace is paused, goes out after resume, and is counted', async t => {
-	const program = inShell(t, await prepareProgram(t, {}));
+	const program = await prepareProgram(t, {});
 	const taking = await program.serve({MAILCTL_ROLES: 'api'});
 	const shop = await welcomeOf(program);
 	const queued: Sent[] = [];

@@ -5,7 +5,6 @@ import type {Why} from '../../src/admin/why.ts';
 import {prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {startMx} from '../helpers/delivering-to.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -31,17 +30,14 @@ test('queue why is right in each situation of a running daemon', async t => {
 		'slow.example': {mx: [[10, 'mx.slow.example']]},
 		'mx.slow.example': {a: [mx.host]},
 	});
-	const program = inShell(
-		t,
-		await prepareProgram(t, {
-			...settings,
-			MAILCTL_DESTINATIONS_FILE: 'destinations.json',
-			// Nothing is tried again but by command.
-			MAILCTL_RETRY_SCHEDULE: '1h*',
-			// Some of its sessions never end.
-			MAILCTL_DRAIN_LIMIT: '1s',
-		}),
-	);
+	const program = await prepareProgram(t, {
+		...settings,
+		MAILCTL_DESTINATIONS_FILE: 'destinations.json',
+		// Nothing is tried again but by command.
+		MAILCTL_RETRY_SCHEDULE: '1h*',
+		// Some of its sessions never end.
+		MAILCTL_DRAIN_LIMIT: '1s',
+	});
 	const slow = {slow: {domains: ['slow.example'], perMinute: 1}};
 	await writeFile(join(program.folder, 'destinations.json'), JSON.stringify(slow));
 	const first = await program.serve();

@@ -5,7 +5,6 @@ import type {ProviderName} from '../../src/mail/provider.ts';
 import {logged, prepareProgram} from '../helpers/daemon.ts';
 import {type ApiAnswer, type ApiRequest, formOf, isSignedForSes, startFakeApi} from '../helpers/fake-api.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {clientOf} from '../helpers/mail-hosts.ts';
 import {type Added, echoed} from '../helpers/provider-lab.ts';
 import {eventOf, postsOf, startFakeSns} from '../helpers/provider-posts.ts';
@@ -71,17 +70,14 @@ async function start(t: ExecutionContext, name: Name, answer: (n: number, to: st
 		return answer(n, provider.mailIn(request).to);
 	});
 	const sns = name === 'ses' ? await startFakeSns(t) : undefined;
-	const program = inShell(
-		t,
-		await prepareProgram(t, {
-			MAILCTL_DELIVERY: 'relay',
-			MAILCTL_RELAY_URL: provider.url + more,
-			MAILCTL_PROVIDER_HOSTS: [`${name}=${api.at}`, ...(sns ? [`sns=${sns.at}`] : [])].join(),
-			MAILCTL_HOSTNAME: 'mail.shop.example',
-			MAILCTL_RETRY_SCHEDULE: '200ms*',
-			MAILCTL_RATE_LIMIT: '0',
-		}),
-	);
+	const program = await prepareProgram(t, {
+		MAILCTL_DELIVERY: 'relay',
+		MAILCTL_RELAY_URL: provider.url + more,
+		MAILCTL_PROVIDER_HOSTS: [`${name}=${api.at}`, ...(sns ? [`sns=${sns.at}`] : [])].join(),
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_RETRY_SCHEDULE: '200ms*',
+		MAILCTL_RATE_LIMIT: '0',
+	});
 	const daemon = await program.serve();
 	const client = await clientOf(program, daemon);
 	return {api, sns, program, daemon, client, mailIn: provider.mailIn};

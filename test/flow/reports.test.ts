@@ -1,7 +1,6 @@
 import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {type Program, prepareProgram, type Welcome, welcomeOf} from '../helpers/daemon.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {inboundPort, linksOf} from '../helpers/sent-recipients.ts';
 import {call} from '../helpers/shop.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
@@ -81,7 +80,7 @@ type Lab = {readonly program: Program; readonly welcome: Welcome; readonly url: 
 
 async function start(t: ExecutionContext): Promise<Lab> {
 	const settings = {MAILCTL_INBOUND_LISTEN: '127.0.0.1:0', MAILCTL_RETURN_PATH_DOMAIN: domain};
-	const program = inShell(t, await prepareProgram(t, settings));
+	const program = await prepareProgram(t, settings);
 	const {url} = await program.serve();
 	return {program, url, welcome: await welcomeOf(program), dataDir: path.join(program.folder, 'data')};
 }

@@ -7,7 +7,6 @@ import {makeCertificate} from '../helpers/certificate.ts';
 import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {type Service, serviceOf} from '../helpers/service.ts';
 import {call} from '../helpers/shop.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
@@ -282,7 +281,7 @@ test('lists mark the template of submitted mail as built in, and template pull l
 });
 
 test('SIGTERM while a mail is on its way: it is stored and answered, and sent after the restart', async t => {
-	const program = inShell(t, await prepareProgram(t, {MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:0'}));
+	const program = await prepareProgram(t, {MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:0'});
 	const first = await program.serve();
 	const {from} = await welcomeOf(program);
 	const {key} = await program.cli<{key: string}>(...submitKey);

@@ -6,7 +6,6 @@ import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
 import {eventsOf, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from '../helpers/fake-mx.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {policyText} from '../helpers/policy-host.ts';
 import {startReceiver} from '../helpers/receiver.ts';
@@ -68,22 +67,19 @@ test('each domain gets its mail as it announces: by MTA-STS, by DANE, or in plai
 		),
 		[`_${port}._tcp.mx.dane.example`]: {tlsa: [recordOf(right, 3, 1, 1)], signed: true},
 	});
-	const program = inShell(
-		t,
-		await prepareProgram(t, {
-			MAILCTL_HOSTNAME: 'mail.shop.example',
-			MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
-			MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
-			MAILCTL_DELIVERY: 'mx',
-			MAILCTL_DNS_SERVERS: dns.server,
-			MAILCTL_MX_PORT: String(port),
-			MAILCTL_ALLOW_PRIVATE_MX: 'true',
-			MAILCTL_MTA_STS_PORT: String(policyHost.port),
-			MAILCTL_CA_FILE: 'authority.pem',
-			MAILCTL_DANE: 'true',
-			MAILCTL_RETRY_SCHEDULE: '1s*',
-		}),
-	);
+	const program = await prepareProgram(t, {
+		MAILCTL_HOSTNAME: 'mail.shop.example',
+		MAILCTL_PUBLIC_URL: 'https://mail.shop.example',
+		MAILCTL_RETURN_PATH_DOMAIN: 'bounce.shop.example',
+		MAILCTL_DELIVERY: 'mx',
+		MAILCTL_DNS_SERVERS: dns.server,
+		MAILCTL_MX_PORT: String(port),
+		MAILCTL_ALLOW_PRIVATE_MX: 'true',
+		MAILCTL_MTA_STS_PORT: String(policyHost.port),
+		MAILCTL_CA_FILE: 'authority.pem',
+		MAILCTL_DANE: 'true',
+		MAILCTL_RETRY_SCHEDULE: '1s*',
+	});
 	writeFileSync(join(program.folder, 'authority.pem'), authority.cert);
 	const daemon = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);

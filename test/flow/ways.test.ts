@@ -3,7 +3,6 @@ import {join} from 'node:path';
 import test from 'ava';
 import {logged} from '../helpers/daemon.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -21,7 +20,7 @@ test('an entry of the destinations file sends a domain by a smarthost; SIGHUP re
 			MAILCTL_SOURCE_POOLS: `otp=${source}`,
 		},
 	);
-	const program = inShell(t, started.program);
+	const {program} = started;
 	const writeDestinations = (text: string) => writeFileSync(join(program.folder, 'destinations.json'), text);
 	const route = `smtp://${smarthost.host}:${smarthost.port}?tls=none`;
 	const arrived = (name: 'a' | 'b' | 'smarthost', to: string) =>

@@ -6,7 +6,6 @@ import {simpleParser} from 'mailparser';
 import {eventsOf, logged, type Program, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {type FakeDns, startFakeDns} from '../helpers/fake-dns.ts';
-import {inShell} from '../helpers/in-shell.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {type Received, startReceiver} from '../helpers/receiver.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
@@ -324,7 +323,7 @@ test.serial('kill -9 while posting: every delivery arrives after the next start,
 		},
 	});
 	// No attempt ends while the test holds it.
-	const program = inShell(t, await prepare(t, {MAILCTL_WEBHOOK_TIMEOUT: '10m'}));
+	const program = await prepare(t, {MAILCTL_WEBHOOK_TIMEOUT: '10m'});
 	const first = await program.serve();
 	const shop = await welcomeOf(program);
 	const client = clientOf(first.url, shop);
