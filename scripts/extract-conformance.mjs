@@ -10,7 +10,7 @@ import process from 'node:process';
 // lacks, with a proposed id, and what the document has no more. Exit code 1 when there is anything to do.
 
 const listFile = new URL('../test/fixtures/conformance.json', import.meta.url);
-const longestTitle = 30;
+const maxTitleLength = 30;
 const leftOpen = /not shown/;
 const sentenceEnd = /(?<=\.\)?)\s+(?=[A-Z`])/;
 
@@ -52,7 +52,7 @@ function statementsOf(line) {
 				.filter(clause => !leftOpen.test(clause))
 				.join('; '),
 		)
-		.filter(text => text.length > longestTitle || !text.endsWith(':'))
+		.filter(text => text.length > maxTitleLength || !text.endsWith(':'))
 		.filter(text => text !== '')
 		.map(text => ({key: rule ? `rule-${rule}` : text.slice(0, 30), text}));
 }

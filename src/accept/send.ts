@@ -97,11 +97,11 @@ export type AcceptOptions = {
 	readonly onAccepted: (mode: Mode, messages: number, queues: Iterable<QueueKey>) => void;
 };
 
-const usualKeyWait = 30_000;
+const defaultKeyWait = 30_000;
 
 /** Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage. */
 export function createAccept(options: AcceptOptions): Accept {
-	const {catalog, vault, reader, writer, clock, acceptWrite, keyRetention, keyWait = usualKeyWait} = options;
+	const {catalog, vault, reader, writer, clock, acceptWrite, keyRetention, keyWait = defaultKeyWait} = options;
 	const inFlight = createInFlight(keyWait);
 
 	async function take(send: Send, idempotency: Idempotency | null): Promise<Accepted> {

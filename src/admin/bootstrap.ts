@@ -47,7 +47,7 @@ type FirstStartOptions = {
 };
 
 /** Longer than any start takes: by then a process that has not shown its first keys never will. */
-const longestStartMs = 60_000;
+const maxStartMs = 60_000;
 const firstKeyName = 'first';
 
 /**
@@ -111,7 +111,7 @@ async function resumeBootstrap(
 ): Promise<Bootstrapped | null> {
 	const broken = await findFirstStart(store.reader);
 	const now = tools.clock.now();
-	if (!broken || (!isAlone && now - Date.parse(broken.begun_at) < longestStartMs)) {
+	if (!broken || (!isAlone && now - Date.parse(broken.begun_at) < maxStartMs)) {
 		return null;
 	}
 	const workspaceId = broken.workspace_id;
@@ -146,8 +146,8 @@ async function createFirstAccess(
 	{workspaceId, dashboard}: {readonly workspaceId: string; readonly dashboard: boolean},
 ): Promise<Pick<Bootstrapped, 'liveKey' | 'testKey' | 'logInToken'>> {
 	const create = async (mode: Mode) => {
-		const scene = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
-		return (await performIn(createKey, scene, {name: firstKeyName, mode})).key;
+		const context = {face: 'cli', workspaceId, mode, tools, vault: async () => vault, trx} as const;
+		return (await performIn(createKey, context, {name: firstKeyName, mode})).key;
 	};
 	const link = async () => {
 		const user = await findUserByEmail(trx, firstUser);

@@ -5,9 +5,9 @@ export type CsvRecord =
 
 type Line = {readonly number: number; readonly text: string};
 
-const longestLine = 64 * 1024;
+const maxLineLength = 64 * 1024;
 const shownOfLong = 200;
-const mostLines = 100;
+const maxLines = 100;
 /** A first line that tells Excel the delimiter of the file. */
 const namedDelimiter = /^"?sep=([^"\w])"?$/i;
 const lineEnd = /\r\n|\n|\r/;
@@ -54,7 +54,7 @@ export class CsvReader {
 			this.#takeLine(this.#rest, records);
 			this.#rest = line;
 		}
-		if (this.#rest.length > longestLine) {
+		if (this.#rest.length > maxLineLength) {
 			if (!this.#skipping) {
 				this.#refuseLong({number: this.#number + 1, text: this.#rest}, records);
 				this.#skipping = true;
@@ -79,7 +79,7 @@ export class CsvReader {
 		const line = {number: this.#number, text};
 		if (this.#skipping) {
 			this.#skipping = false;
-		} else if (text.length > longestLine) {
+		} else if (text.length > maxLineLength) {
 			this.#refuseLong(line, records);
 		} else if (this.#open.length > 0) {
 			this.#goOn(line, records);
@@ -91,7 +91,7 @@ export class CsvReader {
 
 	#refuseLong({number: line, text}: Line, records: CsvRecord[]): void {
 		this.#giveUp(records, () => true);
-		records.push({line, fault: `it is longer than ${longestLine} characters`, text: text.slice(0, shownOfLong)});
+		records.push({line, fault: `it is longer than ${maxLineLength} characters`, text: text.slice(0, shownOfLong)});
 	}
 
 	/** Whether the line is the first one of a record that goes on; otherwise it is dealt with. */
@@ -125,7 +125,7 @@ export class CsvReader {
 		if (end === 'broken') {
 			this.#giveUp(records, () => this.#open.length > 1, broken);
 		} else if (end === 'open') {
-			this.#giveUp(records, () => this.#open.length >= mostLines || this.#size > longestLine);
+			this.#giveUp(records, () => this.#open.length >= maxLines || this.#size > maxLineLength);
 		} else {
 			const cells = cellsOf(this.#open.map(({text}) => text).join('\n'), this.#delimiter) as string[];
 			this.#isFixed ||= this.#beginsTable(cells);

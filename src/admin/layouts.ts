@@ -6,9 +6,9 @@ import type {ActTools} from '../mail/operator.ts';
 import {checkRoom} from '../ops/limits.ts';
 import {notFound, Refused} from '../ops/operation.ts';
 import type {CompileResult, VariantSource} from '../render/compile.ts';
-import {compileAndCheck, usualCompileTime} from '../render/in-worker.ts';
+import {compileAndCheck, defaultCompileTime} from '../render/in-worker.ts';
 import {fileOf, filesOf, keyOf, type Layout, layoutName, reachedFrom} from '../render/layouts.ts';
-import {longestSource} from '../render/limits.ts';
+import {maxSourceLength} from '../render/limits.ts';
 import type {Violation} from '../render/liquid-source.ts';
 import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -170,7 +170,7 @@ async function compileIn(
 	sources: readonly VariantSource[],
 	checked: readonly Layout[],
 	{uses, read}: Layouts,
-	timeoutMs = usualCompileTime,
+	timeoutMs = defaultCompileTime,
 ) {
 	const own = sources.flatMap(({layout, mjml, html, text}) =>
 		layoutUses(layout || null, [mjml ?? html ?? '', text ?? '']),
@@ -196,8 +196,8 @@ function formFault(layout: Layout): string | null {
 	if (!names.some(file => !file.endsWith('.txt'))) {
 		return `${fileOf(layout, own[0] ?? '')}: is missing`;
 	}
-	const long = names.find(file => Buffer.byteLength(files[file] ?? '') > longestSource);
-	return long === undefined ? null : `${fileOf(layout, long)}: is longer than ${longestSource} octets`;
+	const long = names.find(file => Buffer.byteLength(files[file] ?? '') > maxSourceLength);
+	return long === undefined ? null : `${fileOf(layout, long)}: is longer than ${maxSourceLength} octets`;
 }
 
 const placeText = (file: string, {line, column, message}: Pick<Violation, 'line' | 'column' | 'message'>): string =>
@@ -208,7 +208,7 @@ async function compileTemplates(sources: readonly Source[], changed: readonly La
 	const {faults, results} =
 		all.length + changed.length === 0
 			? {faults: [], results: []}
-			: await compileIn(all, changed, layouts, usualCompileTime + 500 * all.length);
+			: await compileIn(all, changed, layouts, defaultCompileTime + 500 * all.length);
 	const unfit = changed.flatMap((one, index) =>
 		(faults[index] ?? []).map(({file = fileOf(one, ''), ...place}) => placeText(file, place)),
 	);

@@ -24,7 +24,7 @@ type Stats = {
 export type StatsLine = StatsFigures & {readonly key: string; readonly id?: string};
 
 /** How far back figures go, in days: as far as the usual MAILCTL_RETENTION_DAYS keeps mail. */
-export const mostDays = 90;
+export const maxDays = 90;
 
 /** The first moment of the UTC day that many days ago, milliseconds. */
 function dayStart(now: number, ago: number): number {

@@ -162,7 +162,7 @@ async function* bytesOf(
 }
 
 /** A line that is longer never ends. The reader skips one that is shorter and goes on. */
-const longestLine = 64 * 1024 ** 2;
+const maxLineLength = 64 * 1024 ** 2;
 
 /** Why a file is no CSV file, a clause, and how to fix that. */
 type FileFault = {readonly fault: string; readonly fix: string};
@@ -184,8 +184,8 @@ async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<F
 		}
 		bytes += chunk.length;
 		lineAt = chunk.includes(10) || chunk.includes(13) ? bytes : lineAt;
-		if (bytes - lineAt > longestLine) {
-			yield {fault: `holds a line of more than ${longestLine} octets`, fix: 'give a CSV file'};
+		if (bytes - lineAt > maxLineLength) {
+			yield {fault: `holds a line of more than ${maxLineLength} octets`, fix: 'give a CSV file'};
 			return;
 		}
 		yield {records: reader.push(decoder.decode(chunk, {stream: true})), bytes};
@@ -214,7 +214,7 @@ type ImportOptions = {
 export type LineFault = {readonly line: number; readonly fault: string};
 
 /** The faults that an import remembers. */
-export const mostFaults = 100;
+export const maxFaults = 100;
 
 // A transaction of this size blocks the writers of a running daemon for some ten milliseconds. Twice as many are no
 // faster by the row and take 20 MB more.
@@ -353,7 +353,7 @@ export class SuppressionImport {
 
 	async refuse(line: number, fault: string, cells: readonly string[]): Promise<void> {
 		this.bad++;
-		if (this.faults.length < mostFaults) {
+		if (this.faults.length < maxFaults) {
 			this.faults.push({line, fault});
 		}
 		await this.#options.onBad?.(line, fault, cells);

@@ -5,7 +5,7 @@ import {RefusedFileError, readRegular} from '../kit/regular-file.ts';
 import {labelFault, utf8Text} from '../kit/text.ts';
 import {folderFiles, isTemplateFile, readLayouts, readTemplateFolder, templateFileName} from '../render/folder.ts';
 import type {Layout} from '../render/layouts.ts';
-import {longestSource} from '../render/limits.ts';
+import {maxSourceLength} from '../render/limits.ts';
 import {type Change, nothingKnown, planChange, type Source} from './layouts.ts';
 
 /** What a folder of templates holds, with all that changes with it. */
@@ -156,7 +156,7 @@ async function existing(folder: string, concerns: (file: string) => boolean) {
 	const there = new Map<string, {file: string; text: string}>();
 	for (const file of names.filter(concerns).sort()) {
 		const name = templateFileName(file);
-		const text = utf8Text(await readRegular(path.join(folder, file), longestSource, 'refuse'));
+		const text = utf8Text(await readRegular(path.join(folder, file), maxSourceLength, 'refuse'));
 		// Of two spellings of one language the second keeps its own name, as a file that has no place.
 		there.set(there.has(name) ? file : name, {file, text});
 	}

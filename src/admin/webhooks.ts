@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Mode, WebhookEventType} from '../mail/message.ts';
 import type {Acting, ActTools} from '../mail/operator.ts';
-import {mostEndpoints} from '../mail/webhook.ts';
+import {maxEndpoints} from '../mail/webhook.ts';
 import {disabledNotice, notify} from '../outcome/outbox.ts';
 import {beginAct, recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -57,7 +57,7 @@ export async function addEndpoint(
 		failingSince: null,
 		createdAt: storeTime(clock.now()),
 	};
-	if (!(await insertEndpoint(trx, endpoint, mostEndpoints))) {
+	if (!(await insertEndpoint(trx, endpoint, maxEndpoints))) {
 		return undefined;
 	}
 	await recordAct(trx, tools, {

@@ -9,7 +9,7 @@ const heads: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> =
 	digest: 'Still',
 };
 
-const longestSubject = 150;
+const maxSubjectLength = 150;
 
 const titlesOf = (conditions: readonly Condition[]): string => {
 	const titles = new Set(conditions.map(({kind}) => alertKinds[kind].title));
@@ -41,7 +41,7 @@ export function wordsOf({event, at, conditions, link}: AlertMessage, host: strin
 	}
 	const [first] = conditions;
 	return {
-		subject: `[mailctl ${host}] ${heads[event]}: ${conditions.length === 1 ? first?.detail.slice(0, longestSubject) : titlesOf(conditions)}`,
+		subject: `[mailctl ${host}] ${heads[event]}: ${conditions.length === 1 ? first?.detail.slice(0, maxSubjectLength) : titlesOf(conditions)}`,
 		lines: [
 			...conditions.flatMap(({detail, fix, since}, index) => [
 				...(index === 0 ? [] : ['']),

@@ -174,7 +174,7 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	/** Of its cursors: they are good for no other list. */
 	readonly name: string;
 	/** Items of a page where the caller gives no `limit`. */
-	readonly usualLimit: number;
+	readonly defaultLimit: number;
 	/** What the answer is, and one of its items. */
 	readonly meaning: string;
 	readonly item: TSchema;
@@ -222,7 +222,7 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 		scope,
 		id: kind,
 		name,
-		usualLimit,
+		defaultLimit,
 		meaning,
 		item,
 		view,
@@ -248,7 +248,7 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 				const caller = callerOf(request);
 				const {filters = {}, ...found} = find(caller, request.query as Static<Query>, request.params.id ?? '');
 				const cursor = {workspaceId: caller.workspaceId, route: name, filters};
-				const list = {query: request.query, usualLimit, cursors, scope: cursor};
+				const list = {query: request.query, defaultLimit, cursors, scope: cursor};
 				if (csv && asksForCsv(request)) {
 					const {limit} = request.query;
 					const part = {after: readCursor(list), ...(limit !== undefined && {most: Number(limit)})};

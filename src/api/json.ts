@@ -77,7 +77,7 @@ const plainDigits = 15;
 export class JsonScan {
 	readonly #most: number;
 	readonly #itemLimits: ItemLimits | undefined;
-	readonly #mostInPart: number;
+	readonly #maxInPart: number;
 	#offset = 0;
 	#depth = 0;
 	#names = 0;
@@ -104,8 +104,8 @@ export class JsonScan {
 	constructor({values, items}: JsonLimits) {
 		this.#most = values;
 		this.#itemLimits = items;
-		this.#mostInPart = items?.values ?? values;
-		this.#cap = Math.min(values, this.#mostInPart);
+		this.#maxInPart = items?.values ?? values;
+		this.#cap = Math.min(values, this.#maxInPart);
 	}
 
 	/** Null: good so far. */
@@ -165,7 +165,7 @@ export class JsonScan {
 
 	#beginItem(start: number, valuesBefore: number): void {
 		this.#item = {start, names: this.#names, values: valuesBefore};
-		this.#cap = Math.min(this.#most, valuesBefore + this.#mostInPart);
+		this.#cap = Math.min(this.#most, valuesBefore + this.#maxInPart);
 	}
 
 	#endItem(of: List, {most, bytes}: ItemLimits, end: number): void {
@@ -186,7 +186,7 @@ export class JsonScan {
 		if (this.#values > this.#most) {
 			return refuse(list ?? 'body', this.#most);
 		}
-		return refuse(list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body', this.#mostInPart);
+		return refuse(list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body', this.#maxInPart);
 	}
 
 	#open(bracket: number, at: number): ScanFault | null {
@@ -216,7 +216,7 @@ export class JsonScan {
 				this.#endItem(this.#list, this.#itemLimits, at);
 				this.#list.end = at;
 			}
-			this.#cap = Math.min(this.#most, this.#valuesOfItems + this.#list.length + this.#mostInPart);
+			this.#cap = Math.min(this.#most, this.#valuesOfItems + this.#list.length + this.#maxInPart);
 			this.#list = this.#fresh ? null : this.#list;
 			this.#isInList = false;
 		}
@@ -280,7 +280,7 @@ export const oversized = Symbol('oversized');
 /** Its numbers keep their digits. Those of other fields are numbers to reckon with. */
 const variables = 'data';
 // With escapes.
-const longestName = 100;
+const maxNameLength = 100;
 /** RFC 8259 §8.1: a byte order mark in front of a document may be passed over. Within it, it is a character. */
 const ofDocument = new TextDecoder('utf-8', {fatal: true});
 const ofPart = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
@@ -346,7 +346,7 @@ async function readPart(
 }
 
 function nameOf(body: Body, {nameStart, nameEnd}: NonNullable<Seen['list']>): unknown {
-	const text = nameEnd - nameStart <= longestName ? decode(body.between(nameStart, nameEnd), ofPart) : null;
+	const text = nameEnd - nameStart <= maxNameLength ? decode(body.between(nameStart, nameEnd), ofPart) : null;
 	const part = text === null ? notUtf8 : parsePart(text, false);
 	return part.ok ? part.value : null;
 }

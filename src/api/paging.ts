@@ -22,7 +22,7 @@ export type Part = {readonly after: string | null; readonly limit: number};
 
 type ListOptions = {
 	readonly query: Static<typeof pageQuery>;
-	readonly usualLimit: number;
+	readonly defaultLimit: number;
 	readonly cursors: Cursors;
 	readonly scope: CursorScope;
 };
@@ -57,8 +57,8 @@ export function scanOf<Row extends {readonly id: string}>(read: PageOptions<Row>
 }
 
 /** The same where a page may end before it is full: its scan says how far it came. */
-export async function scanPage<Row>({query, usualLimit, cursors, scope, scan}: ScanOptions<Row>): Promise<Page<Row>> {
-	const limit = query.limit === undefined ? usualLimit : Number(query.limit);
+export async function scanPage<Row>({query, defaultLimit, cursors, scope, scan}: ScanOptions<Row>): Promise<Page<Row>> {
+	const limit = query.limit === undefined ? defaultLimit : Number(query.limit);
 	const {rows, next} = await scan({after: readCursor({query, cursors, scope}), limit});
 	return {rows, nextCursor: next === null ? null : cursors.write(scope, next)};
 }
@@ -81,7 +81,7 @@ type CursorScope = {
 };
 
 const macLength = 16;
-const longestCursor = 200;
+const maxCursorLength = 200;
 
 /**
  * Positions in lists as opaque, authenticated texts: base64url of a truncated HMAC-SHA256 and the position. The scope is
@@ -100,7 +100,7 @@ export class Cursors {
 
 	/** Null: forged, or of another list. */
 	read(scope: CursorScope, cursor: string): string | null {
-		const bytes = Buffer.from(cursor.slice(0, longestCursor), 'base64url');
+		const bytes = Buffer.from(cursor.slice(0, maxCursorLength), 'base64url');
 		// Several texts decode to the same bytes; only the one that was written counts.
 		if (bytes.length <= macLength || bytes.toString('base64url') !== cursor) {
 			return null;

@@ -49,7 +49,7 @@ const sweepMs = 60_000;
 /** A node asks for this part of what it used: what it holds unused when it goes silent is lost to the others. */
 const ahead = 4;
 /** It asks for no less than this part of the limit, so that it seldom asks. */
-const leastPart = 100;
+const minPart = 100;
 
 /**
  * Fixed windows, aligned to the epoch, for each key. `usual` is for keys without a limit of their own. Where nodes share a
@@ -112,9 +112,9 @@ export function createRateLimits(
 	/** Without the store this node counts alone: what is sent meanwhile cannot be stored either. */
 	async function ask(window: Window, part: Omit<PartAsked, 'wants' | 'usual'>): Promise<void> {
 		const wants = window.wanted;
-		const usualPart = Math.ceil(Math.max(window.used / ahead, part.limit / leastPart));
+		const defaultPart = Math.ceil(Math.max(window.used / ahead, part.limit / minPart));
 		try {
-			const {granted, given} = await (share as SharePart)({...part, wants, usual: usualPart});
+			const {granted, given} = await (share as SharePart)({...part, wants, usual: defaultPart});
 			window.sharedOut += granted;
 			window.given = given;
 			window.spentAt = given >= part.limit ? part.limit : 0;
@@ -183,7 +183,7 @@ export function showAllowance(reply: FastifyReply, {limit, remaining, reset}: Al
 	reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset);
 }
 
-const mostClients = 10_000;
+const maxClients = 10_000;
 
 /**
  * Counts a failure of a client, or only checks if `failures` is 0. Returns the milliseconds until the client may try
@@ -193,7 +193,7 @@ export type FailureLimit = (ip: string, failures?: 0 | 1) => number | null;
 
 /** Slows down a client that tries keys or tokens. Only failures count: many people may share one address with it. */
 export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () => RateLimit | null): FailureLimit {
-	const clients = new LRUCache<string, {since: number; n: number}>(atMost(mostClients));
+	const clients = new LRUCache<string, {since: number; n: number}>(atMost(maxClients));
 	return (ip, failures = 1) => {
 		const most = limit();
 		if (most === null) {

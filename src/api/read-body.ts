@@ -11,7 +11,7 @@ declare module 'fastify' {
 		/** What a JSON body of this route may hold. */
 		json?: JsonLimits;
 		/** The longest body of a caller, where that is not `bodyLimit`. */
-		longestBody?: (caller: Caller) => number;
+		maxBodyLength?: (caller: Caller) => number;
 	}
 	interface FastifyRequest {
 		/** Whether the body takes long enough to be handled in slices. */
@@ -24,12 +24,12 @@ declare module 'fastify' {
 type Done = (error: Error | null, body?: unknown) => void;
 
 /** What a body may hold that is one thing: a send with 256 KiB of data has fewer. */
-export const mostValues = 50_000;
-const usualLimits: JsonLimits = {values: mostValues};
+export const maxValues = 50_000;
+const defaultLimits: JsonLimits = {values: maxValues};
 const large = 256 * 1024;
 const manyValues = 5000;
 // Each piece of a body costs some microseconds: one byte at a time, six megabytes would take seconds.
-const mostPieces = 20_000;
+const maxPieces = 20_000;
 const bytesPerPiece = 256;
 
 /**
@@ -39,8 +39,8 @@ const bytesPerPiece = 256;
 export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, waiting: 128, waitMs: 15_000})) {
 	return (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
 		const {config} = request.routeOptions;
-		const bodyLimit = (request.caller && config.longestBody?.(request.caller)) ?? request.routeOptions.bodyLimit;
-		const limits = config.json ?? usualLimits;
+		const bodyLimit = (request.caller && config.maxBodyLength?.(request.caller)) ?? request.routeOptions.bodyLimit;
+		const limits = config.json ?? defaultLimits;
 		const declared = Number(request.headers['content-length'] ?? Number.NaN);
 		if (declared > bodyLimit) {
 			done(apiError('payload_too_large'));
@@ -63,7 +63,7 @@ export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, w
 		}
 
 		function crumbled(): ApiError | null {
-			return pieces > mostPieces + body.length() / bytesPerPiece
+			return pieces > maxPieces + body.length() / bytesPerPiece
 				? apiError('payload_too_large', {message: 'The body comes in too many pieces; send it in larger ones.'})
 				: null;
 		}

@@ -14,7 +14,7 @@ import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 import {base64Fault, canonicalLocale, checkedAddress, decodeBase64, formats} from './schemas/formats.ts';
 import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from './schemas/send.ts';
-import {checkOf, joinField, mostViolations} from './validate.ts';
+import {checkOf, joinField, maxViolations} from './validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}
@@ -36,7 +36,7 @@ export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
 function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender, now: number): ReadSend {
 	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body, caller.attachments, now)].slice(
 		0,
-		mostViolations,
+		maxViolations,
 	);
 	if (violations.length === 0) {
 		return {ok: true, send: toSend(body as SendBody, caller, now)};
@@ -130,7 +130,7 @@ function headerFaults(headers: Record<string, unknown>): Violation[] {
 	const seen = new Set<string>();
 	// The schema refuses more than a send may have.
 	return Object.entries(headers)
-		.slice(0, mostViolations)
+		.slice(0, maxViolations)
 		.flatMap(([name, value]) => {
 			const fault = seen.has(name.toLowerCase())
 				? 'must be named once, whatever its case'

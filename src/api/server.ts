@@ -80,7 +80,7 @@ const maxHeaderSize = 16 * 1024;
 // As long as a request line may be: the pattern refuses what is no id, at any length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
-const usualTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000, stop: 2000};
+const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000, stop: 2000};
 
 /** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
 export function createApi({
@@ -92,7 +92,7 @@ export function createApi({
 	isUnavailable,
 	report,
 	onAnswered,
-	timeouts = usualTimeouts,
+	timeouts = defaultTimeouts,
 }: ApiOptions): Api {
 	const api = Fastify({
 		bodyLimit,
@@ -124,7 +124,7 @@ export function createApi({
 	});
 	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
-	endAtStop(api, timeouts.stop ?? usualTimeouts.stop);
+	endAtStop(api, timeouts.stop ?? defaultTimeouts.stop);
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);

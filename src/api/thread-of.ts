@@ -1,5 +1,5 @@
 import type {Send} from '../accept/draft.ts';
-import {answering, longestMessageId} from '../mail/added-header.ts';
+import {answering, maxMessageIdLength} from '../mail/added-header.ts';
 import {isId} from '../mail/ids.ts';
 import {extrasJson, readExtras, submittedId} from '../mail/message.ts';
 import {findAnswered} from '../store/messages.ts';
@@ -24,7 +24,7 @@ export async function threaded(
 		return null;
 	}
 	const messageId = submittedId([found]) ?? `<${messageIdOf(id, found.from)}>`;
-	if (messageId.length > longestMessageId) {
+	if (messageId.length > maxMessageIdLength) {
 		return null;
 	}
 	const extras = readExtras(send.extras);

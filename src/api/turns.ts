@@ -9,9 +9,9 @@ type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Res
 type Waiting = {readonly start: () => void};
 
 /**
- * @param mostWaiting pieces of one owner, in addition to the one that runs; a further one throws the API's `unavailable`
+ * @param maxWaiting pieces of one owner, in addition to the one that runs; a further one throws the API's `unavailable`
  */
-export function createTurns(mostWaiting = 8): Turns {
+export function createTurns(maxWaiting = 8): Turns {
 	// A Map keeps the order in which owners came: the first one's turn is next.
 	const owners = new Map<string, Waiting[]>();
 	let busy = false;
@@ -32,7 +32,7 @@ export function createTurns(mostWaiting = 8): Turns {
 
 	function turn(owner: string): Promise<void> {
 		const mine = owners.get(owner) ?? [];
-		if (mine.length >= mostWaiting) {
+		if (mine.length >= maxWaiting) {
 			throw unavailable();
 		}
 		return new Promise(resolve => owners.set(owner, [...mine, {start: resolve}]));
@@ -52,7 +52,7 @@ export function createTurns(mostWaiting = 8): Turns {
 }
 
 /** A client that asks further ahead than this loses its connection. */
-const mostAhead = 32;
+const maxAhead = 32;
 
 const ahead = new WeakMap<Socket, number>();
 
@@ -67,7 +67,7 @@ export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, don
 		return;
 	}
 	const count = (ahead.get(socket) ?? 0) + 1;
-	if (count > mostAhead) {
+	if (count > maxAhead) {
 		socket.destroy();
 		return;
 	}

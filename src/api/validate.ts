@@ -11,8 +11,8 @@ import {variablesFault} from './schemas/send.ts';
 /** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
 type Check = (value: unknown) => readonly Violation[];
 
-export const mostViolations = 20;
-const longestField = 100;
+export const maxViolations = 20;
+const maxFieldLength = 100;
 
 /** Made when they are first needed: all checks share them, and Ajv keeps what it compiled. */
 let ajvs: readonly [quick: Ajv, thorough: Ajv] | undefined;
@@ -43,7 +43,7 @@ export function validatorOf(schema: unknown, httpPart: string | undefined) {
 		const violations = [...(httpPart === 'querystring' ? readQuery(value) : []), ...check(value)];
 		return violations.length === 0
 			? {value}
-			: {error: apiError('validation_failed', {violations: violations.slice(0, mostViolations)})};
+			: {error: apiError('validation_failed', {violations: violations.slice(0, maxViolations)})};
 	};
 }
 
@@ -89,7 +89,7 @@ function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunct
 			}
 		}
 	}
-	return violations.slice(0, mostViolations);
+	return violations.slice(0, maxViolations);
 }
 
 function createAjv(allErrors: boolean): Ajv {
@@ -173,7 +173,7 @@ function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
 
 /** The field `name` inside `path`. */
 export function joinField(path: string, name: string): string {
-	const shown = name.slice(0, longestField).replaceAll(/\p{Cs}/gu, '\ufffd');
+	const shown = name.slice(0, maxFieldLength).replaceAll(/\p{Cs}/gu, '\ufffd');
 	return path === '' ? shown : `${path}.${shown}`;
 }
 

@@ -150,7 +150,7 @@ export type FileFacts = {readonly bytes: number; readonly sha256: string};
 
 export const manifestName = 'manifest.json';
 /** Many times what one has. */
-export const mostManifestBytes = 64 * 1024;
+export const maxManifestBytes = 64 * 1024;
 
 /** The files of a backup in addition to the manifest, the small one first. PostgreSQL's own tools copy its database. */
 export const filesOf: Readonly<Record<Engine, readonly string[]>> = {
@@ -272,7 +272,7 @@ class EntryDigests {
 
 /** Writes the manifest over its draft, which is as long, at the beginning of a tar. */
 async function replaceManifest(handle: FileHandle, draft: string, text: string): Promise<void> {
-	const {buffer} = await handle.read(Buffer.alloc(mostManifestBytes), 0, mostManifestBytes, 0);
+	const {buffer} = await handle.read(Buffer.alloc(maxManifestBytes), 0, maxManifestBytes, 0);
 	const at = buffer.indexOf(draft);
 	if (at === -1 || Buffer.byteLength(text) !== Buffer.byteLength(draft)) {
 		throw new Error('The manifest of the backup has changed its size.');
@@ -320,7 +320,7 @@ function createReading(archive: string, into: string | null) {
 	}
 
 	function takeManifest(entry: ReadEntry): void {
-		if (entry.path !== manifestName || entry.type !== 'File' || entry.size > mostManifestBytes) {
+		if (entry.path !== manifestName || entry.type !== 'File' || entry.size > maxManifestBytes) {
 			refuse('');
 		}
 		const chunks: Buffer[] = [];

@@ -26,7 +26,7 @@ export type Figures = Readonly<Record<string, number | null>>;
 
 /** V8 compiles for seconds, on threads that take CPU from the mail: what is measured is a daemon that has done so. */
 const warmUp = 3000;
-const patienceMs = 2 * 60_000;
+const waitLimitMs = 2 * 60_000;
 const pollMs = 5;
 
 /** How fast sends are accepted: nothing is delivered meanwhile. */
@@ -94,7 +94,7 @@ export async function serve(bench: Bench, shop: Shop, settings: Settings): Promi
 export async function arrival({count}: Pick<Sink, 'count'>, wanted: number): Promise<number> {
 	for (let [seen, until] = [-1, 0]; ; await wait(pollMs)) {
 		if (count() > seen) {
-			[seen, until] = [count(), performance.now() + patienceMs];
+			[seen, until] = [count(), performance.now() + waitLimitMs];
 		}
 		if (seen >= wanted || performance.now() > until) {
 			return Math.max(0, wanted - seen);

@@ -19,7 +19,7 @@ import type {ActTools} from '../mail/operator.ts';
 import {createKey} from '../ops/keys.ts';
 import {performIn} from '../ops/operation.ts';
 import type {VariantSource} from '../render/compile.ts';
-import {compileInWorker, usualCompileTime} from '../render/in-worker.ts';
+import {compileInWorker, defaultCompileTime} from '../render/in-worker.ts';
 import type {TemplateVariant} from '../store/templates.ts';
 import type {LoadOrder} from './load.ts';
 
@@ -55,8 +55,8 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 			const {id: templateId} = await saveTemplate(trx, tools, {
 				...{workspaceId, name: 'receipt', variants: [variant], sample: null},
 			});
-			const scene = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
-			const {key} = await performIn(createKey, scene, {name: 'bench', mode: 'live'});
+			const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => vault, trx} as const;
+			const {key} = await performIn(createKey, context, {name: 'bench', mode: 'live'});
 			return {dataDir, workspaceId, templateId, key};
 		});
 	});
@@ -83,7 +83,7 @@ export async function withStore<Result>(place: Place, work: (held: Held) => Prom
 
 /** Throws where the template has faults. */
 export async function compiled(source: Workload['template']): Promise<TemplateVariant> {
-	const [made] = await compileInWorker([source], usualCompileTime);
+	const [made] = await compileInWorker([source], defaultCompileTime);
 	if (!made?.ok) {
 		throw new Error(`The template has faults: ${JSON.stringify(made?.violations)}`);
 	}

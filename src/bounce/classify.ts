@@ -95,7 +95,7 @@ type Facts = {
 };
 
 /** A longer text about one recipient says nothing new and costs time. */
-const longestText = 4096;
+const maxTextLength = 4096;
 
 const replyCodes =
 	'(?:4(?:21|22|31|32|4[1267]|5[0-589]|7[12])|5(?:0[0-4]|1[0-9]|2[1-5]|3[013458]|4[1-9]|5[0-9]|63|7[0-9]))';
@@ -143,7 +143,7 @@ const transcript = /<<< ?(?=[45]\d\d)/;
  * codes precede those that a report adds, and a specific code precedes an unspecific one (`5.0.0`).
  */
 function factsOf(evidence: Evidence): Facts[] {
-	const text = evidence.text.slice(0, longestText);
+	const text = evidence.text.slice(0, maxTextLength);
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const whole = facts({...evidence, code: evidence.code ?? codeIn(text, anyCode)}, text, phase);

@@ -12,8 +12,8 @@ export type RuleTable =
 type Refuse = (path: string, problem: string) => void;
 type ReadPattern = (written: string) => Pattern;
 
-const mostRules = 1000;
-const longestPattern = 8000;
+const maxRules = 1000;
+const maxPatternLength = 8000;
 const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'address', 'text', 'unless'];
 const ruleFields = ['name', 'why', 'when', 'category'];
 
@@ -46,8 +46,8 @@ function rulesOf(text: string, read: ReadPattern, refuse: Refuse): BounceRule[] 
 		return [];
 	}
 	checkFields('the file', file, ['rules', '$comment'], refuse);
-	if (file.rules.length > mostRules) {
-		refuse('rules', `has ${file.rules.length} entries, use no more than ${mostRules}`);
+	if (file.rules.length > maxRules) {
+		refuse('rules', `has ${file.rules.length} entries, use no more than ${maxRules}`);
 		return [];
 	}
 	const names = new Set<string>();
@@ -167,8 +167,8 @@ function pattern(value: unknown, path: string, read: ReadPattern, refuse: Refuse
 	if (given === null) {
 		return null;
 	}
-	if (given.join('|').length > longestPattern) {
-		refuse(path, `use no more than ${longestPattern} characters`);
+	if (given.join('|').length > maxPatternLength) {
+		refuse(path, `use no more than ${maxPatternLength} characters`);
 		return null;
 	}
 	const sources: string[] = [];
@@ -226,7 +226,7 @@ function checkFields(path: string, fields: JsonObject, allowed: readonly string[
 type Pattern = {readonly ok: true; readonly source: string} | {readonly ok: false; readonly problem: string};
 
 /** A text of 4,096 characters is tried from each of them. */
-const mostWays = 10_000;
+const maxRoutes = 10_000;
 
 /**
  * Reads one regular expression of a rules file. Refuses one that could be slow, and one that can never match, as rules
@@ -321,7 +321,7 @@ function timeProblem(bare: string): string | null {
 	if (repeatsChoice(bare)) {
 		return 'repeats what repeats or has a choice: spell it out';
 	}
-	return waysOf(bare) > mostWays ? `repeats too often in all: the product of its bounds is over ${mostWays}` : null;
+	return waysOf(bare) > maxRoutes ? `repeats too often in all: the product of its bounds is over ${maxRoutes}` : null;
 }
 
 /** Whether a repeated group is ambiguous: it has a repetition, an alternative or an option. */

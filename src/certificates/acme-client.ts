@@ -51,14 +51,14 @@ class ProofError extends AcmeError {
 /** When a CA wants a certificate to be renewed, milliseconds, and when it may be asked again. */
 export type RenewalWindow = {readonly start: number; readonly end: number; readonly retryAfterMs: number | null};
 
-const [firstPollMs, longestPollMs] = [500, 15_000];
+const [firstPollMs, maxPollMs] = [500, 15_000];
 /** The longest pause before the next poll that a CA may ask for. */
-const longestAskedMs = 4 * 60_000;
+const maxRequestedMs = 4 * 60_000;
 /** An order that is still `ready` after so many polls has lost the request for its certificate. */
 const maxReadyPolls = 5;
 /** An order without `replaces` would have these, too; empty: the CA gave no answer, or no reason. */
 const lastingFaults = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
-const mostAuthorizations = 10;
+const maxAuthorizations = 10;
 /** What a CA says of DNS says nothing of a port (RFC 8555 §6.7). */
 const noPort: Readonly<Record<string, string>> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
 const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
@@ -125,7 +125,7 @@ export class AcmeClient {
 	async #orderBy(type: ChallengeType, account: Account, wanted: Wanted): Promise<string> {
 		const opened = await this.#open(account, wanted);
 		const {authorizations} = readJson(opened);
-		const listed = Array.isArray(authorizations) ? authorizations.slice(0, mostAuthorizations) : [];
+		const listed = Array.isArray(authorizations) ? authorizations.slice(0, maxAuthorizations) : [];
 		for (const authorization of listed.map(asText)) {
 			await this.#prove(type, account, authorization, wanted);
 		}
@@ -259,14 +259,14 @@ export class AcmeClient {
 
 	/** Waits before the next poll, as long as we would or as the CA asks. */
 	async #pause(ownMs: number, askedMs: number, signal: AbortSignal): Promise<void> {
-		await this.#ca.pause(Math.max(Math.min(ownMs, longestPollMs), Math.min(askedMs, longestAskedMs)), signal);
+		await this.#ca.pause(Math.max(Math.min(ownMs, maxPollMs), Math.min(askedMs, maxRequestedMs)), signal);
 	}
 }
 
 const toContacts = (email: string | null): readonly string[] => (email === null ? [] : [`mailto:${email}`]);
 
 const readChallenges = ({challenges}: JsonObject): readonly JsonObject[] =>
-	Array.isArray(challenges) ? challenges.slice(0, mostAuthorizations).map(objectOf) : [];
+	Array.isArray(challenges) ? challenges.slice(0, maxAuthorizations).map(objectOf) : [];
 
 /** `suggestedWindow` of what a CA says about renewal; null: it has none. */
 export function windowOf({suggestedWindow}: JsonObject, retryAfterMs: number | null): RenewalWindow | null {

@@ -26,7 +26,7 @@ export class AcmeError extends Error {
 	readonly isTransient: boolean;
 
 	constructor(message: string, {type = '', retryAfterMs = null, isTransient = false}: AcmeFault = {}) {
-		super(message.replace(invisible, ' ').slice(0, longestFault));
+		super(message.replace(invisible, ' ').slice(0, maxFaultLength));
 		this.type = type;
 		this.retryAfterMs = retryAfterMs;
 		this.isTransient = isTransient;
@@ -43,16 +43,16 @@ export type Answer = {
 /** Who signs a request; `url` is null until the CA has said what it calls the account. */
 type Signer = {readonly key: KeyObject; readonly url: string | null};
 
-const longestFault = 500;
+const maxFaultLength = 500;
 const invisible = new RegExp(`[${unprintable}]+`, 'gu');
-const longestAnswer = 256 * 1024;
+const maxAnswerLength = 256 * 1024;
 const maxNonces = 3;
 const askMs = 20_000;
 /** How often a request that fails for a moment is sent in all, and the first pause; each later one is twice as long. */
 const [maxTries, firstRepeatMs] = [4, 1000];
 /** A CA that asks for a longer pause is asked again by another order: this one ends after five minutes. */
-const longestRepeatMs = 4 * 60_000;
-const longestRetryAfterMs = 30 * 86_400_000;
+const maxRepeatMs = 4 * 60_000;
+const maxRetryAfterMs = 30 * 86_400_000;
 /** By these a CA says that the account is no longer one (RFC 8555 §7.3.6), or that it must not do this. */
 export const accountFaults: readonly string[] = ['accountDoesNotExist', 'unauthorized'];
 
@@ -120,7 +120,7 @@ export class AcmeConnection {
 					throw error;
 				}
 				const pauseMs = Math.max(doubled(firstRepeatMs, tries), error.retryAfterMs ?? 0);
-				if (pauseMs > longestRepeatMs) {
+				if (pauseMs > maxRepeatMs) {
 					throw error;
 				}
 				await this.pause(pauseMs, signal);
@@ -201,7 +201,7 @@ async function readBody(stream: AsyncIterable<Buffer>): Promise<string> {
 	let size = 0;
 	for await (const chunk of stream) {
 		size += chunk.length;
-		if (size > longestAnswer) {
+		if (size > maxAnswerLength) {
 			throw new TooLong('its answer is too long');
 		}
 		chunks.push(chunk);
@@ -227,7 +227,7 @@ export function problemOf(problem: unknown): {type: string; detail: string} {
 /** Of a `Retry-After` (RFC 9110 §10.2.3), milliseconds; null: there is none. */
 export function waitOf(header: string, now: number): number | null {
 	const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
-	return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), longestRetryAfterMs);
+	return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), maxRetryAfterMs);
 }
 
 /** The public half, its members in the order of RFC 7638 §3. */

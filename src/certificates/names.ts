@@ -31,7 +31,7 @@ export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 const [baseNew, newPerDomain, maxNew] = [5, 2, 50];
 
 /** Names that are looked up at once: there may be thousands, and servers that do not answer. */
-const mostAtOnce = 32;
+const maxConcurrent = 32;
 
 const isFullName = (name: string | null): name is string => name?.includes('.') === true && isIP(name) === 0;
 const normal = (address: string): string =>
@@ -80,7 +80,7 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 			wishes.set(name, isSure(name) ? 'yes' : await lookAt(name, isExpected));
 		}
 	};
-	await Promise.all(Array.from({length: mostAtOnce}, queue));
+	await Promise.all(Array.from({length: maxConcurrent}, queue));
 	return wishes;
 }
 

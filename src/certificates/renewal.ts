@@ -3,7 +3,7 @@ import {hourMs} from '../kit/time.ts';
 import {type Certificate, type ChallengeType, challengeTypes} from '../store/certificates.ts';
 
 const minuteMs = 60_000;
-const [firstWaitMs, longestWaitMs] = [5 * minuteMs, 12 * hourMs];
+const [firstWaitMs, maxWaitMs] = [5 * minuteMs, 12 * hourMs];
 
 /** When a certificate is renewed, milliseconds: at a moment of the CA's window that stays the same, else at two thirds of its life; null: there is none. */
 export function renewAt(
@@ -46,7 +46,7 @@ export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiti
 
 /** How long to wait after this many failed orders, milliseconds. */
 export function waitAfter(tries: number): number {
-	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), longestWaitMs);
+	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), maxWaitMs);
 }
 
 /** What is served at the ports of CAs, as far as is known here: HTTP at 80, and https. */

@@ -38,9 +38,9 @@ function oid(text: string): Buffer {
 }
 
 const ecdsaWithSha256 = sequence(oid('1.2.840.10045.4.3.2'));
-const longestChain = 64 * 1024;
-const mostInChain = 10;
-const longestIssuer = 200;
+const maxChainLength = 64 * 1024;
+const maxInChain = 10;
+const maxIssuerLength = 200;
 
 /** ECDSA on P-256, which every client of TLS 1.2 knows. */
 export function newKey(): KeyObject {
@@ -105,8 +105,10 @@ export type Issued = {
 /** Reads a chain that was asked for with a key and for a name. A text: why it cannot be used, a clause. */
 export function readChain(text: string, key: KeyObject, name: string, now: number): Issued | string {
 	const blocks =
-		text.length > longestChain ? [] : (text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []);
-	if (blocks.length === 0 || blocks.length > mostInChain) {
+		text.length > maxChainLength
+			? []
+			: (text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []);
+	if (blocks.length === 0 || blocks.length > maxInChain) {
 		return 'the CA gave no chain of certificates';
 	}
 	try {
@@ -129,7 +131,7 @@ export function readChain(text: string, key: KeyObject, name: string, now: numbe
 			chain: `${blocks.join('\n')}\n`,
 			not_before: storeTime(from),
 			not_after: storeTime(until),
-			issuer: issuer.replace(/[^\p{L}\p{M}\p{N}\p{P}\p{Zs}\p{S}]/gu, '?').slice(0, longestIssuer),
+			issuer: issuer.replace(/[^\p{L}\p{M}\p{N}\p{P}\p{Zs}\p{S}]/gu, '?').slice(0, maxIssuerLength),
 		};
 	} catch {
 		return 'the CA gave a certificate that cannot be read';

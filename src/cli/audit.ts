@@ -6,7 +6,7 @@ import {type Noun, printable, shortTime} from './terminal-text.ts';
 
 type Options = {readonly since?: number; readonly limit?: number; readonly csv?: true};
 
-const usualLimit = 100;
+const defaultLimit = 100;
 
 /** Who did what, of every workspace unless one is named. */
 export function auditCommands(audit: CliCommand): void {
@@ -14,7 +14,7 @@ export function auditCommands(audit: CliCommand): void {
 		.verb('list', 'List who did what, on what, when and from where, newest first')
 		.sample('mailctl audit list --since 24h')
 		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
-		.option('--limit <n>', `at most this many (default: ${usualLimit}; as CSV all)`, count('--limit', 1, 10_000))
+		.option('--limit <n>', `at most this many (default: ${defaultLimit}; as CSV all)`, count('--limit', 1, 10_000))
 		.option('--csv', 'print CSV')
 		.does<Options>(async (session, {since, limit, csv}) => {
 			const filter = {workspaceId: (await session.chosenWorkspace())?.id, since};
@@ -22,7 +22,7 @@ export function auditCommands(audit: CliCommand): void {
 			if (csv) {
 				await session.csv(csvOf(csvColumns.audit, auditPages(reader, filter, limit), auditView));
 			} else {
-				session.list(acts, await listAudit(reader, {...filter, limit: limit ?? usualLimit}));
+				session.list(acts, await listAudit(reader, {...filter, limit: limit ?? defaultLimit}));
 			}
 		});
 }

@@ -178,12 +178,12 @@ function show(session: Session, {counts}: Awaited<ReturnType<typeof startIntake>
 	]);
 }
 
-const mostNamed = 10;
+const maxNamed = 10;
 
 function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mails: number): void {
 	if (failed.length > 0) {
-		const named = failed.slice(0, mostNamed).map(({path: file, message}) => `${file}: ${message}`);
-		const more = failed.length > mostNamed ? [`and ${grouped(failed.length - mostNamed)} more`] : [];
+		const named = failed.slice(0, maxNamed).map(({path: file, message}) => `${file}: ${message}`);
+		const more = failed.length > maxNamed ? [`and ${grouped(failed.length - maxNamed)} more`] : [];
 		const wrong = `${grouped(failed.length)} of ${grouped(files)} files could not be read`;
 		throw new CliError('io', wrong, 'let this user read them and run it again', [...named, ...more]);
 	}
@@ -344,7 +344,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		store,
 		node,
 		alone: false,
-		lane: {precedence: precedence.proven, perTurn: someMails, mostRows: someMails},
+		lane: {precedence: precedence.proven, perTurn: someMails, maxRows: someMails},
 		read: async (raw, {source}) => (source === 'provider' ? readEvent(raw, classify) : await read(raw)),
 		async record(cameIn, reading, raw) {
 			const effect = await recordReading(recording, cameIn, reading, raw);

@@ -255,13 +255,13 @@ async function isFolder(name: string): Promise<boolean> {
 }
 
 /** No mail that came back is longer, and a folder may hold anything. */
-const longestMail = 32 * 1024 * 1024;
+const maxMailBytes = 32 * 1024 * 1024;
 
 /** The file's first 32 MiB; null: it cannot be read. */
 async function headOf(name: string): Promise<Buffer | null> {
 	const opened = await openRegular(name, 'follow').catch(() => null);
 	try {
-		const bytes = Buffer.alloc(Math.min(opened?.size ?? 0, longestMail));
+		const bytes = Buffer.alloc(Math.min(opened?.size ?? 0, maxMailBytes));
 		const {bytesRead} = (await opened?.file.read(bytes)) ?? {bytesRead: 0};
 		return opened === null ? null : bytes.subarray(0, bytesRead);
 	} catch {

@@ -8,7 +8,7 @@ import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
 import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
-import {createEraser, erasurePatienceMs} from '../outcome/erase.ts';
+import {createEraser, erasureWaitMs} from '../outcome/erase.ts';
 import {findLinkHost} from '../store/domains.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
 import {changesIn, count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
@@ -85,7 +85,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		// A daemon beside finds by itself what is due.
 		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
-		...(running && {patienceMs: erasurePatienceMs}),
+		...(running && {waitLimitMs: erasureWaitMs}),
 	});
 	const erased = await erase({workspaceId, addressKey: key}, session.tools.operator);
 	const {contact, messages, recipients, received = 0, isLeft} = erased;

@@ -205,11 +205,11 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 	session.show({name: row.name, removed: true}, () => [`removed ${row.name}`]);
 }
 
-const mostNamed = 5;
+const maxNamed = 5;
 
 function refuseWithSenders({name}: Domain, senders: readonly string[] = []): void {
 	if (senders.length > 0) {
-		const named = [...senders.slice(0, mostNamed), ...(senders.length > mostNamed ? ['…'] : [])].join(', ');
+		const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
 		const wrong = `${name} has ${senders.length === 1 ? 'a sender' : `${senders.length} senders`} (${named})`;
 		throw new CliError('data', wrong, 'remove what is not used any more with mailctl sender remove ADDRESS');
 	}

@@ -4,7 +4,7 @@ import {utf8Text} from '../kit/text.ts';
 import {CliError} from './fault.ts';
 
 /** What is read whole: variables, attachments, a mail. None of them can be larger and be of use. */
-const mostOctets = 32 * 1024 ** 2;
+const maxOctets = 32 * 1024 ** 2;
 
 /** A file that the command line names; `-` is standard input. Bad data (65) where it is missing or too large. */
 export async function readInput(name: string): Promise<Buffer> {
@@ -12,7 +12,7 @@ export async function readInput(name: string): Promise<Buffer> {
 		return await readStandardInput();
 	}
 	try {
-		return await readRegular(name, mostOctets, 'follow');
+		return await readRegular(name, maxOctets, 'follow');
 	} catch (error) {
 		throw inputFault(error, name);
 	}
@@ -32,8 +32,8 @@ async function readStandardInput(): Promise<Buffer> {
 	for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
 		chunks.push(chunk);
 		length += chunk.length;
-		if (length > mostOctets) {
-			throw new CliError('data', `standard input is larger than ${mostOctets} octets`, 'give less');
+		if (length > maxOctets) {
+			throw new CliError('data', `standard input is larger than ${maxOctets} octets`, 'give less');
 		}
 	}
 	return Buffer.concat(chunks);

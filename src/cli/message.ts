@@ -10,7 +10,7 @@ import {createLinks} from '../links/links.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../mail/message.ts';
 import {type Received, senderOf} from '../mail/received.ts';
-import {askedTerms, messageIdTerm, metadataTerm, mostAsked, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
+import {askedTerms, maxQueryTerms, messageIdTerm, metadataTerm, type Term, tagTerm, valueTerm} from '../mail/terms.ts';
 import {cancelMessage, rescheduleMessage} from '../ops/messages.ts';
 import {notFound} from '../ops/operation.ts';
 import {eventsUntilNow} from '../store/event-stream.ts';
@@ -44,10 +44,10 @@ type ListOptions = {
 	csv?: true;
 };
 
-const usualLimit = 25;
+const defaultLimit = 25;
 
-const mostEvents = 10_000;
-const mostReports = 1000;
+const maxEvents = 10_000;
+const maxReports = 1000;
 
 export function messageCommands(message: CliCommand): void {
 	message
@@ -68,7 +68,7 @@ export function messageCommands(message: CliCommand): void {
 		.option('--scheduled', 'that wait for the time of their --at')
 		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
 		.option('--until <time>', 'accepted before', past('--until'))
-		.option('--limit <n>', `at most this many (default: ${usualLimit}; as CSV all)`, count('--limit', 1, 10_000))
+		.option('--limit <n>', `at most this many (default: ${defaultLimit}; as CSV all)`, count('--limit', 1, 10_000))
 		.option('--csv', 'print CSV')
 		.does<ListOptions>(list);
 
@@ -87,10 +87,10 @@ export function messageCommands(message: CliCommand): void {
 		.does<object, [string]>(async (session, _options, id) => {
 			const found = await chosenMessage(session, id);
 			const {reader, workspaceId} = await session.inWorkspace();
-			const events = await readEvents(reader, found.id, {after: null, limit: mostEvents});
+			const events = await readEvents(reader, found.id, {after: null, limit: maxEvents});
 			const recipients = await readRecipients(reader, workspaceId, found.id);
 			const engagement = await readEngagement(reader, found.id);
-			const reports = await readReports(reader, found.id, mostReports);
+			const reports = await readReports(reader, found.id, maxReports);
 			const {rows: answers} = await listReceived(reader, {workspaceId, terms: [`re:${found.id}`]});
 			session.show(
 				{
@@ -207,7 +207,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 		until: options.until,
 	};
 	const reader = await session.reader();
-	const {limit = usualLimit} = options;
+	const {limit = defaultLimit} = options;
 	if (options.csv) {
 		const pages = pagesOf<StoredMessage>(part => pageMessages(reader, filter, part), {most: options.limit});
 		await session.csv(csvOf(csvColumns.messages, pages, row => messageView(row, storedTime)));
@@ -237,7 +237,7 @@ function subjectWords(text: string): Term[] {
 		throw new CliError(
 			'usage',
 			`--subject "${text}" is not allowed`,
-			`use 1 to ${mostAsked} words of letters and digits`,
+			`use 1 to ${maxQueryTerms} words of letters and digits`,
 		);
 	}
 	return terms;

@@ -10,7 +10,7 @@ import type {Session} from './session.ts';
 import {grouped} from './terminal-text.ts';
 
 /** More damaged rows are counted only. */
-const mostNamed = 10;
+const maxNamed = 10;
 
 export function secretsCommands(secrets: CliCommand): void {
 	secrets
@@ -35,7 +35,7 @@ async function rotate(session: Session): Promise<void> {
 	if (done.damaged.length > 0) {
 		throw new CliError(
 			'data',
-			`these rows cannot be opened: ${done.damaged.slice(0, mostNamed).join(', ')}${done.damaged.length > mostNamed ? ` and ${grouped(done.damaged.length - mostNamed)} more` : ''}`,
+			`these rows cannot be opened: ${done.damaged.slice(0, maxNamed).join(', ')}${done.damaged.length > maxNamed ? ` and ${grouped(done.damaged.length - maxNamed)} more` : ''}`,
 			'rotate the keys of these domains, rotate these webhooks, set these workspaces’ routes again, add these users again, or renew these certificates',
 		);
 	}

@@ -280,7 +280,7 @@ export class Session {
 	}
 
 	async #usual(): Promise<Usual> {
-		return usualWorkspace(this.settings(), await listWorkspaces(await this.reader()));
+		return defaultWorkspace(this.settings(), await listWorkspaces(await this.reader()));
 	}
 
 	/** The one of `--workspace`; undefined (every workspace) where the flag is missing. */
@@ -298,7 +298,7 @@ export class Session {
 			return undefined;
 		}
 		const workspaceId = (await this.chosenWorkspace())?.id;
-		const ids = await findIds(await this.reader(), kind, {start: text, workspaceId, limit: mostNamed});
+		const ids = await findIds(await this.reader(), kind, {start: text, workspaceId, limit: maxNamed});
 		const meant = await oneOfIds(text, ids, async () => (await this.workspaceInUse())?.id);
 		this.#ofId = meant?.workspace_id;
 		return meant?.id;
@@ -425,7 +425,7 @@ export async function namedWorkspace(reader: Knex, name: string): Promise<Worksp
 /** What verbs mean that name no workspace. */
 type Usual = {readonly all: readonly Workspace[]; readonly key: string | null; readonly row: Workspace | undefined};
 
-function usualWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): Usual {
+function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): Usual {
 	const key = workspace ?? readUsedWorkspace(dataDir);
 	const only = all.length === 1 ? all[0] : undefined;
 	const row = key === null ? only : (all.find(({id}) => id === key) ?? all.find(({name}) => name === key));
@@ -440,7 +440,7 @@ function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual):
 	if (all.length === 0) {
 		throw new CliError('data', 'there is no workspace yet', 'make one with mailctl workspace create --name NAME');
 	}
-	const names = all.map(({name}) => name).slice(0, mostNamed);
+	const names = all.map(({name}) => name).slice(0, maxNamed);
 	const listed = [...names, ...(all.length > names.length ? ['…'] : [])].join(', ');
 	if (key === null) {
 		const fix = 'say which one with --workspace ID|NAME, or choose one with mailctl workspace use NAME';
@@ -451,7 +451,7 @@ function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual):
 	throw new CliError('data', `there is no workspace ${key}, which ${place} names, only ${listed}`, fix);
 }
 
-const mostNamed = 10;
+const maxNamed = 10;
 
 /** The id itself, else the only one that begins so; of several that of the usual workspace: templates may share an id. */
 async function oneOfIds(
@@ -464,8 +464,8 @@ async function oneOfIds(
 	if (ids.length < 2) {
 		return ids[0];
 	}
-	const usualId = await usual();
-	const own = ids.filter(({workspace_id: id}) => id === usualId);
+	const defaultId = await usual();
+	const own = ids.filter(({workspace_id: id}) => id === defaultId);
 	if (own.length === 1) {
 		return own[0];
 	}

@@ -108,11 +108,11 @@ async function keyOf(session: Session, name: ListingProvider, options: ImportOpt
 
 const limitMs = 60_000;
 /** Postmark answers with a list as a whole: half a million entries. */
-const longestAnswer = 64 * 1024 ** 2;
+const maxAnswerLength = 64 * 1024 ** 2;
 /** Seconds. */
-const usualWait = 10;
+const defaultWait = 10;
 /** What an import waits in all, for a provider that asks it to. */
-const longestWait = 900;
+const maxWait = 900;
 
 /** Asks for a page; null: the provider has forgotten where an earlier import stopped, and its list is read from the start. */
 function asking(session: Session, name: ListingProvider, options: ImportOptions, key: string) {
@@ -123,13 +123,13 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 	return async function ask(url: URL, isResumed: boolean): Promise<ReturnType<typeof readPage>> {
 		const proof = suppressionLists[name].headers(key, url, options, session.tools.clock.now());
 		const headers = {accept: 'application/json', ...proof};
-		const answer = await client.ask(name, url, {method: 'GET', headers, longestAnswer}).catch(error => {
+		const answer = await client.ask(name, url, {method: 'GET', headers, maxAnswerLength}).catch(error => {
 			throw error instanceof ProviderHostError ? new CliError('temporary', error.message, again) : error;
 		});
 		if (answer.status === 429) {
-			const seconds = Math.max(1, Number(answer.headers['retry-after']) || usualWait);
+			const seconds = Math.max(1, Number(answer.headers['retry-after']) || defaultWait);
 			waited += seconds;
-			if (waited <= longestWait) {
+			if (waited <= maxWait) {
 				session.terminal.status(`${url.hostname} asks for a pause of ${seconds} s`);
 				await setTimeout(seconds * 1000);
 				return await ask(url, isResumed);

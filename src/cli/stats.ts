@@ -1,5 +1,5 @@
 import {csvLine} from '../admin/csv.ts';
-import {mostDays, readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
+import {maxDays, readStats, readStatsByDay, type StatsLine} from '../admin/stats.ts';
 import {storeTime} from '../kit/time.ts';
 import {type StatsFigures, type StatsGroup, statsFigures, statsGroups} from '../store/usage.ts';
 import {CliError} from './fault.ts';
@@ -16,17 +16,17 @@ type Options = {
 	readonly watch?: true;
 };
 
-const usualDays = 30;
+const defaultDays = 30;
 /** Days that a glance sums up. */
-const spans = [1, 7, usualDays];
+const spans = [1, 7, defaultDays];
 /** Rows that people are shown. */
-const mostLines = 25;
+const maxLines = 25;
 
 export function statsCommand(command: CliCommand): void {
 	watchOption(
 		command
 			.sample('mailctl stats --by destination --days 7')
-			.option('--days <n>', `this many days up to today, in UTC (default: ${usualDays})`, count('--days', 1, mostDays))
+			.option('--days <n>', `this many days up to today, in UTC (default: ${defaultDays})`, count('--days', 1, maxDays))
 			.option('--by <group>', `a row for each ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
 			.option('--csv', 'print CSV'),
 	).does<Options>(stats);
@@ -51,7 +51,7 @@ async function stats(session: Session, options: Options): Promise<void> {
 	}
 }
 
-async function figures(session: Session, {by = null, days = usualDays}: Pick<Options, 'by' | 'days'>) {
+async function figures(session: Session, {by = null, days = defaultDays}: Pick<Options, 'by' | 'days'>) {
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	const reader = await session.reader();
 	return await readStats(reader, {workspaceId, by, days, now: session.tools.clock.now()});
@@ -72,13 +72,13 @@ async function groups(session: Session, options: Options): Promise<string[]> {
 			(name): Column<StatsLine> => ({title: name.toUpperCase(), cell: row => grouped(row[name]), right: true}),
 		),
 	];
-	const left = read.rows.length - mostLines;
+	const left = read.rows.length - maxLines;
 	return [
 		`Mail accepted from ${shortTime(read.from)} to ${shortTime(read.to)} UTC`,
 		'',
 		...(read.rows.length === 0
 			? [by === 'category' ? 'Nothing bounced.' : 'No mail was accepted.']
-			: table(columns, read.rows.slice(0, mostLines), session.terminal.width)),
+			: table(columns, read.rows.slice(0, maxLines), session.terminal.width)),
 		...(left > 0 ? [`and ${grouped(left)} more: --csv and --json print all`] : []),
 	];
 }
@@ -105,7 +105,7 @@ async function glance(session: Session, {days}: Options): Promise<string[]> {
 			right: true as const,
 		})),
 		{title: 'SHARE', cell: line => share(line.sums.at(-1) ?? 0, accepted), right: true},
-		{title: 'BY DAY', cell: line => curve(line.days.slice(-usualDays))},
+		{title: 'BY DAY', cell: line => curve(line.days.slice(-defaultDays))},
 	];
 	return [
 		`Mail accepted up to ${shortTime(storeTime(now))} UTC, ${workspace ? printable(workspace.name) : 'all workspaces'}`,

@@ -268,7 +268,7 @@ async function countOnly(session: Session): Promise<WriteEntries> {
 	};
 }
 
-const mostShown = 20;
+const maxShown = 20;
 
 /** The end of an import. Throws bad data (65) where lines were bad: the others are on the list all the same. */
 export function showCounts(
@@ -278,7 +278,7 @@ export function showCounts(
 	{counts, bad, faults, layout}: SuppressionImport,
 	unit: 'line' | 'entry' = 'line',
 ): void {
-	const first = faults.slice(0, mostShown);
+	const first = faults.slice(0, maxShown);
 	const [units, againFix] =
 		unit === 'line'
 			? ['lines', 'import the file again, or get them into a file with --bad FILE']

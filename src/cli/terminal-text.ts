@@ -198,7 +198,7 @@ export function linesOf<Row>(noun: Noun<Row>, row: Row, width?: number): string[
 }
 
 const gap = '  ';
-const leastWidth = 8;
+const minWidth = 8;
 
 /** Aligned columns under their titles; lines are at most `width` columns as far as the columns that may be cut allow. */
 export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
@@ -228,7 +228,7 @@ const lineWidth = (widths: readonly number[]) =>
 	widths.reduce((sum, each) => sum + each, gap.length * (widths.length - 1));
 
 /** An id begins with its kind and its time: less than this may be that of another one tomorrow. */
-const leastId = 16;
+const minId = 16;
 
 function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): void {
 	for (const [index, {id: least}] of columns.entries()) {
@@ -237,7 +237,7 @@ function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): v
 		}
 		const ids = new Set(cells.map(line => line[index] ?? ''));
 		const longest = Math.max(0, ...[...ids].map(id => id.length));
-		let length = least === true ? leastId : least;
+		let length = least === true ? minId : least;
 		while (length < longest && new Set([...ids].map(id => id.slice(0, length))).size < ids.size) {
 			length++;
 		}
@@ -252,7 +252,7 @@ function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: 
 	const widest = (wanted: Column<never>['cut']) =>
 		columns.reduce(
 			(best, {cut: kind}, index) =>
-				kind === wanted && (widths[index] ?? 0) > (widths[best] ?? leastWidth) ? index : best,
+				kind === wanted && (widths[index] ?? 0) > (widths[best] ?? minWidth) ? index : best,
 			-1,
 		);
 	for (let excess = lineWidth(widths) - width; excess > 0; excess--) {

@@ -15,7 +15,7 @@ import {changesIn, label, type none, oneOf, orNull, topicCode, unless} from './o
 import type {CliCommand} from './program.ts';
 import {grouped, type Noun} from './terminal-text.ts';
 
-const mostTopics = 10_000;
+const maxTopics = 10_000;
 
 type Options = {
 	readonly name?: string;
@@ -60,7 +60,7 @@ export function topicCommands(topic: CliCommand): void {
 		.sample('mailctl topic list')
 		.does(async session => {
 			const {reader, workspaceId} = await session.inWorkspace();
-			session.list(counted, await countedTopics(reader, workspaceId, mostTopics));
+			session.list(counted, await countedTopics(reader, workspaceId, maxTopics));
 		});
 
 	topic

@@ -11,15 +11,15 @@ import {
 import {deliveryView, endpointView} from '../api/views.ts';
 import {guardOf, postExample} from '../daemon/webhook-posting.ts';
 import {storeTime} from '../kit/time.ts';
-import {usualWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
+import {defaultWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {
 	type DeliveryState,
+	defaultOverlap,
 	deliveryStates,
 	isListener,
 	listenerUrl,
-	longestOverlap,
-	mostEndpoints,
-	usualOverlap,
+	maxEndpoints,
+	maxOverlap,
 	type WebhookFormat,
 	type WebhookRetry,
 	webhookFormats,
@@ -67,7 +67,7 @@ export function webhookCommands(webhook: CliCommand): void {
 			const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(event)], ...forms};
 			const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
 			if (!added) {
-				throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
+				throw new CliError('data', `the workspace has ${maxEndpoints} endpoints`, 'remove one first');
 			}
 			await showEndpoint(session, added);
 		});
@@ -77,7 +77,7 @@ export function webhookCommands(webhook: CliCommand): void {
 		.sample('mailctl webhook list')
 		.does(async session => {
 			const {reader, workspaceId} = await session.inWorkspace();
-			const rows = await listEndpoints(reader, workspaceId, {after: null, limit: mostEndpoints});
+			const rows = await listEndpoints(reader, workspaceId, {after: null, limit: maxEndpoints});
 			session.list(await endpoints(session), rows);
 		});
 
@@ -124,7 +124,7 @@ export function webhookCommands(webhook: CliCommand): void {
 			'how long the old secret lives on, at most 30d; 0: it ends now; default 24h',
 			overlap,
 		)
-		.does<{overlap?: number}, [string]>(async (session, {overlap = usualOverlap}, text) => {
+		.does<{overlap?: number}, [string]>(async (session, {overlap = defaultOverlap}, text) => {
 			const {id, workspaceId} = await chosenEndpoint(session, text);
 			const vault = await session.vault();
 			const input = {workspaceId, id, overlap};
@@ -140,7 +140,7 @@ export function webhookCommands(webhook: CliCommand): void {
 
 function overlap(text: string): number {
 	const milliseconds = duration('--overlap')(text);
-	if (milliseconds > longestOverlap) {
+	if (milliseconds > maxOverlap) {
 		throw new CliError('usage', `--overlap "${text}" is not allowed`, 'use at most 30d');
 	}
 	return milliseconds;
@@ -216,7 +216,7 @@ function mendOf({status}: PostEnd): string {
 type ListenOptions = {forwardTo: string; event?: WebhookEventType[]};
 
 const pollMs = 250;
-const longestType = Math.max(...webhookEventTypes.map(type => type.length));
+const maxType = Math.max(...webhookEventTypes.map(type => type.length));
 
 export function listenVerb(webhook: CliCommand): void {
 	webhook
@@ -252,11 +252,11 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 	const stop = stopSignal();
 	const {id: workspaceId} = await session.workspace();
 	const vault = await session.vault();
-	const events = [...new Set(event ?? usualWebhookEvents)];
+	const events = [...new Set(event ?? defaultWebhookEvents)];
 	const input = {workspaceId, mode: 'live' as const, url: listenerUrl(forwardTo), events};
 	const added = await session.write(trx => addEndpoint(trx, session.tools, vault, input));
 	if (!added) {
-		throw new CliError('data', `the workspace has ${mostEndpoints} endpoints`, 'remove one first');
+		throw new CliError('data', `the workspace has ${maxEndpoints} endpoints`, 'remove one first');
 	}
 	const {id} = added;
 	const secret = vault.open(id, added.secret);
@@ -314,7 +314,7 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string | null};
 	session.show({id, type: eventType, message_id: messageId, recipient, ...posted}, () => [
 		// What may be long comes last: the columns before it stay where they are.
-		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(longestType)}  ${posted.status ?? '–  '}  ${messageId ?? '–'}  ${recipient ?? '–'}`,
+		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(maxType)}  ${posted.status ?? '–  '}  ${messageId ?? '–'}  ${recipient ?? '–'}`,
 		...(posted.status === null ? [`          ${posted.error}`] : []),
 	]);
 }
@@ -430,7 +430,7 @@ async function replayOne(session: Session, text: string): Promise<void> {
 async function replayAll(session: Session, since: number, {event, endpoint, status}: ReplayOptions): Promise<void> {
 	const chosen = endpoint === undefined ? undefined : await chosenEndpoint(session, endpoint);
 	const {id: workspaceId} = await session.workspace();
-	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: mostEndpoints});
+	const all = await listEndpoints(await session.reader(), workspaceId, {after: null, limit: maxEndpoints});
 	const endpoints = chosen ? [chosen] : all.filter(({url}) => !isListener(url));
 	const progress = session.progress('deliveries');
 	const filter = {workspaceId, since, eventType: event, state: status};

@@ -23,9 +23,9 @@ import {hasPassword} from '../mail/route.ts';
 import {readLimits} from '../mail/workspace-limits.ts';
 import {
 	findingsOf,
-	leastAttempted,
-	leastComplaints,
-	leastDelivered,
+	minAttempted,
+	minComplaints,
+	minDelivered,
 	percent,
 	spanNames,
 	windowStarts,
@@ -317,7 +317,7 @@ function reputationView({status, limits}: Reputation) {
 		windows: Object.fromEntries(spans.map(span => [span, windowView(windows[span])])),
 		limits: limits && {
 			...limits,
-			least: {attempted: leastAttempted, delivered: leastDelivered, complained: leastComplaints},
+			least: {attempted: minAttempted, delivered: minDelivered, complained: minComplaints},
 		},
 	};
 }

@@ -53,7 +53,7 @@ type Call = {
 
 type Kind = 'json' | 'text' | 'bytes' | 'nothing';
 
-const longestWaitMs = 60_000;
+const maxWaitMs = 60_000;
 /** Three heartbeats of a stream were due. */
 const silenceMs = 45_000;
 /** The server, or a proxy before it, could not do it now. */
@@ -108,7 +108,7 @@ export class Requests {
 			const {error, retryAfterMs} = answered;
 			const pauseMs = retryAfterMs ?? Math.random() * 500 * 2 ** retry;
 			const isPassing = error.status === 0 ? harmless : passing.has(error.status) && (harmless || error.status === 429);
-			if (!isPassing || retry >= maxRetries || pauseMs > longestWaitMs) {
+			if (!isPassing || retry >= maxRetries || pauseMs > maxWaitMs) {
 				throw error;
 			}
 			await wait(pauseMs, undefined, signal ? {signal} : {});

@@ -44,7 +44,7 @@ const nobody: NodeSet = '';
 const nodesOf = (set: NodeSet): readonly string[] => (set === nobody ? [] : set.split(' '));
 
 /** The node's least part of `cap` in any of these sets. */
-function leastPart(cap: number, sets: readonly NodeSet[], self: string, site: string): number {
+function minPart(cap: number, sets: readonly NodeSet[], self: string, site: string): number {
 	return Math.min(...sets.map(set => evenPart(cap, nodesOf(set), self, site)));
 }
 
@@ -75,7 +75,7 @@ type NodeSharesOptions = {
 	/** Connections by site, idle ones included. All that was allowed before counts. */
 	readonly countConnections: () => Promise<ReadonlyMap<string, number>>;
 	readonly moment: () => Moment;
-	readonly longestWait: () => number;
+	readonly maxWait: () => number;
 	readonly observer: {readonly storeFailed: (error: unknown) => void};
 };
 
@@ -119,7 +119,7 @@ export class NodeShares implements Shares {
 				sets = setsNow();
 				parts.clear();
 			}
-			const part = parts.get(total) ?? leastPart(total, sets, this.#options.node, site);
+			const part = parts.get(total) ?? minPart(total, sets, this.#options.node, site);
 			parts.set(total, part);
 			return part;
 		};
@@ -179,7 +179,7 @@ export class NodeShares implements Shares {
 		return [...counted].every(([name, connections]) => {
 			const site = this.#sites?.find(name);
 			const cap = site?.state.pace.connections ?? 0;
-			return connections <= leastPart(cap, this.#sets, this.#options.node, name);
+			return connections <= minPart(cap, this.#sets, this.#options.node, name);
 		});
 	}
 
@@ -227,12 +227,12 @@ export class NodeShares implements Shares {
 
 	/** Applies what other nodes were told by sites since `before`. */
 	#takeOver(before: ReadonlyMap<string, SavedSite>): void {
-		const {moment, longestWait} = this.#options;
+		const {moment, maxWait} = this.#options;
 		for (const site of this.#sites?.sites() ?? []) {
 			const pause = {before: before.get(site.name) ?? null, after: this.#pauses.get(site.name) ?? null};
 			if (JSON.stringify(pause.before) !== JSON.stringify(pause.after) || isProbing(site.state, moment().monotonic)) {
 				site.saved ||= pause.after !== null;
-				this.#sites?.regrade(site, state => takeOver(state, pause, moment(), longestWait()));
+				this.#sites?.regrade(site, state => takeOver(state, pause, moment(), maxWait()));
 			}
 		}
 	}

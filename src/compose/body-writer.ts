@@ -16,7 +16,7 @@ export type Body = {
 	readonly canonical: Buffer;
 };
 
-const usualRoom = 512 * 1024;
+const defaultRoom = 512 * 1024;
 const softLine = Buffer.from('=\r\n', 'latin1');
 
 /**
@@ -25,15 +25,16 @@ const softLine = Buffer.from('=\r\n', 'latin1');
  */
 export class BodyWriter {
 	readonly #known = new WeakMap<Constant, QuotedPrintable>();
-	readonly #usual = [Buffer.allocUnsafeSlow(usualRoom), Buffer.allocUnsafeSlow(usualRoom)] as const;
+	readonly #usual = [Buffer.allocUnsafeSlow(defaultRoom), Buffer.allocUnsafeSlow(defaultRoom)] as const;
 
 	readonly #exactFor = (constant: Constant): number => this.#encoded(constant).octets.length;
 
 	write(parts: readonly BodyPart[]): Body {
 		// Most bodies need no look at each constant.
-		const most = roomFor(parts, mostFor);
-		const room = most <= usualRoom ? most : roomFor(parts, this.#exactFor);
-		const [octets, canonical] = room <= usualRoom ? this.#usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
+		const most = roomFor(parts, maxFor);
+		const room = most <= defaultRoom ? most : roomFor(parts, this.#exactFor);
+		const [octets, canonical] =
+			room <= defaultRoom ? this.#usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
 		const writing: Writing = {octets, at: 0, lineStart: 0, canonical, canonicalAt: 0};
 		for (const part of parts) {
 			if ('text' in part) {
@@ -80,7 +81,7 @@ export class BodyWriter {
 	}
 }
 
-const mostFor = ({text}: Constant): number => quotedPrintableRoom(text.length);
+const maxFor = ({text}: Constant): number => quotedPrintableRoom(text.length);
 
 /** Octets that hold the parts. */
 function roomFor(parts: readonly BodyPart[], constantRoom: (constant: Constant) => number): number {
@@ -171,7 +172,7 @@ const hex = Buffer.from('0123456789ABCDEF', 'latin1');
 
 const textLineLength = 75; // And a `=` where the line goes on: 76 in all.
 /** A character of three bytes makes nine octets, and each 73 octets at most one soft break of three. */
-const mostPerUnit = 9.4;
+const maxPerUnit = 9.4;
 
 /** A text that is being written, and its relaxed form (RFC 6376 §3.4.4) beside it. */
 type Writing = {
@@ -184,9 +185,9 @@ type Writing = {
 };
 
 /** The most octets that quoted-printable of this many UTF-16 units needs. */
-const quotedPrintableRoom = (units: number): number => Math.ceil(units * mostPerUnit) + 3;
+const quotedPrintableRoom = (units: number): number => Math.ceil(units * maxPerUnit) + 3;
 
-const usualUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
+const defaultUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
 const octetsPerUnit = 3;
 
 /**
@@ -196,7 +197,7 @@ const octetsPerUnit = 3;
 function writeQuotedPrintable(text: string, writing: Writing): void {
 	// Half a surrogate pair becomes U+FFFD here. Octets are read several times as fast as the characters of a string.
 	const room = octetsPerUnit * text.length;
-	const utf8 = room <= usualUtf8.length ? usualUtf8 : Buffer.allocUnsafe(room);
+	const utf8 = room <= defaultUtf8.length ? defaultUtf8 : Buffer.allocUnsafe(room);
 	const end = utf8.write(text, 'utf8');
 	const {octets, canonical} = writing;
 	let {at, lineStart, canonicalAt} = writing;
@@ -372,7 +373,7 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[], 
 	};
 }
 
-const longestSegment = 60;
+const maxSegmentLength = 60;
 
 /** The words of a Content-Disposition field; other than plain names are encoded by RFC 2231. */
 function disposition(
@@ -380,7 +381,7 @@ function disposition(
 	place: string,
 ): {readonly words: readonly string[]; readonly isEncoded: boolean} {
 	const name = withoutControls(filename);
-	if (/^[A-Za-z0-9_-][A-Za-z0-9 ._-]*$/.test(name) && name.length <= longestSegment && !/ {2}| $/.test(name)) {
+	if (/^[A-Za-z0-9_-][A-Za-z0-9 ._-]*$/.test(name) && name.length <= maxSegmentLength && !/ {2}| $/.test(name)) {
 		return {words: [`${place};`, `filename="${name}"`], isEncoded: false};
 	}
 
@@ -407,7 +408,7 @@ function percentSegments(text: string): string[] {
 			const ascii = String.fromCharCode(byte);
 			encoded += /[A-Za-z0-9._-]/.test(ascii) ? ascii : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
 		}
-		if (segment.length + encoded.length > longestSegment) {
+		if (segment.length + encoded.length > maxSegmentLength) {
 			segments.push(segment);
 			segment = '';
 		}

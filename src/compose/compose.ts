@@ -108,7 +108,7 @@ type Submitted = Stamp & {
 
 // RFC 5322 §3.3.
 const date = /^(?:[a-z]{3}, *)?\d{1,2} +[a-z]{3} +\d{4} +\d\d:\d\d(?::\d\d)? +(?:[+-]\d{4}|[a-z]{1,5})\b/i;
-const longestSubject = 998;
+const maxSubjectLength = 998;
 /** As signatures name them. */
 const spellings = new Map(signedFields.map(name => [name.toLowerCase(), name]));
 const ours: ReadonlySet<string> = new Set(['feedback-id', 'cfbl-address', 'cfbl-feedback-id', 'x-mailctl-ref']);
@@ -133,7 +133,7 @@ export function composeSubmitted(
 	const [subject] = fields.filter(({name}) => name === 'subject').map(fieldValue);
 	return {
 		mail: signed(fieldsOf(read.source, submitted), bodyOf(body), signing, now),
-		subject: (subject ?? '').slice(0, longestSubject),
+		subject: (subject ?? '').slice(0, maxSubjectLength),
 	};
 }
 

@@ -6,7 +6,7 @@ import type {Attachment, Extras} from '../mail/message.ts';
 export type HeaderField = {readonly name: string; readonly line: string};
 
 const lineLength = 76;
-const longestLine = 998;
+const maxLineLength = 998;
 
 /**
  * A header field, folded only between its words (RFC 5322 §2.2.3). A word of any length stays whole, as URLs and
@@ -27,7 +27,7 @@ export function headerField(name: string, words: readonly string[]): HeaderField
 		line += ` ${clean}`;
 		column += 1 + clean.length;
 	}
-	if (line.length > lineLength && line.split('\r\n').some(part => Buffer.byteLength(part) > longestLine)) {
+	if (line.length > lineLength && line.split('\r\n').some(part => Buffer.byteLength(part) > maxLineLength)) {
 		throw new Error(`A word of the header ${name} is longer than a line may be.`);
 	}
 
@@ -45,7 +45,7 @@ export function asciiField(name: string, ...words: readonly string[]): HeaderFie
 /** 64 characters in all: with `Subject: ` before it a line keeps within the 76 of RFC 2047 §2. */
 const bytesPerWord = 39;
 /** A longer word could not be folded, so it is encoded. */
-const longestPlainWord = 66;
+const maxPlainWordLength = 66;
 
 /** RFC 2047 encoded words (base64), to be joined by folding space. No UTF-8 sequence is split between two words. */
 export function encodedWords(text: string): string[] {
@@ -74,7 +74,7 @@ export function unstructured(text: string): string[] {
 
 /** A field that a send adds. Its words stay as they are where they fit in a line: programs read them. */
 export function addedField(name: string, value: string): HeaderField {
-	const isAsIs = !/^x-/i.test(name) || isPlain(value, longestLine - name.length - 2);
+	const isAsIs = !/^x-/i.test(name) || isPlain(value, maxLineLength - name.length - 2);
 	return isAsIs ? asciiField(name, ...value.split(' ')) : headerField(name, encodedWords(value));
 }
 
@@ -85,7 +85,7 @@ function phrase(name: string): string[] {
 		return [];
 	}
 
-	if (!isPlain(clean) || clean.length > longestPlainWord) {
+	if (!isPlain(clean) || clean.length > maxPlainWordLength) {
 		return encodedWords(clean);
 	}
 
@@ -98,11 +98,11 @@ function phrase(name: string): string[] {
 
 // Printable ASCII in words of foldable length with one space between, so that folding and unfolding change nothing;
 // and nothing that a reader would take for an encoded word.
-function isPlain(text: string, longestWord = longestPlainWord): boolean {
+function isPlain(text: string, maxWordLength = maxPlainWordLength): boolean {
 	return (
 		/^[\x21-\x7e]+(?: [\x21-\x7e]+)*$/.test(text) &&
 		!text.includes('=?') &&
-		text.split(' ').every(word => word.length <= longestWord)
+		text.split(' ').every(word => word.length <= maxWordLength)
 	);
 }
 

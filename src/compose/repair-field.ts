@@ -1,6 +1,6 @@
 import {isUtf8} from 'node:buffer';
 import {parseDomain} from '../mail/address.ts';
-import {isGoodLine, longestLine, type SourceField} from '../mail/source.ts';
+import {isGoodLine, maxLineLength, type SourceField} from '../mail/source.ts';
 import {extendedParameter} from './body-writer.ts';
 import {encodedWords} from './header-field.ts';
 
@@ -16,9 +16,9 @@ const tokens =
 	/^(?:(?:resent-)?(?:date|message-id)|in-reply-to|references|mime-version|content-(?:transfer-encoding|id)|received|return-path)$/;
 
 const foreign = /[^\t\x20-\x7e]/;
-const usualLine = 76;
+const defaultLine = 76;
 /** A run of more blanks becomes one: no line may consist of blanks alone. */
-const mostBlanks = 60;
+const maxBlanks = 60;
 
 /**
  * Repairs a field that has octets beyond ASCII or a line of more than 998 (RFC 6409 §8): encodes its text (RFC 2047, RFC 2231)
@@ -45,7 +45,7 @@ export function repairField({name, line}: SourceField): RepairedField {
 	}
 	const folded = foldedField(shown, encoded, name);
 	return folded === null
-		? fault(`a word of more than ${longestLine} octets, which cannot be folded: shorten it`)
+		? fault(`a word of more than ${maxLineLength} octets, which cannot be folded: shorten it`)
 		: {ok: true, line: folded};
 }
 
@@ -59,7 +59,7 @@ function remedyOf(name: string): string {
 /** Null: the field has them where none may be. */
 function encodedValue(name: string, value: string): string | null {
 	if (!isStructured(name)) {
-		return encodedText(value, word => foreign.test(word) || word.length >= longestLine);
+		return encodedText(value, word => foreign.test(word) || word.length >= maxLineLength);
 	}
 	if (!foreign.test(value)) {
 		return value;
@@ -163,7 +163,7 @@ function asciiAddress(raw: string): string | null {
 }
 
 /** As many as the longest list of names and addresses has; a microsecond each. */
-const mostPieces = 60_000;
+const maxPieces = 60_000;
 
 /** Null: a quoted text, a comment or an address in angle brackets has no end, or there are too many pieces. */
 function piecesOf(value: string): Piece[] | null {
@@ -171,7 +171,7 @@ function piecesOf(value: string): Piece[] | null {
 	for (let at = 0; at < value.length; ) {
 		const kind = kindAt(value[at] as string);
 		const end = kind === 'mark' ? at + 1 : endOf(kind, value, at);
-		if (end === -1 || pieces.length === mostPieces) {
+		if (end === -1 || pieces.length === maxPieces) {
 			return null;
 		}
 		pieces.push({kind, raw: value.slice(at, end)});
@@ -259,22 +259,22 @@ function foldedField(shown: string, value: string, name: string): string | null 
 	const words = value.trimEnd().match(/[\t ]*[^\t ]+/g) ?? [];
 	for (const [index, word] of (isStructured(name) ? words.flatMap(shorter) : words).entries()) {
 		const blanks = word.length - word.trimStart().length;
-		const part = blanks === 0 || blanks > mostBlanks ? ` ${word.trimStart()}` : word;
+		const part = blanks === 0 || blanks > maxBlanks ? ` ${word.trimStart()}` : word;
 		const last = lines.at(-1) as string;
 		// The first word stays beside the name where it can: some readers take a first line without a word for an empty field. And
 		// some take several blanks at the start of a line for one.
-		if (last.length + part.length > (index === 0 || blanks > 1 ? longestLine : usualLine)) {
+		if (last.length + part.length > (index === 0 || blanks > 1 ? maxLineLength : defaultLine)) {
 			lines.push(part);
 		} else {
 			lines[lines.length - 1] = last + part;
 		}
 	}
-	return lines.every(line => line.length <= longestLine) ? lines.join('\r\n') : null;
+	return lines.every(line => line.length <= maxLineLength) ? lines.join('\r\n') : null;
 }
 
 /** A word that is too long for a line, as several: blanks may follow the marks of a list, and stand between addresses. */
 function shorter(word: string): string[] {
-	if (word.length < longestLine) {
+	if (word.length < maxLineLength) {
 		return [word];
 	}
 	// A quoted text may have no end: then it takes the rest, and is not looked for again at each of its marks.

@@ -1,24 +1,24 @@
 import {isAscii} from 'node:buffer';
 import {splitParts} from '../kit/multipart.ts';
-import {isGoodLine, longestLine, longLineIn} from '../mail/source.ts';
+import {isGoodLine, longLineIn, maxLineLength} from '../mail/source.ts';
 import {base64Length, quotedPrintable, writeBase64Lines} from './body-writer.ts';
 import {repairField} from './repair-field.ts';
 
 const deepest = 10;
 /** A multipart with more is not changed: a million of them would use up a renderer's memory. */
-const mostParts = 1000;
+const maxParts = 1000;
 /** Of the headers of all parts together, octets that are repaired: it is done by the thread that takes the mail. */
-const mostHeader = 64 * 1024;
+const maxHeader = 64 * 1024;
 /** Of parts and the parts in them, octets that are looked through: four times the largest mail. */
-const mostLooked = 40 * 1024 * 1024;
+const maxScannedBytes = 40 * 1024 * 1024;
 /** A longer text becomes base64, which takes less memory to write. */
-const longestText = 256 * 1024;
+const maxTextLength = 256 * 1024;
 
 /** `encodes`: else the bodies that would be encoded come out empty. `fault`: the first thing that cannot be done, a clause for people. */
 type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number; looksLeft: number};
 
 const empty = Buffer.alloc(0);
-const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: mostHeader, looksLeft: mostLooked});
+const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: maxHeader, looksLeft: maxScannedBytes});
 
 /**
  * A MIME entity with CRLF line ends as 7-bit: encodes parts that are `8bit` or `binary` or have lines of more than 998
@@ -30,7 +30,7 @@ export function sevenBit(entity: Buffer): Buffer {
 }
 
 const tooLong = (where: string): string =>
-	`the body has a line of more than ${longestLine} octets${where}: use quoted-printable or base64`;
+	`the body has a line of more than ${maxLineLength} octets${where}: use quoted-printable or base64`;
 
 /** Why an entity still has a line of more than 998 octets, or signed octets beyond ASCII; null if it has neither. */
 export function sevenBitFault(entity: Buffer): string | null {
@@ -39,8 +39,8 @@ export function sevenBitFault(entity: Buffer): string | null {
 	return work.fault ?? (left === -1 ? null : tooLong(''));
 }
 
-/** @param usualType of an entity that names none (RFC 2046 §5.1.5) */
-function converted(entity: Buffer, work: Work, depth: number, usualType: string): Buffer {
+/** @param defaultType of an entity that names none (RFC 2046 §5.1.5) */
+function converted(entity: Buffer, work: Work, depth: number, defaultType: string): Buffer {
 	// A part may have no header at all.
 	const blank = entity[0] === 0x0d && entity[1] === 0x0a ? -2 : entity.indexOf('\r\n\r\n');
 	if (blank === -1) {
@@ -65,16 +65,16 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 		return leave(depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that lies too deep');
 	}
 	const named = fieldOf(head, 'content-type');
-	const type = named.trim() === '' ? usualType : named;
+	const type = named.trim() === '' ? defaultType : named;
 	if (/^\s*multipart\/signed\b/i.test(type)) {
-		work.fault ??= `a signed part (multipart/signed) has a line of more than ${longestLine} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
+		work.fault ??= `a signed part (multipart/signed) has a line of more than ${maxLineLength} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
 		return asItIs;
 	}
 	if (/^\s*multipart\//i.test(type)) {
 		const boundary = boundaryOf(type);
-		const parts = boundary === '' ? [] : splitParts(body, boundary, {most: mostParts + 1});
-		if (parts.length === 0 || parts.length > mostParts) {
-			return leave(parts.length === 0 ? ' in a multipart without parts' : `, and more than ${mostParts} parts`);
+		const parts = boundary === '' ? [] : splitParts(body, boundary, {most: maxParts + 1});
+		if (parts.length === 0 || parts.length > maxParts) {
+			return leave(parts.length === 0 ? ' in a multipart without parts' : `, and more than ${maxParts} parts`);
 		}
 		const usual = /^\s*multipart\/digest\b/i.test(type) ? 'message/rfc822' : 'text/plain';
 		return joined(head, '7bit', [
@@ -99,7 +99,7 @@ function converted(entity: Buffer, work: Work, depth: number, usualType: string)
 	if (!work.encodes) {
 		return withBody(empty);
 	}
-	const text = body.length <= longestText ? body.toString('utf8') : '\ufffd';
+	const text = body.length <= maxTextLength ? body.toString('utf8') : '\ufffd';
 	const isText = /^\s*text\//i.test(type) && !text.includes('\ufffd');
 	const typed = named === '' && isText ? `${head}Content-Type: text/plain; charset=utf-8\r\n` : head;
 	return isText
@@ -234,7 +234,7 @@ function quotedPrintableLines(body: Buffer): Buffer {
 function brokenLine(line: string): string[] {
 	const parts: string[] = [];
 	let rest = line;
-	while (rest.length > longestLine) {
+	while (rest.length > maxLineLength) {
 		// `=3D` stays whole.
 		const sign = rest.lastIndexOf('=', encodedLine - 2);
 		const end = sign > encodedLine - 4 ? sign : encodedLine - 1;

@@ -7,7 +7,7 @@ import {noOwnRetry, type OwnRetry} from '../mail/retry.ts';
 import type {Pace, PaceReaction, Terms} from '../mail/route.ts';
 import {hasPassword, parseRoute, type RouteChoice} from '../mail/route.ts';
 import {hostName} from '../net/host-name.ts';
-import {type Destinations, longestPattern, type Provider, replyPattern} from '../pace/choose-route.ts';
+import {type Destinations, maxPatternLength, type Provider, replyPattern} from '../pace/choose-route.ts';
 import {ConfigError} from './config-error.ts';
 import {duration, type Parser, retrySchedule} from './parsers.ts';
 import type {TableValues} from './table.ts';
@@ -106,8 +106,8 @@ const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMi
 const travelFields = ['tls', 'route', 'pool', 'retry', 'lifetime'];
 const matchFields = ['mx', 'domains'];
 const tlsModes = ['opportunistic', 'unverified', 'required'] as const satisfies ReadonlyArray<Terms['tls']>;
-const mostNames = 100;
-const mostReactions = 50;
+const maxNames = 100;
+const maxReactions = 50;
 const wait = duration(1000);
 const lifetime = duration(1);
 
@@ -317,8 +317,8 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 		return [];
 	}
 
-	if (!Array.isArray(names) || names.length === 0 || names.length > mostNames) {
-		refuse(path, `use a list of 1 to ${mostNames} names`);
+	if (!Array.isArray(names) || names.length === 0 || names.length > maxNames) {
+		refuse(path, `use a list of 1 to ${maxNames} names`);
 		return [];
 	}
 
@@ -343,8 +343,8 @@ function reactions(path: string, value: unknown, refuse: Refuse): Pace['reaction
 		return [];
 	}
 
-	if (!Array.isArray(value) || value.length > mostReactions) {
-		refuse(path, `use a list of at most ${mostReactions} reactions`);
+	if (!Array.isArray(value) || value.length > maxReactions) {
+		refuse(path, `use a list of at most ${maxReactions} reactions`);
 		return [];
 	}
 
@@ -358,7 +358,7 @@ function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactio
 	if (good.length < texts.length || texts.length === 0) {
 		refuse(
 			`${path}.text`,
-			`use what the reply says, 3 to ${longestPattern} characters, * for anything between, or a list of such`,
+			`use what the reply says, 3 to ${maxPatternLength} characters, * for anything between, or a list of such`,
 		);
 	}
 
@@ -367,19 +367,19 @@ function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactio
 	return reaction === undefined ? [] : good.map(each => ({text: replyPattern(each), reaction}));
 }
 
-const longestAdvice = 300;
+const maxAdviceLength = 300;
 
 function advised(path: string, reaction: PaceReaction, advice: unknown, refuse: Refuse): PaceReaction | undefined {
-	if (reaction.kind === 'suspend' && typeof advice === 'string' && labelFault(advice, longestAdvice) === null) {
+	if (reaction.kind === 'suspend' && typeof advice === 'string' && labelFault(advice, maxAdviceLength) === null) {
 		return {...reaction, advice};
 	}
 
-	refuse(path, `use a text of 1 to ${longestAdvice} characters, and only beside suspend`);
+	refuse(path, `use a text of 1 to ${maxAdviceLength} characters, and only beside suspend`);
 	return undefined;
 }
 
 function isPattern(text: string): boolean {
-	return text.length <= longestPattern && text.replaceAll('*', '').trim().length >= 3;
+	return text.length <= maxPatternLength && text.replaceAll('*', '').trim().length >= 3;
 }
 
 function reactionOf(path: string, what: JsonObject, refuse: Refuse): PaceReaction | undefined {

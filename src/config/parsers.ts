@@ -30,17 +30,17 @@ export function count(least: number, most: number): Parser<number> {
 	};
 }
 
-const longestDuration = 3650 * 86_400_000;
-const longestTimer = 12 * 86_400_000;
+const maxDuration = 3650 * 86_400_000;
+const maxTimerMs = 12 * 86_400_000;
 
 /** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. At most ten years. */
 export function duration(least = 0): Parser<number> {
-	return durationUpTo(longestDuration, least, '');
+	return durationUpTo(maxDuration, least, '');
 }
 
 /** The same for what a single timer measures, or the sum of two: Node fires one of more than 2^31 ms at once. */
 export function timerDuration(least = 0): Parser<number> {
-	return durationUpTo(longestTimer, least, ', at most 12d');
+	return durationUpTo(maxTimerMs, least, ', at most 12d');
 }
 
 function durationUpTo(most: number, least: number, atMost: string): Parser<number> {

@@ -31,7 +31,7 @@ const keyLength = 32;
 /** The last id of a key. */
 const lastId = 255;
 /** More than 255 keys need; a larger file is not ours. */
-const mostBytes = 64 * 1024;
+const maxBytes = 64 * 1024;
 
 export function secretsFile(dataDir: string): string {
 	return join(dataDir, 'secrets.json');
@@ -167,7 +167,7 @@ function readSecretsFile(file: string): Secrets {
 /** Undefined: no regular file, or longer than ours ever is. */
 function readOrRefuse(file: string): ReturnType<typeof readGuarded> | undefined {
 	try {
-		return readGuarded(file, mostBytes);
+		return readGuarded(file, maxBytes);
 	} catch (error) {
 		if (error instanceof RefusedFileError) {
 			return undefined;

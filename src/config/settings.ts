@@ -37,7 +37,7 @@ type SettingsInput = Omit<Machine, 'terminal'> & {
 };
 
 type Given = {readonly text: string; readonly source: string};
-const longestShown = 120;
+const maxShownLength = 120;
 /** Working directory and data folder of the system's daemon, as config/mailctl.service says. */
 const systemFolder = '/var/lib/mailctl';
 
@@ -148,7 +148,7 @@ function from(source: string): string {
 
 function printable(text: string): string {
 	const clean = text.replace(unsafe, '?');
-	return clean.length > longestShown ? `${clean.slice(0, longestShown)}…` : clean;
+	return clean.length > maxShownLength ? `${clean.slice(0, maxShownLength)}…` : clean;
 }
 
 /** Freezes plain objects and arrays all the way down; bytes stay as they are (JavaScript cannot freeze them). */

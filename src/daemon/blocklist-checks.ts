@@ -12,7 +12,7 @@ import type {Context} from './context.ts';
 const lookMs = 60_000;
 const answerMs = 5000;
 /** Bounds the questions of a minute where there are thousands of domains. */
-const mostAtOnce = 256;
+const maxConcurrent = 256;
 
 /** Asks the blocklists each hour for the addresses of this node, and for domains that no other node asks for. */
 export function watchBlocklists({
@@ -42,7 +42,7 @@ export function watchBlocklists({
 		// The addresses of other nodes are theirs to remove.
 		const isGone = ({source, asked_at: at}: Blocklisting) =>
 			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(at) >= staleMs;
-		const asked = isStopping ? [] : due.slice(0, mostAtOnce);
+		const asked = isStopping ? [] : due.slice(0, maxConcurrent);
 		// Written before the questions, so that other nodes find nothing due.
 		await write(
 			asked.map(({row}) => row),

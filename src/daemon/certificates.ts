@@ -43,14 +43,14 @@ const lookMs = 15_000;
 /** A node has a certificate for this long, and asks for more time while it works. */
 const [leaseMs, holdMs] = [minuteMs, 20_000];
 /** Besides those of our own names. */
-const mostOrders = 4;
-const mostContexts = 1000;
-const longestOrderMs = 5 * minuteMs;
+const maxOrders = 4;
+const maxContexts = 1000;
+const maxOrderMs = 5 * minuteMs;
 const challengeMs = 10 * minuteMs;
 /** How often a CA that gives no answer is told of another address of the operator. */
 const emailMs = hourMs;
 /** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
-const usualAskMs = 6 * hourMs;
+const defaultAskMs = 6 * hourMs;
 
 type Changes = Partial<Omit<FullCertificate, 'name'>>;
 
@@ -65,7 +65,7 @@ export class Certificates {
 	readonly #names: WantedNames;
 	#shown: ReadonlyMap<string, Shown> = new Map();
 	/** Of names that were asked for: to make one takes a millisecond and 70 kB. */
-	readonly #contexts = new LRUCache<string, SecureContext>(atMost(mostContexts));
+	readonly #contexts = new LRUCache<string, SecureContext>(atMost(maxContexts));
 	readonly #listeners: Array<() => void> = [];
 	readonly #ending = new AbortController();
 	/** Orders under way. */
@@ -155,7 +155,7 @@ export class Certificates {
 	start(): void {
 		if (this.#context.settings.acme) {
 			// An order that takes its five minutes holds up neither our own names nor those of other workspaces.
-			this.#rounds = [true, ...Array<boolean>(mostOrders).fill(false)].map(isOwn =>
+			this.#rounds = [true, ...Array<boolean>(maxOrders).fill(false)].map(isOwn =>
 				repeated(lookMs, () => this.look(isOwn), this.#context.observer.storeFailed),
 			);
 			this.#again();
@@ -259,7 +259,7 @@ export class Certificates {
 		}
 		const lost = new AbortController();
 		const holding = repeated(holdMs, async () => void ((await hold()) || lost.abort()), observer.storeFailed);
-		const signal = AbortSignal.any([this.#ending.signal, lost.signal, AbortSignal.timeout(longestOrderMs)]);
+		const signal = AbortSignal.any([this.#ending.signal, lost.signal, AbortSignal.timeout(maxOrderMs)]);
 		const changes = await this.#renew(row, signal).finally(() => holding.stop());
 		const {chain, fault, not_after = row.not_after, issuer} = changes;
 		const kept = await this.#write(async trx => {
@@ -315,9 +315,9 @@ export class Certificates {
 				throw error;
 			}
 			const {retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
-			const late = `the order was not done within ${longestOrderMs / minuteMs} minutes`;
+			const late = `the order was not done within ${maxOrderMs / minuteMs} minutes`;
 			const tries = row.tries + 1;
-			const asked = Math.min(retryAfterMs ?? 0, longestPause(row, now()));
+			const asked = Math.min(retryAfterMs ?? 0, maxPause(row, now()));
 			const next = now() + Math.max(waitAfter(tries), asked);
 			return {
 				fault: signal.aborted ? late : (error as Error).message,
@@ -421,7 +421,7 @@ export class Certificates {
 		if (!account) {
 			return;
 		}
-		const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(longestOrderMs)]);
+		const signal = AbortSignal.any([this.#ending.signal, AbortSignal.timeout(maxOrderMs)]);
 		const client = this.#client();
 		try {
 			await client.updateContact(account, email, signal);
@@ -458,12 +458,12 @@ async function windowOf(client: AcmeClient, id: string | null, signal: AbortSign
 }
 
 /** The longest that we wait, whatever time the CA names: a certificate must not end meanwhile. */
-function longestPause({not_after}: FullCertificate, now: number): number {
+function maxPause({not_after}: FullCertificate, now: number): number {
 	return not_after === null ? 7 * dayMs : Math.max((Date.parse(not_after) - now) / 4, hourMs);
 }
 
 /** When a certificate is looked at next: when its time comes, or the CA may be asked again. */
 function nextLook(row: Parameters<typeof renewAt>[0], retryAfterMs: number | null, now: number): string {
-	const ask = Math.min(Math.max(retryAfterMs ?? usualAskMs, minuteMs), dayMs);
+	const ask = Math.min(Math.max(retryAfterMs ?? defaultAskMs, minuteMs), dayMs);
 	return storeTime(Math.min(renewAt(row) ?? now, now + ask));
 }

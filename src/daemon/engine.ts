@@ -21,7 +21,7 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import {createRecordWrite} from '../outcome/record.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
-import {longestWaitOfAll, shortestLifetimeOf} from '../pace/choose-route.ts';
+import {maxWaitOfAll, minLifetimeOf} from '../pace/choose-route.ts';
 import {echoFields} from '../providers/providers.ts';
 import type {AttemptSteps, Made, Unmade} from '../queue/attempt.ts';
 import {Renderers} from '../queue/renderers.ts';
@@ -71,13 +71,13 @@ const aheadMs = 10 * missedMs;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;
 /** Attachments of recipients being tried, in memory at once, octets; a mail is a third larger than its attachments. */
-const mostAttached = 32 * 1024 * 1024;
+const maxAttached = 32 * 1024 * 1024;
 
 /** The delivery engine: the queue, its renderers and its SMTP workers. `publicUrl`: base of the links in mail. */
 export function createEngine(context: Context, publicUrl: string) {
 	const {settings, live, store, clock, newId, boot, observer} = context;
 	const signing = new Signing(store, context.vault, clock, settings);
-	const attached = new Permits(mostAttached);
+	const attached = new Permits(maxAttached);
 	const letGo = createGarbage();
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock});
 	const router = new Router({...context, resolver, policies: openPolicies({...context, resolver})});
@@ -205,7 +205,7 @@ export function createEngine(context: Context, publicUrl: string) {
 		ownRetryOf: destination => router.ownRetryOf(destination),
 		async readShortestLifetime() {
 			const usual = (await readShortestLifetime(store.reader)) ?? retry().lifetime;
-			return shortestLifetimeOf(context.destinations(), usual);
+			return minLifetimeOf(context.destinations(), usual);
 		},
 		readAged: page => readAged(store.reader, page),
 		readExpired: limit => readExpired(store.reader, now(), limit),
@@ -239,7 +239,7 @@ export function createEngine(context: Context, publicUrl: string) {
 					readPauses: () => readPauses(store.reader),
 					countConnections: () => smtpWorkers.countConnections(),
 					moment: () => ({now: clock.now(), monotonic: clock.monotonic()}),
-					longestWait: () => longestWaitOfAll(context.destinations(), retry().schedule),
+					maxWait: () => maxWaitOfAll(context.destinations(), retry().schedule),
 					observer,
 				})
 			: noOtherNodes,

@@ -33,7 +33,7 @@ import type {Tools} from '../mail/operator.ts';
 import {readOwnPolicy} from '../mta-sts/own-policy.ts';
 import {ProviderClient} from '../net/provider-client.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
-import {createEraser, erasurePatienceMs} from '../outcome/erase.ts';
+import {createEraser, erasureWaitMs} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {Alert} from '../store/alerts.ts';
@@ -147,7 +147,7 @@ export function createHttp(
 		accept,
 		erase: createEraser({
 			...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
-			patienceMs: erasurePatienceMs,
+			waitLimitMs: erasureWaitMs,
 		}).erase,
 		feed,
 		domains: {

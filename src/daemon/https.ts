@@ -32,7 +32,7 @@ const proofOffer = Buffer.from(`\u000A${proofProtocol}`, 'latin1');
 /** A year (RFC 6797), of this host alone: hosts below it may be others'. */
 const hsts = 'max-age=31536000';
 const recordHead = 5;
-const longestRecord = 16 * 1024;
+const maxRecordLength = 16 * 1024;
 
 /**
  * A TLS listener before the HTTP server of the API, which listens too: what it decrypts is handed to that server, with its limits of time. A
@@ -153,7 +153,7 @@ export function offersProof(bytes: Buffer): boolean | null {
 		return bytes.length > 0 && bytes[0] !== handshake ? false : null;
 	}
 	const length = bytes.readUInt16BE(recordHead - 2);
-	if (bytes[0] !== handshake || length > longestRecord) {
+	if (bytes[0] !== handshake || length > maxRecordLength) {
 		return false;
 	}
 	return bytes.length < recordHead + length ? null : bytes.subarray(0, recordHead + length).includes(proofOffer);

@@ -41,9 +41,9 @@ const dnsTimeoutMs = 4000;
 /** Octets of a mail in which its header is looked for. */
 const headBytes = 64 * 1024;
 /** The shares of allowances are known of at most this many unread mails; the oldest are dropped first. */
-const mostShares = 10_000;
+const maxShares = 10_000;
 /** A client that has used up its allowance waits at most this long for its mails to be read. */
-const longestWaitMs = 10_000;
+const maxWaitMs = 10_000;
 
 /** All that comes in by mail: the listener, the mailbox, and the loop that reads what was taken in. */
 export class Inbound {
@@ -54,7 +54,7 @@ export class Inbound {
 	readonly #readers: Readonly<Record<'proven' | 'others', MailReader>>;
 	readonly #loops: readonly ReadingLoop[];
 	readonly #resolver: Resolver;
-	readonly #shares = new LRUCache<string, MailShare>(atMost(mostShares));
+	readonly #shares = new LRUCache<string, MailShare>(atMost(maxShares));
 	#listener: InboundListener | null = null;
 	#mailbox: ReturnType<typeof startMailboxPolling> = null;
 
@@ -116,14 +116,14 @@ export class Inbound {
 		return [
 			new ReadingLoop({
 				...common,
-				lane: {precedence: precedence.proven, perTurn: 128, mostRows: 128},
+				lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
 				read: (raw, cameIn) => this.#readers.proven.read(this.#newJob(raw, cameIn, null)),
 			}),
 			...[precedence.expected, precedence.unproven].map(
 				each =>
 					new ReadingLoop({
 						...common,
-						lane: {precedence: each, perTurn: 4, mostRows: 8},
+						lane: {precedence: each, perTurn: 4, maxRows: 8},
 						ask: (raw, cameIn) => this.#ask(raw, cameIn),
 						read: (raw, cameIn, answers) => this.#readers.others.read(this.#newJob(raw, cameIn, answers)),
 					}),
@@ -289,13 +289,13 @@ export class Inbound {
 	async #untilRead(): Promise<void> {
 		if (this.#shares.size > 0) {
 			const idle = Promise.all(this.#loops.map(loop => loop.idle()));
-			await Promise.race([idle, setTimeout(longestWaitMs, undefined, {ref: false})]);
+			await Promise.race([idle, setTimeout(maxWaitMs, undefined, {ref: false})]);
 		}
 	}
 }
 
 /** A server has at least this long to answer, also with a shorter interval. */
-const shortestPatienceMs = 10_000;
+const minWaitMs = 10_000;
 
 /** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
 function startMailboxPolling(
@@ -388,7 +388,7 @@ function startMailboxPolling(
 			},
 		}),
 		intervalMs: bounceMailboxInterval,
-		patienceMs: Math.min(Math.max(bounceMailboxInterval, shortestPatienceMs), silenceMs),
+		waitLimitMs: Math.min(Math.max(bounceMailboxInterval, minWaitMs), silenceMs),
 		observer: {mailboxRead, mailboxFailed},
 	});
 	return {

@@ -243,7 +243,7 @@ export class Metrics {
 			(await sources.blocklistings())
 				.filter(row => rank(row) >= 0)
 				.toSorted((a, b) => rank(b) - rank(a))
-				.slice(0, mostListings)
+				.slice(0, maxListings)
 				.map(row => [row.source, row.zone, rank(row)]),
 		);
 		this.#ask(
@@ -253,7 +253,7 @@ export class Metrics {
 			async () =>
 				(await sources.certificates())
 					.filter(row => row.not_after !== null && row.unused === null)
-					.slice(0, mostListings)
+					.slice(0, maxListings)
 					.map(row => [row.name, Date.parse(row.not_after ?? '') / 1000]),
 		);
 	}
@@ -292,7 +292,7 @@ export class Metrics {
 			sites()
 				.filter(({inFlight}) => inFlight > 0)
 				.sort((a, b) => b.inFlight - a.inFlight)
-				.slice(0, mostSites);
+				.slice(0, maxSites);
 		this.#ask('mailctl_queue_size', 'Recipients in the queue.', ['state'], async () => {
 			const {ready, deferred, inFlight, held} = await size();
 			return Object.entries({ready, deferred, in_flight: inFlight, held});
@@ -315,10 +315,10 @@ export class Metrics {
 			['source', 'provider'],
 			async () => (await figures()).warmUp.map(({source, provider, n}) => [source, provider, n]),
 		);
-		this.#ask('mailctl_site_connections', `Connections that the ${mostSites} busiest sites may have.`, ['site'], () =>
+		this.#ask('mailctl_site_connections', `Connections that the ${maxSites} busiest sites may have.`, ['site'], () =>
 			busiest().map(({site, connections}) => [site, connections]),
 		);
-		this.#ask('mailctl_site_in_flight', `Recipients under way to the ${mostSites} busiest sites.`, ['site'], () =>
+		this.#ask('mailctl_site_in_flight', `Recipients under way to the ${maxSites} busiest sites.`, ['site'], () =>
 			busiest().map(({site, inFlight}) => [site, inFlight]),
 		);
 	}
@@ -328,7 +328,7 @@ export class Metrics {
 		const worst = shared(async () => worstFirst(await statuses()));
 		this.#ask(
 			'mailctl_reputation_copies',
-			`Recipients by which the ${mostWorkspaces} workspaces in trouble, or with most mail, are judged.`,
+			`Recipients by which the ${maxWorkspaces} workspaces in trouble, or with most mail, are judged.`,
 			['workspace', 'window', 'what'],
 			async () =>
 				(await worst()).flatMap(({id, windows}) =>
@@ -351,7 +351,7 @@ export class Metrics {
 			() =>
 				refusals()
 					.toSorted((a, b) => b.refused - a.refused)
-					.slice(0, mostProviders)
+					.slice(0, maxProviders)
 					.map(({provider, attempts, refused}) => [provider, refused / attempts]),
 		);
 	}
@@ -362,17 +362,17 @@ function replyClass({code}: Attempt): string {
 }
 
 /** A site's name is a label's value: only the sites with most under way are shown. */
-const mostSites = 10;
+const maxSites = 10;
 /** A workspace's id is a label's value: only the workspaces that are paused or warned and those with most mail are shown. */
-const mostWorkspaces = 100;
-const mostProviders = 20;
-const mostListings = 500;
+const maxWorkspaces = 100;
+const maxProviders = 20;
+const maxListings = 500;
 
 function worstFirst(statuses: readonly ReputationStatus[]): readonly ReputationStatus[] {
 	const rank = ({pausedAt, warnedAt}: ReputationStatus) => (pausedAt === null ? 0 : 2) + (warnedAt === null ? 0 : 1);
 	return statuses
 		.toSorted((a, b) => rank(b) - rank(a) || b.windows.week.attempted - a.windows.week.attempted)
-		.slice(0, mostWorkspaces);
+		.slice(0, maxWorkspaces);
 }
 
 /** Concurrent calls share one answer. */

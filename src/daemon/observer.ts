@@ -33,7 +33,7 @@ const providerEveryMs = 60 * 60_000;
 const faultEveryMs = 60_000;
 
 /** UTF-16 units of a reply in the log. */
-const longestReply = 1024;
+const maxReplyLength = 1024;
 
 const outcomeEvents = {
 	delivered: 'delivered',
@@ -97,19 +97,19 @@ export function createObserver({
 			for (const {host, code, reply} of [...result.attempts, ...(result.uncounted ?? [])].filter(isLoginRefusal)) {
 				if (mayLogLogInRefusal(host ?? '')) {
 					const text = refusalText(code === null ? reply : `${code} ${reply}`, `smarthost ${host}`);
-					logger.error({event: 'log_in_refused', host, code, reply: reply.slice(0, longestReply)}, text);
+					logger.error({event: 'log_in_refused', host, code, reply: reply.slice(0, maxReplyLength)}, text);
 				}
 			}
 			const alarm = infrastructure.tried(result);
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
 				const text = `${alarm.provider} refuses ${alarm.refused} of ${alarm.attempts} mails of the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
-				logger.error({event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, longestReply)}, text);
+				logger.error({event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, maxReplyLength)}, text);
 			}
 		},
 
 		/** An outcome could not be judged; the recipient is tried once more. */
 		faulted(error: unknown, recipient: JudgedTry['recipient']): void {
-			logger.error({event: 'copy_fault', ...loggedRecipient(recipient), err: error});
+			logger.error({event: 'recipient_failed', ...loggedRecipient(recipient), err: error});
 		},
 
 		/** The store works, but the route of a queue cannot be used; it is tried again. */
@@ -118,7 +118,7 @@ export function createObserver({
 				const message = error instanceof Error ? error.message : String(error);
 				const text =
 					'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
-				logger.error({event: 'way_not_found', workspace: workspaceId, destination, message}, text);
+				logger.error({event: 'route_not_found', workspace: workspaceId, destination, message}, text);
 			}
 		},
 
@@ -263,7 +263,7 @@ export function createObserver({
 				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 				logger.info({
 					...{event: event ?? 'reported', message_id: messageId, recipient, workspace, mx, code, enhanced},
-					...{reply: reply?.slice(0, longestReply) ?? null, action, category: report?.category ?? null, inbound},
+					...{reply: reply?.slice(0, maxReplyLength) ?? null, action, category: report?.category ?? null, inbound},
 				});
 			}
 		},
@@ -292,7 +292,7 @@ export function createObserver({
 		submissionRefused({text, ...refusal}: SubmissionRefusal): void {
 			metrics.submissionRefusals.inc({reason: refusal.reason});
 			if (mayLogClientRefusal(`${refusal.client} ${text}`)) {
-				logger.info({event: 'submission_refused', ...refusal, reply: text.slice(0, longestReply)});
+				logger.info({event: 'submission_refused', ...refusal, reply: text.slice(0, maxReplyLength)});
 			}
 		},
 	};
@@ -305,8 +305,8 @@ const domainLevels = {pending: 'info', verified: 'info', degraded: 'warn', faile
 
 /** Logs once that an endpoint gets no events any more, and once that it acknowledges them again. */
 function createEndpointLog(logger: Logger) {
-	const exhausted = new LRUCache<string, true>({max: mostRemembered});
-	const disabled = new LRUCache<string, true>({max: mostRemembered});
+	const exhausted = new LRUCache<string, true>({max: maxRemembered});
+	const disabled = new LRUCache<string, true>({max: maxRemembered});
 	return {
 		attempted(
 			{endpoint, error, after}: {readonly endpoint: string; readonly error: string | null} & Pick<Attempted, 'after'>,
@@ -337,7 +337,7 @@ function createEndpointLog(logger: Logger) {
 /** The reply of a smarthost that refuses us comes first, then who said it and what to do. */
 function refusalText(reply: string, smarthost: string): string {
 	const advice = relayAdvice(reply);
-	const said = reply.replaceAll('\n', ' ').replace(/\.$/, '').slice(0, longestReply);
+	const said = reply.replaceAll('\n', ' ').replace(/\.$/, '').slice(0, maxReplyLength);
 	return `${said} (${smarthost}). ${advice.charAt(0).toUpperCase()}${advice.slice(1)}.`;
 }
 
@@ -353,7 +353,7 @@ function logAttempt(
 	}
 	const {host: mx = null, code = null, enhanced = null, reply: last = null, tls = null} = attempts.at(-1) ?? {};
 	const reason = 'reason' in outcome ? outcome.reason : null;
-	const reply = (outcome.kind === 'errored' ? reason : (last ?? reason))?.slice(0, longestReply) ?? null;
+	const reply = (outcome.kind === 'errored' ? reason : (last ?? reason))?.slice(0, maxReplyLength) ?? null;
 	logger.info({event, ...loggedRecipient(recipient), mx, code, enhanced, reply, ...when, tls});
 }
 
@@ -361,11 +361,11 @@ function loggedRecipient({message_id, address, workspace_id}: JudgedTry['recipie
 	return {message_id, recipient: address, workspace: workspace_id};
 }
 
-const mostRemembered = 1000;
+const maxRemembered = 1000;
 
 /** Answers true at most once per key in that time. */
 export function createThrottle(everyMs: number, clock: Pick<Clock, 'monotonic'>): (key: string) => boolean {
-	const last = new LRUCache<string, number>({max: mostRemembered});
+	const last = new LRUCache<string, number>({max: maxRemembered});
 	return key => {
 		const now = clock.monotonic();
 		const before = last.peek(key);

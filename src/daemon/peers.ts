@@ -8,17 +8,17 @@ import {recipientClaims, releaseOthers, releaseOwn, releaseSilentClaims} from '.
 import {beat, listNodes, loseNodes, type Node, removeNode, type SeenNode, silentMs} from '../store/nodes.ts';
 import {removeOtherQueueWaits, removeOwnQueueWaits} from '../store/queue/open-recipients.ts';
 import {removeShares} from '../store/queue/sites.ts';
-import {longestNotice, type Store} from '../store/store.ts';
+import {maxNoticeLength, type Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhook-queue.ts';
 import type {Observer} from './observer.ts';
 
 // Several nodes on one store: which of them are alive, and how a node learns of mail that another one accepted.
 
-const usualBeatMs = 1500;
+const defaultBeatMs = 1500;
 /** A node is dead after it has not beaten for this long and the server saw its connection end; a frozen one keeps it. */
-const quietMs = 3 * usualBeatMs;
+const quietMs = 3 * defaultBeatMs;
 /** A node that could not beat for this long does not know whether others could. */
-const gapMs = quietMs - usualBeatMs;
+const gapMs = quietMs - defaultBeatMs;
 /** After such a gap: the time for others to connect and beat again. */
 const returnMs = 2 * quietMs;
 
@@ -68,7 +68,7 @@ export class Presence {
 
 	/** To be awaited before anything is claimed. */
 	async begin(): Promise<void> {
-		const {store, node, former = null, clock, beatMs = usualBeatMs, onBegin, observer} = this.#options;
+		const {store, node, former = null, clock, beatMs = defaultBeatMs, onBegin, observer} = this.#options;
 		if (!store.dialect.isShared) {
 			const now = storeTime(clock.now());
 			await store.agreeing.transaction(async trx => {
@@ -261,7 +261,7 @@ export class ArrivalNotices {
 			while (this.#waiting.size > 0) {
 				const queues = JSON.stringify([...this.#waiting.values()]);
 				this.#waiting = new Map();
-				const fits = Buffer.byteLength(queues) < longestNotice - this.#boot.length;
+				const fits = Buffer.byteLength(queues) < maxNoticeLength - this.#boot.length;
 				await this.#store.tell(`${this.#boot} ${fits ? queues : all}`);
 			}
 		} finally {

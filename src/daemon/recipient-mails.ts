@@ -31,7 +31,7 @@ type MailsOptions = {
 };
 
 /** No mail of ours is larger, attachments included. */
-const mostCaptured = 128 * 1024 ** 2;
+const maxCaptured = 128 * 1024 ** 2;
 const thread = new URL('../threads/remake.js', import.meta.url);
 const makeLimitMs = 2000;
 
@@ -46,7 +46,7 @@ export class RecipientMails {
 	/** What was captured of a recipient; null: nothing was. */
 	async captured(recipientId: string): Promise<Uint8Array | null> {
 		const file = capturedFile(this.#options.settings.dataDir, recipientId);
-		return file === null ? null : await readRegular(file, mostCaptured, 'refuse');
+		return file === null ? null : await readRegular(file, maxCaptured, 'refuse');
 	}
 
 	/**
@@ -82,7 +82,6 @@ export class RecipientMails {
 		const ended = await inWorker<Remade>(thread, input, {
 			timeoutMs: makeLimitMs,
 			limits: threadLimits.renderer,
-			ahead: true,
 		});
 		return ended.ok
 			? ended.result

@@ -8,11 +8,11 @@ import {smarthostNoteWrite} from '../store/smarthosts.ts';
 import type {Context} from './context.ts';
 
 const noteMs = 10 * 60_000;
-const maxNoted = 10_000;
+const maxRemembered = 10_000;
 
 /** Returns a function that stores that a relay accepted a message, so that a provider that reports nothing about it is noticed. */
 export function createRelayUse({store, clock}: Pick<Context, 'store' | 'clock'>) {
-	const noted = new LRUCache<string, true>({...atMost(maxNoted), ttl: noteMs});
+	const noted = new LRUCache<string, true>({...atMost(maxRemembered), ttl: noteMs});
 	return (workspaceId: string, {outcome, attempts}: AttemptResult): void => {
 		const host = attempts.at(-1)?.host ?? null;
 		const isAccepted = outcome.kind === 'delivered' || outcome.kind === 'relayed';

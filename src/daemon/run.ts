@@ -235,7 +235,7 @@ type NotifyInput = {
 	readonly binary?: string;
 };
 
-const longestCall = 5000;
+const maxCallMs = 5000;
 
 /**
  * Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. Node has no Unix datagram
@@ -278,7 +278,7 @@ export class Notify {
 		}
 		const childEnv: NodeJS.ProcessEnv = {PATH: env.PATH, NOTIFY_SOCKET: env.NOTIFY_SOCKET};
 		return new Promise(resolve => {
-			execFile(binary, [assignment], {env: childEnv, timeout: longestCall}, error => {
+			execFile(binary, [assignment], {env: childEnv, timeout: maxCallMs}, error => {
 				if (error && !this.#warned) {
 					this.#warned = true;
 					warn(`systemd cannot be notified: ${binary} failed (${error.message.trim()})`);

@@ -7,7 +7,7 @@ import {storeFile} from '../data-folder/open.ts';
 import {repeated} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
+import {defaultWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {WriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
@@ -264,7 +264,7 @@ const silentTries = 5;
  */
 export function watchWal({
 	wal,
-	most = usualWal,
+	most = defaultWal,
 	lookMs = diskLookMs,
 	logger,
 	storeFailed,
@@ -304,7 +304,7 @@ export function watchWal({
 }
 
 const sizeEveryMs = 60 * 60_000;
-const mostSizes = 30 * 24;
+const maxSizes = 30 * 24;
 
 /** Notes the size of the store every hour, which shows its growth. */
 export function watchStoreSize(read: () => Promise<number>, now: () => number, storeFailed: (error: unknown) => void) {
@@ -312,7 +312,7 @@ export function watchStoreSize(read: () => Promise<number>, now: () => number, s
 
 	async function look(): Promise<void> {
 		sizes.push({bytes: await read(), at: now()});
-		sizes.splice(0, sizes.length - mostSizes);
+		sizes.splice(0, sizes.length - maxSizes);
 	}
 
 	const watch = repeated(sizeEveryMs, look, storeFailed);

@@ -56,7 +56,7 @@ type Sweep = {
 	readonly stop: () => Promise<void>;
 };
 
-const longestTimer = 2 ** 31 - 1;
+const maxTimerMs = 2 ** 31 - 1;
 
 /** Sweeps at intervals. Several nodes may sweep one store at once. */
 export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sweep {
@@ -75,7 +75,7 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 					}
 				});
 			},
-			Math.min(intervalMs(), longestTimer),
+			Math.min(intervalMs(), maxTimerMs),
 		);
 	}
 
@@ -143,12 +143,12 @@ function rowTask(
 }
 
 /** People read the audit trail long after the messages are gone. */
-const leastAuditDays = 365;
+const minAuditDays = 365;
 
 /** The audit trail past its retention. `days`: how long messages are kept; 0: for ever. */
 export const auditTask = ({days, ...options}: RowTaskOptions & {readonly days: () => number}): SweepTask =>
 	rowTask('audit', options, now => {
-		const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), leastAuditDays);
+		const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), minAuditDays);
 		return async (trx, limit) => [await purgeAudit(trx, now - keptDays * dayMs, limit)];
 	});
 
@@ -430,14 +430,14 @@ export function erasureTask({
 }
 
 /** `webhook listen` takes an event as soon as it is there; one that was suspended with its machine may come back. */
-const patienceMs = 3_600_000;
+const waitLimitMs = 3_600_000;
 
 /** Endpoints of `webhook listen` that was killed and so could not remove its own. */
 export function listenerTask({store, acting}: {readonly store: Store; readonly acting: Acting}): SweepTask {
 	return {
 		name: 'webhook_listeners',
 		begin() {
-			const before = idFloor('whd', acting.clock.now() - patienceMs);
+			const before = idFloor('whd', acting.clock.now() - waitLimitMs);
 			return async () => {
 				for (const {id, workspaceId} of await findAbandoned(store.reader, before)) {
 					await store.writer.transaction(trx => removeEndpoint(trx, acting, workspaceId, id));

@@ -28,8 +28,8 @@ const lookMs = 10 * 60_000;
 const restMs = 30 * 60_000;
 /** A report that did not go out is tried again after this time, until the day is over. */
 const againMs = 2 * hourMs;
-const mostAtOnce = 1000;
-const mostAddresses = 5;
+const maxConcurrent = 1000;
+const maxAddresses = 5;
 const answerMs = 5000;
 const limitMs = 20_000;
 
@@ -42,7 +42,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 
 	async function look(): Promise<void> {
 		const day = storeTime(clock.now() - dayMs - restMs).slice(0, 10);
-		const due = await listDueTlsReports(store.reader, day, storeTime(clock.now()), mostAtOnce);
+		const due = await listDueTlsReports(store.reader, day, storeTime(clock.now()), maxConcurrent);
 		const own = due.length === 0 ? undefined : await findOwnDomain(store.reader, settings.hostname);
 		const keys = own === undefined ? [] : (await signing.keys((await signing.of(own.id)).keyIds)).map(importSigningKey);
 		if (own === undefined || keys.length === 0) {
@@ -121,7 +121,7 @@ export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: s
 	}
 	const records = answer.kind === 'found' ? answer.records.filter(text => /^v=TLSRPTv1\s*;/.test(text)) : [];
 	const uris = records.length === 1 ? (parseTagList(records[0] as string)?.get('rua') ?? '').split(',') : [];
-	return uris.slice(0, mostAddresses).flatMap(uri => {
+	return uris.slice(0, maxAddresses).flatMap(uri => {
 		const [, encoded = ''] = /^\s*mailto:([^!?\s]{1,320})/i.exec(uri) ?? [];
 		const parsed = parseAddress(
 			encoded.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),

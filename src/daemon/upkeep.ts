@@ -5,12 +5,12 @@ import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
-import {lookAtDomain, nextCheck, patienceMs, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
+import {lookAtDomain, nextCheck, recordDomainCheck, takeDomain, waitLimitMs} from '../domains/verify-domain.ts';
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
 import {createEraser} from '../outcome/erase.ts';
-import {longestWaitOfAll} from '../pace/choose-route.ts';
+import {maxWaitOfAll} from '../pace/choose-route.ts';
 import {readGeneration} from '../store/changes.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
 import {takeTime} from '../store/engine/dialect.ts';
@@ -115,10 +115,10 @@ export function startUpkeep(
 	/** A clock that is set back must not make anything wait longer than its longest wait. */
 	async function moveForward(): Promise<void> {
 		const now = clock.now();
-		const longestWait = longestWaitOfAll(context.destinations(), live().retrySchedule);
+		const maxWait = maxWaitOfAll(context.destinations(), live().retrySchedule);
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
-			await bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + longestWait), storeTime(now));
+			await bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + maxWait), storeTime(now));
 			await bringForward(waitingDeliveries(trx), storeTime(now + context.settings.webhookBackoff), storeTime(now));
 		});
 		moved();
@@ -293,10 +293,10 @@ type DomainChecksOptions = {
 
 const domainLookMs = 15_000;
 const minuteMs = 60_000;
-const mostAtOnce = 4;
+const maxConcurrent = 4;
 /** So that a new domain waits for few others, however many are due. */
-const mostPerRound = 32;
-const mostRead = 5000;
+const maxPerRound = 32;
+const maxRead = 5000;
 
 /**
  * Checks the domains that are due in the background. Several nodes may: the first that sets the time of the check takes
@@ -355,7 +355,7 @@ export class DomainChecks {
 
 	/** Checks some of what is due; false: nothing is left. */
 	async #round(): Promise<boolean> {
-		const due = (await this.#dueDomains()).slice(0, mostPerRound);
+		const due = (await this.#dueDomains()).slice(0, maxPerRound);
 		const rest = due[Symbol.iterator]();
 		let failed = false;
 		const queue = async () => {
@@ -366,7 +366,7 @@ export class DomainChecks {
 				});
 			}
 		};
-		await Promise.all(Array.from({length: mostAtOnce}, queue));
+		await Promise.all(Array.from({length: maxConcurrent}, queue));
 		return due.length > 0 && !failed;
 	}
 
@@ -377,9 +377,9 @@ export class DomainChecks {
 			now: storeTime(now),
 			minuteAgo: storeTime(now - minuteMs),
 			dayAgo: storeTime(now - dayMs),
-			eager: storeTime(now - patienceMs - dayMs),
+			eager: storeTime(now - waitLimitMs - dayMs),
 		};
-		const rows = await listDueDomains(store.reader, moments, mostRead);
+		const rows = await listDueDomains(store.reader, moments, maxRead);
 		return rows.filter(row => nextCheck(row, now) <= now).map(({pending_at: _pendingAt, ...domain}): Domain => domain);
 	}
 

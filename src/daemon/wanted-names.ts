@@ -23,7 +23,7 @@ const namesMs = 5 * minuteMs;
 const staleMs = 30 * minuteMs;
 const dnsTimeoutMs = 5000;
 /** Names in one line of the log. */
-const mostNamed = 10;
+const maxListedNames = 10;
 
 type NamesContext = Pick<Context, 'settings' | 'store' | 'clock' | 'observer'>;
 
@@ -162,7 +162,7 @@ export class WantedNames {
 			});
 		}
 		if (held.length > 0) {
-			const names = held.slice(0, mostNamed).map(({name}) => name);
+			const names = held.slice(0, maxListedNames).map(({name}) => name);
 			observer.logger.warn({event: 'certificates_held', names}, `Of each: ${overBudget}.`);
 		}
 	}

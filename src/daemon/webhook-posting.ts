@@ -142,7 +142,7 @@ export function postingOf(settings: PostingSettings, version: string): Posting {
 		...guardOf(settings),
 		dnsServers: settings.dnsServers,
 		timeoutMs: settings.webhookTimeout,
-		mostIdle: settings.webhookConcurrency.total,
+		maxIdle: settings.webhookConcurrency.total,
 		userAgent: `mailctl/${version}`,
 	};
 }

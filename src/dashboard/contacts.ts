@@ -17,7 +17,7 @@ import {type Answer, go, page, type Route, type Visit} from './route.ts';
 
 const path = '/contacts';
 const perPage = 50;
-const mostMessages = 10;
+const maxMessages = 10;
 
 /** The people that a workspace has mailed. */
 export function contactPages(parts: DashboardParts): readonly Route[] {
@@ -58,7 +58,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		const contact = await chosen(visit);
 		const {workspace, now, form} = visit;
 		const filter = {workspaceId: workspace.id, toKey: contact.addressKey};
-		const {ids} = await scanMessages(reader, filter, {after: null, limit: mostMessages});
+		const {ids} = await scanMessages(reader, filter, {after: null, limit: maxMessages});
 		const entry = await findSuppression(reader, workspace.id, {addressKey: contact.addressKey});
 		const known = facts([
 			['Address', name(contact.address)],

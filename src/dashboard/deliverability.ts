@@ -16,8 +16,8 @@ import {type Answer, page, type Route, type Visit} from './route.ts';
 
 /** How many of the newest messages are read, and of the newest in each state that has a refusal. */
 const sampled = {messages: 1000, refusals: 500};
-const mostRows = 12;
-const mostDestinations = 3;
+const maxRows = 12;
+const maxDestinations = 3;
 
 /** What receivers make of the mail of a workspace. */
 export function deliverabilityPages({reader, settings}: DashboardParts): readonly Route[] {
@@ -69,7 +69,7 @@ function groupTable(title: string, groups: readonly Group[], nameless: string): 
 	});
 	const shown = table({
 		label: title,
-		rows: groups.slice(0, mostRows),
+		rows: groups.slice(0, maxRows),
 		empty: nothing,
 		columns: [
 			{
@@ -89,13 +89,13 @@ function groupTable(title: string, groups: readonly Group[], nameless: string): 
 }
 
 const more = (all: number): Html =>
-	all > mostRows ? html`<p class="more soft">and ${count(all - mostRows)} more</p>` : nothing;
+	all > maxRows ? html`<p class="more soft">and ${count(all - maxRows)} more</p>` : nothing;
 
 function refusalParts(refusals: readonly Refusal[], {label}: Period): Html {
 	const looked = html`<p class="soft">Of the newest ${count(sampled.refusals)} messages of the last ${label} that bounced, and as many that wait: ${count(refusals.length)} refusals. Numbers, addresses and ids are left out (…).</p>`;
 	const wordings = groupRefusals(refusals);
 	const none = html`<p>No host refused anything.</p>`;
-	return html`${section('Refusals by wording', html`${looked}${table(wordingTable(wordings.slice(0, mostRows), none))}${more(wordings.length)}`)}${
+	return html`${section('Refusals by wording', html`${looked}${table(wordingTable(wordings.slice(0, maxRows), none))}${more(wordings.length)}`)}${
 		refusals.length === 0 ? nothing : section('Refusals by category', categoryTable(refusals))
 	}`;
 }
@@ -120,8 +120,8 @@ function wordingTable(rows: readonly Wording[], empty: Html) {
 /** Those with most, the most first. */
 function firstOf(destinations: ReadonlyMap<string, number>): Html {
 	const sorted = [...destinations].sort(([, a], [, b]) => b - a).map(([destination]) => destination);
-	const left = sorted.length - mostDestinations;
-	const names = sorted.slice(0, mostDestinations).map((one, index) => html`${index > 0 ? ', ' : ''}${name(one)}`);
+	const left = sorted.length - maxDestinations;
+	const names = sorted.slice(0, maxDestinations).map((one, index) => html`${index > 0 ? ', ' : ''}${name(one)}`);
 	return html`${names}${left > 0 ? html` <span class="soft">and ${count(left)} more</span>` : nothing}`;
 }
 

@@ -13,16 +13,16 @@ export const formLimit = 1024 * 1024;
 export const openFormLimit = 64 * 1024;
 export const fileLimit = 32 * 1024 * 1024;
 
-const mostFields = 100;
+const maxFields = 100;
 /** Forms with a file that are in memory at once. */
-const mostUploads = 4;
+const maxUploads = 4;
 
 type WithFile = {readonly form: URLSearchParams; readonly file: Visit['file']};
 
 /** Lets the routes of a scope take forms. */
 export async function readForms(scope: FastifyInstance): Promise<void> {
-	const seats = new Seats(mostUploads);
-	const limits = {fileSize: fileLimit, files: 1, fields: mostFields, fieldSize: formLimit};
+	const seats = new Seats(maxUploads);
+	const limits = {fileSize: fileLimit, files: 1, fields: maxFields, fieldSize: formLimit};
 	await scope.register(multipart, {limits});
 	scope.addHook('preValidation', async (request, reply) => {
 		if (request.isMultipart()) {
@@ -41,19 +41,19 @@ export async function readForms(scope: FastifyInstance): Promise<void> {
 	);
 }
 
-const tooManyFields = `A form has at most ${mostFields} fields.`;
+const tooManyFields = `A form has at most ${maxFields} fields.`;
 
 /** The fields of a form without a file; `null` if there are too many. Anybody may send such a form, to log in. */
 export function fieldsOf(body: Buffer): URLSearchParams | null {
-	const fields = parseUrlencoded(body, mostFields + 1);
-	return fields.length > mostFields ? null : new URLSearchParams(fields);
+	const fields = parseUrlencoded(body, maxFields + 1);
+	return fields.length > maxFields ? null : new URLSearchParams(fields);
 }
 
 /** The fields of a query as it was sent, where a name may occur more than once; those beyond the limit are ignored. */
 export function queryOf({raw: {url = ''}}: FastifyRequest): URLSearchParams {
 	const begin = url.indexOf('?');
 	const query = Buffer.from(begin === -1 ? '' : url.slice(begin + 1), 'latin1');
-	return new URLSearchParams(parseUrlencoded(query, mostFields));
+	return new URLSearchParams(parseUrlencoded(query, maxFields));
 }
 
 /** Fastify does not limit the length of the stream of parts. Only forms that take a file are multipart. */

@@ -129,7 +129,7 @@ function nodeTable(rows: readonly SeenNode[], now: number): Html {
 
 const stateTones = {valid: 'good', due: 'busy', waiting: 'busy', failed: 'bad', unused: 'idle'} as const;
 
-const mostCertificates = 100;
+const maxCertificates = 100;
 
 /** Certificates issued by a CA, as `mailctl certificate list` has them, failed ones first. */
 function certificateTable(rows: readonly Certificate[], now: number): Html {
@@ -142,12 +142,12 @@ function certificateTable(rows: readonly Certificate[], now: number): Html {
 			{title: 'Name', cell: row => html`<div class="told">${name(row.name)}${why(row.fault ?? row.unused)}</div>`},
 			{title: 'Ends', cell: row => time(row.not_after, now), right: true},
 		],
-		rows: rows.toSorted((a, b) => Number(b.fault !== null) - Number(a.fault !== null)).slice(0, mostCertificates),
+		rows: rows.toSorted((a, b) => Number(b.fault !== null) - Number(a.fault !== null)).slice(0, maxCertificates),
 		empty: html`<p>No certificate was asked for yet.</p>`,
 	});
 }
 
-const mostSources = 100;
+const maxSources = 100;
 const rankOf = ({state}: Blocklisting) => ['listed', 'refused', 'unknown', 'clear'].indexOf(state);
 
 /** What blocklists say of each address and domain that mail comes from, the worst first. */
@@ -161,7 +161,7 @@ function blocklists(rows: readonly Blocklisting[], now: number): Html {
 			{title: 'On lists', cell: of => html`<div class="told">${listings(of, now)}</div>`},
 			{title: 'Asked', cell: ([row]) => time(row?.asked_at ?? null, now), right: true, wide: true},
 		],
-		rows: sources.slice(0, mostSources),
+		rows: sources.slice(0, maxSources),
 		empty: html`<p>No blocklist was asked in the last hours: there is no public address and no verified domain, or nothing leaves this machine.</p>`,
 	});
 }

@@ -1,7 +1,7 @@
 import {linkBase} from '../config/derive.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
-import {isWithin, readRateLimit, type Scope, scopes, usualScopes} from '../mail/api-key.ts';
+import {defaultScopes, isWithin, readRateLimit, type Scope, scopes} from '../mail/api-key.ts';
 import {type CreatedKey, createKey, revokeKey, rotateKey} from '../ops/keys.ts';
 import {notFound, Refused} from '../ops/operation.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
@@ -12,7 +12,7 @@ import {type Answer, page, type Route, type Visit} from './route.ts';
 
 const path = '/keys';
 /** Of a key that ends. */
-const mostDays = 3650;
+const maxDays = 3650;
 const gone = 'There is no such key, or it has ended.';
 
 const lifetimes = [
@@ -84,7 +84,7 @@ export function keyPages(parts: DashboardParts): readonly Route[] {
 			throw new Refused('insufficient_scope', {wrong: page, next: '', page});
 		}
 		const days = Number(form.get('expires') ?? '');
-		if (!(days >= 0 && days <= mostDays)) {
+		if (!(days >= 0 && days <= maxDays)) {
 			wrong('Choose when the key ends.');
 		}
 		return {
@@ -138,7 +138,7 @@ function stateBadge(row: ApiKey, now: string): Html {
 
 /** Few want to read nineteen of them. */
 function scopeText({scopes: own, mode}: ApiKey): Html {
-	const isUsual = usualScopes(mode).every(scope => own.includes(scope)) && own.length === usualScopes(mode).length;
+	const isUsual = defaultScopes(mode).every(scope => own.includes(scope)) && own.length === defaultScopes(mode).length;
 	return isUsual ? html`${mode === 'live' ? 'all but messages:submit' : 'send and read'}` : html`${own.join(', ')}`;
 }
 

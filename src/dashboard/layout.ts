@@ -4,7 +4,7 @@ import type {SignedIn} from '../users/sessions.ts';
 import type {Assets} from './assets.ts';
 import {act, nothing, select, withToken} from './markup.ts';
 import {groups, type Place, placeKeys} from './places.ts';
-import {mostOffered} from './visitor.ts';
+import {maxOffered} from './visitor.ts';
 
 /** What surrounds the content of a page. */
 type Frame = {
@@ -102,11 +102,11 @@ function switcher(workspace: Workspace, workspaces: readonly Workspace[]): Html 
 	if (workspaces.length < 2) {
 		return html`<p class="workspace"><span class="soft">Workspace</span> <bdi>${plainName(workspace.name)}</bdi></p>`;
 	}
-	const newest = workspaces.slice(0, mostOffered);
+	const newest = workspaces.slice(0, maxOffered);
 	const offered = newest.some(({id}) => id === workspace.id) ? newest : [...newest, workspace];
 	const choices = offered.map(({id, name}) => ({value: id, label: plainName(name)}));
 	const fields = select({name: 'workspace', label: 'Workspace', value: workspace.id}, choices);
-	const others = workspaces.length > mostOffered ? html`<a href="/workspaces">Other workspaces</a>` : nothing;
+	const others = workspaces.length > maxOffered ? html`<a href="/workspaces">Other workspaces</a>` : nothing;
 	return html`<div class="workspace">${act({to: '/workspaces/use', label: 'Go', fields, look: 'quiet'})}${others}</div>`;
 }
 

@@ -9,7 +9,7 @@ import {readSignedIn} from './visitor.ts';
 const streamPath = '/live';
 const streamType = 'text/event-stream; charset=utf-8';
 /** Of one session, at once. */
-const mostStreams = 20;
+const maxStreams = 20;
 /** Minimum time between two notices to an open page. Backs off while changes keep coming. */
 const tellMs = {first: 3000, last: 12_000};
 /** How often a stream checks its session. It also sends a line, because proxies end silent connections. */
@@ -20,7 +20,7 @@ const tooMany: Answer = {
 	kind: 'content',
 	status: 429,
 	type: 'text/plain; charset=utf-8',
-	body: `You have ${mostStreams} live pages open: close one first.\n`,
+	body: `You have ${maxStreams} live pages open: close one first.\n`,
 	headers: {'retry-after': String(retrySeconds)},
 };
 /** A comment, which browsers pass over. */
@@ -45,7 +45,7 @@ export function live(id: string, path: string | null, content: Html, when: 'mail
 
 /** Notifies open pages that a message of their workspace changed. The pages then fetch what they show. */
 export function livePages({feed, sessions, tools: {clock}}: DashboardParts): readonly Route[] {
-	const seats = new Seats(mostStreams);
+	const seats = new Seats(maxStreams);
 
 	/** Not those who were logged out, removed, or moved to another workspace. */
 	async function maySee({request, workspace}: Visit): Promise<boolean> {

@@ -36,7 +36,7 @@ export async function lookAt<Kind extends keyof Looks>(
 	asked: Looks[Kind]['asked'],
 ): Promise<{readonly ok: true; readonly seen: Looks[Kind]['seen']} | {readonly ok: false; readonly fault: string}> {
 	const look: Look<Kind> = {kind, asked};
-	const ended = await turns(owner, () => inWorker<Looks[Kind]['seen']>(worker, look, {timeoutMs, limits, ahead: true}));
+	const ended = await turns(owner, () => inWorker<Looks[Kind]['seen']>(worker, look, {timeoutMs, limits}));
 	return ended.ok
 		? {ok: true, seen: ended.result}
 		: {ok: false, fault: `reading it takes too ${ended.spent === 'time' ? 'long' : 'much memory'}`};

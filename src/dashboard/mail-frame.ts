@@ -43,7 +43,7 @@ export function defused(mail: string): string {
 }
 
 /** Characters of a link that is shown beside the frame: as servers take them. */
-export const longestLink = 2000;
+export const maxLinkLength = 2000;
 
 /** A plain text in the place of the mail: its text part, or why it cannot be shown. */
 export function textContent(text: string): Content {

@@ -37,7 +37,7 @@ import {countingRest, createShared} from './shared.ts';
 
 /** The time to delivery is measured on this many of the newest deliveries, and simulated messages are looked for among as many. */
 const timed = 1000;
-const mostEndpoints = 1000;
+const maxEndpoints = 1000;
 /** It shows sums of hours: looked at again often enough. */
 const every = '30s';
 
@@ -60,7 +60,7 @@ export function overviewPages(
 			shared(visit, workspace.id, () => summarizeQueue(reader, {now: storeTime(now), workspaceId: workspace.id})),
 			readReputation(reader, workspace.id, now),
 			listDomains(reader, workspace.id),
-			listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints}),
+			listEndpoints(reader, workspace.id, {after: null, limit: maxEndpoints}),
 		]);
 		const traffic = simulated ? withSimulated(real, period, simulations) : real;
 		const isSample = real.sums.accepted + simulations.length > timed;
@@ -267,9 +267,9 @@ type AttentionInput = {
 };
 
 /** More of one kind are summed up. */
-const mostOfAKind = 5;
+const maxPerKind = 5;
 /** As many paused workspaces are read. */
-const mostPaused = 100;
+const maxPaused = 100;
 /** The part of the month's quota from which on this page warns. */
 const nearQuota = 0.9;
 
@@ -294,7 +294,7 @@ export async function attention(reader: Knex, input: AttentionInput): Promise<Ht
 }
 
 async function pauses(reader: Knex, {workspace, everywhere, now}: AttentionInput): Promise<Trouble[]> {
-	const others = everywhere ? (await findPaused(reader, mostPaused)).filter(({id}) => id !== workspace.id) : [];
+	const others = everywhere ? (await findPaused(reader, maxPaused)).filter(({id}) => id !== workspace.id) : [];
 	return few(
 		workspace.paused_at === null ? others : [workspace, ...others],
 		one => ({
@@ -410,6 +410,6 @@ function checksLine({checked, now}: AttentionInput): Html {
 }
 
 function few<Row>(rows: readonly Row[], each: (row: Row) => Trouble, more: (left: number) => Trouble): Trouble[] {
-	const left = rows.length - mostOfAKind;
-	return [...rows.slice(0, mostOfAKind).map(each), ...(left > 0 ? [more(left)] : [])];
+	const left = rows.length - maxPerKind;
+	return [...rows.slice(0, maxPerKind).map(each), ...(left > 0 ? [more(left)] : [])];
 }

@@ -42,9 +42,9 @@ import {type Answer, go, page, type Route, type Visit} from './route.ts';
 import {countingRest, createShared} from './shared.ts';
 
 const path = '/queue';
-const mostSites = 50;
+const maxSites = 50;
 /** Destinations that are listed, and stopped ones behind them. A search finds the others. */
-const mostListed = 100;
+const maxListed = 100;
 
 /** What waits, where it goes, and what keeps it. */
 export function queuePages(parts: DashboardParts): readonly Route[] {
@@ -72,7 +72,7 @@ async function queueList(
 		title: 'Queue',
 		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
 		// Outside of the part that is fetched again, so that typing is not interrupted.
-		content: html`${rows.length > mostListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
+		content: html`${rows.length > maxListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
 			hrefOf(path, query),
 			html`${totals(rows)}${statuses(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
@@ -106,8 +106,8 @@ const priorityFigures = (rows: readonly QueueStatus[]): Array<[title: string, fi
 function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: number): Html {
 	const part = query.get('q')?.trim().toLowerCase() ?? '';
 	const found = rows.filter(({destination}) => destination.includes(part));
-	const stopped = found.slice(mostListed).filter(row => row.suspended);
-	const listed = [...found.slice(0, mostListed), ...stopped.slice(0, mostListed)];
+	const stopped = found.slice(maxListed).filter(row => row.suspended);
+	const listed = [...found.slice(0, maxListed), ...stopped.slice(0, maxListed)];
 	const left = found.length - listed.length;
 	return section(
 		'By destination',
@@ -152,7 +152,7 @@ function statusBadge({suspended_by: by, held, ready, deferred, in_flight: now}: 
 
 /** How this process paces the hosts that share a limit, for the mail of all workspaces. */
 function bySite(sites: readonly SiteReport[], now: number): Html {
-	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, mostSites);
+	const busy = sites.toSorted((a, b) => b.inFlight - a.inFlight).slice(0, maxSites);
 	return section(
 		'By site',
 		table({
@@ -161,7 +161,7 @@ function bySite(sites: readonly SiteReport[], now: number): Html {
 				{title: 'Site', cell: row => name(row.site), cut: true},
 				{title: 'State', cell: siteBadge},
 				{title: 'In flight', cell: row => count(row.inFlight), right: true},
-				{title: 'Connections', cell: row => `${row.connections} of ${row.mostConnections}`, right: true, wide: true},
+				{title: 'Connections', cell: row => `${row.connections} of ${row.maxConnections}`, right: true, wide: true},
 				{title: 'A minute', cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)), right: true},
 				{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
 				{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
@@ -222,7 +222,7 @@ function suspensionForms({change}: DashboardParts, form: ReturnType<typeof pageF
 	];
 }
 
-const mostShown = 50;
+const maxShown = 50;
 
 /** The mail that waits for one destination, why each waits, and what an operator can do about it. */
 function destinationPages(parts: DashboardParts): readonly Route[] {
@@ -232,7 +232,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const {params, workspace, now, may, everywhere: seesAll} = visit;
 		const destination = params.destination ?? '';
 		const [status] = await readQueueStatus(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
-		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: mostShown});
+		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: maxShown});
 		const waitingIds = recipients.map(({id}) => id);
 		const reasons = new Map((await reasonsOf(parts, waitingIds, now)).map(why => [why.id, why]));
 		const known = status
@@ -264,7 +264,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 			empty: html`<p>Nothing waits.</p>`,
 		});
 		const more =
-			recipients.length === mostShown ? html`<p class="soft">The ${mostShown} that are due first.</p>` : nothing;
+			recipients.length === maxShown ? html`<p class="soft">The ${maxShown} that are due first.</p>` : nothing;
 		const content = live(
 			'destination',
 			`${path}/${destination}`,

@@ -128,7 +128,7 @@ function senderOf(mail: KeptMail): string {
 }
 
 /** Octets of a mail that are shown; the rest is in the file that one can save. */
-const mostShown = 32 * 1024;
+const maxShown = 32 * 1024;
 
 /** A mail that is kept: how it came, why it is kept, how it was read, and what it says. */
 function keptMail(mail: KeptMail, raw: Buffer | undefined, now: number): Html {
@@ -179,11 +179,11 @@ function explained(rows: ReturnType<typeof reportRows>): Html {
 }
 
 function source(raw: Buffer, size: number): Html {
-	const text = raw.subarray(0, mostShown).toString('utf8');
+	const text = raw.subarray(0, maxShown).toString('utf8');
 	const there = Math.min(raw.length, keptLength);
 	const rest =
-		size > mostShown
-			? html`<p class="soft">The first ${count(mostShown)} octets of ${count(size)}; ${count(there)} are kept.</p>`
+		size > maxShown
+			? html`<p class="soft">The first ${count(maxShown)} octets of ${count(size)}; ${count(there)} are kept.</p>`
 			: nothing;
 	return html`${rest}<pre tabindex="0" role="region" aria-label="The mail">
 ${text}</pre>`;
@@ -191,7 +191,7 @@ ${text}</pre>`;
 
 const explainPath = '/returned/explain';
 /** Octets that are read, as many as the listener takes; what a report says is at its beginning. */
-const mostRead = 10 * 1024 * 1024;
+const maxRead = 10 * 1024 * 1024;
 
 type Read = {readonly problem?: string; readonly content: Html};
 
@@ -218,15 +218,15 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 		if (raw.length === 0) {
 			return {problem: 'There is no mail: paste its source, headers included, or choose its file.', content: nothing};
 		}
-		const asked = {raw: raw.subarray(0, mostRead), rules: bounceRules()};
+		const asked = {raw: raw.subarray(0, maxRead), rules: bounceRules()};
 		const looked = await lookAt(signedIn.user.id, 'report', asked);
 		if (!looked.ok) {
 			return {problem: `The mail cannot be explained: ${looked.fault}.`, content: nothing};
 		}
 		const {seen: reading} = looked;
 		const rest =
-			raw.length > mostRead
-				? html`<p class="notice warn">Only the first ${count(mostRead)} of ${count(raw.length)} octets were read. <code>mailctl bounce explain FILE</code> reads all of it.</p>`
+			raw.length > maxRead
+				? html`<p class="notice warn">Only the first ${count(maxRead)} of ${count(raw.length)} octets were read. <code>mailctl bounce explain FILE</code> reads all of it.</p>`
 				: null;
 		const fault =
 			reading.fault === null ? '' : ` Nothing follows from it, for it was not read to its end: ${reading.fault}.`;
@@ -276,7 +276,7 @@ function mailForm(form: URLSearchParams): Html {
 			name: 'file',
 			label: 'Or its file (.eml)',
 			type: 'file',
-			hint: `Of a larger one the first ${count(mostRead)} octets are read.`,
+			hint: `Of a larger one the first ${count(maxRead)} octets are read.`,
 		}),
 	]);
 	return act({to: explainPath, label: 'Explain the mail', fields, file: true});

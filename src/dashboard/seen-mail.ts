@@ -2,7 +2,7 @@ import {percentDecode} from '../kit/urlencoded.ts';
 import {linksOf} from '../links/rewrite.ts';
 import {decodeWords} from '../report/decode.ts';
 import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
-import {defused, longestLink} from './mail-frame.ts';
+import {defused, maxLinkLength} from './mail-frame.ts';
 
 // What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a second.
 
@@ -21,7 +21,7 @@ export type SeenMail = {
 export type SeenHtml = {
 	/** For a frame: it can do nothing, and has the images that the mail brings along. */
 	readonly framed: Uint8Array;
-	/** Where its links lead, the first ones. A longer one than `longestLink` is cut. */
+	/** Where its links lead, the first ones. A longer one than `maxLinkLength` is cut. */
 	readonly links: readonly string[];
 	readonly moreLinks: number;
 	/** It asks for images of other hosts, as far as that is seen without a browser. */
@@ -31,21 +31,21 @@ export type SeenHtml = {
 type SeenFile = {readonly name: string; readonly type: string; readonly octets: number};
 
 /** Octets of a part that are read. */
-const longestPart = 8 * 1024 * 1024;
+const maxPartLength = 8 * 1024 * 1024;
 /** Characters of html and text that are shown. Ours is shorter; with more, what is found in it could take the thread's memory. */
-const longestText = 1024 * 1024;
-const mostLinks = 200;
+const maxTextLength = 1024 * 1024;
+const maxLinks = 200;
 
 export function seenMail(raw: Buffer): SeenMail {
 	const {root, fault, html, text, files} = takenApart(raw);
 	const [markup, plain] = [html, text].map(part => part?.text());
-	const isCut = [markup, plain].some(one => one !== undefined && one.length > longestText);
+	const isCut = [markup, plain].some(one => one !== undefined && one.length > maxTextLength);
 	return {
 		fields: root.fields.map(({name, value}) => ({name, value: decodeWords(value)})),
-		html: markup === undefined ? null : seenHtml(markup.slice(0, longestText), files),
-		text: plain?.slice(0, longestText) ?? null,
+		html: markup === undefined ? null : seenHtml(markup.slice(0, maxTextLength), files),
+		text: plain?.slice(0, maxTextLength) ?? null,
 		files: files.map((part, index) => ({name: nameOfFile(part, index), type: part.type, octets: part.body().length})),
-		fault: fault ?? (isCut ? `a part has more than ${longestText} characters` : null),
+		fault: fault ?? (isCut ? `a part has more than ${maxTextLength} characters` : null),
 	};
 }
 
@@ -56,7 +56,7 @@ export function fileIn(raw: Buffer, index: number): {readonly name: string; read
 }
 
 function takenApart(raw: Buffer) {
-	const {root, fault} = readMail(raw, longestPart);
+	const {root, fault} = readMail(raw, maxPartLength);
 	const leaves = leavesOf(root);
 	const bodyOf = (type: string) => leaves.find(leaf => leaf.type === type && nameOf(leaf) === null);
 	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
@@ -67,8 +67,10 @@ function seenHtml(html: string, files: readonly Part[]): SeenHtml {
 	const links = linksOf(html).filter(link => link !== '' && !link.startsWith('#'));
 	return {
 		framed: Buffer.from(withImages(defused(html), files)),
-		links: links.slice(0, mostLinks).map(link => (link.length > longestLink ? `${link.slice(0, longestLink)}…` : link)),
-		moreLinks: Math.max(0, links.length - mostLinks),
+		links: links
+			.slice(0, maxLinks)
+			.map(link => (link.length > maxLinkLength ? `${link.slice(0, maxLinkLength)}…` : link)),
+		moreLinks: Math.max(0, links.length - maxLinks),
 		hasRemoteImages: hasRemoteImages(html),
 	};
 }
@@ -81,7 +83,7 @@ function hasRemoteImages(html: string): boolean {
 /** Types that run nothing and fetch nothing. */
 const imageTypes: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif']);
 /** Characters: an image may be named again and again. */
-const mostOfImages = 32 * 1024 * 1024;
+const maxImagesLength = 32 * 1024 * 1024;
 
 function withImages(html: string, files: readonly Part[]): string {
 	const images = new Map(
@@ -100,7 +102,7 @@ function withImages(html: string, files: readonly Part[]): string {
 		const url = urls.get(file) ?? `data:${file.type};base64,${file.body().toString('base64')}`;
 		urls.set(file, url);
 		length += url.length;
-		return length > mostOfImages ? whole : url;
+		return length > maxImagesLength ? whole : url;
 	});
 }
 

@@ -2,7 +2,7 @@ import type {FastifyRequest} from 'fastify';
 import {LRUCache} from 'lru-cache';
 import type {Clock} from '../kit/clock.ts';
 
-const mostKept = 200;
+const maxRetained = 200;
 
 /** How long an answer is shared, milliseconds. Open pages get no notice sooner. */
 export const sharedMs = 1000;
@@ -16,7 +16,7 @@ export const countingRest = 20;
  * long as it took, so that open pages cost a small part of the time, regardless of their number.
  */
 export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
-	const kept = new LRUCache<string, {readonly until: number; readonly answer: Promise<unknown>}>({max: mostKept});
+	const kept = new LRUCache<string, {readonly until: number; readonly answer: Promise<unknown>}>({max: maxRetained});
 	return <Result>(
 		{request}: {readonly request: Pick<FastifyRequest, 'headers'>},
 		name: string,

@@ -150,9 +150,9 @@ const addForm = (value: string): Html =>
 
 const importPath = '/suppressions/import';
 /** Of the process; the oldest one is forgotten then. */
-const mostKept = 20;
+const maxRetained = 20;
 /** Of one workspace: each holds its file. */
-const mostAtOnce = 2;
+const maxConcurrent = 2;
 /** Bytes that are read before others have their turn. */
 const pieceBytes = 64 * 1024;
 
@@ -171,7 +171,7 @@ type Job = {
 /** Takes a CSV file of suppressed addresses. The form answers at once with a page that follows the work. */
 function importPages({store: {writer}, tools: {random}}: DashboardParts): readonly Route[] {
 	const jobs = new Map<string, Job>();
-	const seats = new Seats(mostAtOnce);
+	const seats = new Seats(maxConcurrent);
 
 	async function run(job: Job, reading: SuppressionImport, content: Buffer) {
 		const wrong = await reading.read(piecesOf(content), bytes => {
@@ -207,7 +207,7 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 			end: null,
 		};
 		jobs.set(id, job);
-		for (const old of [...jobs.keys()].slice(0, Math.max(0, jobs.size - mostKept))) {
+		for (const old of [...jobs.keys()].slice(0, Math.max(0, jobs.size - maxRetained))) {
 			jobs.delete(old);
 		}
 		run(job, reading, file.content)

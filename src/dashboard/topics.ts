@@ -32,7 +32,7 @@ import {type Answer, page, type Route, type Visit} from './route.ts';
 
 const path = '/topics';
 /** More are not shown. A list for recipients is much shorter. */
-const mostTopics = 1000;
+const maxTopics = 1000;
 
 /** What recipients may unsubscribe from alone. */
 export function topicPages(parts: DashboardParts): readonly Route[] {
@@ -54,7 +54,7 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 					{title: 'Since', cell: row => time(row.topic?.created_at ?? null, now), right: true, wide: true},
 					...(mayAct ? [{title: '', cell: rowActs, right: true as const}] : []),
 				],
-				rows: await countedTopics(parts.reader, workspace.id, mostTopics),
+				rows: await countedTopics(parts.reader, workspace.id, maxTopics),
 				empty: html`<p>No topics yet.</p><p>With a topic (<code>unsubscribeGroup</code> of a send) recipients can unsubscribe from newsletters and still get receipts.</p>`,
 			}),
 		};

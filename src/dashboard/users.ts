@@ -10,7 +10,7 @@ import {act, badge, copyable, facts, input, name, opened, section, select, table
 import {checkTyped, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, type Page, type Route, type Visit} from './route.ts';
-import {mostOffered} from './visitor.ts';
+import {maxOffered} from './visitor.ts';
 
 const everyWorkspace = 'all';
 
@@ -166,7 +166,7 @@ function workspaceField({signedIn, workspaces}: Visit, value: string | null): Ht
 		return null;
 	}
 	const all = {value: everyWorkspace, label: 'all'};
-	if (workspaces.length > mostOffered) {
+	if (workspaces.length > maxOffered) {
 		const hint = 'the id of a workspace, or all';
 		return input({name: 'workspace', label: 'Workspace', value: value ?? everyWorkspace, required: true, hint});
 	}

@@ -50,7 +50,7 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 }
 
 /** As many workspaces as a list to choose from offers. There may be thousands, and each page has such a list. */
-export const mostOffered = 50;
+export const maxOffered = 50;
 
 /**
  * The newest workspaces that a user may see, one more than are offered if there are more, and the chosen one; null: they may see
@@ -64,7 +64,7 @@ export async function readWorkspaces(
 		const own = await findWorkspace(reader, user.workspaceId);
 		return {workspaces: own ? [own] : [], workspace: own ?? null};
 	}
-	const workspaces = await findWorkspaces(reader, {after: null, limit: mostOffered + 1});
+	const workspaces = await findWorkspaces(reader, {after: null, limit: maxOffered + 1});
 	const chosen =
 		workspaces.find(({id}) => id === workspaceId) ?? (workspaceId && (await findWorkspace(reader, workspaceId)));
 	// Who has chosen none sees the oldest: the one that the first start made.

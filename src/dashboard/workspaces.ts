@@ -15,7 +15,7 @@ import {size as sizeParser} from '../config/parsers.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {labelFault} from '../kit/text.ts';
 import {monthOf, parseDuration} from '../kit/time.ts';
-import {usualAttachments, widestAttachments} from '../mail/attachment-limits.ts';
+import {defaultAttachments, widestAttachments} from '../mail/attachment-limits.ts';
 import {readBranding, validAccent, validLogoUrl} from '../mail/branding.ts';
 import {notFound} from '../ops/operation.ts';
 import {listTopics, type Topic} from '../store/topics.ts';
@@ -43,7 +43,7 @@ import type {DashboardParts} from './parts.ts';
 import {type Answer, go, notAllowed, page, type Route, type Visit} from './route.ts';
 
 const perPage = 50;
-const mostTopics = 1000;
+const maxTopics = 1000;
 const path = '/workspaces';
 const fromAbove =
 	'The operator of this installation, or the guard of its reputation, paused this workspace. Only users of all workspaces resume it.';
@@ -121,7 +121,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		]);
 		const content = html`<div class="card">${known}</div>${
 			visit.may('admin')
-				? html`${section('Sending', pausing(workspace, visit.everywhere))}${section('Settings', settingsForm(workspace, await listTopics(reader, {workspaceId: workspace.id, after: null, limit: mostTopics}), visit))}${section('Delete', deleting(workspace))}`
+				? html`${section('Sending', pausing(workspace, visit.everywhere))}${section('Settings', settingsForm(workspace, await listTopics(reader, {workspaceId: workspace.id, after: null, limit: maxTopics}), visit))}${section('Delete', deleting(workspace))}`
 				: null
 		}`;
 		return {
@@ -263,8 +263,8 @@ function deleting({id}: Workspace): Html {
 
 // The form of a workspace's settings: what it shows and how it is read.
 
-const mostQuota = 2_000_000_000;
-const mostDays = 36_500;
+const maxQuota = 2_000_000_000;
+const maxDays = 36_500;
 
 const numberFault = (text: string, least: number, most: number): string | null =>
 	text === '' || (/^\d{1,10}$/.test(text) && Number(text) >= least && Number(text) <= most)
@@ -290,13 +290,13 @@ function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
 		['name', labelFault(text('name'))],
 		['language', formats['locale-or-empty'](text('locale'))],
 		['time zone', formats['timezone-or-empty'](text('timezone'))],
-		['quota', numberFault(quota, 0, mostQuota)],
+		['quota', numberFault(quota, 0, maxQuota)],
 		[
 			'queue lifetime',
 			lifetime === '' || (parseDuration(lifetime) ?? 0) > 0 ? null : 'must be a duration such as 4d, 36h or 90m',
 		],
-		['number of days that messages are kept', numberFault(text('kept'), 1, mostDays)],
-		['number of days that their content is kept', numberFault(text('content'), 1, mostDays)],
+		['number of days that messages are kept', numberFault(text('kept'), 1, maxDays)],
+		['number of days that their content is kept', numberFault(text('content'), 1, maxDays)],
 		['number of attachments', numberFault(text('attachments'), 0, widestAttachments.most)],
 		[
 			'size of attachments',
@@ -375,7 +375,7 @@ ${field('name', 'Name', workspace.name)}
 ${everywhere ? field('quota', 'Messages a month', workspace.monthly_quota, {hint: 'Empty: no limit'}) : nothing}
 ${
 	everywhere
-		? html`${field('attachments', 'Attachments of a mail', workspace.max_attachments, {placeholder: String(usualAttachments.most)})}${field('size', 'Size of each', workspace.max_attachment_bytes, {placeholder: '1MiB', hint: 'Such as 10MiB, or octets'})}`
+		? html`${field('attachments', 'Attachments of a mail', workspace.max_attachments, {placeholder: String(defaultAttachments.most)})}${field('size', 'Size of each', workspace.max_attachment_bytes, {placeholder: '1MiB', hint: 'Such as 10MiB, or octets'})}`
 		: nothing
 }
 ${field('lifetime', 'Queue lifetime', lifetime, {placeholder: '4d', hint: 'How long delivery is tried'})}

@@ -25,7 +25,7 @@ export type DaemonFile = {
 };
 
 const fileName = 'daemon.json';
-const mostBytes = 16 * 1024;
+const maxBytes = 16 * 1024;
 
 /** A reader sees the old file or the new one, never half of it. */
 export function writeDaemonFile(dataDir: string, content: DaemonFile): void {
@@ -45,7 +45,7 @@ export function removeDaemonFile(dataDir: string, pid: number): void {
 export function readDaemonFile(dataDir: string): DaemonFile | null {
 	let content: unknown;
 	try {
-		content = JSON.parse(readGuarded(join(dataDir, fileName), mostBytes).content.toString());
+		content = JSON.parse(readGuarded(join(dataDir, fileName), maxBytes).content.toString());
 	} catch {
 		return null;
 	}

@@ -377,7 +377,7 @@ export function finishRestore(dataDir: string): void {
 	rmSync(complete, {recursive: true, force: true});
 }
 
-const mostBytes = 16 * 1024;
+const maxBytes = 16 * 1024;
 
 /** Where `mailctl workspace use` writes what it chose: `{"workspace":"ws_…"}`. */
 export function usedWorkspaceFile(dataDir: string): string {
@@ -387,7 +387,7 @@ export function usedWorkspaceFile(dataDir: string): string {
 /** Id or name, whether it exists or not; null: none was chosen, or by nothing that we wrote. */
 export function readUsedWorkspace(dataDir: string): string | null {
 	try {
-		const {workspace} = JSON.parse(readGuarded(usedWorkspaceFile(dataDir), mostBytes).content.toString());
+		const {workspace} = JSON.parse(readGuarded(usedWorkspaceFile(dataDir), maxBytes).content.toString());
 		return typeof workspace === 'string' ? workspace : null;
 	} catch {
 		return null;

@@ -11,7 +11,7 @@ import type {ActTools} from '../mail/operator.ts';
 import {hasPassword, withPasswords} from '../mail/route.ts';
 import {changeKey, createKey, revokeKey} from '../ops/keys.ts';
 import {LimitReached} from '../ops/limits.ts';
-import {performIn, Refused, type Scene} from '../ops/operation.ts';
+import {type OperationContext, performIn, Refused} from '../ops/operation.ts';
 import {createTopic, removeTopic, updateTopic} from '../ops/topics.ts';
 import {findDomain, findSender, type Sender} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
@@ -237,7 +237,7 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 	if (workspaceId === undefined) {
 		return undefined;
 	}
-	const scene = {face: 'apply', workspaceId, mode: 'live', tools, vault: async () => vault} as const;
+	const context = {face: 'apply', workspaceId, mode: 'live', tools, vault: async () => vault} as const;
 	switch (change.kind) {
 		case 'workspace':
 			return await write(trx => changeWorkspace(trx, tools, workspaceId, inputOf(change.wanted, vault)));
@@ -246,11 +246,11 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 		case 'sender':
 			return await performSender(parts, workspaceId, change);
 		case 'topic':
-			return await write(trx => performTopic({...scene, trx}, change));
+			return await write(trx => performTopic({...context, trx}, change));
 		case 'webhook':
 			return await write(trx => performWebhook(trx, {tools, vault}, workspaceId, change));
 		case 'key':
-			return await write(trx => performKey({...scene, trx}, change));
+			return await write(trx => performKey({...context, trx}, change));
 	}
 }
 
@@ -345,14 +345,14 @@ async function changeInTurn(
 	return {id};
 }
 
-async function performTopic(scene: Scene, change: Of<'topic'>): Promise<Made> {
+async function performTopic(context: OperationContext, change: Of<'topic'>): Promise<Made> {
 	switch (change.action) {
 		case 'add':
-			return await performIn(createTopic, scene, change.wanted);
+			return await performIn(createTopic, context, change.wanted);
 		case 'change':
-			return await performIn(updateTopic, scene, change.wanted);
+			return await performIn(updateTopic, context, change.wanted);
 		case 'remove':
-			return await performIn(removeTopic, scene, {code: change.name});
+			return await performIn(removeTopic, context, {code: change.name});
 	}
 }
 
@@ -378,18 +378,18 @@ async function performWebhook(
 	return isThere ? {id, ...(added && {signing_secret: vault.open(added.id, added.secret)})} : undefined;
 }
 
-async function performKey(scene: Scene, change: Of<'key'>): Promise<Made> {
+async function performKey(context: OperationContext, change: Of<'key'>): Promise<Made> {
 	if (change.action === 'remove') {
 		for (const id of change.known.ids) {
-			await performIn(revokeKey, scene, {id}).catch(undefinedIfRefused);
+			await performIn(revokeKey, context, {id}).catch(undefinedIfRefused);
 		}
 		return {};
 	}
 	if (change.action === 'change') {
 		const {scopes, rate_limit, expires_at} = change.wanted;
 		const [id] = change.known.ids;
-		return await performIn(changeKey, scene, {id, ...defined({scopes, rate_limit, expires_at})});
+		return await performIn(changeKey, context, {id, ...defined({scopes, rate_limit, expires_at})});
 	}
-	const {row, key} = await performIn(createKey, scene, change.wanted);
+	const {row, key} = await performIn(createKey, context, change.wanted);
 	return {id: row.id, key};
 }

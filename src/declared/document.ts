@@ -4,12 +4,12 @@ import {scopes} from '../mail/api-key.ts';
 import {widestAttachments} from '../mail/attachment-limits.ts';
 import {priorities, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
-import {mostEndpoints, webhookFormats, webhookRetries} from '../mail/webhook.ts';
+import {maxEndpoints, webhookFormats, webhookRetries} from '../mail/webhook.ts';
 
 /** The only version there is. */
 export const documentVersion = 1;
 
-const mostItems = 10_000;
+const maxItemCount = 10_000;
 const longest = 2000;
 
 const optional = <Schema extends TSchema>(value: Schema) => Type.Optional(Type.Union([value, Type.Null()]));
@@ -93,18 +93,18 @@ const workspace = Type.Object(
 	{
 		name: label,
 		settings: Type.Optional(settings),
-		domains: Type.Optional(Type.Array(domain, {maxItems: mostItems})),
-		senders: Type.Optional(Type.Array(sender, {maxItems: mostItems})),
-		topics: Type.Optional(Type.Array(topic, {maxItems: mostItems})),
-		webhooks: Type.Optional(Type.Array(webhook, {maxItems: mostEndpoints})),
-		keys: Type.Optional(Type.Array(key, {maxItems: mostItems})),
+		domains: Type.Optional(Type.Array(domain, {maxItems: maxItemCount})),
+		senders: Type.Optional(Type.Array(sender, {maxItems: maxItemCount})),
+		topics: Type.Optional(Type.Array(topic, {maxItems: maxItemCount})),
+		webhooks: Type.Optional(Type.Array(webhook, {maxItems: maxEndpoints})),
+		keys: Type.Optional(Type.Array(key, {maxItems: maxItemCount})),
 	},
 	strict,
 );
 
 /** What `mailctl export` writes and `mailctl apply` reads (docs/guide/declared.md). Absent sections stay unchanged. */
 export const documentSchema = Type.Object(
-	{version: Type.Integer(), workspaces: Type.Array(workspace, {maxItems: mostItems})},
+	{version: Type.Integer(), workspaces: Type.Array(workspace, {maxItems: maxItemCount})},
 	strict,
 );
 

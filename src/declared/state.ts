@@ -3,7 +3,7 @@ import {maskPasswords} from '../config/parsers.ts';
 import {groupBy, present} from '../kit/collections.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {readBranding} from '../mail/branding.ts';
-import {isListener, mostEndpoints} from '../mail/webhook.ts';
+import {isListener, maxEndpoints} from '../mail/webhook.ts';
 import {type ApiKey, listApiKeys} from '../store/api-keys.ts';
 import {listDomains, listSenders, listVerifiedByOperator} from '../store/domains.ts';
 import {listTopics} from '../store/topics.ts';
@@ -23,7 +23,7 @@ export type WorkspaceState = Omit<WorkspaceItems, 'webhooks' | 'keys'> & {
 };
 
 /** As many as a document may have. */
-const mostTopics = 10_000;
+const maxTopics = 10_000;
 
 /** A workspace as it is at a time in the store's form, everything in the order of its name. No secret is in it. */
 export async function readState(reader: Knex, row: Workspace, now: string): Promise<WorkspaceState> {
@@ -31,8 +31,8 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 	const byOperator = new Set(await listVerifiedByOperator(reader, id));
 	const domains = await listDomains(reader, id);
 	const senders = await listSenders(reader, id);
-	const topics = await listTopics(reader, {workspaceId: id, after: null, limit: mostTopics});
-	const all = await listEndpoints(reader, id, {after: null, limit: mostEndpoints});
+	const topics = await listTopics(reader, {workspaceId: id, after: null, limit: maxTopics});
+	const all = await listEndpoints(reader, id, {after: null, limit: maxEndpoints});
 	// A listener is gone with the command that made it.
 	const endpoints = all.filter(({url}) => !isListener(url));
 	return {

@@ -6,9 +6,9 @@ type Entry =
 	| {readonly at: number; readonly by: 'C'; octets: number}
 	| {readonly at: number; readonly by: 'S'; readonly reply: RawReply};
 
-const mostShown = 4096;
-const longestHead = 1024;
-const mostShownOfLine = 512;
+const maxShown = 4096;
+const maxHeadLength = 1024;
+const maxShownOfLine = 512;
 const mask = '****';
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
@@ -65,7 +65,7 @@ function lines(entries: readonly Entry[], begun: number): string[] {
 	for (const entry of entries) {
 		for (const line of linesOf(entry, asked)) {
 			const ms = String(Math.round(entry.at - begun)).padStart(6);
-			all.push(`${ms} ${entry.by}: ${line.slice(0, mostShownOfLine).replace(unsafe, ' ').trimEnd()}`);
+			all.push(`${ms} ${entry.by}: ${line.slice(0, maxShownOfLine).replace(unsafe, ' ').trimEnd()}`);
 		}
 		asked = 'reply' in entry && entry.reply.code === 334;
 	}
@@ -91,7 +91,7 @@ function linesOf(entry: Entry, asked: boolean): string[] {
 /** Where it is too long the middle goes: how it began and how it ended say most. */
 function shortened(lines: readonly string[]): string {
 	const whole = lines.join('\n');
-	if (Buffer.byteLength(whole) <= mostShown) {
+	if (Buffer.byteLength(whole) <= maxShown) {
 		return whole;
 	}
 	const head: string[] = [];
@@ -101,12 +101,12 @@ function shortened(lines: readonly string[]): string {
 		size += Buffer.byteLength(line) + 1;
 		return size <= limit;
 	};
-	for (let n = 0; n < lines.length && fits(lines[n] ?? '', longestHead); n++) {
+	for (let n = 0; n < lines.length && fits(lines[n] ?? '', maxHeadLength); n++) {
 		head.push(lines[n] ?? '');
 	}
 	const gap = '     … ';
 	size = Buffer.byteLength(`${head.join('\n')}\n${gap}\n`);
-	for (let n = lines.length - 1; n >= head.length && fits(lines[n] ?? '', mostShown); n--) {
+	for (let n = lines.length - 1; n >= head.length && fits(lines[n] ?? '', maxShown); n--) {
 		tail.unshift(lines[n] ?? '');
 	}
 	return [...head, gap.trimEnd(), ...tail].join('\n');
@@ -117,11 +117,11 @@ export type RawReply = {readonly code: number; readonly lines: readonly string[]
 
 // RFC 5321 §4.5.3.1.5 allows 512 octets a line; real servers write more. What is beyond the first two is dropped, what is
 // beyond the last one is an attack.
-const longestLine = 8 * 1024;
-const longestText = 64 * 1024;
-const mostSent = 1024 * 1024;
+const maxLineLength = 8 * 1024;
+const maxTextLength = 64 * 1024;
+const maxPipelinedBytes = 1024 * 1024;
 /** Lines without a code that are handed on, of each reply. */
-const mostStrays = 16;
+const maxStrayLines = 16;
 
 const tooMuch = 'the server sent a reply that does not end';
 
@@ -165,13 +165,13 @@ export class ReplyReader {
 			this.#sent += end + 1 - start;
 			start = end + 1;
 			this.#rest = null;
-			if (this.#sent > mostSent) {
+			if (this.#sent > maxPipelinedBytes) {
 				return tooMuch;
 			}
 			const next = replyCode(line);
 			if (next === null) {
 				this.#strays += 1;
-				if (this.#strays <= mostStrays) {
+				if (this.#strays <= maxStrayLines) {
 					stray(line);
 				}
 				continue;
@@ -183,7 +183,7 @@ export class ReplyReader {
 			const code = this.#code !== null && this.#code < 500 && next >= 500 ? this.#code : next;
 			this.#code = code;
 			this.#kept += line.length;
-			if (this.#kept <= longestText) {
+			if (this.#kept <= maxTextLength) {
 				this.#lines.push(line.slice(4));
 			}
 			if (line.charCodeAt(3) !== hyphen) {
@@ -199,7 +199,7 @@ export class ReplyReader {
 			this.#sent += chunk.length - start;
 			this.#rest = this.#added(chunk.subarray(start));
 		}
-		return this.#sent > mostSent ? tooMuch : null;
+		return this.#sent > maxPipelinedBytes ? tooMuch : null;
 	}
 
 	/** Whether a part of a line or of a reply is waiting for the rest. */
@@ -215,14 +215,14 @@ export class ReplyReader {
 
 	/** Adds to the line up to its longest. */
 	#added(bytes: Buffer): Buffer {
-		const more = bytes.subarray(0, longestLine - (this.#rest?.length ?? 0));
+		const more = bytes.subarray(0, maxLineLength - (this.#rest?.length ?? 0));
 		return this.#rest === null ? more : Buffer.concat([this.#rest, more]);
 	}
 }
 
 /** A line without the CR at its end, up to its longest. */
 function textOf(bytes: Buffer, start = 0, end = bytes.length): string {
-	const last = Math.min(end, start + longestLine);
+	const last = Math.min(end, start + maxLineLength);
 	return bytes.toString('utf8', start, last > start && bytes[last - 1] === 13 ? last - 1 : last);
 }
 

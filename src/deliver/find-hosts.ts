@@ -38,7 +38,7 @@ export type Seeking = {
 };
 
 /** R1.6: the addresses that one attempt tries at most. */
-const mostAddresses = 5;
+const maxAddresses = 5;
 /**
  * Hosts that are looked up together, where those of the first tries were not enough or a look-up failed. If one of these fails,
  * no further hosts are looked up: each failure takes its full time.
@@ -91,8 +91,8 @@ async function hostAddressesOf(
 	let failure: string | null = null;
 	let refused: string | null = null;
 	// The first host alone is enough for most mail.
-	for (let at = 0; at < exchanges.length && !isEnd && unasked < mostAddresses; ) {
-		const usual = at === 0 ? 1 : asked.length === 0 && failure === null ? mostAddresses - unasked : hostsAtOnce;
+	for (let at = 0; at < exchanges.length && !isEnd && unasked < maxAddresses; ) {
+		const usual = at === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - unasked : hostsAtOnce;
 		const wave = exchanges.slice(at, at + usual);
 		at += wave.length;
 		const isWhole = usual === hostsAtOnce;
@@ -131,7 +131,7 @@ async function hostAddressesOf(
 	if (refused !== null) {
 		return refusal('network', refused.endsWith('this system') ? '5.4.6' : '5.4.4', refused);
 	}
-	const names = exchanges.slice(0, mostAddresses).map(({exchange}) => exchange);
+	const names = exchanges.slice(0, maxAddresses).map(({exchange}) => exchange);
 	const others = await otherAddresses(names, families, options.resolver, lotOf);
 	if (others.some(address => options.allowPrivateMx || isPublicAddress(address))) {
 		const family = families.v6 ? 'IPv4' : 'IPv6';
@@ -247,7 +247,7 @@ function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[
 
 /** The first of them. One family may lead nowhere from here, so the other one is among them if there is one. */
 function ofBothFamilies(hosts: readonly Host[]): Host[] {
-	const first = hosts.slice(0, mostAddresses);
+	const first = hosts.slice(0, maxAddresses);
 	const isV6 = isIPv6(first[0]?.address ?? '');
 	const other = hosts.find(({address}) => isIPv6(address) !== isV6);
 	return other === undefined || first.includes(other) ? first : [...first.slice(0, -1), other];
@@ -361,7 +361,7 @@ export class RelayHosts {
 				failure = `the smarthost ${relay.host} was not found: ${(error as NodeJS.ErrnoException).code ?? String(error)}`;
 			}
 		}
-		const hosts = shared(found, Math.max(mostAddresses, found.length));
+		const hosts = shared(found, Math.max(maxAddresses, found.length));
 		return hosts.length > 0 ? hosts : deferral('config', '4.4.3', failure);
 	}
 

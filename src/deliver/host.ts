@@ -125,7 +125,7 @@ const digests = new Map([
 	[1, {name: 'sha256', octets: 32}],
 	[2, {name: 'sha512', octets: 64}],
 ]);
-const longestChain = 10;
+const maxChainLength = 10;
 
 /** What `tlsaFailure` answers, for people. */
 export const tlsaFaults: Partial<Record<TlsFailure, string>> = {
@@ -177,7 +177,7 @@ function pathOf(leaf: X509Certificate): X509Certificate[] {
 	const sent: X509Certificate[] = [];
 	for (
 		let next = leaf.issuerCertificate;
-		next !== undefined && sent.length < longestChain;
+		next !== undefined && sent.length < maxChainLength;
 		next = next.issuerCertificate
 	) {
 		sent.push(next); // In the order of the wire, which need not be that of the chain.

@@ -79,7 +79,7 @@ const patientShare = 0.5;
 /** While both wait, every eighth connection of a workspace goes to a recipient that is not of high priority. */
 const maxHighInRow = 7;
 
-const longestTimer = 2 ** 31 - 1;
+const maxTimerMs = 2 ** 31 - 1;
 
 /** Lends slots for connections, site by site in turn, and keeps sessions warm between mails. */
 export class ConnectionPool {
@@ -143,7 +143,7 @@ export class ConnectionPool {
 			addTurn(this.#waiting, workspaceId, name);
 			this.#serve();
 			if (!isServed) {
-				timer = setTimeout(leave, Math.min(waitMs, longestTimer));
+				timer = setTimeout(leave, Math.min(waitMs, maxTimerMs));
 			}
 		});
 	}

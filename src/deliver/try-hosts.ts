@@ -53,10 +53,10 @@ type Try = {
 };
 
 /** R1.6: sessions with MX hosts in which a mail was offered; connections that broke before are not counted. */
-const mostSessions = 2;
+const maxSessions = 2;
 
 /** From this many failed attempts on a mail is not pipelined: few hosts that mishandle pipelining say so. */
-const mostGrouped = 2;
+const minAttemptsAlone = 2;
 
 /** The system's error where no route to an address exists, as to IPv6 on a machine without it. */
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
@@ -141,7 +141,7 @@ export async function tryHosts(
 			refusal = judged.outcome;
 		}
 		sessions += used === null || end.by === 'size' || end.by === 'utf8' ? 0 : 1;
-		if (sessions === mostSessions && !options.relay) {
+		if (sessions === maxSessions && !options.relay) {
 			break;
 		}
 	}
@@ -178,7 +178,7 @@ function plansFor(
 		const source = host.api ? undefined : sourceFor(sources, host.address);
 		if (source !== null) {
 			const session = host === idle?.host ? idle : null;
-			const lockStep = attempt > mostGrouped || lockStepHosts.has(host);
+			const lockStep = attempt > minAttemptsAlone || lockStepHosts.has(host);
 			const hello = brokenTls.helloFor(host);
 			plans.push({host, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
 		}
@@ -295,13 +295,13 @@ function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello
 
 /** For how long what a host's address has shown is remembered, and of how many. */
 const keptMs = 3 * 86_400_000;
-const mostKept = 10_000;
+const maxRetained = 10_000;
 const keyOf = ({address, port}: Host) => `${address} ${port}`;
 
 /** Hosts that offer PIPELINING and mishandle it. */
 export class LockStepHosts {
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #until = new LRUCache<string, number>(atMost(mostKept));
+	readonly #until = new LRUCache<string, number>(atMost(maxRetained));
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;
@@ -322,9 +322,9 @@ export class LockStepHosts {
  */
 export class BrokenTls {
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>(atMost(mostKept));
+	readonly #known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>(atMost(maxRetained));
 	/** Where a handshake has failed, and what works instead is not known yet. */
-	readonly #failed = new LRUCache<string, true>(atMost(mostKept));
+	readonly #failed = new LRUCache<string, true>(atMost(maxRetained));
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;

@@ -67,8 +67,8 @@ type Circumstances = {
 const minute = 60_000;
 /** RFC 1047: the host may have taken the mail. A retry at once would make two of it. */
 const ambiguousWaitMs = 5 * minute;
-const shortestStatedWaitMs = minute;
-const longestStatedWaitMs = 60 * minute;
+const minStatedWaitMs = minute;
+const maxStatedWaitMs = 60 * minute;
 
 /** The server does not know a command or a parameter (RFC 5321 §4.2.3). */
 export const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555]);
@@ -171,7 +171,7 @@ const statedWait = /\b(?:in|for|after|wait|least)\s{1,3}(\d{1,5})\s{0,3}(s|m|h)(
 /** The wait that a greylisting server names (`try again in 300 seconds`, `in 00:05:00`), within bounds, or null. */
 export function statedWaitMs(text: string): number | null {
 	const stated = namedWaitMs(text);
-	return stated === null ? null : Math.min(Math.max(stated, shortestStatedWaitMs), longestStatedWaitMs);
+	return stated === null ? null : Math.min(Math.max(stated, minStatedWaitMs), maxStatedWaitMs);
 }
 
 function namedWaitMs(text: string): number | null {

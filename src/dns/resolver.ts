@@ -22,9 +22,9 @@ type ResolverOptions = {
 const firstWaitMs = 1000;
 const repetitions = 6;
 
-export const shortestTtl = 60;
-export const longestTtl = 3600;
-const mostRecords = 20;
+export const minTtl = 60;
+export const maxTtl = 3600;
+const maxRecords = 20;
 /** A domain of a large company has dozens of TXT records, and its SPF record may be the last one. */
 const maxTexts = 100;
 const maxAnswers = 20_000;
@@ -63,7 +63,7 @@ export class AnswerCache {
 	async #ask<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>): Promise<Answer> {
 		const {answer, ttl} = await fetch();
 		if (ttl !== undefined) {
-			const seconds = Math.min(Math.max(ttl, shortestTtl), longestTtl);
+			const seconds = Math.min(Math.max(ttl, minTtl), maxTtl);
 			this.#known.set(key, {until: this.#clock.monotonic() + seconds * 1000, answer});
 		}
 		return answer;
@@ -89,7 +89,7 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 	const cache = new AnswerCache(clock);
 
 	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
-		const kept = keepFailed ? {ttl: shortestTtl} : {};
+		const kept = keepFailed ? {ttl: minTtl} : {};
 		return cache.recall(key, async () => ({...kept, ...(await answerOf(query, timeoutMs * tries))}), fresh);
 	}
 
@@ -100,7 +100,7 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 			recall(`MX ${domain}`, fresh, async () => ({
 				// Of many the best ones are kept.
 				records: (await system.resolveMx(domain)).sort((a, b) => a.priority - b.priority),
-				ttl: shortestTtl,
+				ttl: minTtl,
 			})),
 		a: (host, fresh = false) =>
 			recall(`A ${host}`, fresh, async () => addresses(await system.resolve4(host, {ttl: true}))),
@@ -110,19 +110,19 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 		txt: (name, fresh = false) =>
 			recall(`TXT ${name}`, fresh, async () => ({
 				records: (await system.resolveTxt(name)).map(strings => strings.join('')),
-				ttl: shortestTtl,
+				ttl: minTtl,
 				most: maxTexts,
 			})),
 		cname: (name, fresh = false) =>
-			recall(`CNAME ${name}`, fresh, async () => ({records: await system.resolveCname(name), ttl: shortestTtl})),
+			recall(`CNAME ${name}`, fresh, async () => ({records: await system.resolveCname(name), ttl: minTtl})),
 		// `reverse` would ask the system's hosts file first.
 		ptr: (name, fresh = false) =>
-			recall(`PTR ${name}`, fresh, async () => ({records: await system.resolvePtr(name), ttl: shortestTtl})),
+			recall(`PTR ${name}`, fresh, async () => ({records: await system.resolvePtr(name), ttl: minTtl})),
 	};
 }
 
 function addresses(records: ReadonlyArray<{readonly address: string; readonly ttl: number}>): Found<string> {
-	return {records: records.map(({address}) => address), ttl: Math.min(longestTtl, ...records.map(({ttl}) => ttl))};
+	return {records: records.map(({address}) => address), ttl: Math.min(maxTtl, ...records.map(({ttl}) => ttl))};
 }
 
 async function answerOf<T>(query: () => Promise<Found<T>>, limitMs: number): Promise<Fetched<DnsAnswer<T>>> {
@@ -131,14 +131,14 @@ async function answerOf<T>(query: () => Promise<Found<T>>, limitMs: number): Pro
 		timer = setTimeout(() => reject(Object.assign(new Error('no answer'), {code: 'ETIMEOUT'})), limitMs);
 	});
 	try {
-		const {records, ttl, most = mostRecords} = await Promise.race([query(), limit]);
+		const {records, ttl, most = maxRecords} = await Promise.race([query(), limit]);
 		return records.length > 0
 			? {answer: {kind: 'found', records: records.slice(0, most)}, ttl}
-			: {answer: {kind: 'nodata'}, ttl: shortestTtl};
+			: {answer: {kind: 'nodata'}, ttl: minTtl};
 	} catch (error) {
 		const {code = 'EUNKNOWN'} = error as NodeJS.ErrnoException;
 		const kind = {ENODATA: 'nodata', ENOTFOUND: 'nxdomain'}[code] as 'nodata' | 'nxdomain' | undefined;
-		return kind === undefined ? {answer: {kind: 'failed', code}} : {answer: {kind}, ttl: shortestTtl};
+		return kind === undefined ? {answer: {kind: 'failed', code}} : {answer: {kind}, ttl: minTtl};
 	} finally {
 		clearTimeout(timer);
 	}
@@ -185,8 +185,8 @@ type AuthorityOptions = Pick<RecordSourcesOptions, 'allowPrivate' | 'clock'> & {
 	readonly port: number;
 };
 
-const leastLabels = 2;
-const mostServers = 3;
+const minLabels = 2;
+const maxServers = 3;
 
 /** Finds the servers of a domain's own zone, which answer what is published now. */
 export class Authority {
@@ -234,10 +234,10 @@ export class Authority {
 
 	async #nameServers(domain: string): Promise<string[]> {
 		const labels = domain.split('.');
-		for (let from = 0; labels.length - from >= leastLabels; from++) {
+		for (let from = 0; labels.length - from >= minLabels; from++) {
 			try {
 				const hosts = await this.#system.resolveNs(labels.slice(from).join('.'));
-				return hosts.slice(0, mostServers);
+				return hosts.slice(0, maxServers);
 			} catch (error) {
 				if (!['ENODATA', 'ENOTFOUND'].includes((error as NodeJS.ErrnoException).code ?? '')) {
 					return [];

@@ -4,7 +4,7 @@ import {connect, isIPv6} from 'node:net';
 import * as dns from 'dns-packet';
 import type {Clock} from '../kit/clock.ts';
 import type {AskSecurely, SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
-import {AnswerCache, longestTtl, shortestTtl} from './resolver.ts';
+import {AnswerCache, maxTtl, minTtl} from './resolver.ts';
 
 type SecureResolverOptions = {
 	/** `ip:port` or `[ip6]:port` of resolvers that validate, asked in turn until one answers. */
@@ -16,8 +16,8 @@ type SecureResolverOptions = {
 	readonly clock: Clock;
 };
 
-const mostRecords = 100;
-const longestAliases = 10;
+const maxRecords = 100;
+const maxAliases = 10;
 
 /**
  * A caching resolver that says whether DNSSEC secures an answer; Node's own resolver drops the AD bit. The servers
@@ -87,8 +87,8 @@ function recordsOf<T>(
 	read: (data: never) => T,
 ): {records: T[]; canonicalName: string; ttl: number} {
 	let owner = bare(name);
-	let ttl = longestTtl;
-	for (let depth = 0; depth < longestAliases; depth++) {
+	let ttl = maxTtl;
+	for (let depth = 0; depth < maxAliases; depth++) {
 		const alias = answers.find(answer => answer.type === 'CNAME' && bare(answer.name) === owner);
 		if (alias?.type !== 'CNAME') {
 			break;
@@ -100,13 +100,13 @@ function recordsOf<T>(
 
 	const records: T[] = [];
 	for (const answer of answers) {
-		if (answer.type === type && bare(answer.name) === owner && records.length < mostRecords) {
+		if (answer.type === type && bare(answer.name) === owner && records.length < maxRecords) {
 			records.push(read(answer.data as never));
 			ttl = Math.min(ttl, 'ttl' in answer ? (answer.ttl ?? 0) : 0);
 		}
 	}
 
-	return {records, canonicalName: owner, ttl: records.length === 0 ? shortestTtl : ttl};
+	return {records, canonicalName: owner, ttl: records.length === 0 ? minTtl : ttl};
 }
 
 function parseServer(text: string): Server {

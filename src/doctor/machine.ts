@@ -10,7 +10,7 @@ import {firstKeysFile, freeBytes, openDataDir} from '../data-folder/data-dir.ts'
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
-import {usualWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
+import {defaultWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
@@ -35,7 +35,7 @@ export function nodeCheck(version = process.versions.node): Check {
 }
 
 /** Room for the store, as the daemon judges it. */
-export function diskCheck(dataDir: string, leastOf: () => number): Check {
+export function diskCheck(dataDir: string, readMinFree: () => number): Check {
 	return {
 		name: 'disk',
 		why: 'Below MAILCTL_MIN_FREE_DISK no mail is accepted: sends are answered 503, and the listener says 452.',
@@ -45,7 +45,7 @@ export function diskCheck(dataDir: string, leastOf: () => number): Check {
 				folder = dirname(folder);
 			}
 			const free = await freeBytes(folder);
-			const least = leastOf();
+			const least = readMinFree();
 			const megabytes = Math.floor(free / megabyte).toLocaleString('en');
 			const detail = `${megabytes} MB are free at ${folder}`;
 			const fix = 'free some space, shorten MAILCTL_RETENTION_DAYS or move MAILCTL_DATA_DIR';
@@ -227,7 +227,9 @@ export function walCheck(wal: WriteAheadLog): Check {
 			const bytes = wal.bytes();
 			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
 			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
-			return [bytes > usualWal ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail)];
+			return [
+				bytes > defaultWal ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail),
+			];
 		},
 	};
 }

@@ -4,7 +4,7 @@ import {join} from 'node:path';
 import type {BounceMailbox} from '../config/parsers.ts';
 import {probeNext} from '../inbound/imap-folder.ts';
 import {isMaildir, namesIn} from '../inbound/mail-files.ts';
-import {inPatience, mailboxFault, nameOfMailbox, openFolder} from '../inbound/mailboxes.ts';
+import {mailboxFault, nameOfMailbox, openFolder, withinLimit} from '../inbound/mailboxes.ts';
 import type {Clock} from '../kit/clock.ts';
 import {dayMs} from '../kit/time.ts';
 import type {MailboxNote} from '../store/mailbox-checkpoints.ts';
@@ -20,7 +20,7 @@ type MailboxCheckOptions = {
 	/** What the daemon noted of the mailbox; `undefined`: nothing. */
 	readonly readNote: (name: string) => Promise<MailboxNote | undefined>;
 	/** Absent: half a minute. */
-	readonly patienceMs?: number;
+	readonly waitLimitMs?: number;
 };
 
 /** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read, and whether messages of it were skipped lately. */
@@ -65,22 +65,22 @@ function skippedLately(name: string, note: MailboxNote | undefined, now: number)
 async function lookInto(
 	mailbox: Extract<BounceMailbox, {kind: 'imap'}>,
 	position: string | null,
-	{ca, patienceMs = imapMs}: MailboxCheckOptions,
+	{ca, waitLimitMs = imapMs}: MailboxCheckOptions,
 ): Promise<string> {
 	const giveUp = new AbortController();
-	const client = await inPatience(patienceMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
+	const client = await withinLimit(waitLimitMs, () => openFolder(mailbox, ca, giveUp.signal)).catch(error => {
 		giveUp.abort();
 		throw error;
 	});
 	const mails = client.mailbox === false ? 0 : client.mailbox.exists;
 	const canIdle = client.capabilities.has('IDLE');
 	try {
-		await inPatience(patienceMs, () => probeNext(client, position));
+		await withinLimit(waitLimitMs, () => probeNext(client, position));
 		if (canIdle) {
 			void client.idle().catch(() => undefined);
 		}
 		// Ends the IDLE: a server that does not answer would keep the daemon from reading on.
-		await inPatience(patienceMs, () => client.noop());
+		await withinLimit(waitLimitMs, () => client.noop());
 	} finally {
 		client.close();
 	}

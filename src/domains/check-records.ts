@@ -76,7 +76,7 @@ type Verdict = {
 	readonly problem: string | null;
 };
 
-const leastLabels = 2;
+const minLabels = 2;
 
 /** Compares a record with what one resolver answers now, by what it means, not by how it is spelled. */
 export async function judgeRecord(resolver: Resolver, record: DomainRecord): Promise<Verdict> {
@@ -291,7 +291,7 @@ async function addressesOf(resolver: Resolver, value: string): Promise<readonly 
 /** The domain's policy, or that of the nearest parent that has one: a tree walk needs no list of public suffixes. */
 async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
 	const labels = name.split('.').slice(1);
-	for (let from = 0; labels.length - from >= leastLabels; from++) {
+	for (let from = 0; labels.length - from >= minLabels; from++) {
 		const owner = `_dmarc.${labels.slice(from).join('.')}`;
 		const texts = recordsIn(await resolver.txt(owner, true));
 		if (isVerdict(texts)) {

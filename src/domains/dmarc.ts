@@ -16,7 +16,7 @@ export const dmarcPeriod = {usual: 30, most: 90} as const;
 /** The first of so many days up to today, in UTC. */
 export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
 /** Sources that are looked at: those with most mail. */
-const mostSources = 500;
+const maxSources = 500;
 
 type Source = DmarcSource & {readonly ours: boolean};
 
@@ -110,7 +110,7 @@ export async function readReportedTls(
 	since: string,
 ): Promise<TlsSum[]> {
 	const isProven = state === 'verified' || state === 'degraded';
-	return isProven ? await readTlsSums(reader, 'tls_report_days', {since, limit: mostSources, domains: hosts}) : [];
+	return isProven ? await readTlsSums(reader, 'tls_report_days', {since, limit: maxSources, domains: hosts}) : [];
 }
 
 function recordFor(purpose: 'dmarc' | 'spf', domain: Domain, names: SendingNames): DomainRecord {
@@ -133,8 +133,8 @@ async function gather(
 	const now = clock.now();
 	const judgedDays = Math.max(days, dmarcPeriod.usual);
 	const judgedBy = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
-	const judged = await readDmarc(reader, judgedBy, mostSources);
-	const counted = await readDmarc(reader, {domainId: domain.id, since: firstDay(days, now), counted: 'n'}, mostSources);
+	const judged = await readDmarc(reader, judgedBy, maxSources);
+	const counted = await readDmarc(reader, {domainId: domain.id, since: firstDay(days, now), counted: 'n'}, maxSources);
 	const ips = new Set([...judged.sources, ...counted.sources].map(({ip}) => ip));
 	const ours = await ownAddresses(recordFor('spf', domain, names), ips, openSources, clock);
 	const own = judged.sources.filter(({ip}) => ours.has(ip));
@@ -187,9 +187,9 @@ async function ownAddresses(
 
 const grouped = (n: number): string => n.toLocaleString('en');
 const policies = ['none', 'quarantine', 'reject'];
-const leastDays = 7;
+const minDays = 7;
 /** Of our mail that is not aligned: more than forwarding breaks. */
-const mostLost = 0.01;
+const maxUnalignedShare = 0.01;
 
 /** What signed reports of some days say: our sources, the days with mail of them, mails of all sources that are not aligned. */
 type Judged = {readonly own: readonly DmarcSource[]} & Readonly<Record<'ownDays' | 'lost' | 'days', number>>;
@@ -222,11 +222,11 @@ export function adviceOf(
 	if (policy === 'reject' && !isPartial) {
 		return advise(policy, 'nothing is stricter');
 	}
-	if (ownDays < leastDays) {
+	if (ownDays < minDays) {
 		const have = ownDays === 0 ? 'no signed reports' : `signed reports of ${ownDays} ${ownDays === 1 ? 'day' : 'days'}`;
-		return advise(policy, `${have} about mail of yours are here: wait until there are ${leastDays} days`);
+		return advise(policy, `${have} about mail of yours are here: wait until there are ${minDays} days`);
 	}
-	if (ours > all * mostLost) {
+	if (ours > all * maxUnalignedShare) {
 		const worst = own.toSorted((a, b) => b.n - b.aligned - (a.n - a.aligned))[0];
 		return advise(
 			policy,

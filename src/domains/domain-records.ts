@@ -205,7 +205,7 @@ function reachable(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 }
 
 const ttl = 3600;
-const longestString = 255;
+const maxStringLength = 255;
 
 /**
  * Records as lines of a zone file (RFC 1035 §5.1): absolute names, a TXT in strings of at most 255 octets. DMARC is a
@@ -238,8 +238,8 @@ function dataOf({type, value}: DomainRecord): string {
 
 function stringsOf(value: string): string[] {
 	const strings: string[] = [];
-	for (let from = 0; from === 0 || from < value.length; from += longestString) {
-		strings.push(value.slice(from, from + longestString));
+	for (let from = 0; from === 0 || from < value.length; from += maxStringLength) {
+		strings.push(value.slice(from, from + maxStringLength));
 	}
 	return strings;
 }

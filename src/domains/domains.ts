@@ -32,16 +32,16 @@ type DomainInput = {
 };
 
 /** RFC 1035 §2.3.4, without the dot at the end. */
-const longestHost = 253;
+const maxHostLength = 253;
 
 /** What is wrong with the return path of a domain, a clause for people; null: nothing. Elsewhere it may be another tenant's. */
 export function returnPathFault(name: string, host: string | null): string | null {
 	if (host !== null && !host.endsWith(`.${name}`)) {
 		return `must be a host below ${name}, such as bounce.${name}`;
 	}
-	return returnPathHost({name, return_path_domain: host}).length <= longestHost
+	return returnPathHost({name, return_path_domain: host}).length <= maxHostLength
 		? null
-		: `must be a host below ${name} of at most ${longestHost} characters: name one shorter than bounce.${name}`;
+		: `must be a host below ${name} of at most ${maxHostLength} characters: name one shorter than bounce.${name}`;
 }
 
 /**

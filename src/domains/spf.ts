@@ -13,9 +13,9 @@ const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as c
 	SpfQualifier,
 	SpfResult['kind']
 >;
-const mostLookUps = 10;
-const mostVoid = 2;
-const mostHosts = 10;
+const maxLookUps = 10;
+const maxVoidLookups = 2;
+const maxHosts = 10;
 
 /** Ends an evaluation from within its includes; never leaves this file. */
 class SpfEnd extends Error {
@@ -116,8 +116,8 @@ class Evaluation {
 	readonly #published: Published;
 	/** `null` if it is not an IP address; then only `all` matches. */
 	readonly #ip: Uint8Array | null;
-	#lookUps = mostLookUps;
-	#voids = mostVoid;
+	#lookUps = maxLookUps;
+	#voids = maxVoidLookups;
 
 	constructor(published: Published, ip: string) {
 		this.#published = published;
@@ -141,7 +141,7 @@ class Evaluation {
 	#count(): void {
 		this.#lookUps--;
 		if (this.#lookUps < 0) {
-			throw new SpfEnd('permerror', `it takes more than ${mostLookUps} look-ups`);
+			throw new SpfEnd('permerror', `it takes more than ${maxLookUps} look-ups`);
 		}
 	}
 
@@ -149,7 +149,7 @@ class Evaluation {
 		if (records.length === 0) {
 			this.#voids--;
 			if (this.#voids < 0) {
-				throw new SpfEnd('permerror', `more than ${mostVoid} of its names have no records, ${name} too`);
+				throw new SpfEnd('permerror', `more than ${maxVoidLookups} of its names have no records, ${name} too`);
 			}
 		}
 		return records;
@@ -182,7 +182,7 @@ class Evaluation {
 			return this.#notVoid(await published.addresses('a', host), host).length > 0;
 		}
 		const hosts = name === 'a' ? [host] : this.#notVoid(await published.exchanges(host), host);
-		for (const each of hosts.slice(0, mostHosts)) {
+		for (const each of hosts.slice(0, maxHosts)) {
 			const found = await published.addresses(this.#ip?.length === 16 ? 'aaaa' : 'a', each);
 			const addresses = name === 'a' ? this.#notVoid(found, each) : found;
 			if (addresses.some(address => this.#isWithin(address, prefix))) {

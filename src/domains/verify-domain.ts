@@ -128,14 +128,14 @@ type CheckDomain = {
 	readonly acting: Acting;
 };
 
-const mostTries = 3;
+const maxAttempts = 3;
 
 /**
  * Checks a domain now, as the daemon does; where the daemon takes it at the same moment, it is taken from it. Undefined: the
  * domain is gone; `busy`: others check it all the time.
  */
 export async function checkDomain({find, look, write, acting}: CheckDomain): Promise<DomainCheck | 'busy' | undefined> {
-	for (let tries = 0; tries < mostTries; tries++) {
+	for (let tries = 0; tries < maxAttempts; tries++) {
 		const row = await find();
 		if (!row) {
 			return undefined;
@@ -224,8 +224,8 @@ export type Sight = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
 /** A domain is given up after this many failures over this long; until then it is checked at least every hour. */
-export const patienceMs = 72 * hourMs;
-const mostFailures = 3;
+export const waitLimitMs = 72 * hourMs;
+const maxFailures = 3;
 
 type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
 
@@ -243,7 +243,7 @@ export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainS
 			if (state === 'verified') {
 				return {state: 'degraded', state_at: at, verified_at, failures: 1};
 			}
-			return state !== 'failed' && failures + 1 >= mostFailures && Date.parse(at) - Date.parse(state_at) >= patienceMs
+			return state !== 'failed' && failures + 1 >= maxFailures && Date.parse(at) - Date.parse(state_at) >= waitLimitMs
 				? {state: 'failed', state_at: at, verified_at: null, failures: failures + 1}
 				: {state, state_at, verified_at, failures: failures + 1};
 	}
@@ -289,5 +289,5 @@ function pause(ageMs: number): number {
 	if (ageMs < 130 * minuteMs) {
 		return 10 * minuteMs;
 	}
-	return ageMs < patienceMs ? hourMs : dayMs;
+	return ageMs < waitLimitMs ? hourMs : dayMs;
 }

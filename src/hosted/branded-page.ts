@@ -201,17 +201,17 @@ type AccentColours = {
 
 type Rgb = readonly [red: number, green: number, blue: number];
 
-const leastForShapes = 3;
-const leastForText = 4.5;
+const minShapeContrast = 3;
+const minTextContrast = 4.5;
 const step = 0.04;
 
 /** Keeps the accent where it can be seen on surfaces of much the same colour, else moves it away until it can. */
 export function accentOn(surfaces: readonly string[], accent: string): AccentColours {
-	const fill = apartFrom(surfaces, accent, leastForShapes);
+	const fill = apartFrom(surfaces, accent, minShapeContrast);
 	return {
 		fill,
-		onFill: contrast('#ffffff', fill) >= leastForText ? '#ffffff' : '#000000',
-		link: apartFrom(surfaces, accent, leastForText),
+		onFill: contrast('#ffffff', fill) >= minTextContrast ? '#ffffff' : '#000000',
+		link: apartFrom(surfaces, accent, minTextContrast),
 	};
 }
 

@@ -2,12 +2,12 @@ import type {Clock} from '../kit/clock.ts';
 import {merged} from '../outcome/engagement.ts';
 import type {Hit} from './tracking.ts';
 
-/** A burst is over without another link for `quietMs`, and after `longestMs`; what comes while `most` wait is passed at once. */
+/** A burst is over without another link for `quietMs`, and after `maxMs`; what comes while `most` wait is passed at once. */
 type BurstsOptions = {
 	readonly pass: (hit: Hit) => void;
 	readonly clock: Pick<Clock, 'monotonic'>;
 	readonly quietMs?: number;
-	readonly longestMs?: number;
+	readonly maxMs?: number;
 	readonly most?: number;
 };
 
@@ -23,18 +23,18 @@ export class Bursts {
 	readonly #bursts = new Map<string, Burst>();
 
 	constructor(options: BurstsOptions) {
-		this.#options = {quietMs: 1500, longestMs: 10_000, most: 10_000, ...options};
+		this.#options = {quietMs: 1500, maxMs: 10_000, most: 10_000, ...options};
 	}
 
 	add(hit: Hit): void {
-		const {pass, clock, quietMs, longestMs, most} = this.#options;
+		const {pass, clock, quietMs, maxMs, most} = this.#options;
 		const key = `${hit.messageId} ${hit.role} ${hit.address} ${hit.from}`;
 		const known = this.#bursts.get(key);
 		if (!known && this.#bursts.size >= most) {
 			pass({...hit, together: 1});
 			return;
 		}
-		const burst: Burst = known ?? {hits: new Map(), until: clock.monotonic() + longestMs};
+		const burst: Burst = known ?? {hits: new Map(), until: clock.monotonic() + maxMs};
 		this.#bursts.set(key, burst);
 		const same = burst.hits.get(hit.url);
 		burst.hits.set(hit.url, same ? merged(same, hit) : hit);

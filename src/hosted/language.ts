@@ -20,12 +20,12 @@ export function chooseTexts({preferred, acceptLanguage, fallback}: LanguageSourc
 	return texts.en;
 }
 
-const mostTags = 32;
+const maxTags = 32;
 
 /** The tags of an Accept-Language field that are wanted at all, the most wanted first (RFC 9110 §12.5.4). */
 export function acceptedTags(field: string): string[] {
 	return field
-		.split(',', mostTags)
+		.split(',', maxTags)
 		.map(part => {
 			const [, tag, weight = '1'] =
 				/^\s*([a-z]{1,8}(?:-[a-z0-9]{1,8})*)\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?$/i.exec(part) ?? [];

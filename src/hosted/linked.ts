@@ -19,7 +19,7 @@ import {type Html, html, plainName} from './html.ts';
 import {chooseTexts} from './language.ts';
 import type {Texts} from './texts/wording.ts';
 
-const mostForged = {requests: 120, windowMs: 60_000};
+const forgedLimit = {requests: 120, windowMs: 60_000};
 /** Octets of a form without a token in its URL, which is unauthenticated until its body is read. */
 const unprovenFormLimit = 16 * 1024;
 
@@ -55,7 +55,7 @@ export type LinkPage = {
 
 /** Makes the routes of pages behind links, which share one limit of forged ones. What GET and HEAD answer changes nothing. */
 export function createLinkPages({links, reader, clock, random}: LinkParts): (page: LinkPage) => Routes {
-	const failForged = createFailureLimit(clock, () => mostForged);
+	const failForged = createFailureLimit(clock, () => forgedLimit);
 
 	/** Returns `null` if the token is forged. */
 	function open(token: string): {readonly linked: Visit['linked']; readonly isExpired: boolean} | null {

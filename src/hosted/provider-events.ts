@@ -22,7 +22,7 @@ const maxLargePosts = 4;
 const limitedMs = 5000;
 const maxLimited = 1000;
 /** A client's posts that are refused; further ones are answered 429. */
-const mostRefused = {requests: 120, windowMs: 60_000};
+const refusedLimit = {requests: 120, windowMs: 60_000};
 
 type Options<Smarthost extends EventOwner> = {
 	/** Each rejects if the store or a provider's host gives no answer. */
@@ -48,7 +48,7 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 	mayAccept,
 	clock,
 }: Options<Smarthost>): Routes {
-	const failRefused = createFailureLimit(clock, () => mostRefused);
+	const failRefused = createFailureLimit(clock, () => refusedLimit);
 	const found = new WeakMap<FastifyRequest, Smarthost>();
 	const largePosts = new Seats(maxLargePosts);
 	/** Owners whose posts are refused for now, before their bodies are read. */

@@ -126,11 +126,11 @@ const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: Reg
 ];
 
 /** Longer ones are cut, here and in the timeline. */
-export const longestAgent = 200;
+export const maxUserAgentLength = 200;
 
 /** What the client calls itself, cut; null: it does not say. */
 export function userAgentOf({'user-agent': agent}: IncomingHttpHeaders): string | null {
-	return agent ? agent.slice(0, longestAgent) : null;
+	return agent ? agent.slice(0, maxUserAgentLength) : null;
 }
 
 /**

@@ -25,11 +25,11 @@ const windowMs = 3_600_000;
 /** All clients together may bring as much as this number of them. */
 const inAll = 10;
 /** Fewer mails to people, who read them, and for old tokens, which anyone can make up. */
-const mostMails = {operator: 60, late: 20} as const;
+const maxMails = {operator: 60, late: 20} as const;
 /** A token may leak. A recipient has less to report than this, also behind a mailing list. */
 const ofRecipient: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
 /** Clients that proved a mail and are remembered. */
-const mostProven = 10_000;
+const maxProvenClients = 10_000;
 const unlimited: Amount = {mails: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY};
 
 type AllowancesOptions = {
@@ -48,7 +48,7 @@ export class Allowances {
 	readonly #untilRead: () => Promise<void>;
 	readonly #recipients: Allowance;
 	/** Strangers that use up what all of them may bring keep out no client that brought something before. */
-	readonly #proven = new LRUCache<string, true>(atMost(mostProven));
+	readonly #proven = new LRUCache<string, true>(atMost(maxProvenClients));
 	readonly #ofProven: Allowance;
 	readonly #roles: Readonly<Record<Role, Allowance>>;
 
@@ -68,8 +68,8 @@ export class Allowances {
 			feedback: ofClients(each),
 			dmarc: ofClients(each),
 			tlsrpt: ofClients(each),
-			operator: ofClients({...each, mails: Math.min(each.mails, mostMails.operator)}),
-			late: ofClients({...each, mails: Math.min(each.mails, mostMails.late)}),
+			operator: ofClients({...each, mails: Math.min(each.mails, maxMails.operator)}),
+			late: ofClients({...each, mails: Math.min(each.mails, maxMails.late)}),
 		};
 	}
 
@@ -160,7 +160,7 @@ function timesAll({mails, bytes}: Amount): Amount {
 }
 
 /** Beyond this many the key that was used least recently starts over; the limit of all keys together still holds for it. */
-const mostKeys = 10_000;
+const maxKeys = 10_000;
 
 type Used = {mails: number; bytes: number};
 
@@ -169,7 +169,7 @@ export class Allowance {
 	readonly #each: Amount;
 	readonly #all: Amount;
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #used = new LRUCache<string, Used>(atMost(mostKeys));
+	readonly #used = new LRUCache<string, Used>(atMost(maxKeys));
 	#total: Used = {mails: 0, bytes: 0};
 	#began: number;
 

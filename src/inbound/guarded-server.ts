@@ -13,19 +13,19 @@ export type GuardedOptions = SMTPServerOptions & {
 /** smtp-server, but for ten things that have no option. */
 export class GuardedServer extends SMTPServer {
 	readonly #extensions: () => readonly string[];
-	readonly #mostErrors: number;
-	readonly #mostHandshakes: number;
+	readonly #maxErrors: number;
+	readonly #maxHandshakes: number;
 	#awaitsTls: boolean;
 
 	/**
-	 * `mostErrors`: errors after which a session ends, unless a mail is stored in between. `mostHandshakes`: connections whose TLS
+	 * `maxErrors`: errors after which a session ends, unless a mail is stored in between. `maxHandshakes`: connections whose TLS
 	 * handshake comes before the session, at once.
 	 */
-	constructor(options: GuardedOptions, mostErrors: number, mostHandshakes = Number.POSITIVE_INFINITY) {
+	constructor(options: GuardedOptions, maxErrors: number, maxHandshakes = Number.POSITIVE_INFINITY) {
 		super(options);
 		this.#extensions = options.extensions ?? (() => []);
-		this.#mostErrors = mostErrors;
-		this.#mostHandshakes = mostHandshakes;
+		this.#maxErrors = maxErrors;
+		this.#maxHandshakes = maxHandshakes;
 		this.#awaitsTls = options.awaitsTls === true;
 	}
 
@@ -40,7 +40,7 @@ export class GuardedServer extends SMTPServer {
 	/** Of the connections that have not shaken hands the oldest makes room. The library lets in any number, or refuses the newest. */
 	override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
 		const waiting = [...this._pendingSockets.values()].filter(each => !each.destroyed);
-		if (waiting.length >= this.#mostHandshakes) {
+		if (waiting.length >= this.#maxHandshakes) {
 			waiting[0]?.destroy();
 		}
 		return super._acceptSocket(socket, handshake);
@@ -64,7 +64,7 @@ export class GuardedServer extends SMTPServer {
 			socket.end('421 4.7.0 There is no certificate yet, try again later\r\n', () => socket.destroy());
 			return;
 		}
-		const session = new GuardedSession(this, socket, options, this.#mostErrors, this.#extensions);
+		const session = new GuardedSession(this, socket, options, this.#maxErrors, this.#extensions);
 		this.connections.add(session);
 		session.on('error', error => this.emit('error', error));
 		session.init();
@@ -84,7 +84,7 @@ const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3} /;
 const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
 class GuardedSession extends SMTPConnection {
-	readonly #mostErrors: number;
+	readonly #maxErrors: number;
 	readonly #extensions: () => readonly string[];
 	#errors = 0;
 	#greeted = false;
@@ -93,11 +93,11 @@ class GuardedSession extends SMTPConnection {
 		server: SMTPServer,
 		socket: Socket | TLSSocket,
 		options: SMTPConnectionOptions | null | undefined,
-		mostErrors: number,
+		maxErrors: number,
 		extensions: () => readonly string[],
 	) {
 		super(server, socket, options);
-		this.#mostErrors = mostErrors;
+		this.#maxErrors = maxErrors;
 		this.#extensions = extensions;
 	}
 
@@ -121,7 +121,7 @@ class GuardedSession extends SMTPConnection {
 		super.send(code, data, typeof data === 'string' && enhancedCode.test(data) ? false : context);
 		if (context === 'DATA_OK') {
 			this.#errors = 0;
-		} else if (code >= 400 && !noErrors.has(code) && ++this.#errors === this.#mostErrors) {
+		} else if (code >= 400 && !noErrors.has(code) && ++this.#errors === this.#maxErrors) {
 			this.send(421, '4.7.0 Too many errors');
 		}
 	}

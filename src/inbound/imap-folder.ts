@@ -1,5 +1,5 @@
 import type {ImapFlow} from 'imapflow';
-import {type FoundMail, foundMail, longestMail} from './mail-files.ts';
+import {type FoundMail, foundMail, maxMailBytes} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
 /** A message that the server does not hand out. `imapFault` puts the error into words. */
@@ -191,7 +191,7 @@ export class FolderReader {
 		uids: readonly number[],
 		fetched: Fetched,
 	): AsyncGenerator<{readonly uid: number; readonly found: FoundMail}> {
-		const wanted = {size: true, source: {start: 0, maxLength: longestMail}} as const;
+		const wanted = {size: true, source: {start: 0, maxLength: maxMailBytes}} as const;
 		this.#pending = uids;
 		try {
 			for await (const message of client.fetch(uids.join(','), wanted, {uid: true})) {

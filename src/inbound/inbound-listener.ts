@@ -5,13 +5,13 @@ import {type Addressee, isForPeople, type Judged, type Role, turnOf} from './add
 import type {Allowances, MailShare} from './allowances.ts';
 import {announcedSize, noDisk, reply, storeFails, tooMany} from './guarded-server.ts';
 import {
+	defaultLimits,
 	isLooping,
 	type ListenerLimits,
 	type ListenerOptions,
 	type Refused,
 	type Session,
 	SmtpListener,
-	usualLimits,
 } from './smtp-listener.ts';
 import {shortKey, type TakeIn, type Taken} from './take-in.ts';
 
@@ -52,7 +52,7 @@ type State = {
 };
 
 /** AUTH would let `MAIL` wait for it (530); the others are of no use here. */
-const longestName = 255;
+const maxNameLength = 255;
 const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 /**
@@ -63,7 +63,7 @@ export class InboundListener extends SmtpListener<State> {
 	declare protected readonly options: InboundListenerOptions;
 
 	constructor(options: InboundListenerOptions) {
-		super(options, {...usualLimits, ...options.limits});
+		super(options, {...defaultLimits, ...options.limits});
 	}
 
 	listen(at: {readonly host: string; readonly port: number}): Promise<AddressInfo> {
@@ -154,7 +154,7 @@ export class InboundListener extends SmtpListener<State> {
 			turn: turnOf(addressees),
 			rcptTo: [...new Set(envelope.rcptTo.map(({address}) => address))],
 			client: remoteAddress.replace(/^::ffff:(?=\d+\.)/i, ''),
-			helo: withoutControls(String(hostNameAppearsAs || '')).slice(0, longestName),
+			helo: withoutControls(String(hostNameAppearsAs || '')).slice(0, maxNameLength),
 		});
 		if (!taken.isNew) {
 			share.giveBack();

@@ -93,7 +93,7 @@ export async function namesIn(folder: string, part: 'new' | 'cur'): Promise<stri
 export async function readMailFile(path: string, source: FoundMail['source'], links: Links): Promise<FoundMail> {
 	const {file, size} = await openRegular(path, links);
 	try {
-		const buffer = Buffer.alloc(Math.min(size, longestMail));
+		const buffer = Buffer.alloc(Math.min(size, maxMailBytes));
 		let length = 0;
 		for (;;) {
 			const {bytesRead} = await file.read({buffer, offset: length, position: length});
@@ -165,14 +165,14 @@ const fromLine = new RegExp(
 	'i',
 );
 /** A longer line is no `From ` line. */
-const longestLine = 1000;
+const maxLineLength = 1000;
 
 /**
  * Whether a line begins a mail of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date it may as
  * well be a sentence.
  */
 export function isFromLine(line: string): boolean {
-	return line.length <= longestLine && fromLine.test(line);
+	return line.length <= maxLineLength && fromLine.test(line);
 }
 
 const mark = Buffer.from('\nFrom ');
@@ -234,11 +234,11 @@ export class MboxSplitter {
 		let at = data.indexOf(mark);
 		while (at !== -1) {
 			const end = data.indexOf(newline, at + 1);
-			if (end === -1 && !atEnd && data.length - at <= longestLine) {
+			if (end === -1 && !atEnd && data.length - at <= maxLineLength) {
 				break; // The line is not all here.
 			}
 			const lineEnd = end === -1 ? data.length : end;
-			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + longestLine)).replace(/\r$/, '');
+			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + maxLineLength)).replace(/\r$/, '');
 			if (isFromLine(line)) {
 				this.#add(data.subarray(taken, Math.max(taken, at + 1)));
 				mails.push(...this.#finish());
@@ -286,11 +286,11 @@ export type MboxPosition = {
 /** A mail of an mbox, with the position to go on from once it is stored. */
 type FoundInMbox = {readonly found: FoundMail; readonly position: MboxPosition};
 
-const longestFirstLine = 1024;
+const maxFirstLineLength = 1024;
 
 /** The first line of what is read from `offset` on, without its end. */
 async function lineAt(file: FileHandle, offset: number): Promise<string> {
-	const {buffer, bytesRead} = await file.read({buffer: Buffer.alloc(longestFirstLine), position: offset});
+	const {buffer, bytesRead} = await file.read({buffer: Buffer.alloc(maxFirstLineLength), position: offset});
 	return (buffer.toString('latin1', 0, bytesRead).split('\n')[0] as string).replace(/\r$/, '');
 }
 
@@ -330,7 +330,7 @@ async function* splitMbox(
 	start = 0,
 	readTo?: (offset: number) => void,
 ): AsyncGenerator<MboxMail> {
-	const splitter = new MboxSplitter(longestMail, start);
+	const splitter = new MboxSplitter(maxMailBytes, start);
 	let read = start;
 	for await (const chunk of chunks) {
 		yield* splitter.push(chunk);
@@ -346,7 +346,7 @@ export function parsePosition(text: string | null): MboxPosition | null {
 }
 
 /** A mail that is longer never ends. */
-const mostOfMail = 256 * 1024 ** 2;
+const maxMessageBytes = 256 * 1024 ** 2;
 
 /**
  * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line comes first. Throws
@@ -360,8 +360,8 @@ export async function* mailsOfStream(
 	async function* counted(): AsyncGenerator<Buffer> {
 		for await (const chunk of chunks) {
 			length += chunk.length;
-			if (length > mostOfMail) {
-				throw new RefusedFileError('standard input', `holds a mail of more than ${mostOfMail} octets`);
+			if (length > maxMessageBytes) {
+				throw new RefusedFileError('standard input', `holds a mail of more than ${maxMessageBytes} octets`);
 			}
 			yield chunk;
 		}
@@ -379,7 +379,7 @@ async function* mailsIn(
 	const stream = chunks[Symbol.asyncIterator]();
 	let first = Buffer.alloc(0);
 	let ended = false;
-	while (!ended && first.length < longestFirstLine && !first.includes('\n')) {
+	while (!ended && first.length < maxFirstLineLength && !first.includes('\n')) {
 		const next = await stream.next();
 		ended = next.done === true;
 		first = next.done ? first : Buffer.concat([first, next.value]);
@@ -408,7 +408,7 @@ async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGener
 	let size = -skip;
 	for await (const chunk of chunks) {
 		const part = size < 0 ? chunk.subarray(-size) : chunk;
-		if (size < longestMail) {
+		if (size < maxMailBytes) {
 			parts.push(part);
 		}
 		size += chunk.length;
@@ -421,7 +421,7 @@ async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGener
 /** A mail that lies in a mailbox or a file. */
 export type FoundMail = {
 	readonly source: InboundSource;
-	/** As it is stored: with the line ends of the wire, and cut if it is larger than `longestMail`. */
+	/** As it is stored: with the line ends of the wire, and cut if it is larger than `maxMailBytes`. */
 	readonly raw: Buffer;
 	/** The envelope's sender, empty for `<>`, as the server that put the mail there wrote it down; null: it did not. */
 	readonly mailFrom: string | null;
@@ -430,7 +430,7 @@ export type FoundMail = {
 };
 
 /** The largest mail that is taken whole, octets: the listener's limit too. */
-export const longestMail = 10 * 1024 * 1024;
+export const maxMailBytes = 10 * 1024 * 1024;
 
 /**
  * What is read of a larger one. A report begins with its own words and returns the mail last, so its beginning says all; the
@@ -438,18 +438,18 @@ export const longestMail = 10 * 1024 * 1024;
  */
 const partOfLarger = 1024 * 1024;
 
-/** A mail of a mailbox or a file: `bytes` are its first `longestMail` octets at least, `size` is the size of the whole. */
+/** A mail of a mailbox or a file: `bytes` are its first `maxMailBytes` octets at least, `size` is the size of the whole. */
 export function foundMail(source: InboundSource, bytes: Buffer, size: number): FoundMail {
-	const cut = size > longestMail;
+	const cut = size > maxMailBytes;
 	const raw = wireForm(cut ? bytes.subarray(0, partOfLarger) : bytes);
 	return {source, raw, mailFrom: returnPathOf(raw), cut};
 }
 
 /** Return-Path is among the first fields (RFC 5321 §4.4). */
-const longestTrace = 16 * 1024;
+const maxTraceLength = 16 * 1024;
 
 function returnPathOf(raw: Buffer): string | null {
-	const [header = ''] = raw.toString('latin1', 0, longestTrace).split('\r\n\r\n', 1);
+	const [header = ''] = raw.toString('latin1', 0, maxTraceLength).split('\r\n\r\n', 1);
 	return /^return-path:[ \t]*<([^<>\r\n]*)>/im.exec(header)?.[1] ?? null;
 }
 

@@ -33,8 +33,8 @@ export class UnreadableError extends Error {}
 export class UnfinishedError extends Error {}
 
 const batchSize = 16;
-const mostBatchBytes = 1024 * 1024;
-const usualRestMs = 60_000;
+const maxBatchBytes = 1024 * 1024;
+const defaultRestMs = 60_000;
 
 /**
  * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread collects
@@ -47,14 +47,14 @@ export class MailReader {
 	constructor(options: ReaderOptions) {
 		this.#limitMs = options.limitMs;
 		this.#work = new ForeignWork({
-			restMs: usualRestMs,
+			restMs: defaultRestMs,
 			...options,
 			name: 'reader',
 			noun: 'a mail',
 			count: 1,
 			batchSize,
-			mostHeld: batchSize,
-			mostBytes: mostBatchBytes,
+			maxHeld: batchSize,
+			maxBytes: maxBatchBytes,
 			bytesOf: job => (job.kind === 'missing' ? job.head : job.raw).length,
 		});
 	}

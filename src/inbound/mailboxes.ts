@@ -8,7 +8,7 @@ import {unprintable} from '../kit/text.ts';
 import {withoutAdvice} from '../mail/outcome.ts';
 import {conceal} from '../net/relay-url.ts';
 import {type Checkpoint, count, type FailedCommand, FolderReader, newRound, type Round} from './imap-folder.ts';
-import {type FoundMail, isMaildir, longestMail, newMails, putAside} from './mail-files.ts';
+import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
@@ -163,14 +163,14 @@ type FollowOptions = {
 	/** Between two looks, milliseconds. */
 	readonly intervalMs: number;
 	/** A mailbox that sends nothing for this time while it is opened or read hangs, milliseconds. */
-	readonly patienceMs: number;
+	readonly waitLimitMs: number;
 	readonly observer: Pick<MailboxObserver, 'mailboxRead' | 'mailboxFailed'>;
 };
 
 /** After a failure: one second, doubled each time. */
-const [firstWaitMs, longestWaitMs] = [1000, 5 * 60_000];
+const [firstWaitMs, maxWaitMs] = [1000, 5 * 60_000];
 /** Times in a row that a connection that worked may be lost without a report. */
-const mostSilent = 3;
+const maxSilentLosses = 3;
 /** Servers lock out users that often fail to log in. */
 const isLockedOut = (error: unknown) => (error as {authenticationFailed?: boolean}).authenticationFailed === true;
 
@@ -180,15 +180,15 @@ class HangsError extends Error {
 }
 
 /** The result of some work with a mail server; rejects if the server sends nothing for the time given. */
-export function inPatience<Result>(patienceMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
-	return inTime(patienceMs, () => new HangsError(`it hangs, nothing came for ${patienceMs / 1000} s`), work);
+export function withinLimit<Result>(waitLimitMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
+	return inTime(waitLimitMs, () => new HangsError(`it hangs, nothing came for ${waitLimitMs / 1000} s`), work);
 }
 
 /**
  * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it again
  * when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one that hangs is.
  */
-export function followMailbox({mailbox, intervalMs, patienceMs, observer}: FollowOptions) {
+export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: FollowOptions) {
 	const stopping = new AbortController();
 	const {signal} = stopping;
 	let opened: OpenMailbox | null = null;
@@ -221,7 +221,7 @@ export function followMailbox({mailbox, intervalMs, patienceMs, observer}: Follo
 	async function open(woken: () => void): Promise<OpenMailbox> {
 		const giveUp = new AbortController();
 		try {
-			return await inPatience(patienceMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
+			return await withinLimit(waitLimitMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
 		} catch (error) {
 			giveUp.abort();
 			throw error;
@@ -236,7 +236,7 @@ export function followMailbox({mailbox, intervalMs, patienceMs, observer}: Follo
 		try {
 			while (!signal.aborted) {
 				awake = false;
-				const round = await inPatience(patienceMs, more => current.takeNew(signal, more)).catch((error: unknown) => {
+				const round = await withinLimit(waitLimitMs, more => current.takeNew(signal, more)).catch((error: unknown) => {
 					throw current.explain(error);
 				});
 				counted.times++;
@@ -264,10 +264,10 @@ export function followMailbox({mailbox, intervalMs, patienceMs, observer}: Follo
 				}
 				// One that is lost at once each time is no good connection.
 				failures = counted.times > 1 ? 0 : failures;
-				const waitMs = isLockedOut(error) ? longestWaitMs : Math.min(firstWaitMs * 2 ** failures, longestWaitMs);
+				const waitMs = isLockedOut(error) ? maxWaitMs : Math.min(firstWaitMs * 2 ** failures, maxWaitMs);
 				failures++;
 				hung ||= error instanceof HangsError;
-				if (counted.times === 0 || hung || failures > mostSilent) {
+				if (counted.times === 0 || hung || failures > maxSilentLosses) {
 					observer.mailboxFailed(error, waitMs);
 				}
 				awake = false;
@@ -335,8 +335,8 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 		socketTimeout: 2 * silenceMs,
 		maxIdleTime: idleMs,
 		maxLineLength: 16 * kibibyte * kibibyte,
-		maxLiteralSize: longestMail + 64 * kibibyte,
-		maxResponseSize: longestMail + 17 * kibibyte * kibibyte,
+		maxLiteralSize: maxMailBytes + 64 * kibibyte,
+		maxResponseSize: maxMailBytes + 17 * kibibyte * kibibyte,
 	});
 	// The command under way rejects with it.
 	client.on('error', () => undefined);
@@ -426,8 +426,8 @@ function fetchFault(
 	};
 }
 
-const longestWords = 300;
+const maxWordsLength = 300;
 
 function clean(text: string): string {
-	return text.replace(unsafe, ' ').trim().replace(/\.$/, '').slice(0, longestWords);
+	return text.replace(unsafe, ' ').trim().replace(/\.$/, '').slice(0, maxWordsLength);
 }

@@ -43,11 +43,11 @@ type IntakeOptions = {
 
 type TakenEnd = Exclude<ProviderPostEnd, 'unknown'>;
 
-const mostCertificates = 100;
+const maxCertificates = 100;
 const certificateMs = 24 * 3_600_000;
 /** A smarthost's last event is noted at most so often. */
 const noteMs = 60_000;
-const mostNoted = 10_000;
+const maxNoted = 10_000;
 /** SparkPost posts as many at once, the others fewer. */
 const maxEvents = 10_000;
 /** Half of what the store's writer takes in one transaction. */
@@ -62,14 +62,14 @@ const maxCounted = 1000;
 export class ProviderIntake {
 	readonly #options: IntakeOptions;
 	readonly #certificates: LRUCache<string, Promise<string>>;
-	readonly #noted = new LRUCache<string, true>({...atMost(mostNoted), ttl: noteMs});
+	readonly #noted = new LRUCache<string, true>({...atMost(maxNoted), ttl: noteMs});
 	readonly #batches = new OwnerBatches(batchSize);
 	/** Unread events by workspace: the last count, plus the events accepted since. */
 	readonly #unread = new LRUCache<string, {n: number; readonly at: number}>(atMost(maxCounted));
 
 	constructor(options: IntakeOptions) {
 		this.#options = options;
-		this.#certificates = new LRUCache({max: mostCertificates, ttl: certificateMs});
+		this.#certificates = new LRUCache({max: maxCertificates, ttl: certificateMs});
 	}
 
 	/** The smarthost of a URL; undefined: none has it. Asked before a body is read. */

@@ -46,23 +46,23 @@ type ReadingOptions = {
 	};
 };
 
-type Lane = Pick<Parameters<typeof listUnread>[1], 'precedence' | 'perTurn' | 'mostRows'>;
+type Lane = Pick<Parameters<typeof listUnread>[1], 'precedence' | 'perTurn' | 'maxRows'>;
 
 /** Mails that another node stored are read here if they are unread after this time, milliseconds. */
 const othersAfterMs = 60_000;
-const mostBytes = 4 * 1024 * 1024;
+const maxBytes = 4 * 1024 * 1024;
 /** Pause after all is read, before the next look: few transactions for many mails. */
 const gatherMs = 50;
 /** Others wait at most this long for what a mail needs of DNS, milliseconds; then it is set aside. */
 const promptMs = 250;
 const slow = Symbol('slow');
 /** Mails that are set aside at once; more of them are read with what DNS answered by then. */
-const mostAside = 256;
+const maxSetAside = 256;
 /** Pause before a failing store is asked again, milliseconds. */
 const retryMs = 1000;
-const longestFault = 300;
+const maxFaultLength = 300;
 /** How often the reading of a mail may begin and not end because the program did: it is likely to have been the reason. */
-const mostBegun = 2;
+const maxStarts = 2;
 /** A provider's event was parsed when it was accepted: its reading cannot have ended the program. */
 const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
 
@@ -142,7 +142,7 @@ export class ReadingLoop {
 	async #readSome(): Promise<boolean> {
 		const {store, node, clock, lane} = this.#options;
 		const othersUntil = this.#everything ? latest : storeTime(clock.now() - othersAfterMs);
-		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#aside], mostBytes};
+		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#aside], maxBytes};
 		const found = await listUnread(store.reader, query);
 		const suspect = found.mails.find(mail => isSuspect(mail) && mail.begun > 0 && !this.#begun.has(mail.id));
 		// Alone: if the program ends again, that was the reason.
@@ -163,7 +163,7 @@ export class ReadingLoop {
 
 	/** Notes in the store that their reading begins, which only the end of the program can leave so. */
 	async #begin(mails: readonly UnreadInbound[]): Promise<void> {
-		const fresh = mails.filter(mail => isSuspect(mail) && mail.begun < mostBegun && !this.#begun.has(mail.id));
+		const fresh = mails.filter(mail => isSuspect(mail) && mail.begun < maxStarts && !this.#begun.has(mail.id));
 		const marks = fresh.map(async ({id}) => {
 			await this.#options.store.writer.submit(beginWrite, id);
 			// Even if another mark fails: without it, this message would be suspected of a crash that never happened.
@@ -205,7 +205,7 @@ export class ReadingLoop {
 	/** Whether the mail is left until DNS has answered, which wakes the loop. */
 	async #isSetAside(id: string, asking: Asking): Promise<boolean> {
 		const isSlow = (await Promise.race([asking.done, sleep(promptMs, slow, {ref: false})])) === slow;
-		if (!isSlow || this.#aside.size + this.#answered.size >= mostAside) {
+		if (!isSlow || this.#aside.size + this.#answered.size >= maxSetAside) {
 			return false;
 		}
 		this.#aside.add(id);
@@ -246,7 +246,7 @@ export class ReadingLoop {
 
 	async #keep(cameIn: CameIn, error: unknown): Promise<'done' | 'later'> {
 		const {store, clock, observer} = this.#options;
-		const fault = (error instanceof Error ? error.message : String(error)).slice(0, longestFault);
+		const fault = (error instanceof Error ? error.message : String(error)).slice(0, maxFaultLength);
 		const kept = {kept: 'unread', forgotten: false, reading: null, fault} as const;
 		try {
 			await store.writer.submit(readMarkWrite, {id: cameIn.id, at: storeTime(clock.now()), ...kept});
@@ -347,7 +347,7 @@ async function providerCandidates(store: Knex, providerIds: readonly string[]): 
 }
 
 /** Texts of one kind that are looked at: a mail may hold any number. */
-const mostTexts = 50;
+const maxTexts = 50;
 
 /**
  * The recipients that a mail may be about, best first (R3.14, R3.19). A candidate proves nothing until its `verify` is asked
@@ -393,7 +393,7 @@ function ofMessageIds(locals: readonly string[], read: (local: string) => string
 }
 
 function distinct(texts: readonly string[]): string[] {
-	return [...new Set(texts.slice(0, mostTexts))];
+	return [...new Set(texts.slice(0, maxTexts))];
 }
 
 /** The text before the `@`, without quotes and the angle bracket that some leave there. */

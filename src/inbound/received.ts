@@ -31,7 +31,7 @@ type ReceivedOptions = {
 type Owner = {readonly recipients: Set<string>; answered: string | null};
 
 /** Characters of text and of html that are posted: each endpoint has a copy. */
-const longestPosted = 65_536;
+const maxPostedLength = 65_536;
 
 /** The mail as each workspace gets it that it is for: most mail that comes in is for none, but a report. */
 export async function receivedOf(
@@ -64,7 +64,7 @@ export async function receivedOf(
 			],
 		};
 		const view = receivedView({...mail, size: raw.length}, options.publicUrl);
-		const posted = {text: text && cutText(text, longestPosted), html: html && cutText(html, longestPosted)};
+		const posted = {text: text && cutText(text, maxPostedLength), html: html && cutText(html, maxPostedLength)};
 		const isCut = cut || posted.text !== text || posted.html !== html;
 		return {mail, detail: {...view, ...contentView({...mail.content, ...posted, cut: isCut})}};
 	});
@@ -102,7 +102,7 @@ async function ownersOf({reader, links}: ReceivedOptions, rcptTo: readonly strin
 }
 
 /** Message-IDs that a mail was submitted with need a query each. */
-const mostLookedUp = 5;
+const maxLookedUp = 5;
 
 /** The message of the workspace that one of these Message-IDs names, the nearest that does. */
 async function findAnswered(
@@ -116,7 +116,7 @@ async function findAnswered(
 	});
 	const ids = signed.map(([, id]) => id);
 	const own = await findOwnMessages(reader, workspaceId, ids);
-	const foreign = answers.filter(name => links.readMessageId(name) === null).slice(0, mostLookedUp);
+	const foreign = answers.filter(name => links.readMessageId(name) === null).slice(0, maxLookedUp);
 	const known = new Map([
 		...signed.filter(([, id]) => own.includes(id)),
 		...(await findRelayed(reader, workspaceId, foreign)),
@@ -135,7 +135,7 @@ async function findAnswered(
 }
 
 /** A shorter name, such as the queue id of a Postfix, could be guessed. */
-const shortestProviderId = 16;
+const minProviderIdLength = 16;
 
 /**
  * The workspace's messages by Message-IDs of providers. Amazon SES and others replace ours by one that begins with the id in
@@ -149,7 +149,7 @@ async function findRelayed(
 	const named = messageIds.flatMap(messageId => {
 		const whole = messageId.slice(1, -1);
 		const providerIds = [whole, whole.slice(0, whole.lastIndexOf('@'))];
-		return providerIds.filter(id => id.length >= shortestProviderId).map(providerId => ({messageId, providerId}));
+		return providerIds.filter(id => id.length >= minProviderIdLength).map(providerId => ({messageId, providerId}));
 	});
 	const sent = await findByProviderIds(
 		reader,

@@ -22,7 +22,7 @@ export type ListenerLimits = {
 	readonly heldBytes: number;
 };
 
-export const usualLimits: ListenerLimits = {
+export const defaultLimits: ListenerLimits = {
 	mailBytes: 10 * 1024 * 1024,
 	clients: 200,
 	perClient: 10,
@@ -128,9 +128,9 @@ export abstract class SmtpListener<State extends object> {
 	protected listenAs(
 		own: GuardedOptions,
 		{host, port}: {readonly host: string; readonly port: number},
-		mostHandshakes?: number,
+		maxHandshakes?: number,
 	): Promise<AddressInfo> {
-		const server = new GuardedServer({...this.#serverOptions(), ...own}, this.limits.errors, mostHandshakes);
+		const server = new GuardedServer({...this.#serverOptions(), ...own}, this.limits.errors, maxHandshakes);
 		return new Promise((resolve, reject) => {
 			this.#servers.push(server);
 			// Errors of a connection concern its client only.
@@ -432,9 +432,9 @@ async function receiveMail(
 	return received;
 }
 
-const mostReceived = 25;
+const maxReceived = 25;
 /** A header is looked at so far. */
-const longestHeader = 256 * 1024;
+const maxHeaderLength = 256 * 1024;
 
 /**
  * Whether a mail goes round in circles: more trace fields than any route has (RFC 5321 §6.3), or an `X-Loop` with one of our
@@ -442,7 +442,7 @@ const longestHeader = 256 * 1024;
  */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 	const header = headerOf(raw);
-	if ((header.match(/^received:/gim)?.length ?? 0) > mostReceived) {
+	if ((header.match(/^received:/gim)?.length ?? 0) > maxReceived) {
 		return true;
 	}
 	const loops = header.match(/^x-loop:.*$/gim) ?? [];
@@ -455,7 +455,7 @@ export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 }
 
 function headerOf(raw: Buffer): string {
-	const text = raw.toString('latin1', 0, longestHeader);
+	const text = raw.toString('latin1', 0, maxHeaderLength);
 	const end = text.search(/\r?\n\r?\n/);
 	return end === -1 ? text : text.slice(0, end + 1);
 }

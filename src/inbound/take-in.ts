@@ -82,8 +82,8 @@ function byKey(a: NewInbound, b: NewInbound): number {
 	return a.id < b.id ? -1 : 1;
 }
 
-const mostAtOnce = 32;
-const mostBytesAtOnce = 16 * 1024 * 1024;
+const maxConcurrent = 32;
+const maxConcurrentBytes = 16 * 1024 * 1024;
 
 /**
  * Stores mails as they come, several at once, so that they share the store's commits. Yields each in their order, when it and
@@ -107,7 +107,7 @@ export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 		taken.catch(() => undefined); // It is awaited in its turn, or never if one before it failed.
 		under.push({mail, taken});
 		bytes += mail.found.raw.length;
-		while (under.length >= mostAtOnce || bytes > mostBytesAtOnce) {
+		while (under.length >= maxConcurrent || bytes > maxConcurrentBytes) {
 			yield await first();
 		}
 	}

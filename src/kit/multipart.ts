@@ -1,4 +1,4 @@
-const longestBoundary = 1000;
+const maxBoundaryLength = 1000;
 const lf = 0x0a;
 
 /**
@@ -15,7 +15,7 @@ export function splitParts(
 ): Buffer[] {
 	const parts: Buffer[] = [];
 	// Neither may a boundary end in blanks, nor may those behind it in a line count.
-	const delimiter = `--${boundary.slice(0, longestBoundary).trimEnd()}`;
+	const delimiter = `--${boundary.slice(0, maxBoundaryLength).trimEnd()}`;
 	let start = -1;
 	for (const at of linesOf(content, delimiter)) {
 		const after = at + delimiter.length;
@@ -60,6 +60,10 @@ function kindOf(content: Buffer, after: number): 'next' | 'last' | null {
 		return null;
 	}
 	const end = content.indexOf(lf, after);
-	const rest = content.toString('latin1', after, Math.min(end === -1 ? content.length : end, after + longestBoundary));
+	const rest = content.toString(
+		'latin1',
+		after,
+		Math.min(end === -1 ? content.length : end, after + maxBoundaryLength),
+	);
 	return rest.trim() === '' ? 'next' : rest.trim() === '--' ? 'last' : null;
 }

@@ -55,17 +55,17 @@ export async function readRegular(path: string, most: number, links: Links): Pro
 }
 
 /** What files of settings may be: certificates, keys, tables. Kubernetes hands them over as links. */
-const mostOfSettings = 4 * 1024 ** 2;
+const maxSettingBytes = 4 * 1024 ** 2;
 
 /** The content of a file that a setting names. */
 export function readSettingFile(path: string): Buffer {
-	return readGuarded(path, mostOfSettings).content;
+	return readGuarded(path, maxSettingBytes).content;
 }
 
 /** What was read of a file, with the permissions and the owner of that very file: its name may lead elsewhere a moment later. */
 type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
 
-export function readGuarded(path: string, most = mostOfSettings): Guarded {
+export function readGuarded(path: string, most = maxSettingBytes): Guarded {
 	let file: number;
 	try {
 		file = openSync(path, flags('follow'));

@@ -1,6 +1,6 @@
 import type {Clock} from './clock.ts';
 
-const longestRestMs = 1000;
+const maxRestMs = 1000;
 
 /**
  * Takes steps until one says that there are no more, or `isStopped` does. It rests after each for as long as the step took, so that
@@ -18,7 +18,7 @@ export async function takeSteps(
 			return;
 		}
 		const took = clock.monotonic() - began;
-		await new Promise(resolve => setTimeout(resolve, Math.min(took, longestRestMs)));
+		await new Promise(resolve => setTimeout(resolve, Math.min(took, maxRestMs)));
 	}
 }
 

@@ -12,11 +12,11 @@ export function apiTime(stored: string): string {
 }
 
 const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d(?:\.\d+)?)([Zz]|[+-]\d\d:\d\d)?)?$/;
-const longestTime = 60;
+const maxTimeLength = 60;
 
 /** Milliseconds of an RFC 3339 date or date-time (no offset: UTC), checked against the calendar; undefined for anything else. */
 export function parseTime(text: string): number | undefined {
-	const found = text.length <= longestTime ? rfc3339.exec(text) : null;
+	const found = text.length <= maxTimeLength ? rfc3339.exec(text) : null;
 	const [, year, month, day, hour = '00', minute = '00', second = '00', offset = 'Z'] = found ?? [];
 	const dayStart = Date.parse(`${year}-${month}-${day}T00:00:00Z`);
 	const isDay = !Number.isNaN(dayStart) && new Date(dayStart).getUTCDate() === Number(day);

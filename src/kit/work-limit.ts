@@ -23,7 +23,7 @@ export const systemClocks = {clock: systemClock, cpu: processCpu} satisfies Work
 /** `starved`: the machine had no time for it, which says nothing about the work. */
 export type WorkState = 'within' | 'spent' | 'starved';
 
-const mostWaits = 15;
+const maxWaits = 15;
 
 /**
  * Begins to measure the time of a piece of work in some thread. On a busy machine time passes without work, so the
@@ -44,6 +44,6 @@ export function limitWork(limitMs: number, {clock, cpu}: WorkClocks): () => Work
 		if (cpu() - cpuSince >= limitMs) {
 			return 'spent';
 		}
-		return passed < mostWaits * limitMs ? 'within' : 'starved';
+		return passed < maxWaits * limitMs ? 'within' : 'starved';
 	};
 }

@@ -158,13 +158,13 @@ export function withHost(base: string, host: string): string {
 const trimmed = (url: string): string => url.replace(/\/+$/, '');
 
 /** The longest tracked link, octets. An index of PostgreSQL takes no key of more than 2,704. */
-const longestLink = 2048;
+const maxLinkLength = 2048;
 
 function isLink(url: string): boolean {
 	return (
-		url.length <= longestLink &&
+		url.length <= maxLinkLength &&
 		/^https?:\/\/[^\s\u0000-\u001f\u007f]+$/i.test(url) &&
-		Buffer.byteLength(url) <= longestLink &&
+		Buffer.byteLength(url) <= maxLinkLength &&
 		URL.canParse(url)
 	);
 }

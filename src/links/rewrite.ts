@@ -14,7 +14,7 @@ type Rewritten = {
 };
 
 /** No more links of a mail than these are tracked: a tracked one is some hundred characters longer. */
-export const mostTrackedLinks = 500;
+export const maxTrackedLinks = 500;
 
 type Edit = Span & {readonly text: string};
 
@@ -35,7 +35,7 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 		for (const {start, end} of hrefs) {
 			const link = linkOf(html.slice(start, end));
 			const url = link === null ? null : (known.get(link) ?? clickUrl(link));
-			if (link !== null && url !== null && edits.length < mostTrackedLinks) {
+			if (link !== null && url !== null && edits.length < maxTrackedLinks) {
 				known.set(link, url);
 				edits.push({start, end, text: writeAttribute(url)});
 				firstLink ??= link;

@@ -15,7 +15,7 @@ const nonceLength = 12;
 const tagLength = 16;
 const headLength = 2 + nonceLength;
 /** Longer tokens are neither made nor looked at. */
-const longestToken = 4096;
+const maxTokenLength = 4096;
 
 /**
  * Encrypted, authenticated text for a URL: what is in it can be neither read nor changed by who holds it. Tokens of one
@@ -43,12 +43,12 @@ export class SealedToken {
 		cipher.final();
 		const head = Uint8Array.of(version, id);
 		const token = Buffer.concat([head, nonce, encrypted, cipher.getAuthTag()]).toString('base64url');
-		return token.length <= longestToken ? token : null;
+		return token.length <= maxTokenLength ? token : null;
 	}
 
 	/** The content; null for everything that `seal` of this purpose did not write. */
 	open(token: string): Buffer | null {
-		if (token.length > longestToken) {
+		if (token.length > maxTokenLength) {
 			return null;
 		}
 

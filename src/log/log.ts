@@ -79,7 +79,7 @@ type Output = {
 };
 
 const fullBuffer = 16 << 20;
-const longestWrite = 64 << 10;
+const maxWriteBytes = 64 << 10;
 const retryMs = 100;
 const flushMs = 1000;
 /** The reader is slow or the disk full: the same bytes may be written later. After any other error there is no reader. */
@@ -131,7 +131,7 @@ function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 			return;
 		}
 		let [count, bytes] = [0, 0];
-		while (count < lines.length && (count === 0 || bytes + sizeOf(lines[count]) <= longestWrite)) {
+		while (count < lines.length && (count === 0 || bytes + sizeOf(lines[count]) <= maxWriteBytes)) {
 			bytes += sizeOf(lines[count++]);
 		}
 		begun = Buffer.from(lines.slice(0, count).join(''));

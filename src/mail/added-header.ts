@@ -5,9 +5,9 @@ const known = ['In-Reply-To', 'References', 'Importance', 'Auto-Submitted'] as c
 const spellings: ReadonlyMap<string, string> = new Map(known.map(name => [name.toLowerCase(), name]));
 
 /** The longest value, octets of UTF-8 (RFC 5322 §2.1.1). */
-export const longestHeader = 998;
+export const maxHeaderLength = 998;
 /** Of one Message-ID: its field's name stands beside it. */
-export const longestMessageId = 900;
+export const maxMessageIdLength = 900;
 // RFC 5322 §2.2; a long name leaves its line no room.
 const xName = /^x-[!-9;-~]{1,74}$/i;
 /** What is ours, what steers a provider or carries its references, and what others read as an address, a path or a proof. */
@@ -37,8 +37,8 @@ export function addedFault(name: string, value: string): string | null {
 	if (spelled === null) {
 		return `must not be set: allowed are ${known.join(', ')} and names that begin with X- which neither mailctl nor a provider uses`;
 	}
-	if (value === '' || Buffer.byteLength(value) > longestHeader) {
-		return `must have 1 to ${longestHeader} octets`;
+	if (value === '' || Buffer.byteLength(value) > maxHeaderLength) {
+		return `must have 1 to ${maxHeaderLength} octets`;
 	}
 	if (controls.test(value)) {
 		return 'must be valid Unicode without line breaks and control characters';
@@ -58,7 +58,7 @@ export function addedFault(name: string, value: string): string | null {
 	}
 }
 
-const isAddedId = (id: string) => isMessageId(id) && id.length <= longestMessageId && /^[!-~]*$/.test(id);
+const isAddedId = (id: string) => isMessageId(id) && id.length <= maxMessageIdLength && /^[!-~]*$/.test(id);
 
 type Headers = ReadonlyArray<readonly [name: string, value: string]>;
 
@@ -71,7 +71,7 @@ export function addedValue(headers: Headers | undefined, name: (typeof known)[nu
 export function answering(messageId: string, its: Headers | undefined): Headers {
 	const before = addedValue(its, 'References') ?? addedValue(its, 'In-Reply-To');
 	const ids = [...(before?.split(' ') ?? []), messageId];
-	while (ids.length > 1 && Buffer.byteLength(ids.join(' ')) > longestHeader) {
+	while (ids.length > 1 && Buffer.byteLength(ids.join(' ')) > maxHeaderLength) {
 		ids.splice(ids.length > 2 ? 1 : 0, 1);
 	}
 	return [

@@ -26,9 +26,9 @@ export const domainOf = (address: string): string => address.slice(address.lastI
 type ParsedAddress = {readonly ok: true; readonly address: Address} | {readonly ok: false; readonly fault: string};
 
 // RFC 5321 §4.5.3.1.1 and §4.5.3.1.3 (256 octets of path less its angle brackets), RFC 1035 §2.3.4.
-const longestAddress = 254;
-const longestLocal = 64;
-const longestLabel = 63;
+const maxAddressLength = 254;
+const maxLocalPartLength = 64;
+const maxLabelLength = 63;
 
 // Spaces, controls, quotes, brackets, comments, and characters that are invisible or change the direction of writing.
 // Mail libraries drop or unfold these, so the mail would go to another mailbox than the checked one.
@@ -45,7 +45,7 @@ const unicodeLabel = /^[a-z0-9\x80-\u{10ffff}](?:[a-z0-9\x80-\u{10ffff}-]*[a-z0-
  * The fault is a clause for people (`must …`) and never repeats the text.
  */
 export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boolean}): ParsedAddress {
-	if (text.length > longestAddress || Buffer.byteLength(text) > longestAddress) {
+	if (text.length > maxAddressLength || Buffer.byteLength(text) > maxAddressLength) {
 		return fault('must be at most 254 octets long');
 	}
 
@@ -55,7 +55,7 @@ export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boo
 	}
 
 	const local = text.slice(0, at);
-	if (Buffer.byteLength(local) > longestLocal) {
+	if (Buffer.byteLength(local) > maxLocalPartLength) {
 		return fault('must have at most 64 octets before the @');
 	}
 
@@ -74,7 +74,7 @@ export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boo
 	}
 
 	const wire = `${local}@${domain}`;
-	if (Buffer.byteLength(wire) > longestAddress) {
+	if (Buffer.byteLength(wire) > maxAddressLength) {
 		return fault('must be at most 254 octets long with its domain in A-label form');
 	}
 
@@ -88,15 +88,15 @@ export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boo
  */
 export function parseDomain(text: string): string | null {
 	// Composing marks in their order takes time that grows with the square of their number.
-	if (text.length > longestAddress) {
+	if (text.length > maxAddressLength) {
 		return null;
 	}
 
 	const domain = ascii.test(text) && !/xn--/i.test(text) ? text.toLowerCase() : toALabels(text.toLowerCase());
 	const labels = domain.split('.');
-	return domain.length <= longestAddress - 1 &&
+	return domain.length <= maxAddressLength - 1 &&
 		labels.length >= 2 &&
-		labels.every(label => label.length <= longestLabel && ldhLabel.test(label)) &&
+		labels.every(label => label.length <= maxLabelLength && ldhLabel.test(label)) &&
 		!/^\d+$/.test(labels.at(-1) ?? '')
 		? domain
 		: null;

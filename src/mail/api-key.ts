@@ -80,15 +80,15 @@ const named: Scope = 'messages:submit';
 const all = scopes.filter(scope => scope !== named);
 
 /** What a key may do that names no scope. A test key may send and read; it manages only what it is made to manage. */
-export function usualScopes(mode: Mode): readonly Scope[] {
+export function defaultScopes(mode: Mode): readonly Scope[] {
 	return mode === 'live' ? all : all.filter(scope => scope === 'messages:send' || scope.endsWith(':read'));
 }
 
 /** A fixed window. */
 export type RateLimit = {readonly requests: number; readonly windowMs: number};
 
-const mostRequests = 1_000_000_000;
-const longestWindow = 86_400;
+const maxRequests = 1_000_000_000;
+const maxWindow = 86_400;
 
 /** `6000/60` is requests per window in seconds. Null: `0`, no limit; undefined: the text is neither. */
 export function readRateLimit(text: string): RateLimit | null | undefined {
@@ -96,7 +96,7 @@ export function readRateLimit(text: string): RateLimit | null | undefined {
 		return null;
 	}
 	const [, requests, seconds] = /^(\d{1,10})\/(\d{1,5})$/.exec(text)?.map(Number) ?? [];
-	const isGood = isFrom1(requests, mostRequests) && isFrom1(seconds, longestWindow);
+	const isGood = isFrom1(requests, maxRequests) && isFrom1(seconds, maxWindow);
 	return isGood ? {requests, windowMs: seconds * 1000} : undefined;
 }
 

@@ -8,19 +8,19 @@ export type AttachmentLimits = {
 const mebibyte = 1024 * 1024;
 
 /** Where the workspace says nothing (docs/reference/interface.md, Limits). */
-export const usualAttachments: AttachmentLimits = {most: 3, bytes: mebibyte};
+export const defaultAttachments: AttachmentLimits = {most: 3, bytes: mebibyte};
 
 /** What a workspace may allow. */
 export const widestAttachments: AttachmentLimits = {most: 20, bytes: 25 * mebibyte};
 
-const usualBody = 6 * mebibyte;
+const defaultBody = 6 * mebibyte;
 /** A mail with more is taken nowhere. */
-const longestBody = 64 * mebibyte;
+const maxBodyLength = 64 * mebibyte;
 
 /** The longest body of a send. */
-export function sendBodyLimit({most, bytes}: AttachmentLimits = usualAttachments): number {
-	const more = most * bytes - usualAttachments.most * usualAttachments.bytes;
-	return Math.min(longestBody, usualBody + Math.ceil((Math.max(0, more) * 4) / 3));
+export function sendBodyLimit({most, bytes}: AttachmentLimits = defaultAttachments): number {
+	const more = most * bytes - defaultAttachments.most * defaultAttachments.bytes;
+	return Math.min(maxBodyLength, defaultBody + Math.ceil((Math.max(0, more) * 4) / 3));
 }
 
 /** The limits of a workspace; undefined: the usual ones. */
@@ -31,5 +31,5 @@ export function limitsOf(row: {
 	const {max_attachments: most, max_attachment_bytes: bytes} = row;
 	return most === null && bytes === null
 		? undefined
-		: {most: most ?? usualAttachments.most, bytes: bytes ?? usualAttachments.bytes};
+		: {most: most ?? defaultAttachments.most, bytes: bytes ?? defaultAttachments.bytes};
 }

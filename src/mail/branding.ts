@@ -12,11 +12,11 @@ export type Branding = {
 	readonly supportEmail: string | null;
 };
 
-const longestUrl = 1000;
+const maxUrlLength = 1000;
 
 /** The URL as it is stored, or null where it is no https URL with a full domain name. */
 export function validLogoUrl(text: string): string | null {
-	if (text.length > longestUrl || !URL.canParse(text)) {
+	if (text.length > maxUrlLength || !URL.canParse(text)) {
 		return null;
 	}
 	const {protocol, username, password, hostname, href} = new URL(text);

@@ -10,10 +10,10 @@ export function idsIn(html: string): ReadonlySet<string> {
 	return new Set(Array.from(html.matchAll(/\bcid:([\w.@+%-]{1,384})/gi), ([, id = '']) => percentDecode(id)));
 }
 
-const mostNamed = 20;
+const maxNamed = 20;
 
 /** What the html names by `cid:` and no attachment has, a text for each. */
 export function cidWarnings(html: string, contentIds: readonly string[]): string[] {
-	const missing = [...idsIn(html)].filter(id => !contentIds.includes(id)).slice(0, mostNamed);
+	const missing = [...idsIn(html)].filter(id => !contentIds.includes(id)).slice(0, maxNamed);
 	return missing.map(id => `cid:${id} needs an attachment with the contentId ${id}`);
 }

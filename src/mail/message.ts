@@ -190,11 +190,11 @@ export const eventTypes = [
 export type EventType = (typeof eventTypes)[number];
 
 /** The event types of the timeline that webhooks carry (docs/reference/interface.md, Webhook events). */
-export const usualWebhookEvents = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
+export const defaultWebhookEvents = ['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const;
 
 /** What an endpoint may subscribe to: those, and what no timeline has. */
 export const webhookEventTypes = [
-	...usualWebhookEvents,
+	...defaultWebhookEvents,
 	'deferred',
 	'gave_up',
 	'recipient_suppressed',

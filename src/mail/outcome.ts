@@ -41,11 +41,11 @@ export type SmtpReply = {
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/gm;
 // A reply of several lines keeps its line feeds.
 const unsafe = new RegExp(`(?!\n)[${unprintable}]`, 'gu');
-const longestText = 1024;
+const maxTextLength = 1024;
 
 /** What a host said, made safe to store and to print: unprintable characters removed, at most 1,024 characters. */
 export function printable(text: string): string {
-	return text.replace(unsafe, ' ').slice(0, longestText).trim();
+	return text.replace(unsafe, ' ').slice(0, maxTextLength).trim();
 }
 
 /** Makes a reply from its code and its lines' texts, made safe to store and to print. */
@@ -111,7 +111,7 @@ export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code
 }
 
 /** A recipient has at most this many tries that may have arrived (`isPossibleDuplicate`). */
-export const mostPossibleDuplicates = 3;
+export const maxPossibleDuplicates = 3;
 
 /** Whether a smarthost refused our login, or offered none that keeps the password safe. */
 export function isLoginRefusal({phase, code, enhanced, loginRefused}: LoginEnd): boolean {
@@ -201,10 +201,10 @@ export type AttemptResult = {
 
 /** What smarthosts call the mail that they took, in their answer to its last dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
 const taken = [/\bqueued as <?([^\s<>]+)/i, /\bid=([^\s,;]+)/i, /^(?:2\.\d\.\d )?ok:? <?([\w.@/+-]{10,})>?$/i];
-const longestProviderId = 200;
+const maxProviderIdLength = 200;
 
 /** The name that a smarthost's answer gives the mail; null: none. */
 export function providerIdIn(reply: string): string | null {
 	const found = taken.map(form => form.exec(reply.trim())?.[1]).find(id => id !== undefined);
-	return found?.slice(0, longestProviderId) ?? null;
+	return found?.slice(0, maxProviderIdLength) ?? null;
 }

@@ -179,12 +179,12 @@ export type Candidate = {
 };
 
 /** Where messages are kept for ever. */
-const longestDays = 400;
+const maxDays = 400;
 
 /**
  * How long recipients' tokens are valid for reports, milliseconds: as long as messages are kept
  * (MAILCTL_RETENTION_DAYS, 0: without end).
  */
 export function reportTokenMs(retentionDays: number): number {
-	return (retentionDays || longestDays) * dayMs;
+	return (retentionDays || maxDays) * dayMs;
 }

@@ -42,7 +42,7 @@ export function expiringIn(ms: number, retry: Retry): Retry {
 	return ms < retry.lifetime ? {...retry, lifetime: ms, expires: true} : retry;
 }
 
-export function longestWait({waits}: RetrySchedule): number {
+export function maxWait({waits}: RetrySchedule): number {
 	return Math.max(...waits);
 }
 
@@ -63,23 +63,23 @@ export const claimMarginMs = 60_000;
 
 const jitter = 0.1;
 /**
- * How long before the end of its lifetime a recipient gets its last try: this part of the lifetime, at most `mostMs`.
+ * How long before the end of its lifetime a recipient gets its last try: this part of the lifetime, at most `maxMs`.
  */
-const lastTry = {part: 0.1, mostMs: 60_000};
+const lastTry = {part: 0.1, maxMs: 60_000};
 /** A stated wait alone decides for the first tries. After that the schedule's wait counts if it is longer. */
 const statedWaitTries = 5;
 
 /** A stated wait, never longer than the schedule's longest, so that one setting shortens a whole test. */
 export function cappedWait(waitMs: number, schedule: RetrySchedule): number {
-	return Math.min(waitMs, longestWait(schedule));
+	return Math.min(waitMs, maxWait(schedule));
 }
 
 /** Shorter lifetimes count as this one, so that every recipient gets a first try, milliseconds. */
-const shortestLifetime = 1000;
+const minLifetime = 1000;
 
 /** When a recipient's lifetime ends. */
 export function endOfLife(acceptedAt: number, lifetime: number): number {
-	return acceptedAt + Math.max(lifetime, shortestLifetime);
+	return acceptedAt + Math.max(lifetime, minLifetime);
 }
 
 /** The time of the next try, or null if the recipient is given up (4.4.7). */
@@ -87,7 +87,7 @@ export function nextAttempt(retry: Retry, failed: FailedTry, random: () => numbe
 	const {waits, repeatLast} = retry.schedule;
 	const scheduled = waits[failed.tries - 1] ?? (repeatLast ? waits.at(-1) : undefined);
 	const {lifetime} = retry;
-	const last = failed.acceptedAt + Math.ceil(lifetime - Math.min(lifetime * lastTry.part, lastTry.mostMs));
+	const last = failed.acceptedAt + Math.ceil(lifetime - Math.min(lifetime * lastTry.part, lastTry.maxMs));
 	if (scheduled === undefined || failed.now >= last) {
 		return null;
 	}

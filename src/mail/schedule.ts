@@ -3,7 +3,7 @@ import {dayMs, parseMoment, storeTime} from '../kit/time.ts';
 /** How far ahead a mail may wait for its time. */
 export const furthestMs = 30 * dayMs;
 /** How long a mail must have between its time and its end. */
-export const leastMs = 60_000;
+export const minMs = 60_000;
 
 /** What a `sendAt` must be. */
 export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +2h, at most 30 days ahead';
@@ -28,4 +28,4 @@ export function readExpiresAt(text: string, now: number, sendAt: string | null):
 }
 
 /** Whether a mail that may be sent from the one moment on may expire at the other. Milliseconds. */
-export const leavesTime = (from: number, expiresAt: number): boolean => expiresAt >= from + leastMs;
+export const leavesTime = (from: number, expiresAt: number): boolean => expiresAt >= from + minMs;

@@ -86,20 +86,21 @@ export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null
 
 const [lf, cr] = [0x0a, 0x0d];
 /** RFC 5322 §2.1.1, without CRLF. */
-export const longestLine = 998;
+export const maxLineLength = 998;
 
 /** Whether a field is ASCII, and none of its lines too long. */
 export function isGoodLine(line: string): boolean {
 	return (
-		asciiLines.test(line) && (line.length <= longestLine || line.split('\r\n').every(one => one.length <= longestLine))
+		asciiLines.test(line) &&
+		(line.length <= maxLineLength || line.split('\r\n').every(one => one.length <= maxLineLength))
 	);
 }
 
 /** Where the first line begins that is too long; -1: none is. */
 export function longLineIn(octets: Buffer): number {
-	for (let start = 0; octets.length - start > longestLine; ) {
+	for (let start = 0; octets.length - start > maxLineLength; ) {
 		// Of a line that fits the end is seen at once, and those of short lines before it need no look.
-		const end = octets.lastIndexOf(lf, start + longestLine + 1);
+		const end = octets.lastIndexOf(lf, start + maxLineLength + 1);
 		if (end < start) {
 			return start;
 		}

@@ -4,12 +4,12 @@ import {type Attachment, type RecipientState, recipientStates, submittedId} from
 export type Term = string;
 
 // A word of a subject is stored and asked for in one form. Longer words, and more of them, say nothing more.
-const longestWord = 40;
-const mostWords = 30;
+const maxWordLength = 40;
+const maxWords = 30;
 /** PostgreSQL takes keys of 2,700 octets. */
-const longestValue = 500;
+const maxValueLength = 500;
 /** The most words of one query. */
-export const mostAsked = 10;
+export const maxQueryTerms = 10;
 
 /** The words of a text: runs of letters, digits and marks, compatibility forms folded, lower case, each once. */
 function wordsOf(text: string): string[] {
@@ -18,22 +18,22 @@ function wordsOf(text: string): string[] {
 			.normalize('NFKC')
 			.toLowerCase()
 			.match(/[\p{L}\p{N}\p{M}]+/gu) ?? [];
-	return [...new Set(words.map(word => [...word].slice(0, longestWord).join('')))];
+	return [...new Set(words.map(word => [...word].slice(0, maxWordLength).join('')))];
 }
 
 export function subjectTerms(subject: string): Term[] {
 	return wordsOf(subject)
-		.slice(0, mostWords)
+		.slice(0, maxWords)
 		.map(word => `w:${word}`);
 }
 
 /** What is asked for: this term, or any of these. */
 export type Asked = Term | readonly Term[];
 
-/** What a message must have to be found by words of its subject; null: there is no word, or there are more than `mostAsked`. */
+/** What a message must have to be found by words of its subject; null: there is no word, or there are more than `maxQueryTerms`. */
 export function askedTerms(words: string): Term[] | null {
 	const terms = wordsOf(words).map(word => `w:${word}`);
-	return terms.length > 0 && terms.length <= mostAsked ? terms : null;
+	return terms.length > 0 && terms.length <= maxQueryTerms ? terms : null;
 }
 
 /** The length says where the key ends, for any characters in it. */
@@ -44,7 +44,7 @@ export function metadataTerm(key: string, value: string): Term {
 /** A value of the metadata under any key, in the form of words: upper and lower case are one. */
 export function valueTerm(value: string): Term {
 	const folded = value.normalize('NFKC').toLowerCase().trim().replace(/\s+/gu, ' ');
-	return `v:${[...folded].slice(0, longestValue).join('')}`;
+	return `v:${[...folded].slice(0, maxValueLength).join('')}`;
 }
 
 /**
@@ -61,7 +61,7 @@ export function searchTerms(text: string): Asked[] {
 			const words = wordsOf(part);
 			return words.length === 0 ? [values] : words.map(word => [`w:${word}`, ...values]);
 		});
-	return asked.length > mostAsked ? [whole] : asked;
+	return asked.length > maxQueryTerms ? [whole] : asked;
 }
 
 export function tagTerm(tag: string): Term {

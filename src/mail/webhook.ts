@@ -6,12 +6,12 @@ export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as
 export type DeliveryState = (typeof deliveryStates)[number];
 
 /** A delivery is exhausted after this many attempts (docs/reference/interface.md, Limits). */
-const mostAttempts = 5;
-export const mostEndpoints = 50;
+const maxAttempts = 5;
+export const maxEndpoints = 50;
 
 /** How long an old signing secret may go on beside a new one, and how long it does by default, milliseconds. */
-export const longestOverlap = 30 * 86_400_000;
-export const usualOverlap = 86_400_000;
+export const maxOverlap = 30 * 86_400_000;
+export const defaultOverlap = 86_400_000;
 
 /**
  * The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard refuses to register
@@ -149,7 +149,7 @@ export function afterAttempt(
 	if (long !== null) {
 		return afterLong(made, at, backoffMs, long);
 	}
-	return made >= mostAttempts
+	return made >= maxAttempts
 		? {state: 'exhausted', attempts: made, nextAttemptAt: null}
 		: {state: 'failed', attempts: made, nextAttemptAt: at + backoffMs};
 }
@@ -165,13 +165,13 @@ function afterLong(attempts: number, at: number, backoffMs: number, long: LongRe
 	const unit = Math.min(backoffMs, minuteMs);
 	const until = firstAt + 4320 * unit;
 	const isGone = status === 410;
-	if (isGone || (attempts >= mostAttempts && at >= until)) {
+	if (isGone || (attempts >= maxAttempts && at >= until)) {
 		// It may refuse this delivery alone.
 		const isDead = isGone || (failingSince !== null && Date.parse(failingSince) <= firstAt + minuteMs);
 		const disables = isGone ? 'gone' : 'failing';
 		return {state: 'exhausted', attempts, nextAttemptAt: null, ...(isDead && {disables})};
 	}
-	const doubled = Math.min(backoffMs * 2 ** Math.max(0, attempts - mostAttempts + 1), 360 * unit);
+	const doubled = Math.min(backoffMs * 2 ** Math.max(0, attempts - maxAttempts + 1), 360 * unit);
 	const wait = Math.max(backoffMs, doubled, retryAfterMs);
 	return {state: 'failed', attempts, nextAttemptAt: Math.min(at + wait, Math.max(until, at + backoffMs))};
 }

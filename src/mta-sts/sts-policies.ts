@@ -39,14 +39,14 @@ const defaultHoldMs = 10_000;
 const askEveryMs = 5 * 60_000;
 /** RFC 8461 §3.3: about once a day, so that an attacker who blocks the policy's host for a while gains nothing. */
 const refreshAfterMs = 86_400_000;
-const mostDomains = 20_000;
+const maxDomains = 20_000;
 
 type Known = {readonly policy: StoredPolicy | null; readonly askAgainAt: number};
 
 /** The MTA-STS policies of recipients' domains: asked for, fetched, stored, renewed (RFC 8461 §3.3, §5.1). */
 export class StsPolicies {
 	readonly #options: StsPoliciesOptions;
-	readonly #known = new LRUCache<string, Known>(atMost(mostDomains));
+	readonly #known = new LRUCache<string, Known>(atMost(maxDomains));
 	readonly #asked = new Map<string, Promise<StoredPolicy | null>>();
 
 	constructor(options: StsPoliciesOptions) {
@@ -151,7 +151,7 @@ type FetchOptions = {
 	readonly limitMs: number;
 };
 
-const longestPolicy = 64 * 1024;
+const maxPolicyLength = 64 * 1024;
 /** The codes by which OpenSSL and Node refuse a certificate. */
 const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
 
@@ -243,7 +243,7 @@ function get(
 			response.on('data', (chunk: Buffer) => {
 				size += chunk.length;
 				chunks.push(chunk);
-				if (size > longestPolicy) {
+				if (size > maxPolicyLength) {
 					refuse('its policy is longer than 64 KiB', 'sts-policy-invalid');
 				}
 			});
@@ -269,9 +269,9 @@ const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
 	['none', 'none'],
 ]);
 const mxPattern = /^(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
-const longestAge = 31_557_600;
+const maxPolicyAge = 31_557_600;
 /** Each delivery carries the policy. */
-const mostPatterns = 100;
+const maxPatterns = 100;
 
 /**
  * Reads a policy (RFC 8461 §3.2), or says what is wrong with it. Unknown fields are ignored, and so is a line that is no field
@@ -307,13 +307,13 @@ export function parsePolicy(text: string): StsPolicy | {readonly fault: string} 
 		return {fault: 'its max_age is no number of seconds'};
 	}
 
-	if (mx.length > mostPatterns) {
-		return {fault: `it names more than ${mostPatterns} hosts`};
+	if (mx.length > maxPatterns) {
+		return {fault: `it names more than ${maxPatterns} hosts`};
 	}
 
 	return mx.length === 0 && mode !== 'none'
 		? {fault: 'it names no mx that is a host name'}
-		: {mode, mx, maxAge: Math.min(Number(age), longestAge)};
+		: {mode, mx, maxAge: Math.min(Number(age), maxPolicyAge)};
 }
 
 const record = /^v=STSv1[ \t]*;(.*)$/s;

@@ -25,7 +25,7 @@ export type Listing = {
 	readonly reason: string | null;
 };
 
-const longestReason = 300;
+const maxReasonLength = 300;
 
 export const doesList = ({kind}: Blocklist, source: string): boolean =>
 	({0: ['domain'], 4: ['ip', 'ipv4'], 6: ['ip']})[isIP(source)]?.includes(kind) === true;
@@ -61,7 +61,7 @@ export async function askBlocklist(list: Blocklist, source: string, resolver: Re
 					.replaceAll(/\p{C}+/gu, ' ')
 					.trim()
 			: '';
-	return {...listing, reason: text.slice(0, longestReason) || null};
+	return {...listing, reason: text.slice(0, maxReasonLength) || null};
 }
 
 function heard({listed, refused}: Blocklist, answer: DnsAnswer<string>): Listing {

@@ -5,7 +5,7 @@ import {clientNetwork} from './ip-address.ts';
 /** Connections of all listeners of one kind, at once. */
 const most = 2000;
 /** Of these by one client: an IPv4 address, or an IPv6 /64. */
-const mostOfClient = 200;
+const maxPerClient = 200;
 /** How long a stop waits for the rest of requests, milliseconds. */
 const incompleteMs = 2000;
 
@@ -30,9 +30,9 @@ export class Connections {
 	add(socket: Socket): boolean {
 		socket.on('error', () => socket.destroy());
 		const client = clientNetwork(socket.remoteAddress ?? '');
-		const isGreedy = (this.#ofClient.get(client) ?? 0) >= mostOfClient;
+		const isGreedy = (this.#ofClient.get(client) ?? 0) >= maxPerClient;
 		if (isGreedy || this.#uses.size >= this.#most) {
-			const longest = this.#longestIdle(isGreedy ? client : null);
+			const longest = this.#maxIdle(isGreedy ? client : null);
 			if (longest === undefined) {
 				socket.destroy();
 				return false;
@@ -46,7 +46,7 @@ export class Connections {
 		return true;
 	}
 
-	#longestIdle(client: string | null): Socket | undefined {
+	#maxIdle(client: string | null): Socket | undefined {
 		for (const [socket, use] of this.#uses) {
 			if (use.state !== 'busy' && (client === null || use.client === client)) {
 				return socket;

@@ -35,7 +35,7 @@ export type CheckedHost = {
 };
 
 /** One of several addresses that does not answer is passed over after this. */
-const addressPatienceMs = 1000;
+const addressWaitMs = 1000;
 
 /**
  * Opens an HTTPS connection to one of the checked addresses and nowhere else. The name is not looked up again, so a second
@@ -58,7 +58,7 @@ export function connectPinned({host, port, addresses}: CheckedHost, secureContex
 			}
 		},
 		autoSelectFamily: addresses.length > 1,
-		autoSelectFamilyAttemptTimeout: addressPatienceMs,
+		autoSelectFamilyAttemptTimeout: addressWaitMs,
 	};
 	if (secureContext === null) {
 		return netConnect(options);

@@ -24,7 +24,7 @@ export type Asked = {
 	readonly headers?: Readonly<Record<string, string>>;
 	readonly body?: Buffer;
 	/** Octets; absent: 4 MiB. */
-	readonly longestAnswer?: number;
+	readonly maxAnswerLength?: number;
 };
 export type Answer = {
 	readonly status: number;
@@ -47,7 +47,7 @@ export class ProviderHostError extends Error {
 const idleMs = 4000;
 const keeping = {keepAlive: true, timeout: idleMs};
 
-const usualLongest = 4 * 1024 * 1024;
+const defaultMax = 4 * 1024 * 1024;
 
 /**
  * Asks hosts of providers by HTTPS: the certificate is verified, no redirect is followed, the name is looked up here, every address
@@ -116,7 +116,7 @@ export class ProviderClient {
 	#exchange(
 		start: typeof request | typeof requestPlain,
 		url: URL,
-		{method, headers, body, longestAnswer = usualLongest}: Asked,
+		{method, headers, body, maxAnswerLength = defaultMax}: Asked,
 		signal: AbortSignal,
 		state: Sending,
 		how: object,
@@ -145,7 +145,7 @@ export class ProviderClient {
 				response.on('data', (chunk: Buffer) => {
 					size += chunk.length;
 					chunks.push(chunk);
-					if (size > longestAnswer) {
+					if (size > maxAnswerLength) {
 						reject(new Error('its answer is too long'));
 						sent.destroy();
 					}

@@ -16,7 +16,7 @@ import {
 } from '../store/alerts.ts';
 import {findWorkspace} from '../store/workspaces.ts';
 import {checkRoom} from './limits.ts';
-import {type Given, notFound, operation, Refused, type Scene, unusable} from './operation.ts';
+import {type Given, notFound, type OperationContext, operation, Refused, unusable} from './operation.ts';
 
 /** An alert and the status of its address. Webhooks and the installation's own alerts are always `active`. */
 export type ShownAlert = Alert & {readonly status: AddressStatus};
@@ -27,7 +27,7 @@ export type NewAlert = {readonly row: ShownAlert; readonly secret: string | null
 const secretBytes = 32;
 /** Alerts of the installation itself. Those of a workspace are one of its limits. */
 const maxOwnAlerts = 50;
-const longestMuteMs = 30 * 86_400_000;
+const maxMuteMs = 30 * 86_400_000;
 const id = Type.String({description: 'The alert.'});
 const manages = {scope: 'alerts:manage', role: 'admin'} as const;
 const apply = 'whom to wake is no part of a description of mail';
@@ -87,22 +87,22 @@ export const addAlert = operation({
 	...manages,
 	fresh: true,
 	without: {apply},
-	run: (scene: Scene<string | null>, input) => add(scene, input, false),
+	run: (context: OperationContext<string | null>, input) => add(context, input, false),
 });
 
 /** Adds an alert for an operator of the installation who vouches for the address, so that it need not confirm. */
 export const addVouchedAlert = operation({
 	...newAlert,
 	...vouches,
-	run: (scene: Scene<string | null>, input) => add(scene, input, true),
+	run: (context: OperationContext<string | null>, input) => add(context, input, true),
 });
 
 async function add(
-	scene: Scene<string | null>,
+	context: OperationContext<string | null>,
 	{way, target, from, on}: Given<typeof newAlertInput>,
 	isVouched: boolean,
 ): Promise<NewAlert> {
-	const {trx, tools, workspaceId, vault} = scene;
+	const {trx, tools, workspaceId, vault} = context;
 	checkKinds(workspaceId, on);
 	checkSender(workspaceId, from);
 	await (workspaceId === null ? checkOwnRoom(trx) : checkRoom(trx, tools, workspaceId, 'alerts'));
@@ -194,7 +194,11 @@ async function vouchFor(trx: Knex.Transaction, alert: Alert, now: string): Promi
  * Queues a message that asks the address for its consent, unless one was sent recently. Without this limit, anyone with
  * a workspace's key could mail a stranger repeatedly.
  */
-async function requestConfirmation(trx: Knex.Transaction, {clock, newId}: Scene['tools'], alert: Alert): Promise<void> {
+async function requestConfirmation(
+	trx: Knex.Transaction,
+	{clock, newId}: OperationContext['tools'],
+	alert: Alert,
+): Promise<void> {
 	const now = clock.now();
 	const address = keyOf(alert);
 	const allowances = [
@@ -219,7 +223,7 @@ export const testAlert = operation({
 	name: 'alert test',
 	without: {apply},
 	input: Type.Object({id}, {additionalProperties: false}),
-	async run({trx, tools, workspaceId}: Scene<string | null>, {id: requested}): Promise<Alert> {
+	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: requested}): Promise<Alert> {
 		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
 		if (row.workspace_id !== null) {
 			const tests = {name: `test ${row.workspace_id}`, uses: testsPerHour, windowMs: hourMs};
@@ -252,7 +256,7 @@ export const verifyAlert = operation({
 	...vouches,
 	name: 'alert verify',
 	input: Type.Object({id}),
-	async run({trx, tools, workspaceId}: Scene<string | null>, {id: requested}): Promise<ShownAlert> {
+	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: requested}): Promise<ShownAlert> {
 		const row = (await findAlert(trx, workspaceId, requested)) ?? notFound('alert', requested);
 		await vouchFor(trx, row, storeTime(tools.clock.now()));
 		return {...row, status: await readStatus(trx, row)};
@@ -287,10 +291,10 @@ export const muteAlert = operation({
 		{id, for: Type.String({description: 'How long, such as 30m, 2h or 3d; 0 ends it. At most 30d.'})},
 		{additionalProperties: false, examples: [{for: '2h'}]},
 	),
-	async run({trx, tools, workspaceId}: Scene<string | null>, {id: wanted, for: text}): Promise<ShownAlert> {
+	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: wanted, for: text}): Promise<ShownAlert> {
 		const row = (await findAlert(trx, workspaceId, wanted)) ?? notFound('alert', wanted);
 		const span = parseDuration(text);
-		if (span === undefined || span > longestMuteMs) {
+		if (span === undefined || span > maxMuteMs) {
 			throw unusable('for', 'must be a duration such as 30m, 2h or 3d, at most 30d');
 		}
 		const muted_until = span === 0 ? null : storeTime(tools.clock.now() + span);
@@ -308,7 +312,7 @@ export const removeAlert = operation({
 	name: 'alert remove',
 	without: {apply},
 	input: Type.Object({id}),
-	async run({trx, workspaceId}: Scene<string | null>, {id: wanted}): Promise<Alert> {
+	async run({trx, workspaceId}: OperationContext<string | null>, {id: wanted}): Promise<Alert> {
 		const row = (await findAlert(trx, workspaceId, wanted)) ?? notFound('alert', wanted);
 		await deleteAlert(trx, wanted);
 		return row;

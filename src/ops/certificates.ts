@@ -1,7 +1,7 @@
 import {storeTime} from '../kit/time.ts';
 import {Type} from '../mail/type.ts';
 import {makeDue} from '../store/certificates.ts';
-import {notFound, operation, Refused, type Scene} from './operation.ts';
+import {notFound, type OperationContext, operation, Refused} from './operation.ts';
 
 /** Makes certificates due; the daemon orders them at once. Answers their names. */
 export const renewCertificates = operation({
@@ -14,7 +14,7 @@ export const renewCertificates = operation({
 		apply: 'a file says what is, not what is done',
 	},
 	input: Type.Object({name: Type.Optional(Type.String({description: 'The name that it is for; absent: all.'}))}),
-	async run({trx, tools}: Scene<string | null>, {name = null}): Promise<readonly string[]> {
+	async run({trx, tools}: OperationContext<string | null>, {name = null}): Promise<readonly string[]> {
 		const names = await makeDue(trx, name, storeTime(tools.clock.now()));
 		if (names.length > 0) {
 			return names;

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
-import {apiKeyHash, createApiKey, scopes, usualScopes} from '../mail/api-key.ts';
+import {apiKeyHash, createApiKey, defaultScopes, scopes} from '../mail/api-key.ts';
 import type {Mode} from '../mail/message.ts';
 import type {Tools} from '../mail/operator.ts';
 import {Type} from '../mail/type.ts';
@@ -36,7 +36,7 @@ export async function issueKey(
 	trx: Knex.Transaction,
 	{clock, newId, random}: Tools,
 	workspaceId: string,
-	{name, mode, scopes: own = usualScopes(mode), rate_limit = null, expires_at = null}: NewKey,
+	{name, mode, scopes: own = defaultScopes(mode), rate_limit = null, expires_at = null}: NewKey,
 ): Promise<CreatedKey> {
 	const key = createApiKey(mode, random);
 	const row: ApiKey = {

@@ -5,7 +5,7 @@ import {Type} from '../mail/type.ts';
 import {giveUp} from '../outcome/settle.ts';
 import {findMessage, type StoredMessage, storeExtras} from '../store/messages.ts';
 import {lockUnbegun, reschedule} from '../store/queue/open-recipients.ts';
-import {operation, Refused, type Scene, unusable} from './operation.ts';
+import {type OperationContext, operation, Refused, unusable} from './operation.ts';
 
 const sends = {
 	scope: 'messages:send',
@@ -19,12 +19,12 @@ export const cancelMessage = operation({
 	...sends,
 	name: 'message cancel',
 	input: Type.Object({id}, {additionalProperties: false, examples: [{}]}),
-	async run(scene, {id: messageId}): Promise<StoredMessage> {
-		const {trx, tools} = scene;
-		const {ids} = await unbegun(scene, messageId);
+	async run(context, {id: messageId}): Promise<StoredMessage> {
+		const {trx, tools} = context;
+		const {ids} = await unbegun(context, messageId);
 		const step = {ids, now: storeTime(tools.clock.now()), silentSince: null};
 		await giveUp(trx, step, {kind: 'cancel'}, tools);
-		return await found(scene, messageId);
+		return await found(context, messageId);
 	},
 	audit: 'message.cancelled',
 	entry: ({id: target}) => ({target}),
@@ -44,14 +44,14 @@ export const rescheduleMessage = operation({
 		},
 		{additionalProperties: false, examples: [{sendAt: '2026-06-09T10:00:00Z'}]},
 	),
-	async run(scene, {id: messageId, sendAt: text}): Promise<StoredMessage> {
-		const {trx, tools} = scene;
+	async run(context, {id: messageId, sendAt: text}): Promise<StoredMessage> {
+		const {trx, tools} = context;
 		const now = tools.clock.now();
 		const sendAt = readSendAt(text, now);
 		if (sendAt === undefined) {
 			unusable('the time', sendAtRule);
 		}
-		const {ids, extras} = await unbegun(scene, messageId);
+		const {ids, extras} = await unbegun(context, messageId);
 		const {sendAt: _, ...others} = extras;
 		if (
 			others.expiresAt !== undefined &&
@@ -61,7 +61,7 @@ export const rescheduleMessage = operation({
 		}
 		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});
-		return await found(scene, messageId);
+		return await found(context, messageId);
 	},
 	audit: 'message.rescheduled',
 	entry: ({id: target, extras: {sendAt = null}}) => ({target, detail: {send_at: sendAt}}),
@@ -70,11 +70,11 @@ export const rescheduleMessage = operation({
 
 /** The recipients and the extras of a message before its first attempt. Throws `Refused`. */
 async function unbegun(
-	scene: Scene,
+	context: OperationContext,
 	messageId: string,
 ): Promise<{readonly ids: readonly string[]; readonly extras: Extras}> {
-	await found(scene, messageId);
-	const ids = await lockUnbegun(scene.trx, messageId);
+	await found(context, messageId);
+	const ids = await lockUnbegun(context.trx, messageId);
 	if (ids === null) {
 		throw new Refused('not_cancellable', {
 			wrong: `the first attempt of ${messageId} has begun, or it has ended`,
@@ -83,11 +83,11 @@ async function unbegun(
 		});
 	}
 	// Read after the lock: another change may have come first.
-	const {extras} = await found(scene, messageId);
+	const {extras} = await found(context, messageId);
 	return {ids, extras};
 }
 
-async function found({trx, workspaceId, mode}: Scene, messageId: string): Promise<StoredMessage> {
+async function found({trx, workspaceId, mode}: OperationContext, messageId: string): Promise<StoredMessage> {
 	const message = await findMessage(trx, workspaceId, messageId);
 	if (!message || (mode === 'test' && message.mode !== mode)) {
 		throw new Refused('message_not_found', {

@@ -29,7 +29,10 @@ export type Context<Workspace extends string | null = string> = {
 };
 
 /** A context within a transaction. */
-export type Scene<Workspace extends string | null = string> = Omit<Context<Workspace>, 'writer' | 'change'> & {
+export type OperationContext<Workspace extends string | null = string> = Omit<
+	Context<Workspace>,
+	'writer' | 'change'
+> & {
 	readonly trx: Knex.Transaction;
 };
 
@@ -59,7 +62,7 @@ type Head<Input extends TSchema> = {
 
 /** Runs in one transaction, which records the act. Throws `Refused` where it changes nothing. */
 type Single<Input, Result, Workspace extends string | null> = {
-	readonly run: (scene: Scene<Workspace>, input: Input) => Promise<Result>;
+	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
 	/** What the audit trail has of the act, in addition to who, when and where. */
 	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
 	/** False: no process caches what it changes. Else all read it again. */
@@ -111,11 +114,11 @@ export async function perform<Input extends TSchema, Result, Workspace extends s
 /** The same as a part of a transaction that does more. */
 export async function performIn<Input extends TSchema, Result, Workspace extends string | null>(
 	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace>,
-	scene: Scene<Workspace>,
+	context: OperationContext<Workspace>,
 	input: Given<Input>,
 ): Promise<Result> {
-	const {trx, tools, workspaceId} = scene;
-	const result = await run(scene, input);
+	const {trx, tools, workspaceId} = context;
+	const result = await run(context, input);
 	await recordAct(trx, tools, {action: audit, workspaceId, ...entry(result, input)});
 	if (refreshes !== false) {
 		await bumpGeneration(trx);

@@ -12,7 +12,7 @@ import {
 	type Smarthost,
 	updateSmarthost,
 } from '../store/smarthosts.ts';
-import {notFound, operation, Refused, type Scene, unusable} from './operation.ts';
+import {notFound, type OperationContext, operation, Refused, unusable} from './operation.ts';
 
 /** A smarthost with what is shown only now. */
 export type NewSmarthost = {
@@ -26,7 +26,7 @@ export type NewSmarthost = {
 const tokenBytes = 24;
 const secretBytes = 32;
 /** Of a workspace, and of the installation. */
-const mostSmarthosts = 50;
+const maxSmarthosts = 50;
 const id = Type.String({description: 'The smarthost.'});
 const secret = Type.Optional(
 	Type.String({
@@ -40,7 +40,7 @@ const apply = 'a file has no secrets';
 
 /** The token and the secret of a smarthost that is made or renewed, and what the store has of them. */
 async function credentials(
-	{vault, tools}: Pick<Scene, 'vault' | 'tools'>,
+	{vault, tools}: Pick<OperationContext, 'vault' | 'tools'>,
 	own: Pick<Smarthost, 'id' | 'provider'>,
 	given: string | undefined,
 ) {
@@ -78,19 +78,19 @@ export const addSmarthost = operation({
 		},
 		{additionalProperties: false, examples: [{provider: 'ses'}]},
 	),
-	async run(scene: Scene<string | null>, {provider, secret: given, takes = []}): Promise<NewSmarthost> {
-		const {trx, tools, workspaceId} = scene;
+	async run(context: OperationContext<string | null>, {provider, secret: given, takes = []}): Promise<NewSmarthost> {
+		const {trx, tools, workspaceId} = context;
 		const others = await listSmarthosts(trx, workspaceId);
-		if (others.filter(one => one.workspace_id === workspaceId).length >= mostSmarthosts) {
-			const wrong = `there are ${mostSmarthosts} smarthosts already`;
+		if (others.filter(one => one.workspace_id === workspaceId).length >= maxSmarthosts) {
+			const wrong = `there are ${maxSmarthosts} smarthosts already`;
 			throw new Refused('conflict', {
 				wrong,
 				next: 'remove one first',
-				api: `There are ${mostSmarthosts} smarthosts already.`,
+				api: `There are ${maxSmarthosts} smarthosts already.`,
 			});
 		}
 		const own = {id: tools.newId('smh'), provider};
-		const {token, secret: shown, stored} = await credentials(scene, own, given);
+		const {token, secret: shown, stored} = await credentials(context, own, given);
 		const created_at = storeTime(tools.clock.now());
 		const row = {
 			...own,
@@ -122,10 +122,13 @@ export const rotateSmarthost = operation({
 		},
 		{additionalProperties: false, examples: [{}]},
 	),
-	async run(scene: Scene<string | null>, {id: wanted, secret: given, keep_url = false}): Promise<NewSmarthost> {
-		const {trx, workspaceId} = scene;
+	async run(
+		context: OperationContext<string | null>,
+		{id: wanted, secret: given, keep_url = false},
+	): Promise<NewSmarthost> {
+		const {trx, workspaceId} = context;
 		const row = (await findSmarthost(trx, workspaceId, wanted)) ?? notFound('smarthost', wanted);
-		const {token, secret: shown, stored} = await credentials(scene, row, given);
+		const {token, secret: shown, stored} = await credentials(context, row, given);
 		const changes = keep_url ? {secret: stored.secret} : stored;
 		await updateSmarthost(trx, wanted, changes);
 		return {row: {...row, ...changes}, token: keep_url ? null : token, secret: shown};
@@ -139,7 +142,7 @@ export const removeSmarthost = operation({
 	name: 'smarthost remove',
 	without: {apply},
 	input: Type.Object({id}),
-	async run({trx, workspaceId}: Scene<string | null>, {id: wanted}): Promise<Smarthost> {
+	async run({trx, workspaceId}: OperationContext<string | null>, {id: wanted}): Promise<Smarthost> {
 		const row = (await findSmarthost(trx, workspaceId, wanted)) ?? notFound('smarthost', wanted);
 		await deleteSmarthost(trx, wanted);
 		return row;

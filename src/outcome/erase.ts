@@ -71,11 +71,11 @@ type EraserOptions = {
 	 */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 	/** How long `erase` may take before it leaves the rest to the sweep, milliseconds; absent: as long as all takes. */
-	readonly patienceMs?: number;
+	readonly waitLimitMs?: number;
 };
 
 /** A request waits this long for it, milliseconds: most people are erased by then. */
-export const erasurePatienceMs = 1000;
+export const erasureWaitMs = 1000;
 
 /** Small enough that no send beside it waits long. */
 const messagesPerStep = 25;
@@ -94,7 +94,7 @@ const submittedPerStep = 20;
  * written about it: its claim is gone.
  */
 export function createEraser(options: EraserOptions): Eraser {
-	const {store, clock, eventWriter, removeCaptured, patienceMs = Number.POSITIVE_INFINITY} = options;
+	const {store, clock, eventWriter, removeCaptured, waitLimitMs = Number.POSITIVE_INFINITY} = options;
 	const {reader, writer} = store;
 
 	async function erase(person: Person, operator: Operator): Promise<Erased> {
@@ -132,7 +132,7 @@ export function createEraser(options: EraserOptions): Eraser {
 			await recordAct(trx, acting, {action: 'contact.erased', workspaceId, target, detail});
 		});
 		if (!isPlaceholder) {
-			await takeSteps(stepsOf(parts(erasure)), clock, () => clock.monotonic() - began > patienceMs);
+			await takeSteps(stepsOf(parts(erasure)), clock, () => clock.monotonic() - began > waitLimitMs);
 		}
 		return {...found, isLeft: (await findErasure(reader, pair)) !== undefined};
 	}

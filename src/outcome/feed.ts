@@ -17,13 +17,13 @@ export type Feed = {
 	readonly close: () => void;
 };
 
-const usualPause = 500;
+const defaultPause = 500;
 
 /**
  * All followers share one query of the store, and those at the same position share the next page. Nothing is read
  * without followers, or while a follower takes nothing. `pause`: milliseconds between queries.
  */
-export function createFeed(reader: Knex, pause = usualPause): Feed {
+export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	const closed = new AbortController();
 	const closing = closed.signal;
 	const share = createShared();

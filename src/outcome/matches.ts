@@ -110,7 +110,7 @@ function recipientsNamed(
 
 const mailedWithinMs = 90 * 86_400_000;
 /** A report may name more; a reporter's collection of reports is not a report. */
-const mostNamed = 20;
+const maxNamed = 20;
 
 /**
  * The recipients that a trusted reporter's signed report without a token names by their address: the newest mail to it,
@@ -123,7 +123,7 @@ export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): 
 	const requests = item.reading.reports.filter(({action}) => action === 'complaint' || action === 'unsubscribe');
 	const since = idFloor('msg', Date.parse(item.cameIn.receivedAt) - mailedWithinMs);
 	const matches: Match[] = [];
-	for (const report of requests.slice(0, mostNamed)) {
+	for (const report of requests.slice(0, maxNamed)) {
 		const key = keyNamed(report);
 		const messageIds = key === null ? [] : await findLastMailed(trx, key, since);
 		if (messageIds.length === 1) {
@@ -158,12 +158,12 @@ export type Review = {
  */
 export type TokenFault = 'late' | 'gone' | 'forged';
 
-const mostShown = 10;
+const maxShown = 10;
 
 /** What is kept of a reading, as JSON text. */
 export function reviewText(item: ReadMail, known: Known, acceptMs: number): string {
 	const {kind, reports} = item.reading;
-	const tried = item.candidates.slice(0, mostShown).flatMap(candidate => {
+	const tried = item.candidates.slice(0, maxShown).flatMap(candidate => {
 		const {via, id} = candidate;
 		const recipient = known.recipients.get(id);
 		if (recipient ? candidate.verify(recipient.address) : known.messages.has(id)) {
@@ -172,7 +172,7 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 		const fault = isYoung(candidate, item.cameIn, acceptMs) ? (recipient ? 'forged' : 'gone') : 'late';
 		return [{via, id, fault} as const];
 	});
-	return JSON.stringify({kind, reports: reports.slice(0, mostShown).map(cutReport), tried} satisfies Review);
+	return JSON.stringify({kind, reports: reports.slice(0, maxShown).map(cutReport), tried} satisfies Review);
 }
 
 /**
@@ -205,22 +205,22 @@ function keyOf(address: string): string {
 	return parsed.ok ? parsed.address.key : address.toLowerCase();
 }
 
-const longestName = 320;
-const longestText = 1024;
+const maxNameLength = 320;
+const maxTextLength = 1024;
 
 /** A report as it may be stored: short for any mail. */
 function cutReport(report: Report): Report {
 	const cut = (text: string | null, length: number) => text?.slice(0, length) ?? null;
 	return {
 		...report,
-		recipient: cut(report.recipient, longestName),
-		originalRecipient: cut(report.originalRecipient, longestName),
-		status: cut(report.status, longestName),
-		host: cut(report.host, longestName),
-		rule: cut(report.rule, longestName),
-		matched: cut(report.matched, longestName),
+		recipient: cut(report.recipient, maxNameLength),
+		originalRecipient: cut(report.originalRecipient, maxNameLength),
+		status: cut(report.status, maxNameLength),
+		host: cut(report.host, maxNameLength),
+		rule: cut(report.rule, maxNameLength),
+		matched: cut(report.matched, maxNameLength),
 		// The reader has bounded the URL of a click, which is of no use in part.
-		reason: report.action === 'clicked' ? report.reason : report.reason.slice(0, longestText),
-		feedbackType: cut(report.feedbackType, longestName),
+		reason: report.action === 'clicked' ? report.reason : report.reason.slice(0, maxTextLength),
+		feedbackType: cut(report.feedbackType, maxNameLength),
 	};
 }

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {NewId} from '../mail/ids.ts';
-import {type Recipient, type usualWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
+import {type defaultWebhookEvents, type Recipient, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import type {AttemptResult, Outcome} from '../mail/outcome.ts';
 import {type DisabledReason, isListener, type WebhookEvent, webhookBody} from '../mail/webhook.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -37,7 +37,7 @@ export type EventWriter = {
 
 /** An event for endpoints that no timeline has. */
 export type Notice = Omit<WebhookEvent, 'id' | 'type' | 'occurredAt'> & {
-	readonly type: Exclude<WebhookEventType, (typeof usualWebhookEvents)[number]>;
+	readonly type: Exclude<WebhookEventType, (typeof defaultWebhookEvents)[number]>;
 	/** When it happened, in the store's form. */
 	readonly at: string;
 	/** It is about no message, and endpoints of test keys get it too. */

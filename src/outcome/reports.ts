@@ -59,11 +59,11 @@ type ReportOptions = {
  * A recipient with this many reports gets only those that change something: anyone who has its token may send any
  * number.
  */
-const mostReports = 20;
+const maxReports = 20;
 /** The size of the kept mails is checked after this many more mails, or octets. */
 const keptAtOnce = {mails: 100, bytes: 16 * 1024 * 1024};
 /** The most mails to remove at once: a large one may replace many small ones. */
-const mostTrimmed = 1000;
+const maxRemovals = 1000;
 
 /**
  * Records reports, many mails in one transaction: each is proven to be about a recipient or kept as unmatched; state,
@@ -89,8 +89,8 @@ export function createReportWrite(
 			}
 			untrimmed.delete(workspaceId);
 			await (workspaceId === null
-				? trimInstallation(trx, caps, mostTrimmed)
-				: trimWorkspace(trx, workspaceId, caps, mostTrimmed));
+				? trimInstallation(trx, caps, maxRemovals)
+				: trimWorkspace(trx, workspaceId, caps, maxRemovals));
 		}
 	}
 
@@ -180,7 +180,7 @@ async function withoutIdle(
 	const removed = new Set<string>();
 	for (const {recipient, reportId} of added.toReversed()) {
 		const count = counts.get(recipient.id) ?? 0;
-		if (count > mostReports && !events.has(reportId)) {
+		if (count > maxReports && !events.has(reportId)) {
 			removed.add(reportId);
 			counts.set(recipient.id, count - 1);
 		}

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {isIP, isIPv6} from 'node:net';
 import {dayMs} from '../kit/time.ts';
-import {longestWait, noOwnRetry, type OwnRetry, type RetrySchedule} from '../mail/retry.ts';
+import {maxWait, noOwnRetry, type OwnRetry, type RetrySchedule} from '../mail/retry.ts';
 import type {Pace, Route, RouteChoice, Source, Terms} from '../mail/route.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
@@ -196,7 +196,7 @@ function best<T>(items: readonly T[], worth: (item: T) => string): T[] {
 }
 
 /** Longer names are cut and end in a hash: a domain may name twenty hosts of 250 characters. */
-const longestName = 150;
+const maxNameLength = 150;
 /** Other names get no mail, and could imitate the name of another site. */
 const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
@@ -253,7 +253,7 @@ function commonEnd(a: string, b: string): string {
 
 function bounded(name: string): string {
 	const hash = () => createHash('sha256').update(name).digest('hex').slice(0, 12);
-	return name.length <= longestName ? name : `${name.slice(0, longestName)}…${hash()}`;
+	return name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength)}…${hash()}`;
 }
 
 /** What holds for one group of destinations: an entry of the destinations file over the defaults. */
@@ -302,12 +302,12 @@ function hostsDecideRetry({byMx, other}: Destinations): boolean {
 }
 
 /** The longest wait of any schedule in use, milliseconds; `usual` is the settings'. */
-export function longestWaitOfAll(destinations: Destinations, usual: RetrySchedule): number {
-	return Math.max(...ownRetries(destinations).map(({schedule}) => longestWait(schedule ?? usual)), longestWait(usual));
+export function maxWaitOfAll(destinations: Destinations, usual: RetrySchedule): number {
+	return Math.max(...ownRetries(destinations).map(({schedule}) => maxWait(schedule ?? usual)), maxWait(usual));
 }
 
 /** The shortest lifetime that a destination has of its own, milliseconds; `usual` if none is shorter. */
-export function shortestLifetimeOf(destinations: Destinations, usual: number): number {
+export function minLifetimeOf(destinations: Destinations, usual: number): number {
 	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? usual), usual);
 }
 
@@ -326,7 +326,7 @@ function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Pro
 }
 
 /** Longer patterns are refused: no reply needs them. */
-export const longestPattern = 200;
+export const maxPatternLength = 200;
 
 /**
  * A pattern of the destinations file: text anywhere in a reply, in any case; `*` is anything between.
@@ -364,8 +364,8 @@ const firstDays = [50, 100, 200, 400, 800, 1500, 3000, 5000];
 const growth = 1.5;
 
 /** More deferrals or complaints than this on a day, and the next day's share does not grow. */
-const mostDeferred = 0.1;
-const mostComplained = 0.001;
+const maxDeferred = 0.1;
+const maxComplaintRate = 0.001;
 /** Shares of less than this many say nothing: one deferral of three mails is no 33 %. */
 const fewest = 20;
 
@@ -394,8 +394,8 @@ export function daysBefore(start: string, today: string): string[] {
 /** Whether a day went so badly that the share stays what it was. */
 export function isBad({conversations, deferred, delivered, complained}: DayFigures): boolean {
 	return (
-		(conversations >= fewest && deferred / conversations > mostDeferred) ||
-		(delivered >= fewest && complained / delivered > mostComplained)
+		(conversations >= fewest && deferred / conversations > maxDeferred) ||
+		(delivered >= fewest && complained / delivered > maxComplaintRate)
 	);
 }
 

@@ -185,21 +185,21 @@ function endSlow(site: SiteState, now: number): void {
 }
 
 /**
- * Changes what the site may have after a try (R8.2, R8.3; Postfix's scheduler). No wait is longer than `longestWait`.
+ * Changes what the site may have after a try (R8.2, R8.3; Postfix's scheduler). No wait is longer than `maxWait`.
  * Answers what changed.
  */
-export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: number): SiteChange[] {
+export function tried(site: SiteState, end: SiteEnd, now: number, maxWait: number): SiteChange[] {
 	const changes: SiteChange[] = [];
 	site.answers = end.spoke;
 	switch (end.kind) {
 		case 'locked_out':
-			changes.push(...backOff(site, 'route', end.reason, now, longestWait));
+			changes.push(...backOff(site, 'route', end.reason, now, maxWait));
 			break;
 		case 'failed':
 			site.failures++;
 			changes.push(...halve(site, now));
 			if (isProbing(site, now) || (site.backoff === null && site.failures >= site.pace.failures)) {
-				changes.push(...backOff(site, site.backoff?.waitsFor ?? 'suspension', end.reason, now, longestWait));
+				changes.push(...backOff(site, site.backoff?.waitsFor ?? 'suspension', end.reason, now, maxWait));
 			}
 			break;
 		case 'throttled':
@@ -213,7 +213,7 @@ export function tried(site: SiteState, end: SiteEnd, now: number, longestWait: n
 		const isBlock = end.isBlock === true && n === end.replies.length - 1;
 		const reaction = reactionTo(site, reply, isBlock);
 		if (reaction) {
-			changes.push(...react(site, reaction, end.reason || reply, now, longestWait));
+			changes.push(...react(site, reaction, end.reason || reply, now, maxWait));
 		}
 	}
 	return changes;
@@ -224,7 +224,7 @@ function backOff(
 	waitsFor: Backoff['waitsFor'],
 	reason: string,
 	now: number,
-	longestWait: number,
+	maxWait: number,
 ): SiteChange[] {
 	if (site.backoff && site.backoff.until > now) {
 		return []; // Tries that began before it end one after the other.
@@ -232,7 +232,7 @@ function backOff(
 	const isNews = waitsFor === 'route' && site.backoff?.waitsFor !== 'route';
 	const step = (site.backoff?.step ?? 0) + 1;
 	const wait = backoffs[step - 1] ?? (backoffs.at(-1) as number);
-	site.backoff = {until: now + Math.min(wait, longestWait), step, reason, waitsFor, advice: null};
+	site.backoff = {until: now + Math.min(wait, maxWait), step, reason, waitsFor, advice: null};
 	site.connections = 1;
 	return isNews ? ['backed_off', 'route_stopped'] : ['backed_off'];
 }
@@ -294,16 +294,10 @@ function commonReaction(site: SiteState, reply: string): PaceReaction | null {
 	return null;
 }
 
-function react(
-	site: SiteState,
-	reaction: PaceReaction,
-	reason: string,
-	now: number,
-	longestWait: number,
-): SiteChange[] {
+function react(site: SiteState, reaction: PaceReaction, reason: string, now: number, maxWait: number): SiteChange[] {
 	switch (reaction.kind) {
 		case 'suspend': {
-			const until = now + Math.min(reaction.forMs, longestWait);
+			const until = now + Math.min(reaction.forMs, maxWait);
 			if (site.backoff && site.backoff.until >= until) {
 				return [];
 			}
@@ -313,7 +307,7 @@ function react(
 		}
 		case 'slow': {
 			const {perMinute, connections, forMs} = reaction;
-			site.slow = {until: now + Math.min(forMs, longestWait), perMinute, connections};
+			site.slow = {until: now + Math.min(forMs, maxWait), perMinute, connections};
 			setRate(site, now);
 			return ['slowed'];
 		}
@@ -384,19 +378,19 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 	};
 }
 
-/** Restores a site at a later time. No wait is longer than `longestWait`, even if a clock was set meanwhile. */
+/** Restores a site at a later time. No wait is longer than `maxWait`, even if a clock was set meanwhile. */
 export function restoredSite(
 	pace: Pace,
 	saved: SavedSite,
 	moment: Moment,
-	longestWait: number,
+	maxWait: number,
 	share: SiteShare | null = null,
 ): SiteState {
 	const site = newSite(pace, share, moment.monotonic);
 	site.connections = Math.max(1, Math.min(saved.window, pace.connections));
 	site.mailsPerSession = Math.min(saved.mailsPerSession ?? pace.mailsPerSession, pace.mailsPerSession);
-	restoreBackoff(site, saved, moment, longestWait);
-	restoreSlow(site, saved, moment, longestWait);
+	restoreBackoff(site, saved, moment, maxWait);
+	restoreSlow(site, saved, moment, maxWait);
 	return site;
 }
 
@@ -436,7 +430,7 @@ export function takeOver(
 	site: SiteState,
 	{before, after}: {readonly before: SavedSite | null; readonly after: SavedSite | null},
 	moment: Moment,
-	longestWait: number,
+	maxWait: number,
 ): void {
 	const {now, monotonic} = moment;
 	const isLonger = (until: number, mine: {readonly until: number} | null) =>
@@ -447,11 +441,11 @@ export function takeOver(
 			resume(site, monotonic);
 		}
 	} else if (suspendedUntil !== before?.suspendedUntil && isLonger(suspendedUntil, site.backoff)) {
-		restoreBackoff(site, after as SavedSite, moment, longestWait);
+		restoreBackoff(site, after as SavedSite, moment, maxWait);
 	}
 	const slowUntil = after?.slowUntil ?? null;
 	if (slowUntil !== null && slowUntil !== before?.slowUntil && isLonger(slowUntil, site.slow)) {
-		restoreSlow(site, after as SavedSite, moment, longestWait);
+		restoreSlow(site, after as SavedSite, moment, maxWait);
 	}
 	site.mailsPerSession = Math.min(site.mailsPerSession, after?.mailsPerSession ?? site.mailsPerSession);
 }

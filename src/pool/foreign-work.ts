@@ -17,9 +17,9 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	readonly cpu: CpuClock;
 	/** Jobs handed over at once, and those that a thread holds at most. */
 	readonly batchSize: number;
-	readonly mostHeld: number;
+	readonly maxHeld: number;
 	/** What a thread holds may be so large together, octets; one job alone may be larger. */
-	readonly mostBytes: number;
+	readonly maxBytes: number;
 	readonly bytesOf: (job: Job) => number;
 	/** Jobs of one kind are likely to take as long: where one takes its thread down, those that wait end with this result. */
 	readonly alike?: {readonly kindOf: (job: Job) => string; readonly result: Result};
@@ -194,8 +194,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	}
 
 	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
-		const {batchSize, mostHeld, mostBytes} = this.#options;
-		const most = Math.min(batchSize, share, mostHeld - held.length);
+		const {batchSize, maxHeld, maxBytes} = this.#options;
+		const most = Math.min(batchSize, share, maxHeld - held.length);
 		// A busy thread waits for a full batch: small batches would stay small, and each costs a message in both directions.
 		if (held.length > batchSize * busyShare && most < batchSize) {
 			return [];
@@ -205,7 +205,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		let count = 0;
 		for (const task of this.#waiting) {
 			bytes += task.bytes;
-			if (count >= most || (before && (before.suspected || task.suspected || bytes > mostBytes))) {
+			if (count >= most || (before && (before.suspected || task.suspected || bytes > maxBytes))) {
 				break;
 			}
 			before = task;

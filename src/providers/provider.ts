@@ -68,7 +68,7 @@ export const refName = 'mailctl-ref';
 export type Fields = JsonObject;
 
 const longest = 4096;
-const mostListed = 100;
+const maxListed = 100;
 
 /** A text, as far as it is bounded; a number is one too. Empty: neither. */
 export function textOf(value: unknown): string {
@@ -84,7 +84,7 @@ export {isObject as isFields, objectOf as fieldsOf};
 
 /** The first elements of an array; none of anything else. */
 export function listOf(value: unknown): readonly unknown[] {
-	return Array.isArray(value) ? value.slice(0, mostListed) : [];
+	return Array.isArray(value) ? value.slice(0, maxListed) : [];
 }
 
 /** A batch, or a single event; null: neither. */

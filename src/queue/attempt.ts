@@ -4,7 +4,7 @@ import {
 	type Attempt,
 	type AttemptResult,
 	isPossibleDuplicate,
-	mostPossibleDuplicates,
+	maxPossibleDuplicates,
 	type Outcome,
 	type Phase,
 } from '../mail/outcome.ts';
@@ -178,14 +178,14 @@ export class Attempts {
 		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
 	}
 
-	/** Each attempt that may have arrived may make one more copy of the mail: the recipient gets `mostPossibleDuplicates`. */
+	/** Each attempt that may have arrived may make one more copy of the mail: the recipient gets `maxPossibleDuplicates`. */
 	async #endDoubtful(recipient: Claimed, result: AttemptResult): Promise<AttemptResult> {
 		const {outcome, attempts} = result;
 		const isLast =
-			recipient.attempts + 1 >= mostPossibleDuplicates &&
+			recipient.attempts + 1 >= maxPossibleDuplicates &&
 			outcome.kind === 'deferred' &&
 			attempts.some(isPossibleDuplicate) &&
-			(await this.#options.steps.countDoubtful(recipient)) + 1 >= mostPossibleDuplicates;
+			(await this.#options.steps.countDoubtful(recipient)) + 1 >= maxPossibleDuplicates;
 		return isLast
 			? {
 					...result,
@@ -193,7 +193,7 @@ export class Attempts {
 						kind: 'bounced',
 						type: 'transient',
 						category: 'network',
-						reason: `4.4.2 Sent ${mostPossibleDuplicates} times, it may have arrived; last: ${outcome.reason}`,
+						reason: `4.4.2 Sent ${maxPossibleDuplicates} times, it may have arrived; last: ${outcome.reason}`,
 						suppresses: false,
 					},
 				}

@@ -11,7 +11,7 @@ import {type Phase, phaseOf, type Rank} from './ranks.ts';
 import {
 	type DestinationQueue,
 	isProven,
-	longestWaitOf,
+	maxWaitOf,
 	newQueue,
 	ownCapacity,
 	poolOf,
@@ -420,7 +420,7 @@ export class DestinationQueues {
 		this.#capacity.take(permit, -1);
 		if (end) {
 			this.#change(site, state => {
-				changes = tried(state, end, now.monotonic, longestWaitOf(route, this.#options.retry()));
+				changes = tried(state, end, now.monotonic, maxWaitOf(route, this.#options.retry()));
 			});
 		}
 		this.#capacity.enlist(site, now);

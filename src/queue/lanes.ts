@@ -16,9 +16,9 @@ export type Overtaken = (typeof overtaken)[number];
 const normalRanks = ['fresh', 'mixed', 'backlog'] as const;
 
 /** How many recipients may pass what waits of a lower priority, for each that goes of it: it gets one in eight. */
-const mostPassed = 7;
+const maxOvertakes = 7;
 /** Recipients of the waiting mail of this priority that are to go before any other of their workspace. */
-export const owedTo = ({passed}: Lane, priority: Overtaken): number => Math.floor(passed[priority] / mostPassed);
+export const owedTo = ({passed}: Lane, priority: Overtaken): number => Math.floor(passed[priority] / maxOvertakes);
 
 /** The rank of the first mail of this priority that waits. */
 export function readyRank({ready}: Lane, priority: Overtaken): Rank | undefined {
@@ -35,7 +35,7 @@ export function countPassed(site: Site, queue: DestinationQueue, recipients: num
 	for (const one of lane ? overtaken : []) {
 		const {passed, claiming} = lane as Lane;
 		if (one === priority) {
-			passed[one] = Math.max(0, passed[one] - mostPassed * recipients);
+			passed[one] = Math.max(0, passed[one] - maxOvertakes * recipients);
 		} else if (claiming[one] > 0 || readyRank(lane as Lane, one) !== undefined) {
 			passed[one] += recipients;
 		} else {
@@ -45,7 +45,7 @@ export function countPassed(site: Site, queue: DestinationQueue, recipients: num
 }
 
 /** Limits the workspaces a site waits for: all workspaces there come by in turn. */
-const mostWorkspaces = 8;
+const maxWorkspaces = 8;
 
 /** The workspace's mail at the site. */
 export function laneAt({lanes}: Site, workspaceId: string): Lane {
@@ -99,7 +99,7 @@ export function readyWorkspaces(site: Site, phase: Phase, most: number, monotoni
 		const rank = startable.find(one => ready[one].size > 0);
 		if (rank) {
 			found.push({workspaceId, rank});
-			if (found.length === mostWorkspaces) {
+			if (found.length === maxWorkspaces) {
 				break;
 			}
 		}

@@ -22,8 +22,8 @@ type Noted = Wait & {readonly queue: DestinationQueue; readonly since: number};
 /** A queue that has waited less is not noted, milliseconds, unless its site backs off. */
 const soonMs = 2000;
 /** How many waiting queues are noted, and how much is written at once. */
-const mostQueues = 5000;
-const mostChanges = 1000;
+const maxQueues = 5000;
+const maxChanges = 1000;
 
 /** Writes what queues wait for and how sites are doing, for the CLI and dashboard and for the next start. */
 export class QueueNotes {
@@ -60,7 +60,7 @@ export class QueueNotes {
 
 	async #writeSites(): Promise<void> {
 		const {moment, noteSites} = this.#options;
-		const written = [...this.#changed].slice(0, mostChanges);
+		const written = [...this.#changed].slice(0, maxChanges);
 		const notes = this.#sitesNow(written, moment());
 		try {
 			await (notes.length > 0 && noteSites(notes));
@@ -98,7 +98,7 @@ export class QueueNotes {
 		const seen = new Set<string>();
 		let looked = 0;
 		for (const queue of this.#options.queues.waiting(now)) {
-			if (++looked > mostQueues || rows.length === mostChanges) {
+			if (++looked > maxQueues || rows.length === maxChanges) {
 				break;
 			}
 			const isSoon = now.monotonic - queue.since < soonMs;
@@ -108,7 +108,7 @@ export class QueueNotes {
 				rows.push(...this.#changeOf(queue, now));
 			}
 		}
-		const complete = rows.length < mostChanges;
+		const complete = rows.length < maxChanges;
 		const ended: QueueKey[] = [];
 		for (const [lane, {queue, since}] of this.#noted) {
 			if (since !== queue.since || (complete && !seen.has(lane))) {

@@ -61,9 +61,9 @@ type RenderersOptions = Pick<
 
 const batchSize = 8;
 /** One batch to work on, one to go on with at once. */
-const mostHeld = 2 * batchSize;
+const maxHeld = 2 * batchSize;
 /** Attachments of the jobs that a maker has, octets: a job that has more is alone with it. */
-const mostAttached = 512 * 1024;
+const maxAttached = 512 * 1024;
 const resourceRetryMs = 1000;
 /** Wait of mail that the machine has no time for, milliseconds. */
 const starvedRestMs = 60_000;
@@ -72,20 +72,20 @@ const starvedRestMs = 60_000;
 export class Renderers {
 	readonly #options: RenderersOptions;
 	readonly #work: ForeignWork<SentJob, RendererResult, Order, Message>;
-	readonly #patience: Patience;
+	readonly #slowTemplates: SlowTemplates;
 	readonly #turns: Turns;
 
 	constructor(options: RenderersOptions) {
 		this.#options = options;
-		this.#turns = new Turns(options.count * mostHeld);
-		this.#patience = new Patience(options.clock);
+		this.#turns = new Turns(options.count * maxHeld);
+		this.#slowTemplates = new SlowTemplates(options.clock);
 		this.#work = new ForeignWork<SentJob, RendererResult, Order, Message>({
 			...options,
 			name: 'maker',
 			noun: 'a message',
 			batchSize,
-			mostHeld,
-			mostBytes: mostAttached,
+			maxHeld,
+			maxBytes: maxAttached,
 			bytesOf: ({attachments}) => attachments.reduce((sum, {content}) => sum + content.length, 0),
 			alike: {kindOf: ({recipient}) => recipient.version_id, result: null},
 			receive: ({name}, answer) => void this.#provide(name, answer),
@@ -94,22 +94,22 @@ export class Renderers {
 
 	/** `isUrgent`: it goes before other mail of its workspace. */
 	async make(job: MakeJob, isUrgent = false): Promise<MakeResult> {
-		let isQuick = !this.#patience.needsLong(job.recipient.id);
+		let isQuick = !this.#slowTemplates.needsLong(job.recipient.id);
 		for (;;) {
-			const takesTurns = this.#patience.isSlow(job.recipient.version_id) || !isQuick;
+			const takesTurns = this.#slowTemplates.isSlow(job.recipient.version_id) || !isQuick;
 			const made: Tried = await (takesTurns ? this.#tryInTurn(job, isUrgent, isQuick) : this.#tryOnce(job, isUrgent));
 			if (typeof made === 'object') {
 				return made;
 			}
 			if (made === 'longer') {
-				this.#patience.noteLong(job.recipient.id);
+				this.#slowTemplates.noteLong(job.recipient.id);
 				isQuick = false;
 			}
 		}
 	}
 
 	async stop(): Promise<void> {
-		this.#patience.stop();
+		this.#slowTemplates.stop();
 		await this.#work.stop();
 	}
 
@@ -127,49 +127,49 @@ export class Renderers {
 	}
 
 	async #tryInTurn(job: MakeJob, isUrgent: boolean, isQuick: boolean): Promise<Tried> {
-		const turn = await this.#patience.turn(job.recipient, isQuick);
-		if (turn === 'none') {
+		const turn = await this.#slowTemplates.turn(job.recipient, isQuick);
+		if (turn === 'closed') {
 			return await this.#tryOnce(job, isUrgent);
 		}
 		if (turn === 'full') {
 			const message = 'The mails before this one took longer to render than allowed.';
-			const waitMs = this.#patience.waitMs(job.recipient.version_id, isQuick);
+			const waitMs = this.#slowTemplates.waitMs(job.recipient.version_id, isQuick);
 			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, ours: true}};
 		}
 		try {
 			return await this.#tryOnce(job, isUrgent, isQuick ? quickMs : undefined);
 		} finally {
-			this.#patience.done();
+			this.#slowTemplates.done();
 		}
 	}
 
 	async #tryOnce(job: MakeJob, isUrgent: boolean, renderMs?: number): Promise<Tried> {
 		const {version_id: versionId, workspace_id: workspaceId} = job.recipient;
 		await this.#turns.take(workspaceId, isUrgent);
-		const known = this.#patience.known();
+		const known = this.#slowTemplates.known();
 		const end = await this.#work.do({...job, known, ...(renderMs !== undefined && {renderMs})});
 		this.#turns.giveBack();
 		if (!end.ok) {
 			if (end.why === 'spent') {
-				this.#patience.failed(versionId);
+				this.#slowTemplates.failed(versionId);
 			}
 			return {ok: false, unmade: this.#unmade(end.why)};
 		}
 		const {result} = end;
 		if (result === null) {
-			this.#patience.doubt(versionId);
+			this.#slowTemplates.doubt(versionId);
 			return 'again';
 		}
 		if (result.ok) {
-			this.#patience.made(versionId);
+			this.#slowTemplates.made(versionId);
 			return result;
 		}
 		if (result.tookLong && renderMs !== undefined) {
-			this.#patience.doubt(versionId);
+			this.#slowTemplates.doubt(versionId);
 			return 'longer';
 		}
 		if (result.tookLong) {
-			this.#patience.failed(versionId);
+			this.#slowTemplates.failed(versionId);
 		}
 		if (result.unmade.ours) {
 			this.#options.observer.resourceFault(job, result.unmade.message);
@@ -222,26 +222,26 @@ class Turns {
 
 type Sort = Pick<Claimed, 'version_id' | 'workspace_id'>;
 type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};
-/** `mine`: until `done`. `none`: the version's mail no longer takes turns. `full`: too many wait already. */
-type Turn = 'mine' | 'none' | 'full';
+/** `granted`: until `done`. `closed`: the version's mail no longer takes turns. `full`: too many wait already. */
+type Turn = 'granted' | 'closed' | 'full';
 
 /** After this many mails in a row were made, a version no longer takes turns. */
 const madeAgain = 10;
 /** Per workspace. A waiting copy occupies a place at its site. */
-const mostWaiting = {quick: 32, long: 4};
+const maxWaiting = {quick: 32, long: 4};
 /** Time limit of a first rendering, milliseconds. Mails that need more come after the others. Shorter failures do not count. */
 export const quickMs = 100;
 /** A long mail gets a turn at least this often, milliseconds. */
 const longEveryMs = 5000;
 const waitPerFailureMs = 1000;
-const longestWaitMs = {quick: 10_000, long: 60_000};
+const maxWaitMs = {quick: 10_000, long: 60_000};
 const remembered = 1000;
 
 /**
  * Template versions with a mail that exceeded the render limit. Their mails are rendered one at a time, with a pause as long as
  * each took, so that bad mails do not delay other templates.
  */
-class Patience {
+class SlowTemplates {
 	readonly #clock: Clock;
 	readonly #slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
 	readonly #quick: FairRing<Waiting> = new Map();
@@ -300,7 +300,7 @@ class Patience {
 			for (const [workspaceId, items] of this.#quick) {
 				for (const item of [...items].filter(item => item.versionId === versionId)) {
 					items.delete(item);
-					item.go('none');
+					item.go('closed');
 				}
 				if (items.size === 0) {
 					this.#quick.delete(workspaceId);
@@ -310,9 +310,9 @@ class Patience {
 	}
 
 	turn({version_id: versionId, workspace_id: workspaceId}: Sort, isQuick: boolean): Promise<Turn> | Turn {
-		const [ring, most] = isQuick ? [this.#quick, mostWaiting.quick] : [this.#long, mostWaiting.long];
+		const [ring, most] = isQuick ? [this.#quick, maxWaiting.quick] : [this.#long, maxWaiting.long];
 		if (this.#isStopped) {
-			return 'none';
+			return 'closed';
 		}
 		if ((ring.get(workspaceId)?.size ?? 0) >= most) {
 			return 'full';
@@ -335,7 +335,7 @@ class Patience {
 	/** After how long it is worth to look again for a mail that found no place, milliseconds. */
 	waitMs(versionId: string, isQuick: boolean): number {
 		const failed = this.#slow.peek(versionId)?.failed ?? 0;
-		return Math.min(longestWaitMs[isQuick ? 'quick' : 'long'], waitPerFailureMs * Math.max(1, failed));
+		return Math.min(maxWaitMs[isQuick ? 'quick' : 'long'], waitPerFailureMs * Math.max(1, failed));
 	}
 
 	/** Lets all that wait go on. */
@@ -343,7 +343,7 @@ class Patience {
 		this.#isStopped = true;
 		clearTimeout(this.#resting);
 		for (const {go} of [this.#quick, this.#long].flatMap(ring => [...ring.values()].flatMap(items => [...items]))) {
-			go('none');
+			go('closed');
 		}
 		this.#quick.clear();
 		this.#long.clear();
@@ -360,7 +360,7 @@ class Patience {
 		}
 		if (first) {
 			this.#isTaken = true;
-			first.go('mine');
+			first.go('granted');
 		}
 	}
 }

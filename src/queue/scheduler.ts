@@ -36,8 +36,8 @@ const tickMs = 100;
 /** How often shares are renewed and what waits is written, milliseconds. */
 const noteMs = 1000;
 /** Look-ups of routes at once; mail tried before leaves some of them to new mail. */
-const mostLookUps = 64;
-const mostBacklogLookUps = 48;
+const maxLookUps = 64;
+const maxBacklogLookUps = 48;
 const routeRetryMs = 5000;
 
 /**
@@ -220,10 +220,10 @@ export class Scheduler {
 
 	/** Finds the routes of queues, a bounded number at once, and of one workspace half of them: slow look-ups delay no others. */
 	#findRoutes(): void {
-		const free = () => mostLookUps - this.#lookUps.total;
+		const free = () => maxLookUps - this.#lookUps.total;
 		const may = (workspaceId: string, isAlone: boolean) => this.#lookUps.allowance(workspaceId, free(), isAlone) > 0;
 		while (free() > 0) {
-			const queue = this.#queues.nextToFind(this.#lookUps.total < mostBacklogLookUps, may);
+			const queue = this.#queues.nextToFind(this.#lookUps.total < maxBacklogLookUps, may);
 			if (!queue) {
 				return;
 			}
@@ -378,7 +378,7 @@ type ExpiryOptions = {
 	readonly observer: Pick<QueueObserver, 'storeFailed'>;
 };
 
-const [restMs, longestRestMs] = [1000, 60_000];
+const [restMs, maxRestMs] = [1000, 60_000];
 /** A pass that took long rests so many times longer: the store is there for the mail. */
 const restShare = 10;
 const recipientsPerPage = 1000;
@@ -429,7 +429,7 @@ class Expiry {
 			await pass().catch(observer.storeFailed);
 			if (!this.#stopped) {
 				const took = clock.monotonic() - began;
-				this.#repeat(pass, share, Math.min(Math.max(restMs, took * share), longestRestMs));
+				this.#repeat(pass, share, Math.min(Math.max(restMs, took * share), maxRestMs));
 			}
 		};
 		this.#timers.set(

@@ -1,6 +1,6 @@
 import type {Moment} from '../kit/clock.ts';
 import type {Priority} from '../mail/message.ts';
-import {longestWait, type Retry} from '../mail/retry.ts';
+import {maxWait, type Retry} from '../mail/retry.ts';
 import type {QueueKey, Route} from '../mail/route.ts';
 import type {SavedSite} from '../mail/saved-site.ts';
 import {
@@ -136,7 +136,7 @@ export function windowOf(site: Site, monotonic: number): number {
 
 /** How long after high mail a site keeps a connection for more, milliseconds, and for how many workspaces. */
 const keepsMs = 60 * 60_000;
-const mostKept = 1000;
+const maxRetained = 1000;
 
 /** Connections that this mail leaves to high mail of its workspace: one of several, always or while such mail comes. */
 export function keptFrom(site: Site, {priority, workspaceId}: DestinationQueue, monotonic: number): 0 | 1 {
@@ -150,7 +150,7 @@ export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: 
 	keepsUntil.delete(workspaceId);
 	keepsUntil.set(workspaceId, monotonic + keepsMs);
 	for (const [first, until] of keepsUntil) {
-		if (until > monotonic && keepsUntil.size <= mostKept) {
+		if (until > monotonic && keepsUntil.size <= maxRetained) {
 			return;
 		}
 		keepsUntil.delete(first);
@@ -182,8 +182,8 @@ export function rankAt(site: Site, rank: Rank): Rank {
 }
 
 /** No site backs off for longer, milliseconds. All destinations share a smarthost: the rules of one do not apply to it. */
-export function longestWaitOf({retry, terms}: Pick<Route, 'retry' | 'terms'>, {schedule}: Retry): number {
-	return longestWait((terms.nextHop.kind === 'mx' ? retry.schedule : null) ?? schedule);
+export function maxWaitOf({retry, terms}: Pick<Route, 'retry' | 'terms'>, {schedule}: Retry): number {
+	return maxWait((terms.nextHop.kind === 'mx' ? retry.schedule : null) ?? schedule);
 }
 
 export type SitesOptions = {
@@ -195,7 +195,7 @@ export type SitesOptions = {
 };
 
 /** Sites without work that are kept. */
-const mostIdleSites = 10_000;
+const maxIdleSites = 10_000;
 
 /** The sites that have queues, or had some lately. */
 export class Sites {
@@ -233,7 +233,7 @@ export class Sites {
 		const saved = shares.pauseOf(route.site) ?? remembered(route.site);
 		const share = shares.newShare(route.site);
 		const state = saved
-			? restoredSite(route.pace, saved, now, longestWaitOf(route, retry()), share)
+			? restoredSite(route.pace, saved, now, maxWaitOf(route, retry()), share)
 			: newSite(route.pace, share, now.monotonic);
 		const site = newSiteOf(route, state, saved !== undefined);
 		this.#sites.set(route.site, site);
@@ -251,7 +251,7 @@ export class Sites {
 			this.#idle.add(site);
 		}
 		for (const idle of this.#idle) {
-			if (this.#idle.size <= mostIdleSites) {
+			if (this.#idle.size <= maxIdleSites) {
 				return;
 			}
 			this.#idle.delete(idle);
@@ -296,7 +296,7 @@ export type SiteReport = {
 	readonly provider: string;
 	/** Connections that it may have now, and at most. */
 	readonly connections: number;
-	readonly mostConnections: number;
+	readonly maxConnections: number;
 	/** Recipients claimed and not yet done. */
 	readonly inFlight: number;
 	readonly suspendedUntil: number | null;
@@ -318,7 +318,7 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 			site: name,
 			provider,
 			connections,
-			mostConnections: state.pace.connections,
+			maxConnections: state.pace.connections,
 			inFlight: site.inFlight,
 			suspendedUntil: state.backoff && wall(state.backoff.until),
 			waitsFor: state.backoff?.waitsFor ?? null,

@@ -1,5 +1,5 @@
 import type {Liquid} from 'liquidjs';
-import {deepestHtml, longestSource, mostElements} from './limits.ts';
+import {deepestHtml, maxElements, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
 import {faultOf, liquidFault, type Shielded, shield, type Violation, violationAt} from './liquid-source.ts';
 import {hideStyles} from './style-attributes.ts';
@@ -33,7 +33,7 @@ export type CompiledVariant = {
 
 export type CompileResult = CompiledVariant | {readonly ok: false; readonly violations: readonly Violation[]};
 
-const mostViolations = 20;
+const maxViolations = 20;
 
 /**
  * Compiles a variant, once, when its version is saved: MJML to html, html to text, and all Liquid parsed.
@@ -58,7 +58,7 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 	].filter(fault => fault !== null);
 	const body = await compileBody(engines.html, mjml, html ?? '');
 	if (!body.ok || plain.length > 0) {
-		return {ok: false, violations: [...plain, ...(body.ok ? [] : body.violations)].slice(0, mostViolations)};
+		return {ok: false, violations: [...plain, ...(body.ok ? [] : body.violations)].slice(0, maxViolations)};
 	}
 
 	return {
@@ -82,8 +82,8 @@ async function compileBody(engine: Liquid, mjml: string | undefined, html: strin
 
 /** Guards the URLs, and proves before and after that it parses: MJML makes much of little. */
 function checked(engine: Liquid, field: string, html: string): MjmlResult {
-	if (html.length > longestSource) {
-		return {ok: false, violations: [atStart(field, `makes more than ${longestSource} characters of html`)]};
+	if (html.length > maxSourceLength) {
+		return {ok: false, violations: [atStart(field, `makes more than ${maxSourceLength} characters of html`)]};
 	}
 
 	if (nestsTooDeeply(html)) {
@@ -99,8 +99,8 @@ function checked(engine: Liquid, field: string, html: string): MjmlResult {
 }
 
 function sizeFault(field: string, value: string | undefined): Violation[] {
-	return value !== undefined && Buffer.byteLength(value) > longestSource
-		? [atStart(field, `is longer than ${longestSource} octets`)]
+	return value !== undefined && Buffer.byteLength(value) > maxSourceLength
+		? [atStart(field, `is longer than ${maxSourceLength} octets`)]
 		: [];
 }
 
@@ -387,8 +387,8 @@ function mjmlFaults(text: string): MjmlFault[] {
 			return faults;
 		}
 		checkTag(next, text.slice(next, end));
-		if (elements > mostElements) {
-			faults.push({offset: next, message: `has more than ${mostElements} MJML elements`, fatal: true});
+		if (elements > maxElements) {
+			faults.push({offset: next, message: `has more than ${maxElements} MJML elements`, fatal: true});
 			return faults;
 		}
 		at = end;

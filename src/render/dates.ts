@@ -15,7 +15,7 @@ type Moment = {
 type Zone = string | number;
 
 const firstMillisecondsValue = 100_000_000_000;
-const longestText = 100;
+const maxTextLength = 100;
 
 const monthNames = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
 // As people write them: `Jun`, `Jun.`, `Sept`, `June`.
@@ -54,7 +54,7 @@ export function readMoment(value: unknown): Moment | undefined {
 	if (typeof value === 'number' || (value instanceof Numeral && /e/i.test(String(value)))) {
 		return ofUnixTime(Number(value), undefined);
 	}
-	const text = typeof spelling === 'string' && spelling.length <= longestText ? spelling.trim() : '';
+	const text = typeof spelling === 'string' && spelling.length <= maxTextLength ? spelling.trim() : '';
 	if (/^(?:now|today)$/i.test(text)) {
 		return momentOf(Date.now(), undefined, false);
 	}

@@ -7,7 +7,7 @@ import {isTemplateId, templateIdForm} from '../mail/ids.ts';
 import {isTopicCode, isVariableName, type Priority, priorities} from '../mail/message.ts';
 import type {VariantSource} from './compile.ts';
 import type {Layout} from './layouts.ts';
-import {longestSource} from './limits.ts';
+import {maxSourceLength} from './limits.ts';
 import {validLocale} from './locale.ts';
 
 /** The settings in template.json. A save checks that the topic exists. */
@@ -173,7 +173,7 @@ async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map
 
 async function textFile(folder: string, name: string, problems: FolderProblem[]): Promise<string | null> {
 	try {
-		const bytes = await readRegular(path.join(folder, name), longestSource, 'refuse');
+		const bytes = await readRegular(path.join(folder, name), maxSourceLength, 'refuse');
 		return new TextDecoder('utf-8', {fatal: true}).decode(bytes);
 	} catch (error) {
 		problems.push({file: name, message: error instanceof TypeError ? 'is not UTF-8 text' : reason(error)});

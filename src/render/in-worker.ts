@@ -10,8 +10,6 @@ export type WorkerOptions = {
 	/** For the work, once the thread has loaded its code: of the clock and of the CPU (`limitWork`). */
 	readonly timeoutMs: number;
 	readonly limits: ResourceLimits;
-	/** The next thread is started ahead: one piece of work follows the other. */
-	readonly ahead?: boolean;
 	readonly clocks?: WorkClocks;
 };
 
@@ -21,18 +19,18 @@ export type Ended<Result> =
 	| {readonly ok: false; readonly spent: 'time' | 'memory'};
 
 // Loading takes a tenth of a second, and much longer on a machine that has other work.
-const longestStartMs = 20_000;
+const maxStartMs = 20_000;
 const looksPerLimit = 10;
 
-/** The next preview often follows soon: a thread is started ahead and waits this long. */
-const aheadMs = 60_000;
+/** The next preview often follows soon. A thread that has finished its work waits this long for more. */
+const idleMs = 30_000;
 
-type Thread = {readonly worker: Worker; loaded: boolean};
-/** By the module that they run. */
-const ahead = new Map<string, Thread>();
+type Thread = {readonly worker: Worker; loaded: boolean; isReused: boolean};
+/** One of each module that the threads run. */
+const idle = new Map<string, Thread>();
 
 function startThread(file: URL, limits: ResourceLimits): Thread {
-	const thread = {worker: new Worker(file, {resourceLimits: limits, env: {}}), loaded: false};
+	const thread = {worker: new Worker(file, {resourceLimits: limits, env: {}}), loaded: false, isReused: false};
 	thread.worker.once('message', () => {
 		thread.loaded = true;
 	});
@@ -40,32 +38,45 @@ function startThread(file: URL, limits: ResourceLimits): Thread {
 }
 
 function takeThread(file: URL, limits: ResourceLimits): Thread {
-	const thread = ahead.get(file.href);
-	ahead.delete(file.href);
-	thread?.worker.removeAllListeners('error').removeAllListeners('exit').ref();
-	return thread ?? startThread(file, limits);
+	const thread = idle.get(file.href);
+	if (!thread) {
+		return startThread(file, limits);
+	}
+	idle.delete(file.href);
+	forget(thread.worker);
+	thread.worker.ref();
+	return {...thread, isReused: true};
 }
 
-/** It does not keep the process alive. */
-function startAhead(file: URL, limits: ResourceLimits): void {
-	if (ahead.has(file.href)) {
+/** All at once would remove what Node.js itself listens to. */
+function forget(worker: Worker): void {
+	for (const event of ['message', 'error', 'exit']) {
+		worker.removeAllListeners(event);
+	}
+}
+
+/** Leaves the thread to the next work, without keeping the process alive. */
+function rest(file: URL, thread: Thread): void {
+	const {worker} = thread;
+	if (idle.has(file.href)) {
+		void worker.terminate();
 		return;
 	}
-	const thread = startThread(file, limits);
 	const drop = () => {
-		if (ahead.get(file.href) === thread) {
-			ahead.delete(file.href);
-			void thread.worker.terminate();
+		if (idle.get(file.href) === thread) {
+			idle.delete(file.href);
+			void worker.terminate();
 		}
 	};
-	thread.worker.on('error', drop).on('exit', drop).unref();
-	ahead.set(file.href, thread);
-	setTimeout(drop, aheadMs).unref();
+	forget(worker);
+	worker.on('error', drop).on('exit', drop).unref();
+	idle.set(file.href, thread);
+	setTimeout(drop, idleMs).unref();
 }
 
 /**
- * Does one piece of work in a thread of its own, which always ends: no template can block the caller or use up its
- * memory.
+ * Does one piece of work in a thread that has nothing else to do, and which always ends: no template can block the caller or
+ * use up its memory.
  *
  * @param file a module that calls `answer`
  * @param input what its work gets, copied
@@ -79,12 +90,31 @@ export async function inWorker<Result>(file: URL, input: unknown, options: Worke
  * Runs several inputs in one thread, within one time limit. Each is posted when the previous one is done, so that the
  * caller copies only one of them in a turn of its event loop.
  */
-function eachInWorker<Result>(
+async function eachInWorker<Result>(
 	file: URL,
 	inputs: readonly unknown[],
-	{timeoutMs, limits, ahead: goesOn = false, clocks = systemClocks}: WorkerOptions,
+	options: WorkerOptions,
 ): Promise<Ended<readonly Result[]>> {
-	const thread = takeThread(file, limits);
+	const thread = takeThread(file, options.limits);
+	const ended = await workIn<Result>(thread, file, inputs, options).catch(error => {
+		void thread.worker.terminate();
+		throw error;
+	});
+	if (ended.ok) {
+		rest(file, thread);
+		return ended;
+	}
+	await thread.worker.terminate();
+	// What earlier work left may have taken the memory.
+	return thread.isReused && ended.spent === 'memory' ? await eachInWorker(file, inputs, options) : ended;
+}
+
+function workIn<Result>(
+	thread: Thread,
+	file: URL,
+	inputs: readonly unknown[],
+	{timeoutMs, clocks = systemClocks}: WorkerOptions,
+): Promise<Ended<readonly Result[]>> {
 	const {worker} = thread;
 	const results: Result[] = [];
 	worker.postMessage(inputs[0]);
@@ -100,7 +130,7 @@ function eachInWorker<Result>(
 			};
 			return setInterval(look, milliseconds / looksPerLimit);
 		};
-		timer = endIn(thread.loaded ? timeoutMs : longestStartMs);
+		timer = endIn(thread.loaded ? timeoutMs : maxStartMs);
 		worker.on('message', (message: 'loaded' | {readonly result: Result}) => {
 			if (message === 'loaded') {
 				clearInterval(timer);
@@ -122,13 +152,7 @@ function eachInWorker<Result>(
 			}
 		});
 		worker.once('exit', code => reject(new Error(`The thread of ${file.pathname} ended with ${code}.`)));
-	}).finally(() => {
-		clearInterval(timer);
-		if (goesOn) {
-			startAhead(file, limits);
-		}
-		return worker.terminate();
-	});
+	}).finally(() => clearInterval(timer));
 }
 
 /** The thread's side: reports that it has loaded, then posts the result of each input. */
@@ -153,10 +177,10 @@ export type CompileJob =
 	| {readonly layout: Layout};
 
 /** Milliseconds; MJML alone loads in half a second, but in ten on a machine with much other work. */
-export const usualCompileTime = 30_000;
+export const defaultCompileTime = 30_000;
 
 /**
- * Compiles variants without layouts in a thread of their own, so that no template can block the caller or use up its
+ * Compiles variants without layouts in a thread beside, so that no template can block the caller or use up its
  * memory. A timeout is a violation of each variant.
  *
  * @param timeoutMs for all of them together, the loading of MJML included
@@ -164,7 +188,7 @@ export const usualCompileTime = 30_000;
  */
 export async function compileInWorker(
 	sources: readonly VariantSource[],
-	timeoutMs = usualCompileTime,
+	timeoutMs = defaultCompileTime,
 ): Promise<readonly CompileResult[]> {
 	return (await compileAndCheck({sources, layouts: [], checked: []}, timeoutMs)).results;
 }
@@ -212,8 +236,8 @@ const renderWorker = new URL('../render/render-worker.js', import.meta.url);
 const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
 /**
- * Renders one mail in a thread of its own, for callers with other duties: the limits of a render are cooperative. The
- * first costs a tenth of a second. Renderers, which render much, keep their threads.
+ * Renders one mail in a thread beside, for callers with other duties: the limits of a render are cooperative. The first
+ * costs a tenth of a second. Renderers, which render much, have threads of their own.
  */
 export async function renderInWorker(
 	job: RenderJob,
@@ -221,7 +245,7 @@ export async function renderInWorker(
 	clocks: WorkClocks = systemClocks,
 ): Promise<RenderResult> {
 	const ended = await inWorker<RenderResult>(renderWorker, job, {
-		...{timeoutMs, limits: renderLimits, ahead: true, clocks},
+		...{timeoutMs, limits: renderLimits, clocks},
 	});
 	return ended.ok
 		? ended.result

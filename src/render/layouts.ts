@@ -1,6 +1,6 @@
 import type {Liquid} from 'liquidjs';
 import {type CompileResult, compileVariant, type VariantSource} from './compile.ts';
-import {deepestPartials, longestSource, mostPartials} from './limits.ts';
+import {deepestPartials, maxPartials, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
 import {faultOf, type LiquidToken, liquidTokens, offsetAt, positionAt, type Violation} from './liquid-source.ts';
 
@@ -81,9 +81,9 @@ function put(
 		}
 		copy(token.text.startsWith('-', 2) ? Math.max(from, text.slice(0, token.begin).trimEnd().length) : token.begin);
 		const next = isMark ? content : partialOf(token, layouts, trail);
-		const isTooMuch = part.length > longestSource || (!isMark && ++part.partials > mostPartials);
+		const isTooMuch = part.length > maxSourceLength || (!isMark && ++part.partials > maxPartials);
 		const fault = isTooMuch
-			? `with its layout and partials it has more than ${longestSource} characters or ${mostPartials} partials`
+			? `with its layout and partials it has more than ${maxSourceLength} characters or ${maxPartials} partials`
 			: next;
 		if (typeof fault === 'string') {
 			return faultAt(token.begin, fault);
@@ -169,7 +169,7 @@ export async function compileInLayout(source: VariantSource, layouts: readonly L
 	const own = {[field]: source[field], text: source.text};
 	const written = Object.entries(own).filter((entry): entry is [string, string] => entry[1] !== undefined);
 	const isPlain = !source.layout && !written.some(([, text]) => /\{%-?\s*render\b/.test(text));
-	if (isPlain || written.some(([, text]) => text.length > longestSource)) {
+	if (isPlain || written.some(([, text]) => text.length > maxSourceLength)) {
 		return await compileVariant(source);
 	}
 

@@ -18,7 +18,7 @@ import {
 import {compareNumbers, Numeral, unmarked} from '../kit/exact-json.ts';
 import type {Constant, Pieces} from '../kit/text.ts';
 import {formatCurrency, formatDate, type Place, readMoment, readZone, strftime} from './dates.ts';
-import {longestSource, renderMemory} from './limits.ts';
+import {maxSourceLength, renderMemory} from './limits.ts';
 
 type Engines = {
 	/** Escapes what it puts into html, unless the last filter is `raw`. */
@@ -33,7 +33,7 @@ const strictKey = Symbol('strict');
 
 // They would read other templates or files, which a template must not.
 const refusedTags = ['include', 'render', 'layout', 'block'];
-const usualDate = '%A, %B %-e, %Y at %-l:%M %P %z';
+const defaultDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 
 const jsonFilters = ['json', 'jsonify', 'inspect'] as const;
 
@@ -75,7 +75,7 @@ export function liquidEngines(): Engines {
 			ownPropertyOnly: true,
 			strictFilters: true,
 			dynamicPartials: false,
-			parseLimit: longestSource,
+			parseLimit: maxSourceLength,
 			memoryLimit: renderMemory,
 		});
 		for (const tag of refusedTags) {
@@ -124,7 +124,7 @@ export function liquidEngines(): Engines {
 			return keyed.sort((a, b) => inOrder(a.key, b.key)).map(({item}) => item);
 		});
 		liquid.registerFilter('date', function (value: unknown, format: unknown, timezone: unknown) {
-			return written(this.context, value, textOf(format ?? usualDate, isStrict(this.context)), {timezone});
+			return written(this.context, value, textOf(format ?? defaultDate, isStrict(this.context)), {timezone});
 		});
 		liquid.registerFilter('date_to_xmlschema', function (value: unknown) {
 			return written(this.context, value, '%FT%T%:z');

@@ -1,5 +1,5 @@
 import {type Liquid, LiquidError, Tokenizer, TokenKind, type TopLevelToken} from 'liquidjs';
-import {mostLiquid} from './limits.ts';
+import {maxLiquid} from './limits.ts';
 
 /** One `{{ … }}` or `{% … %}` of a source. */
 export type LiquidToken = {
@@ -14,8 +14,8 @@ export type LiquidToken = {
 
 /** Parses a field as Liquid: null, or its first fault. Never throws. */
 export function liquidFault(engine: Liquid, field: string, source: string): Violation | null {
-	if (liquidCount(source) > mostLiquid) {
-		return {field, message: `has more than ${mostLiquid} Liquid tags and outputs`, line: 1, column: 1};
+	if (liquidCount(source) > maxLiquid) {
+		return {field, message: `has more than ${maxLiquid} Liquid tags and outputs`, line: 1, column: 1};
 	}
 
 	try {

@@ -3,7 +3,7 @@ import {LRUCache} from 'lru-cache';
 import {parseExact} from '../kit/exact-json.ts';
 import {constantOf, joined, type Pieces, withoutControls} from '../kit/text.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
-import {deepestHtml, largestPart, longestSubject, renderTime} from './limits.ts';
+import {deepestHtml, largestPart, maxSubjectLength, renderTime} from './limits.ts';
 import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
@@ -156,5 +156,5 @@ function textOf(html: string): string {
 function headerText(text: string): string {
 	const line = withoutControls(text).trim();
 	// Half a surrogate pair at the cut would be no character.
-	return line.slice(0, longestSubject).replace(/[\ud800-\udbff]$/, '');
+	return line.slice(0, maxSubjectLength).replace(/[\ud800-\udbff]$/, '');
 }

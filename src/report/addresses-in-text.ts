@@ -1,10 +1,10 @@
 /** An address and its place in the text. */
 type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
 
-const mostAddresses = 200;
+const maxAddresses = 200;
 // Longer than RFC 5321 allows: return paths that wrap others are.
-const longestLocal = 128;
-const longestDomain = 253;
+const maxLocalPartLength = 128;
+const maxDomainLength = 253;
 // Halves of a character beyond the BMP, and what joins emoji, belong to the name.
 const localPart = /\u200d|[^\s<>()[\]",;:@\\\p{Cc}\p{Cf}\p{Co}\p{Cn}]/u;
 const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
@@ -20,7 +20,7 @@ const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
  * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`, with punctuation
  * behind it. A local part may be quoted, a domain an address literal. Linear: nothing is looked at further than an address is long.
  */
-export function findAddresses(text: string, most = mostAddresses): FoundAddress[] {
+export function findAddresses(text: string, most = maxAddresses): FoundAddress[] {
 	const found: FoundAddress[] = [];
 	for (let at = text.indexOf('@'); at !== -1 && found.length < most; at = text.indexOf('@', at + 1)) {
 		const [start, end] = bracketed(text, at) ?? [startOfLocal(text, at), endOfDomain(text, at)];
@@ -53,8 +53,8 @@ export function strangersIn(addresses: readonly string[], own: readonly string[]
 
 /** Where an address in angle brackets is: whatever is in them belongs to it, as in `<=neko@…>` and `<'neko@…>`. */
 function bracketed(text: string, at: number): [start: number, end: number] | null {
-	const before = opened.exec(text.slice(Math.max(0, at - longestLocal - 1), at));
-	const behind = closed.exec(text.slice(at, at + longestDomain + 2));
+	const before = opened.exec(text.slice(Math.max(0, at - maxLocalPartLength - 1), at));
+	const behind = closed.exec(text.slice(at, at + maxDomainLength + 2));
 	return before === null || behind === null
 		? null
 		: [withoutScheme(text, at - before[0].length + 1, at), at + 1 + (behind[1] as string).length];
@@ -68,12 +68,12 @@ function withoutScheme(text: string, start: number, at: number): number {
 function startOfLocal(text: string, at: number): number {
 	if (text[at - 1] === '"') {
 		const quote = text.lastIndexOf('"', at - 2);
-		return quote === -1 || at - quote > longestLocal + 2 || /[\r\n]/.test(text.slice(quote, at)) ? at : quote;
+		return quote === -1 || at - quote > maxLocalPartLength + 2 || /[\r\n]/.test(text.slice(quote, at)) ? at : quote;
 	}
 	let start = at;
 	while (
 		start > 0 &&
-		at - start < longestLocal &&
+		at - start < maxLocalPartLength &&
 		localPart.test(text[start - 1] as string) &&
 		!isSeam(text, start - 1)
 	) {
@@ -89,12 +89,14 @@ function startOfLocal(text: string, at: number): number {
 function endOfDomain(text: string, at: number): number {
 	if (text[at + 1] === '[') {
 		const close = text.indexOf(']', at);
-		return close !== -1 && close - at < longestLocal && /^[\w.:]+$/.test(text.slice(at + 2, close)) ? close + 1 : at;
+		return close !== -1 && close - at < maxLocalPartLength && /^[\w.:]+$/.test(text.slice(at + 2, close))
+			? close + 1
+			: at;
 	}
 	let end = at + 1;
 	while (
 		end < text.length &&
-		end - at <= longestDomain &&
+		end - at <= maxDomainLength &&
 		domainPart.test(text[end] as string) &&
 		(!isSeam(text, end - 1) || labelGoesOn.test(text.slice(end, end + 64)))
 	) {

@@ -110,14 +110,14 @@ function decodeAs(label: string, bytes: Buffer): string | null {
 	}
 }
 
-const longestWords = 16 * 1024;
+const maxWordsLength = 16 * 1024;
 
 /** Encoded words of a header field (RFC 2047) as text. */
 export function decodeWords(value: string): string {
 	if (!value.includes('=?')) {
 		return value;
 	}
-	const text = value.slice(0, longestWords);
+	const text = value.slice(0, maxWordsLength);
 	let decoded = '';
 	let run: EncodedWord[] = [];
 	let at = 0;

@@ -33,14 +33,14 @@ export type Signature = {
 /** `signature` null: it breaks a rule, so whatever it proves it does not count. `domain` null: not even that can be read. */
 export type ParsedSignature = {readonly domain: string | null; readonly signature: Signature | null};
 
-const longestSignature = 4096;
+const maxSignatureLength = 4096;
 const selectorForm = /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/;
 const base64Form = /^[A-Za-z0-9+/]+={0,2}$/;
 const numberForm = /^\d{1,15}$/;
 
 export function parseSignature({line}: RawField): ParsedSignature {
 	const value = line.slice(line.indexOf(':') + 1);
-	const tags = line.length > longestSignature ? undefined : parseTagList(utf8(value).replaceAll(/[ \t\r\n]+/g, ' '));
+	const tags = line.length > maxSignatureLength ? undefined : parseTagList(utf8(value).replaceAll(/[ \t\r\n]+/g, ' '));
 	const domain = domainName(tags?.get('d') ?? '') ?? null;
 	return {domain, signature: tags && domain !== null ? signatureFrom(tags, domain, line) : null};
 }

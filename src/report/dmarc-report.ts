@@ -9,8 +9,8 @@ import {elementAt, readXml, textAt, type XmlElement} from './xml.ts';
 /** Counts that are held while a report is read. Beyond them the half with the most mail stays. */
 const maxHeldCounts = 20_000;
 /** Counts that are kept, those of most mail. */
-const mostCounts = 2000;
-const longestPeriodMs = 32 * 86_400_000;
+const maxCounts = 2000;
+const maxPeriodMs = 32 * 86_400_000;
 const maxNameLength = 100;
 const maxIdLength = 200;
 
@@ -54,7 +54,7 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 	if (counts.size === 0 && cut > 0) {
 		return 'it has no record that can be read';
 	}
-	cut += keepLargest(counts, mostCounts);
+	cut += keepLargest(counts, maxCounts);
 	const reporterDomains = [email.slice(email.lastIndexOf('@') + 1), org].flatMap(name => registeredIn(name) ?? []);
 	return {kind: 'dmarc', ...head, reporterDomains, counts: [...counts.values()], cut};
 }
@@ -85,7 +85,7 @@ export function headOf(said: Said): Omit<AggregateReport, 'kind' | 'counts' | 'c
 		return 'it does not say which domain it is about';
 	}
 	const name = org.map(reporterIn).find(text => text !== '') ?? 'unknown';
-	return begin <= end && end - begin <= longestPeriodMs
+	return begin <= end && end - begin <= maxPeriodMs
 		? {org: name, reportId: nameIn(reportId, maxIdLength) || `${begin}`, domain, begin, end}
 		: 'its dates make no sense';
 }

@@ -32,12 +32,14 @@ export class KnownAnswers {
 	}
 }
 
-const longestName = 253;
-const longestLabel = 63;
+const maxNameLength = 253;
+const maxLabelLength = 63;
 
 /** Whether a name has a form in which DNS can hold it (RFC 1035 §2.3.4). */
 export function isWellFormed(name: string): boolean {
-	return name.length <= longestName && name.split('.').every(label => label.length > 0 && label.length <= longestLabel);
+	return (
+		name.length <= maxNameLength && name.split('.').every(label => label.length > 0 && label.length <= maxLabelLength)
+	);
 }
 
 /** Whether it is sent to a resolver: of printable ASCII without the backslash, by which resolvers quote. */

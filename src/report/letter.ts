@@ -10,15 +10,15 @@ import {hasRepeatedField} from './raw-header.ts';
 // Mail to people, taken apart in the reader's thread, whose limits of time and memory hold.
 
 /** Characters of text and of html that are kept and posted. */
-const longestText = 256 * 1024;
-const longestSubject = 998;
-const longestName = 255;
-const longestValue = 4096;
-const mostFields = 200;
-const mostMailboxes = 50;
-const mostAddresses = 1000;
-const longestHeader = 256 * 1024;
-const mostAnswers = 50;
+const maxTextLength = 256 * 1024;
+const maxSubjectLength = 998;
+const maxNameLength = 255;
+const maxValueLength = 4096;
+const maxFields = 200;
+const maxMailboxes = 50;
+const maxAddresses = 1000;
+const maxHeaderLength = 256 * 1024;
+const maxAnswers = 50;
 
 /** A mail that is beyond the limits of `readMail` has its fault, and is shown as it came. */
 export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ReadLetter> {
@@ -39,30 +39,30 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 			...ofHeader(mail, raw),
 			from: froms[0] ?? null,
 			isAmbiguous: froms.length > 1 || isDoubled,
-			text: text && cutText(text, longestText),
-			html: html && cutText(html, longestText),
-			cut: [text, html].some(one => one !== null && one.length > longestText) || fields.length > mostFields,
+			text: text && cutText(text, maxTextLength),
+			html: html && cutText(html, maxTextLength),
+			cut: [text, html].some(one => one !== null && one.length > maxTextLength) || fields.length > maxFields,
 			files: filesOf(leavesOf(mail.root), raw.includes('\r\n') ? '\r\n' : '\n'),
 			signatures: isDoubled ? signatures.map(one => ({...one, result: 'policy'})) : signatures,
 			fault: null,
 		};
 	} catch (error) {
-		return unread(`it cannot be parsed: ${withoutControls((error as Error).message).slice(0, longestName)}`);
+		return unread(`it cannot be parsed: ${withoutControls((error as Error).message).slice(0, maxNameLength)}`);
 	}
 }
 
 /** What its header alone says. */
 function ofHeader({root}: Mail, raw: Buffer) {
 	const {fields} = root;
-	const [header = ''] = raw.toString('utf8', 0, longestHeader).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
+	const [header = ''] = raw.toString('utf8', 0, maxHeaderLength).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
 	const references = idsIn(fieldOf(fields, 'references')).reverse();
 	return {
-		subject: textOf(fieldOf(fields, 'subject') ?? '', longestSubject),
+		subject: textOf(fieldOf(fields, 'subject') ?? '', maxSubjectLength),
 		automatic: isAutomatic(root),
 		senders: addressesOf(header, 'from|sender|reply-to'),
 		addressees: addressesOf(header, 'to|cc'),
-		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, mostAnswers),
-		headers: fields.slice(0, mostFields).map(({name, value}) => ({name, value: textOf(value, longestValue)})),
+		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, maxAnswers),
+		headers: fields.slice(0, maxFields).map(({name, value}) => ({name, value: textOf(value, maxValueLength)})),
 	};
 }
 
@@ -72,7 +72,7 @@ const textOf = (value: string, longest: number) => cutText(withoutControls(decod
 /** All that fields of these names hold, beyond what is shown of them too: mail is found and erased by it. */
 function addressesOf(header: string, names: string): string[] {
 	const fields = header.matchAll(new RegExp(`^(?:${names})[ \\t]*:[^\\n]*(?:\\n[ \\t][^\\n]*)*`, 'gim'));
-	return addressesIn([...fields].join('\n'), mostAddresses);
+	return addressesIn([...fields].join('\n'), maxAddresses);
 }
 
 /** Angle brackets are often lost on the way, and long ids encoded. */
@@ -112,8 +112,8 @@ function mailboxesOf(field: string) {
 	const found: Array<{readonly address: string; readonly name: string | null}> = [];
 	const add = ({address, name, group}: AddressOrGroup): void => {
 		const mailbox = mailboxIn(address ?? '');
-		if (mailbox !== '' && found.length < mostMailboxes) {
-			found.push({address: mailbox, name: cutText(withoutControls(decodeWords(name)), longestName) || null});
+		if (mailbox !== '' && found.length < maxMailboxes) {
+			found.push({address: mailbox, name: cutText(withoutControls(decodeWords(name)), maxNameLength) || null});
 		}
 		group?.forEach(add);
 	};

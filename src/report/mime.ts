@@ -27,40 +27,40 @@ export type Mail = {
 };
 
 const deepest = 10;
-const mostParts = 200;
-const mostFields = 1000;
-const longestHeader = 256 * 1024;
-const longestValue = 16 * 1024;
-const usualLongestBody = 256 * 1024;
+const maxParts = 200;
+const maxFields = 1000;
+const maxHeaderLength = 256 * 1024;
+const maxValueLength = 16 * 1024;
+const defaultMaxBodyLength = 256 * 1024;
 
 /**
  * Reads a mail's structure (RFC 5322, RFC 2045). It accepts any line ends, a first line `From `, boundaries that are
  * never closed or differ from the announced ones, and missing blank lines. Time and memory are bounded for any bytes;
  * the result says what a limit cut off.
  *
- * @param longestBody octets of each body that are read
+ * @param maxBodyLength octets of each body that are read
  */
-export function readMail(raw: Buffer, longestBody = usualLongestBody): Mail {
-	const limits: Limits = {parts: mostParts, longestBody, fault: null};
+export function readMail(raw: Buffer, maxBodyLength = defaultMaxBodyLength): Mail {
+	const limits: Limits = {parts: maxParts, maxBodyLength, fault: null};
 	const root = readPart(firstMail(withLineFeeds(raw)), 0, limits);
 	return {root, fault: limits.fault};
 }
 
 type FieldLimits = {fault: string | null};
-type Limits = FieldLimits & {parts: number; readonly longestBody: number};
+type Limits = FieldLimits & {parts: number; readonly maxBodyLength: number};
 
 function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
-	const end = headerEnd(bytes, longestHeader);
-	if (end > longestHeader) {
+	const end = headerEnd(bytes, maxHeaderLength);
+	if (end > maxHeaderLength) {
 		limits.fault ??= 'a header is too long';
 	}
-	const fields = readFields(bytes.subarray(0, Math.min(end, longestHeader)), limits);
+	const fields = readFields(bytes.subarray(0, Math.min(end, maxHeaderLength)), limits);
 	const content = bytes.subarray(bytes[end] === 0x0a ? end + 1 : end);
 	const announced = readContentType(fieldOf(fields, 'content-type'));
 	const parts = partsOf(content, announced, depth, limits);
 	const isLeaf = parts === null;
 	const encoding = transferEncoding(fields);
-	const body = once(() => (isLeaf ? decodeBody(content, encoding, limits.longestBody) : Buffer.alloc(0)));
+	const body = once(() => (isLeaf ? decodeBody(content, encoding, limits.maxBodyLength) : Buffer.alloc(0)));
 	return {
 		fields,
 		type: isLeaf && announced.value.startsWith('multipart/') ? 'text/plain' : announced.value,
@@ -126,8 +126,8 @@ export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): 
 	for (const line of linesOf(bytes)) {
 		const last = fields.at(-1);
 		if (line.startsWith(' ') || line.startsWith('\t')) {
-			if (last && last.value.length < longestValue) {
-				last.value += ` ${line.trim().slice(0, longestValue)}`;
+			if (last && last.value.length < maxValueLength) {
+				last.value += ` ${line.trim().slice(0, maxValueLength)}`;
 			}
 			continue;
 		}
@@ -136,7 +136,7 @@ export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): 
 		if (!fieldName.test(name)) {
 			continue;
 		}
-		if (fields.length >= mostFields) {
+		if (fields.length >= maxFields) {
 			limits.fault ??= 'too many header fields';
 			break;
 		}
@@ -145,7 +145,7 @@ export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): 
 			value: line
 				.slice(colon + 1)
 				.trim()
-				.slice(0, longestValue),
+				.slice(0, maxValueLength),
 		});
 	}
 	return fields;
@@ -187,7 +187,7 @@ function guessBoundary(content: Buffer): string | null {
 type ContentType = {readonly value: string; readonly parameters: Readonly<Record<string, string>>};
 
 const longest = 4096;
-const mostParameters = 40;
+const maxParameters = 40;
 
 const parameter = /;[ \t]*([^\s=;*"()]{1,60})(?:\*(\d{1,2}))?(\*)?[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"?|([^\s;]*))/g;
 
@@ -210,7 +210,7 @@ function readParameters(text: string): Record<string, string> {
 	for (const [, name, number, extended, quoted, plain] of text.matchAll(parameter)) {
 		const key = (name as string).toLowerCase();
 		const values = pieces.get(key) ?? [];
-		if (pieces.size >= mostParameters) {
+		if (pieces.size >= maxParameters) {
 			break;
 		}
 		const value = quoted === undefined ? (plain ?? '') : quoted.replace(/\\(.)/g, '$1');
@@ -285,18 +285,18 @@ function withoutFromLine(bytes: Buffer): Buffer {
 	}
 	const mail = bytes.subarray(start);
 	// With a colon it is a field, which may have blanks before it (RFC 5322 §4.5).
-	const isFromLine = /^>?From (?![ \t]*:)/.test(mail.toString('latin1', 0, longestFromBlanks));
+	const isFromLine = /^>?From (?![ \t]*:)/.test(mail.toString('latin1', 0, maxFromLineBlanks));
 	return isFromLine ? mail.subarray(mail.indexOf(lf) + 1) : mail;
 }
 
-const longestFromBlanks = 1000;
+const maxFromLineBlanks = 1000;
 const fromLine = Buffer.from('\n\nFrom ');
-const mostFromLines = 100;
+const maxFromLines = 100;
 
 /** Cuts at the `From ` line of another mail behind the first one. */
 function withoutNextMail(bytes: Buffer): Buffer {
 	let at = bytes.indexOf(fromLine);
-	for (let tries = 0; at !== -1 && tries < mostFromLines; tries++) {
+	for (let tries = 0; at !== -1 && tries < maxFromLines; tries++) {
 		const lines = bytes.toString('latin1', at + 2, at + 600);
 		if (/^From [^\n]{3,120}\d\d:\d\d[^\n]{0,30}\n[!-9;-~]{2,60}:[ \t]/.test(lines)) {
 			return bytes.subarray(0, at + 1);

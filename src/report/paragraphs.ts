@@ -17,7 +17,7 @@ export type Paragraph = {readonly text: string; readonly listed: readonly Findin
 const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;
 /** What the sender wrote himself, quoted. */
 const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
-const longestAbout = 4096;
+const maxAboutLength = 4096;
 
 /** The paragraphs of a text about recipients with these addresses, which are in lower case. */
 export function paragraphsOf(said: string, known: ReadonlySet<string>): Paragraph[] {
@@ -41,7 +41,7 @@ export function paragraphsOn(subject: Subject, paragraphs: readonly Paragraph[])
 		})
 		.filter(words => words !== '')
 		.join('\n')
-		.slice(0, longestAbout);
+		.slice(0, maxAboutLength);
 }
 
 /** The words about a recipient in a paragraph end where those about the next one begin. Empty: it is not named. */

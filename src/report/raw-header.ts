@@ -3,9 +3,9 @@ import {hostName} from '../net/host-name.ts';
 // The header of a mail octet by octet, as signatures see it. `readMail` accepts more.
 
 /** Octets. Nobody's header is longer. */
-const longestHeader = 64 * 1024;
+const maxHeaderLength = 64 * 1024;
 const maxAuthorDomains = 3;
-const longestDomain = 253;
+const maxDomainLength = 253;
 
 /** A field as it was written, with its folds and without its last CRLF. The name is in lower case. */
 export type RawField = {readonly name: string; readonly line: string};
@@ -18,7 +18,7 @@ export function withCrlf(raw: Buffer): Buffer {
 
 /** Its header, each octet as a character, with CRLF as line end. Empty where it does not end within the limit. */
 export function headerOf(raw: Buffer): string {
-	const text = raw.toString('latin1', 0, longestHeader);
+	const text = raw.toString('latin1', 0, maxHeaderLength);
 	const end = text.search(/\r?\n\r?\n/);
 	const header = text.slice(0, Math.max(0, end)).replaceAll(/\r?\n/g, '\r\n');
 	// The first line of an mbox. `From : x` is a field: blanks may stand before a colon (RFC 5322 §4.5).
@@ -45,7 +45,7 @@ export function hasRepeatedField(fields: ReadonlyArray<{readonly name: string}>)
 
 /** A domain as A-labels in lower case; undefined where DNS cannot have it below a top-level domain. */
 export function domainName(text: string): string | undefined {
-	const name = text.length <= longestDomain ? hostName(text) : undefined;
+	const name = text.length <= maxDomainLength ? hostName(text) : undefined;
 	return name?.includes('.') ? name : undefined;
 }
 

@@ -16,8 +16,8 @@ import {
 	type Structured,
 	withoutType,
 } from './structured.ts';
-import {type BounceText, bounceTextOf, longestText, returnedParts, returnedRecipient} from './text/bounce-text.ts';
-import {type Finding, mostFindings} from './text/listed.ts';
+import {type BounceText, bounceTextOf, maxTextLength, returnedParts, returnedRecipient} from './text/bounce-text.ts';
+import {type Finding, maxFindings} from './text/listed.ts';
 import {actionInText, arrival, daemonSigns, findingsOf, readLetter} from './text/recipients-in-text.ts';
 
 /** A forwarded mail may be forwarded again. */
@@ -74,7 +74,7 @@ function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 
 /** Whether the text has more recipients than the reports. */
 function isTextCut({said}: BounceText, reports: readonly Report[]): boolean {
-	return reports.length >= mostFindings || (reports.length > 1 && said.length >= longestText);
+	return reports.length >= maxFindings || (reports.length > 1 && said.length >= maxTextLength);
 }
 
 function whatItSays(
@@ -113,7 +113,7 @@ function whatItSays(
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
 	const found = findingsOf(bounce);
-	const findings = (found.length > 0 ? found : readLetter(bounce, classify)).slice(0, mostFindings);
+	const findings = (found.length > 0 ? found : readLetter(bounce, classify)).slice(0, maxFindings);
 	if (findings.length === 0) {
 		return null;
 	}
@@ -171,9 +171,9 @@ const addresseeFields: ReadonlySet<string> = new Set([
 	'apparently-to',
 ]);
 
-const mostOfAKind = 20;
-const longestClue = 320;
-const longestPasted = 64 * 1024;
+const maxPerKind = 20;
+const maxClueLength = 320;
+const maxPastedLength = 64 * 1024;
 
 /** Collects what may identify the mail that a report is about. None of it is proof. */
 function readClues(mail: Mail, structured: Structured): Clues {
@@ -225,11 +225,11 @@ const pasted =
 /** Header fields in the text: mailers without attachments put the returned mail there. */
 function pastedFields(mail: Mail): Field[] {
 	const leaves = leavesOf(mail.root);
-	const plain = leaves.filter(({type}) => type === 'text/plain').map(part => part.text().slice(0, longestPasted));
+	const plain = leaves.filter(({type}) => type === 'text/plain').map(part => part.text().slice(0, maxPastedLength));
 	const html = plain.length > 0 ? undefined : leaves.find(({type}) => type === 'text/html');
-	const texts = html ? [stripHtml(html.text()).slice(0, longestPasted)] : plain.slice(0, 5);
+	const texts = html ? [stripHtml(html.text()).slice(0, maxPastedLength)] : plain.slice(0, 5);
 	return texts.flatMap(text =>
-		[...text.matchAll(pasted)].slice(0, mostOfAKind).map(([, name, value]) => ({
+		[...text.matchAll(pasted)].slice(0, maxPerKind).map(([, name, value]) => ({
 			name: (name as string).toLowerCase(),
 			value: (value as string).replace(/\n[>|]*[ \t]*/g, ' '),
 		})),
@@ -252,7 +252,7 @@ function decoded(address: string): string {
 }
 
 function few(found: readonly string[]): string[] {
-	return [...new Set(found.filter(each => each !== '' && each.length <= longestClue))].slice(0, mostOfAKind);
+	return [...new Set(found.filter(each => each !== '' && each.length <= maxClueLength))].slice(0, maxPerKind);
 }
 
 /** What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any. */

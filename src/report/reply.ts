@@ -68,7 +68,7 @@ const spoken =
 	/(?:^[ \t]*(?:<<<[ \t]*)?|(?:said|says|saying|responded|response|returned|returned was|was|error|code|reply|smtp;|rejected|with|because|reason|:|ERROR_CODE|ResponseCode|\],)[ \t:'"([]+)([245]\d\d)(?=[ \t:,;.'"-]|$)/gim;
 const enhancedAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 
-const longestText = 4096;
+const maxTextLength = 4096;
 // What daemons say behind a reply.
 const trailers =
 	/\n[ \t]*\n|\n[ \t]*(?:Giving up on|\(Other MXes|I.m not going to try|STARTTLS proto|Generating server|-{3,}|={3,})|\bGiving up on\b/i;
@@ -77,7 +77,7 @@ const word = /\p{L}{3}/u;
 
 /** Evidence for the rule table from a text about one recipient: codes, phase of the session, the host that refused. */
 export function evidenceIn(whole: string): Evidence {
-	const text = whole.slice(0, longestText);
+	const text = whole.slice(0, maxTextLength);
 	const {code, enhanced} = replyIn(text);
 	return {phase: phaseIn(text), code, enhanced, status: null, text, host: hostIn(text)};
 }
@@ -87,7 +87,7 @@ export function evidenceIn(whole: string): Evidence {
  * or if the code follows the words as in qmail's `The mailbox is full. (#5.1.1)`.
  */
 export function replyAlone(whole: string): string {
-	const text = whole.slice(0, longestText);
+	const text = whole.slice(0, maxTextLength);
 	const found = refusalOf(text, bothCodes) ?? refusalOf(text, spoken) ?? enhancedAlone.exec(text);
 	if (found === null) {
 		return text;
@@ -108,7 +108,7 @@ function refusalOf(text: string, codes: RegExp): RegExpExecArray | undefined {
 
 const unsafe = new RegExp(`[${unprintable}\\s]+`, 'gu');
 
-const longestReason = 1024;
+const maxReasonLength = 1024;
 
 // What stood between a name and the text, or is drawn above it.
 const rest = /^(?:[\s:;.,>)\]]|[-=*_#]{3,})+/;
@@ -117,14 +117,14 @@ const rest = /^(?:[\s:;.,>)\]]|[-=*_#]{3,})+/;
 export function reasonOf(text: string): string {
 	// More than is kept, for white space falls together.
 	const line = text
-		.slice(0, 8 * longestReason)
+		.slice(0, 8 * maxReasonLength)
 		.replace(unsafe, ' ')
 		.replace(rest, '')
 		.trim();
-	return line.length <= longestReason
+	return line.length <= maxReasonLength
 		? line
 		: line
-				.slice(0, longestReason)
+				.slice(0, maxReasonLength)
 				.replace(/[\ud800-\udbff]$/, '')
 				.trimEnd();
 }

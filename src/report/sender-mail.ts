@@ -7,7 +7,7 @@ import type {Structured} from './structured.ts';
 import type {BounceText} from './text/bounce-text.ts';
 import {daemonSigns} from './text/recipients-in-text.ts';
 
-const longestSubject = 200;
+const maxSubjectLength = 200;
 /** What only a mail system says. */
 const unsaid = {...notRefused, originalRecipient: null, status: null, code: null, host: null, feedbackType: null};
 
@@ -26,7 +26,7 @@ export function senderOf({root}: Mail): string | null {
  * its sender.
  */
 export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
-	return {...unsaid, recipient: senderOf(mail), reason: subjectOf(mail).slice(0, longestSubject), ...said};
+	return {...unsaid, recipient: senderOf(mail), reason: subjectOf(mail).slice(0, maxSubjectLength), ...said};
 }
 
 const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
@@ -110,7 +110,7 @@ function hasReport(part: Part): boolean {
 	);
 }
 
-const mostRecipients = 100;
+const maxRecipients = 100;
 
 /** What each Feedback-Type asks for, in lower case (RFC 5965, 6430, 6591 and their drafts). */
 export const feedbackActions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>([
@@ -163,7 +163,7 @@ function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly
 	const named = valuesOf(fields, ['original-rcpt-to', 'removal-recipient']);
 	const found = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
 	const unique = [...new Map(found.map(address => [address.toLowerCase(), address])).values()];
-	return unique.length > 0 ? unique.slice(0, mostRecipients) : [null];
+	return unique.length > 0 ? unique.slice(0, maxRecipients) : [null];
 }
 
 /** To whom a returned mail went: what its receiver wrote down, else its `To` where that is one address. */

@@ -70,18 +70,18 @@ function endsDomain(text: string): boolean {
 }
 
 /** Longer than any name: what follows cannot make it a name again. */
-const longestExpansion = 512;
+const maxExpansionLength = 512;
 
 /** The name that a `domain-spec` means, in lower case without the last dot; cut where it is longer than any name. */
 export function expandDomainSpec(spec: DomainSpec, values: MacroValues): string {
 	let name = '';
 	for (const part of spec) {
 		name += typeof part === 'string' ? part : expandMacro(part, values);
-		if (name.length > longestExpansion) {
+		if (name.length > maxExpansionLength) {
 			break;
 		}
 	}
-	return name.slice(0, longestExpansion).replace(/\.$/, '').toLowerCase();
+	return name.slice(0, maxExpansionLength).replace(/\.$/, '').toLowerCase();
 }
 
 function expandMacro({letter, keep, isReversed, delimiters, isEscaped}: Macro, values: MacroValues): string {

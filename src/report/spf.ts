@@ -15,11 +15,11 @@ export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'per
 /** Who sent a mail. `sender` is empty for a bounce, which is judged by HELO. */
 export type SpfClient = {readonly client: string; readonly helo: string; readonly sender: string};
 
-const mostLookups = 10;
-const mostVoidLookups = 2;
-const mostHosts = 10;
+const maxLookups = 10;
+const maxVoidLookups = 2;
+const maxHosts = 10;
 /** No address is longer that can be delivered to (RFC 5321 §4.5.3.1): what macros make of a longer one is not computed. */
-const longestSender = 320;
+const maxSenderLength = 320;
 
 const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as const;
 
@@ -33,7 +33,7 @@ export function checkSpf(answers: KnownAnswers, from: SpfClient): {result: SpfRe
 	if (!isDomain(domain)) {
 		return {result: 'none', domain: null};
 	}
-	if (sender.length > longestSender) {
+	if (sender.length > maxSenderLength) {
 		return {result: 'permerror', domain};
 	}
 	const local = sender.slice(0, Math.max(at, 0)) || 'postmaster';
@@ -126,7 +126,7 @@ class Evaluation {
 	/** The sixth kind of look-up beside `include`, `a`, `mx`, `exists` and `redirect`: all count alike (§4.6.4). */
 	#mayLookUp(): boolean {
 		this.#lookups++;
-		return this.#lookups <= mostLookups;
+		return this.#lookups <= maxLookups;
 	}
 
 	#includes(target: string): Match {
@@ -143,7 +143,7 @@ class Evaluation {
 
 	#isExchangeOf(domain: string, cidr: Cidr): Match {
 		return this.#found(this.#answers.ask<MxRecord>('mx', domain), records => {
-			if (records.length > mostHosts) {
+			if (records.length > maxHosts) {
 				return 'permerror';
 			}
 			// Each is looked at, so that all of them are asked together.
@@ -166,7 +166,7 @@ class Evaluation {
 			return isUnknown(answer) ? false : failed(answer);
 		}
 		this.#voidLookups++;
-		return this.#voidLookups > mostVoidLookups && 'permerror';
+		return this.#voidLookups > maxVoidLookups && 'permerror';
 	}
 
 	#addresses(host: string): DnsAnswer<string> {
@@ -178,7 +178,7 @@ class Evaluation {
 	/** The names of the client that have its address too (§5.5); what fails there is no name. */
 	#clientNames(): string[] {
 		const answer = this.#answers.ask<string>('ptr', reverseName(this.#from.client));
-		const names = answer.kind === 'found' ? answer.records.slice(0, mostHosts).map(name => name.toLowerCase()) : [];
+		const names = answer.kind === 'found' ? answer.records.slice(0, maxHosts).map(name => name.toLowerCase()) : [];
 		return names.filter(name => {
 			const addresses = this.#addresses(name);
 			return addresses.kind === 'found' && addresses.records.some(address => this.#isIn(address, {}));

@@ -4,7 +4,7 @@ import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts'
 import {isMailPart, isReturned, returnedHeaders} from './text/bounce-text.ts';
 
 /** A report of more has no effect. */
-const mostRecipients = 100;
+const maxRecipients = 100;
 
 /** What a mail says in fields that are made for programs. */
 export type Structured = {
@@ -36,7 +36,7 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 	const before = returned === -1 ? leaves : leaves.slice(0, returned);
 	const parts = before.some(isStatus) ? before.filter(isStatus) : leaves.filter(isStatus);
 	const texts = parts.length > 0 ? parts.map(textOf) : textsOf(leaves).filter(looksLikeDeliveryStatus);
-	const isCut = parts.some(part => part.body().length >= longestStatus);
+	const isCut = parts.some(part => part.body().length >= maxStatusLength);
 	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n'), isCut) : null;
 }
 
@@ -74,16 +74,16 @@ type SesNotification = {
 	readonly returned: readonly Field[];
 };
 
-const longestJson = 256 * 1024;
+const maxJsonLength = 256 * 1024;
 /** One more than may have an effect. */
-const most = mostRecipients + 1;
+const most = maxRecipients + 1;
 
 /** Null: not a notification of SES. */
 function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 	const text = leaves
 		.filter(({type}) => type === 'text/plain' || type === 'application/json')
 		.map(part => part.text())
-		.find(text => /"(?:notification|event)Type\\?"/.test(text.slice(0, longestJson)));
+		.find(text => /"(?:notification|event)Type\\?"/.test(text.slice(0, maxJsonLength)));
 	const notification = text === undefined ? null : jsonIn(text);
 	const kind = notification?.notificationType ?? notification?.eventType;
 	if (!notification || typeof kind !== 'string') {
@@ -160,7 +160,7 @@ function fieldsOf({emailAddress, action, status, diagnosticCode}: JsonObject, {b
 /** The object in a text, also where it is the message of another one, and where a mailer broke its long line. */
 function jsonIn(text: string): JsonObject | null {
 	const start = text.indexOf('{');
-	const whole = text.slice(start, start + longestJson);
+	const whole = text.slice(start, start + maxJsonLength);
 	const end = whole.search(/\n[ \t]*\n--[ \t]*(?:\n|$)/);
 	const json = (end === -1 ? whole : whole.slice(0, end)).replace(/!?\n[ \t]?/g, '').trim();
 	const outer = parse(json);
@@ -189,10 +189,10 @@ export type DeliveryStatus = {
 	readonly cut: boolean;
 };
 
-const mostFields = 40;
-const longestValue = 8192;
+const maxFields = 40;
+const maxValueLength = 8192;
 /** Octets; a part is cut there. */
-const longestStatus = 256 * 1024;
+const maxStatusLength = 256 * 1024;
 
 const addressFields: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'x-actual-recipient']);
 const recipientFields: ReadonlySet<string> = new Set([
@@ -229,7 +229,7 @@ function looksLikeDeliveryStatus(text: string): boolean {
 export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus {
 	const message: Field[] = [];
 	const recipients: Field[][] = [];
-	for (const block of blocksOf(text.slice(0, longestStatus))) {
+	for (const block of blocksOf(text.slice(0, maxStatusLength))) {
 		const last = recipients.at(-1);
 		if (last && completes(block, last)) {
 			last.push(...block);
@@ -240,21 +240,21 @@ export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus 
 			const begins =
 				recipientFields.has(one.name) && (!current || (onceEach.has(one.name) && hasField(current, one.name)));
 			if (begins) {
-				if (recipients.length >= mostRecipients) {
+				if (recipients.length >= maxRecipients) {
 					return {message, recipients, cut: true};
 				}
 				current = [];
 				recipients.push(current);
 			}
-			if ((current ?? message).length < mostFields) {
+			if ((current ?? message).length < maxFields) {
 				(current ?? message).push(one);
 			}
 		}
 	}
 	return {
 		message,
-		recipients: recipients.map(fields => fields.slice(0, mostFields)),
-		cut: isCut || text.length > longestStatus,
+		recipients: recipients.map(fields => fields.slice(0, maxFields)),
+		cut: isCut || text.length > maxStatusLength,
 	};
 }
 
@@ -310,9 +310,9 @@ function* blocksOf(text: string): Generator<Field[]> {
 		const [, name, value] = field.exec(line.replace(indentedField, '$1')) ?? [];
 		const last = block.at(-1);
 		if (name !== undefined && value !== undefined) {
-			block.push({name: name.toLowerCase(), value: value.trim().slice(0, longestValue)});
-		} else if (last && last.value.length < longestValue) {
-			last.value += ` ${line.trim().slice(0, longestValue)}`;
+			block.push({name: name.toLowerCase(), value: value.trim().slice(0, maxValueLength)});
+		} else if (last && last.value.length < maxValueLength) {
+			last.value += ` ${line.trim().slice(0, maxValueLength)}`;
 		}
 	}
 	if (block.length > 0) {

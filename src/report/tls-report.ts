@@ -2,10 +2,10 @@ import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
 import type {TlsCount, TlsReport} from '../mail/aggregate.ts';
 import {headOf, hostIn, nameIn} from './dmarc-report.ts';
 
-const mostPolicies = 100;
-const mostDetails = 1000;
-const mostFailures = 20;
-const mostSessions = 999_999_999;
+const maxPolicies = 100;
+const maxDetails = 1000;
+const maxFailures = 20;
+const maxSessions = 999_999_999;
 
 /** Policies and results of RFC 8460 §4.3 and §4.4. Strangers write reports: any other word is one, so that counts stay few. */
 const policyTypes = ['sts', 'tlsa', 'no-policy-found'];
@@ -30,7 +30,7 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 		return null;
 	}
 	const all = Array.isArray(report.policies) ? report.policies : [];
-	const policies = all.slice(0, mostPolicies).map(objectOf);
+	const policies = all.slice(0, maxPolicies).map(objectOf);
 	const reportId = textIn(report['report-id']);
 	// Google ends its ids with the domain.
 	const domains = [...policies.map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
@@ -52,7 +52,7 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 	function add(policy: string, result: string, n: number): void {
 		const key = `${policy} ${result}`;
 		if (n > 0) {
-			counts.set(key, {policy, result, n: Math.min(mostSessions, n + (counts.get(key)?.n ?? 0))});
+			counts.set(key, {policy, result, n: Math.min(maxSessions, n + (counts.get(key)?.n ?? 0))});
 		}
 	}
 
@@ -67,13 +67,13 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 		const sums = objectOf(summary);
 		add(kind, 'success', numberIn(sums['total-successful-session-count']));
 		const failed = (Array.isArray(details) ? details : []).map(objectOf);
-		cut += Math.max(0, failed.length - mostDetails);
+		cut += Math.max(0, failed.length - maxDetails);
 		let explained = 0;
-		for (const detail of failed.slice(0, mostDetails)) {
+		for (const detail of failed.slice(0, maxDetails)) {
 			const n = numberIn(detail['failed-session-count']);
 			explained += n;
 			add(kind, wordIn(detail['result-type'], resultTypes), n);
-			if (failures.length < mostFailures) {
+			if (failures.length < maxFailures) {
 				failures.push(failureOf(detail, n));
 			}
 		}
@@ -102,5 +102,5 @@ const wordIn = (value: unknown, words: readonly string[]) =>
 
 function numberIn(value: unknown): number {
 	const number = Number(value);
-	return Number.isSafeInteger(number) && number > 0 ? Math.min(number, mostSessions) : 0;
+	return Number.isSafeInteger(number) && number > 0 ? Math.min(number, maxSessions) : 0;
 }

@@ -64,7 +64,7 @@ function gzipHeaderLength(gzip: Buffer): number {
 
 const endOfDirectory = 0x06054b50;
 const endLength = 22;
-const longestComment = 0xffff;
+const maxCommentLength = 0xffff;
 const fileHeader = 0x02014b50;
 const fileHeaderLength = 46;
 /** An entry for a folder, and what macOS adds beside each file. */
@@ -79,7 +79,7 @@ const methods = {stored: 0, deflated: 8} as const;
  */
 function fileInZip(zip: Buffer): Buffer | string {
 	let end = zip.length - endLength;
-	const last = Math.max(0, end - longestComment);
+	const last = Math.max(0, end - maxCommentLength);
 	while (end >= last && zip.readUInt32LE(end) !== endOfDirectory) {
 		end--;
 	}

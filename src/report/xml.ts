@@ -13,8 +13,8 @@ export class XmlFault extends Error {}
 
 const deepest = 12;
 /** Elements that are kept at one time. */
-const mostElements = 5000;
-const longestText = 2048;
+const maxElements = 5000;
+const maxTextLength = 2048;
 /** Some reporters put an `xs:schema` before the document, or around it and never close it. */
 const wrapper = 'schema';
 /** The only element in a schema that is not part of it. */
@@ -36,7 +36,7 @@ export function readXml(text: string, each: string, take: (element: XmlElement) 
 			onopentagname(spelled) {
 				const element = {name: spelled.slice(spelled.indexOf(':') + 1), text: '', children: []};
 				kept++;
-				if (open.length >= deepest || kept > mostElements) {
+				if (open.length >= deepest || kept > maxElements) {
 					throw new XmlFault(
 						open.length >= deepest ? 'its elements lie too deep in each other' : 'it has too many elements',
 					);
@@ -54,8 +54,8 @@ export function readXml(text: string, each: string, take: (element: XmlElement) 
 			},
 			ontext(said) {
 				const into = open.at(-1);
-				if (into !== undefined && into.text.length < longestText) {
-					into.text += said.slice(0, longestText);
+				if (into !== undefined && into.text.length < maxTextLength) {
+					into.text += said.slice(0, maxTextLength);
 				}
 			},
 			onclosetag(_name, isImplied) {

@@ -16,10 +16,10 @@ type Alarm = Refusals & {readonly host: string; readonly reply: string};
 
 /** R7.4. One refusal of three mails is no trouble yet. */
 const share = 0.05;
-const leastRefused = 5;
+const minRefused = 5;
 const slotMs = 5 * 60_000;
 const slots = 12;
-const mostProviders = 1000;
+const maxProviders = 1000;
 
 const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>(['block', 'reputation', 'auth', 'relay_denied']);
 
@@ -31,7 +31,7 @@ type Slot = {readonly n: number; attempts: number; refused: number};
  */
 export class InfrastructureAlarm {
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #providers = new LRUCache<string, Slot[]>({max: mostProviders});
+	readonly #providers = new LRUCache<string, Slot[]>({max: maxProviders});
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;
@@ -81,7 +81,7 @@ export class InfrastructureAlarm {
 }
 
 function isTooMuch({attempts, refused}: Refusals): boolean {
-	return refused >= leastRefused && refused / attempts > share;
+	return refused >= minRefused && refused / attempts > share;
 }
 
 /** Blocklists and what else is said of the sending machine; a policy only with a code of security (RFC 3463, x.7.x). */

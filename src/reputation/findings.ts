@@ -17,9 +17,9 @@ export type Finding = {
 };
 
 /** Fewer than these say nothing (R7.2). */
-export const leastAttempted = 200;
-export const leastDelivered = 1000;
-export const leastComplaints = 3;
+export const minAttempted = 200;
+export const minDelivered = 1000;
+export const minComplaints = 3;
 
 /** A workspace that was warned of is fine again below this part of the limit: figures waver. */
 const fineBelow = 0.8;
@@ -59,8 +59,8 @@ function findingOf(kind: Kind, span: Span, figures: Figures, {warn, pause}: Repu
 
 function countsOf(kind: Kind, {attempted, hard, delivered, complained}: Figures) {
 	return kind === 'bounces'
-		? {n: hard, of: attempted, tells: attempted >= leastAttempted}
-		: {n: complained, of: delivered, tells: delivered >= leastDelivered && complained >= leastComplaints};
+		? {n: hard, of: attempted, tells: attempted >= minAttempted}
+		: {n: complained, of: delivered, tells: delivered >= minDelivered && complained >= minComplaints};
 }
 
 /** The 97.5 % point of the normal distribution: two-sided 95 %. */

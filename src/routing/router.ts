@@ -49,7 +49,7 @@ type RouterOptions = {
 	readonly clock: Clock;
 };
 
-const mostRoutes = 20_000;
+const maxRoutes = 20_000;
 /** DNS answers, the day, the figures of a day: all are asked again within this, milliseconds. */
 const freshMs = 10_000;
 
@@ -64,7 +64,7 @@ export class Router {
 	readonly #network: Network;
 	readonly #shares: WarmUpShares;
 	readonly #preferences = new LRUCache<string, Found<StoredPreference>>(atMost(10_000));
-	readonly #routes = new LRUCache<string, Found<Route>>({...atMost(mostRoutes), ttl: freshMs});
+	readonly #routes = new LRUCache<string, Found<Route>>({...atMost(maxRoutes), ttl: freshMs});
 
 	constructor(options: RouterOptions) {
 		const {warmUps, relays} = options.settings;
@@ -183,7 +183,7 @@ type WarmUpSharesOptions = {
 };
 
 /** Days further back count as good ones. */
-const mostDays = 60;
+const maxDays = 60;
 
 /**
  * What new sources may send today. A day is judged by the store's figures: deferrals by the conversations with the hosts of a
@@ -202,7 +202,7 @@ export class WarmUpShares {
 	async today(): Promise<DailyShares> {
 		const {warmUps, clock} = this.#options;
 		const today = utcDay(clock.now());
-		const past = new Set(warmUps.flatMap(({start}) => daysBefore(start, today).slice(-mostDays)));
+		const past = new Set(warmUps.flatMap(({start}) => daysBefore(start, today).slice(-maxDays)));
 		const figures = new Map<string, ReadonlyMap<string, DayFigures>>();
 		for (const day of past) {
 			figures.set(day, await this.#figuresOf(day));

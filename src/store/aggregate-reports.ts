@@ -193,7 +193,7 @@ async function addCounts(
 	await insertRows(trx, table, [...keys, ...counts], sorted, add);
 }
 
-const mostNamed = 10;
+const maxNamed = 10;
 
 /** Mails from one address; `aligned`, `dkim` and `spf`: how many of them pass for the domain, and by what. */
 export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record<'aligned' | 'dkim' | 'spf', number>>;
@@ -213,7 +213,7 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 	const reporters: string[] = await reports()
 		.groupBy('org')
 		.orderByRaw('max(proven) desc, org')
-		.limit(mostNamed + 1)
+		.limit(maxNamed + 1)
 		.pluck('org');
 	const aligned = reader.raw('case when dkim + spf > 0 then ?? else 0 end', [counted]);
 	const sums = {n: counted, signed: 'signed', aligned};
@@ -235,7 +235,7 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 	const whyOf = new Map<string, string>(whys.map(({ip, why}) => [ip, why]));
 	return {
 		reports: Number(number?.n),
-		reporters: reporters.length > mostNamed ? [...reporters.slice(0, mostNamed), '…'] : reporters,
+		reporters: reporters.length > maxNamed ? [...reporters.slice(0, maxNamed), '…'] : reporters,
 		ips: Number(all?.ips),
 		lost: Number(all?.n ?? 0) - Number(all?.aligned ?? 0),
 		unsigned: Number(all?.n ?? 0) - Number(all?.signed ?? 0),

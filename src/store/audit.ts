@@ -20,7 +20,7 @@ export type Act = {
 };
 
 /** Maximum delay between an action and its audit record, milliseconds. */
-const longestDelay = 60_000;
+const maxDelay = 60_000;
 
 /** Records an act; called in the transaction that does it. */
 export async function recordAct(trx: Knex.Transaction, acting: Acting, act: Act): Promise<void> {
@@ -111,7 +111,7 @@ export async function findAudit(
 ): Promise<AuditEntry | undefined> {
 	const from = Date.parse(at);
 	const row = await reader('audit')
-		.whereBetween('id', [idFloor('aud', from), idFloor('aud', from + longestDelay)])
+		.whereBetween('id', [idFloor('aud', from), idFloor('aud', from + maxDelay)])
 		.where({workspace_id: workspaceId, action, at})
 		.first<Row | undefined>(columns);
 	return row && toEntry(row);

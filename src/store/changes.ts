@@ -19,10 +19,10 @@ type RowCache<Row extends object> = {
 	readonly clear: () => void;
 };
 
-const mostRows = 10_000;
+const maxRows = 10_000;
 
 export function createRowCache<Row extends object>(): RowCache<Row> {
-	const rows = new LRUCache<string, Row>(atMost(mostRows));
+	const rows = new LRUCache<string, Row>(atMost(maxRows));
 	let age = 0;
 
 	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {

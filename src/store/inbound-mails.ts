@@ -58,9 +58,9 @@ type UnreadQuery = {
 	readonly except?: readonly string[];
 	/** Mails of one turn. */
 	readonly perTurn: number;
-	readonly mostRows: number;
+	readonly maxRows: number;
 	/** The first one is returned at any size. */
-	readonly mostBytes: number;
+	readonly maxBytes: number;
 };
 
 type Row = {
@@ -78,7 +78,7 @@ type Row = {
 };
 
 /** Turns that are looked at together. */
-const mostTurns = 8;
+const maxGroups = 8;
 
 type Unread = {
 	readonly mails: UnreadInbound[];
@@ -93,12 +93,12 @@ type Unread = {
  * with `raw` last).
  */
 export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unread> {
-	const {after = null, perTurn, mostRows, mostBytes} = query;
+	const {after = null, perTurn, maxRows, maxBytes} = query;
 	const turns = await listTurns(reader, query);
 	if (turns.length === 0) {
 		return {mails: [], more: after !== null, after: null};
 	}
-	const served = turns.slice(0, mostTurns);
+	const served = turns.slice(0, maxGroups);
 	const ofTurns = served.map(turn =>
 		reader
 			.select('*')
@@ -125,7 +125,7 @@ export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unre
 	);
 	const rows: Row[] = await (ofTurns.shift() as Knex.QueryBuilder).unionAll(ofTurns);
 	const sorted = rows.toSorted((a, b) => compare(a.turn, b.turn) || compare(a.received_at, b.received_at));
-	const fitting = sorted.slice(0, countFitting(sorted.slice(0, mostRows), mostBytes));
+	const fitting = sorted.slice(0, countFitting(sorted.slice(0, maxRows), maxBytes));
 	const isCut = fitting.length < rows.length || served.length < turns.length;
 	return {
 		mails: await withBytes(reader, fitting),
@@ -167,7 +167,7 @@ async function listTurns(reader: Knex, query: UnreadQuery): Promise<string[]> {
 		)
 		.from('turns')
 		.whereNotNull('turn')
-		.limit(mostTurns + 1)
+		.limit(maxGroups + 1)
 		.select('turn');
 	return rows.map(({turn}) => turn);
 }
@@ -189,11 +189,11 @@ async function withBytes(reader: Knex, rows: readonly Row[]): Promise<UnreadInbo
 	});
 }
 
-function countFitting(rows: readonly Row[], mostBytes: number): number {
+function countFitting(rows: readonly Row[], maxBytes: number): number {
 	let bytes = 0;
 	const over = rows.findIndex(({size}) => {
 		bytes += size;
-		return bytes > mostBytes;
+		return bytes > maxBytes;
 	});
 	return over === -1 ? rows.length : Math.max(1, over);
 }

@@ -36,7 +36,7 @@ export type MessageFilter = {
 type Scanned = {readonly ids: readonly string[]; readonly next: string | null};
 
 /** Rows of an index that are read for one page, at most. */
-export const mostScanned = 10_000;
+export const maxScanned = 10_000;
 
 /** An index that has all messages that match one thing, and perhaps others: those are looked at and left out. */
 type Lead = {
@@ -110,14 +110,14 @@ function listsOf(workspaceId: string, asked: Asked): TermList[] {
 
 /** Messages that wait in the queue; null: too many to list, so that the newest messages have enough of them. */
 async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> {
-	const recipientIds = await readOpenOf(reader, workspaceId, mostScanned + 1);
-	if (recipientIds.length > mostScanned) {
+	const recipientIds = await readOpenOf(reader, workspaceId, maxScanned + 1);
+	if (recipientIds.length > maxScanned) {
 		return null;
 	}
 	const ids: string[] = [];
-	for (let start = 0; start < recipientIds.length; start += mostAtOnce) {
+	for (let start = 0; start < recipientIds.length; start += maxConcurrent) {
 		const recipients = reader('recipients').whereRaw(
-			...among(reader, 'id', recipientIds.slice(start, start + mostAtOnce)),
+			...among(reader, 'id', recipientIds.slice(start, start + maxConcurrent)),
 		);
 		ids.push(...(await recipients.whereRaw("role = 'to'").pluck('message_id')));
 	}
@@ -150,7 +150,7 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 
 /**
  * The messages that match and are older than `after` (null: all), at most `limit`. The index with the fewest rows leads, and no
- * more than `mostScanned` of its messages are looked at, so that there may be a next page after an empty one.
+ * more than `maxScanned` of its messages are looked at, so that there may be a next page after an empty one.
  */
 export async function scanMessages(
 	reader: Knex,
@@ -188,7 +188,7 @@ export async function scanRanges(
 }
 
 /** Messages that one statement looks at. */
-const mostAtOnce = 2000;
+const maxConcurrent = 2000;
 
 /** At most `limit` messages of a range; `next` is where it continues after one page's share of messages was looked at. */
 async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, wanted: number): Promise<Scanned> {
@@ -196,7 +196,7 @@ async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, w
 	const ids: string[] = [];
 	let {below} = range;
 	for (let looked = 0, step = wanted; ; step *= 4) {
-		const most = Math.min(step, mostAtOnce, mostScanned - looked);
+		const most = Math.min(step, maxConcurrent, maxScanned - looked);
 		const found = await lead.read({...range, below}, most);
 		ids.push(...(match === null ? found : await match(found)));
 		if (ids.length >= wanted || found.length < most) {
@@ -204,7 +204,7 @@ async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, w
 		}
 		looked += found.length;
 		below = found.at(-1) ?? null;
-		if (looked === mostScanned) {
+		if (looked === maxScanned) {
 			return {ids, next: below};
 		}
 	}
@@ -221,9 +221,9 @@ const given = (ids: ReadonlyArray<string | null>) => ids.filter(id => id !== nul
 
 async function narrowest(leads: readonly Lead[], range: IdRange): Promise<Lead> {
 	let [narrow, ...others] = leads as readonly [Lead, ...Lead[]];
-	let fewest = others.length === 0 ? 0 : await narrow.count(range, mostScanned);
+	let fewest = others.length === 0 ? 0 : await narrow.count(range, maxScanned);
 	for (const lead of others) {
-		const rows = await lead.count(range, Math.min(fewest, mostScanned));
+		const rows = await lead.count(range, Math.min(fewest, maxScanned));
 		if (rows < fewest) {
 			narrow = lead;
 			fewest = rows;

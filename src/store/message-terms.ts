@@ -87,14 +87,14 @@ function listRows(reader: Knex, {workspaceId, term}: TermList, range: IdRange): 
 const idLength = 30;
 
 /** Rows list up to a hundred messages: a count begins with as few rows as may hold all that is counted. */
-const mostPerRow = 100;
+const maxPerRow = 100;
 
 /** How many messages of a range a list has, roughly. Counts in as few of its rows as hold `most`, and stops there. */
 export async function countListed(reader: Knex, list: TermList, range: IdRange, most: number): Promise<number> {
 	const members = `(length(w.members) + 1) / ${idLength - secondLength + 1}`;
 	let counted = 0;
 	let {below} = range;
-	for (let rowsAtOnce = Math.ceil(most / mostPerRow); counted < most; rowsAtOnce *= 4) {
+	for (let rowsAtOnce = Math.ceil(most / maxPerRow); counted < most; rowsAtOnce *= 4) {
 		const limit = Math.min(rowsAtOnce, most - counted);
 		const rows = listRows(reader, list, {...range, below})
 			.limit(limit)
@@ -114,7 +114,7 @@ export async function countListed(reader: Knex, list: TermList, range: IdRange, 
 	return counted;
 }
 
-const mostRows = 200;
+const maxRows = 200;
 
 /** The messages of a list, newest first, at most `limit`. It may contain messages that are gone. */
 export async function readListed(
@@ -124,7 +124,7 @@ export async function readListed(
 	most: number,
 ): Promise<string[]> {
 	const found = new Set<string>();
-	const rowsAtOnce = Math.min(most, mostRows);
+	const rowsAtOnce = Math.min(most, maxRows);
 	// A row lists messages of its second only, so that of `before` may have older ones in rows that are newer.
 	let below = before && secondOf(before) + afterSecond;
 	let members: string[] = [];

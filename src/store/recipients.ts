@@ -127,7 +127,7 @@ export async function readAttempts(reader: Knex, recipientIds: readonly string[]
 }
 
 /** More than the addresses of nearly every domain. */
-const mostAsked = 50;
+const maxAttempts = 50;
 
 /** The hosts that a recipient's attempts asked, in order, the last ones. Attempts without a conversation have no row with a host. */
 export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
@@ -138,7 +138,7 @@ export async function readAsked(reader: Knex, recipientId: string): Promise<Aske
 			{column: 'n', order: 'desc'},
 			{column: 'position', order: 'desc'},
 		])
-		.limit(mostAsked)
+		.limit(maxAttempts)
 		.select('n', 'host', 'ip', 'phase', 'code');
 	return asked.reverse();
 }

@@ -49,11 +49,11 @@ export async function findByProviderIds(
 		: await reader('attempts')
 				.whereIn('provider_id', [...providerIds])
 				.distinct('recipient_id as id', 'provider_id as providerId')
-				.limit(mostOfProvider);
+				.limit(maxPerProvider);
 }
 
 /** An answer names one mail; more of them say nothing. */
-const mostOfProvider = 10;
+const maxPerProvider = 10;
 
 /**
  * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of messages

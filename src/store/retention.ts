@@ -185,7 +185,7 @@ export async function findRecipientsTo(
 }
 
 const messagesAtOnce = 500;
-const mostPages = 20;
+const maxPages = 20;
 
 /**
  * Copies that wait of the newest messages to a person, and of those with the person in `cc`: at most `limit`. What is older, or
@@ -195,7 +195,7 @@ export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number):
 	const open: string[] = await ofQueue(copiesTo(reader, erasure)).limit(limit);
 	const {workspaceId, addressKey} = erasure;
 	let {below} = erasure;
-	for (let page = 0; page < mostPages && open.length < limit; page++) {
+	for (let page = 0; page < maxPages && open.length < limit; page++) {
 		const index = {leading: {workspace_id: workspaceId, to_key: addressKey}, id: 'id'};
 		const ids: string[] = await alongIndex(reader, 'messages', index, {below}).limit(messagesAtOnce).pluck('id');
 		const copies = reader('recipients')

@@ -34,7 +34,7 @@ export type Store = {
 	readonly hold: (name: string) => Promise<void>;
 	/** PostgreSQL: receives other nodes' notices. Null: some may have been missed. SQLite: never called. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
-	/** PostgreSQL: notifies all nodes, at most `longestNotice` octets. What is lost is found later. */
+	/** PostgreSQL: notifies all nodes, at most `maxNoticeLength` octets. What is lost is found later. */
 	readonly tell: (notice: string) => Promise<void>;
 	/** Resolves if the store answers soon. */
 	readonly ping: () => Promise<void>;
@@ -60,7 +60,7 @@ type Engine = Pick<Store, 'dialect' | 'wal' | 'files' | 'committed' | 'clock' | 
 };
 
 /** PostgreSQL takes 8,000 at most. */
-export const longestNotice = 7900;
+export const maxNoticeLength = 7900;
 
 const readers = 4;
 const pingMs = 1500;

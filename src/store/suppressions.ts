@@ -215,7 +215,7 @@ type Row = {
 };
 
 /** How long before the first failure a message may have been accepted that was delivered after it, milliseconds. */
-const longestQueueMs = 7 * 86_400_000;
+const maxQueueMs = 7 * 86_400_000;
 
 /** The health of those addresses that failed before, by `pairKey`. */
 export async function readHealth(trx: Knex.Transaction, pairs: readonly Pair[]): Promise<Map<string, AddressHealth>> {
@@ -259,12 +259,12 @@ export async function hasDelivery(
 	[workspaceId, addressKey]: Pair,
 	since: string,
 ): Promise<boolean> {
-	const accepted = idFloor('msg', Date.parse(since) - longestQueueMs);
+	const accepted = idFloor('msg', Date.parse(since) - maxQueueMs);
 	const delivered = trx('recipients')
 		.whereIn('recipients.state', ['delivered', 'complained'])
 		.where('recipients.state_at', '>', since)
 		// The days in which they are.
-		.where('recipients.id', '>=', idFloor('rcp', Date.parse(since) - longestQueueMs))
+		.where('recipients.id', '>=', idFloor('rcp', Date.parse(since) - maxQueueMs))
 		.where('recipients.address_key', addressKey);
 	const direct = await delivered
 		.clone()

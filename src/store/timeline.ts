@@ -134,7 +134,7 @@ export function sharedRows(events: readonly NewEvent[]): SharedRow[] {
 	const rows: SharedRow[] = [];
 	let earlier: Earlier[] = [];
 	for (const [index, event] of events.entries()) {
-		if (isToldBy(event, events[index + 1])) {
+		if (isImpliedBy(event, events[index + 1])) {
 			const {id, type, occurredAt} = event;
 			earlier.push(occurredAt === timeOf(id) ? [id, type] : [id, type, occurredAt]);
 		} else {
@@ -149,7 +149,7 @@ export function sharedRows(events: readonly NewEvent[]): SharedRow[] {
  * Whether the next event says all that is to be known of this one, but its id and its time. `sent` has its place right before: of
  * two ids that were made one after the other within a millisecond no other is between.
  */
-function isToldBy(event: NewEvent, next: NewEvent | undefined): event is NewEvent & {readonly type: Earlier[1]} {
+function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewEvent & {readonly type: Earlier[1]} {
 	if (event.messageId !== next?.messageId || event.recipientId !== next.recipientId) {
 		return false;
 	}

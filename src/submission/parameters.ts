@@ -1,6 +1,6 @@
 import {storeTime} from '../kit/time.ts';
 import {priorityOf} from '../mail/message.ts';
-import {furthestMs, leastMs, readSendAt} from '../mail/schedule.ts';
+import {furthestMs, minMs, readSendAt} from '../mail/schedule.ts';
 import type {OfEnvelope, Refusal} from './submit.ts';
 
 type Read = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
@@ -9,7 +9,7 @@ type Read = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: 
 export const extensionsAt = (now: number): readonly string[] => [
 	'MT-PRIORITY',
 	`FUTURERELEASE ${furthestMs / 1000} ${storeTime(now + furthestMs).slice(0, 19)}Z`,
-	`DELIVERBY ${leastMs / 1000}`,
+	`DELIVERBY ${minMs / 1000}`,
 ];
 
 /** What the parameters of MAIL say of a send: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852). */
@@ -48,8 +48,8 @@ export function readParameters(args: Readonly<Record<string, unknown>>, now: num
 	if (end < start) {
 		return refused(501, 'BY ends before the mail is released');
 	}
-	return end - start < leastMs
-		? refused(555, `BY must leave ${leastMs / 1000} seconds for the delivery`)
+	return end - start < minMs
+		? refused(555, `BY must leave ${minMs / 1000} seconds for the delivery`)
 		: {ok: true, envelope: {...envelope, expiresAt: storeTime(end)}};
 }
 

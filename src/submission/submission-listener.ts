@@ -4,12 +4,12 @@ import type {Caller} from '../api/caller.ts';
 import type {MailShare} from '../inbound/allowances.ts';
 import {noDisk, reply, sessionOver, storeFails} from '../inbound/guarded-server.ts';
 import {
+	defaultLimits,
 	type ListenerLimits,
 	type ListenerOptions,
 	type Refused,
 	type Session,
 	SmtpListener,
-	usualLimits,
 } from '../inbound/smtp-listener.ts';
 import type {Address} from '../mail/address.ts';
 import {extensionsAt, readParameters} from './parameters.ts';
@@ -48,7 +48,7 @@ type SubmissionAddress = {
 };
 
 /** Programs on one machine share its address, and keep sessions open. */
-const submissionLimits: ListenerLimits = {...usualLimits, perClient: 50, recipients: 100};
+const submissionLimits: ListenerLimits = {...defaultLimits, perClient: 50, recipients: 100};
 /** A client that does not log in has this long. */
 const logInMs = 60_000;
 const disabledCommands = ['HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];

@@ -15,8 +15,8 @@ import {
 	type HeaderLimits,
 	isGoodLine,
 	lineNumber,
-	longestLine,
 	longLineIn,
+	maxLineLength,
 	octetFault,
 	type ReadSource,
 	readAnySource,
@@ -83,8 +83,8 @@ type SubmissionOptions = {
 type LoggedIn = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Refusal);
 
 /** One mail for many recipients is stored for each of them: together no more than a batch of sends. */
-const mostStored = 32 * 1024 * 1024;
-const longestReply = 480;
+const maxStored = 32 * 1024 * 1024;
+const maxReplyLength = 480;
 /** Octets of a mail that takes long to read: other work gets its turn between two of them. */
 const large = 32 * 1024;
 
@@ -162,7 +162,7 @@ export class Submission {
 			return none(refusing('malformed', 550, `5.6.0 The mail is refused: ${read.fault}`));
 		}
 		const {mail} = read;
-		if (mail.source.length * recipients.length > mostStored) {
+		if (mail.source.length * recipients.length > maxStored) {
 			const text = '5.3.4 The mail is too large for so many recipients: send it to fewer at once';
 			return none(refusing('too_large', 552, text));
 		}
@@ -206,7 +206,7 @@ function submittedAs(sends: readonly Send[], results: readonly Accepted[]): Subm
 	const left = refused.map(({recipient, reply}) => ({recipient, reason: reply.text}));
 	const more = ids.length > 1 ? ` and ${ids.length - 1} more` : '';
 	const but = first ? `; not sent to ${refused.length}: ${first.reply.text}` : '';
-	const text = `2.0.0 Ok ${ids[0]}${more}${but}`.slice(0, longestReply);
+	const text = `2.0.0 Ok ${ids[0]}${more}${but}`.slice(0, maxReplyLength);
 	return {code: 250, text, reason: null, ids, left, leftFor: refused.map(({reply}) => reply.reason)};
 }
 
@@ -267,9 +267,9 @@ const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path'
 const headerLimits: HeaderLimits = {octets: 256 * 1024, fields: 1000};
 const own = 'x-mailctl-';
 const metadataField = /^x-mailctl-metadata-([a-z0-9][a-z0-9_-]{0,39})$/;
-const mostMetadata = 50;
-const longestValue = 500;
-const longestTag = 64;
+const maxMetadata = 50;
+const maxValueLength = 500;
+const maxTagLength = 64;
 
 /** Reads a mail's header and checks what it may hold. `trace` is our Received field (RFC 5321 §4.4). */
 export function readSubmitted(raw: Buffer, trace: string): ReadMail {
@@ -340,7 +340,7 @@ function repaired({fields: given, body}: Source): ReadSource {
 	return left === null ? {ok: true, source: {fields, body}} : fault(left);
 }
 
-const longLine = `a line of more than ${longestLine} octets`;
+const longLine = `a line of more than ${maxLineLength} octets`;
 const signedAlready = 'which the DKIM-Signature of the mail forbids to repair';
 
 function mailOf(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buffer {
@@ -358,8 +358,8 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 	for (const field of fields) {
 		const value = decodeWords(fieldValue(field));
 		const key = metadataField.exec(field.name)?.[1]?.replaceAll('-', '_');
-		if (value === '' || value.length > longestValue || /[\p{Cc}\ufffd]/u.test(value)) {
-			return fault(`${field.name} must have 1 to ${longestValue} characters`);
+		if (value === '' || value.length > maxValueLength || /[\p{Cc}\ufffd]/u.test(value)) {
+			return fault(`${field.name} must have 1 to ${maxValueLength} characters`);
 		}
 		if (field.name === `${own}topic`) {
 			topicCode = value;
@@ -368,19 +368,19 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 			if (priority === null) {
 				return fault(`${field.name} must be high, normal or low`);
 			}
-		} else if (field.name === `${own}tag` && value.length <= longestTag) {
+		} else if (field.name === `${own}tag` && value.length <= maxTagLength) {
 			tags.push(value);
 			metadata.tag = value;
 		} else if (field.name === `${own}tag`) {
-			return fault(`${field.name} must have 1 to ${longestTag} characters`);
+			return fault(`${field.name} must have 1 to ${maxTagLength} characters`);
 		} else if (key !== undefined) {
 			metadata[key] = value;
 		} else if (field.name !== `${own}ref`) {
 			return fault(`${field.name} is not a field that mailctl knows`);
 		}
 	}
-	return Object.keys(metadata).length > mostMetadata
-		? fault(`the header has more than ${mostMetadata} fields of metadata`)
+	return Object.keys(metadata).length > maxMetadata
+		? fault(`the header has more than ${maxMetadata} fields of metadata`)
 		: {ok: true, wishes: {topicCode, priority, metadata, tags}};
 }
 

@@ -13,7 +13,7 @@ export type Posting = GuardOptions & {
 	readonly dnsServers: readonly string[];
 	/** One attempt in all, milliseconds. */
 	readonly timeoutMs: number;
-	readonly mostIdle: number;
+	readonly maxIdle: number;
 	readonly userAgent: string;
 };
 
@@ -22,7 +22,7 @@ const dnsTimeoutMs = 5000;
 
 /** A poster, to be closed after use. */
 export function createPosting(posting: Posting, clock: Clock): Poster {
-	const {ca, dnsServers, timeoutMs, mostIdle, userAgent} = posting;
+	const {ca, dnsServers, timeoutMs, maxIdle, userAgent} = posting;
 	const connections = new Connections({
 		// Made once: reading all public certificates again for each connection would cost milliseconds.
 		secureContext: createSecureContext({
@@ -30,7 +30,7 @@ export function createPosting(posting: Posting, clock: Clock): Poster {
 			...(ca.length > 0 && {ca: [...rootCertificates, ...ca]}),
 		}),
 		idleMs,
-		mostIdle,
+		maxIdle,
 	});
 	const resolver = createResolver({servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
 	return new Poster({guard: new AddressGuard(posting), resolver, connections, timeoutMs, userAgent, clock});

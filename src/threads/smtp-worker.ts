@@ -35,7 +35,7 @@ export type SmtpWorkerData = Omit<
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 /** For one request to a provider's API, milliseconds. */
-const longestApiMs = 120_000;
+const maxApiMs = 120_000;
 
 const {dnsServers, dane, bounceRules, time, providerHosts, userAgent, ...options} = workerData as SmtpWorkerData;
 const clock = createSharedClock(time);
@@ -52,7 +52,7 @@ const client = new ProviderClient({
 	...{resolver, userAgent, ca: options.ca},
 	standIns: new Map(providerHosts),
 	// As for the answer to the last dot: without one the mail may have been taken.
-	limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, longestApiMs),
+	limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, maxApiMs),
 });
 const deliverer = new Deliverer({
 	...options,

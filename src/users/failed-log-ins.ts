@@ -5,7 +5,7 @@ import {atMost} from '../kit/collections.ts';
 import {clientNetwork} from '../net/ip-address.ts';
 
 const windowMs = 15 * 60_000;
-const mostKept = 10_000;
+const maxRetained = 10_000;
 
 type Window = {readonly since: number; n: number};
 
@@ -16,7 +16,7 @@ type Limit = {readonly most: number; readonly windows: LRUCache<string, Window>}
 
 /** Each has a memory of its own: failures from many networks drive out none of an account's. */
 function limitOf(most: number): Limit {
-	return {most, windows: new LRUCache<string, Window>(atMost(mostKept))};
+	return {most, windows: new LRUCache<string, Window>(atMost(maxRetained))};
 }
 
 /**

@@ -166,17 +166,17 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 	};
 }
 
-const leastCharacters = 12;
-const mostCharacters = 256;
+const minCharacters = 12;
+const maxCharacters = 256;
 
 /** What is wrong with a new password, a clause for people; null: nothing. */
 export function passwordFault(password: string, email: string): string | null {
 	const length = [...password].length;
-	if (length < leastCharacters) {
-		return `must have at least ${leastCharacters} characters, such as three or four words`;
+	if (length < minCharacters) {
+		return `must have at least ${minCharacters} characters, such as three or four words`;
 	}
-	if (length > mostCharacters) {
-		return `must have at most ${mostCharacters} characters`;
+	if (length > maxCharacters) {
+		return `must have at most ${maxCharacters} characters`;
 	}
 	return password.toLowerCase().includes(email) ? 'must not contain your e-mail address' : null;
 }
@@ -205,13 +205,13 @@ export async function isPassword(password: string, hash: string | null): Promise
 }
 
 /** A derivation takes a third of a second; no request waits for more than these. */
-const mostWaiting = 10;
+const maxWaiting = 10;
 let waiting = 0;
 let last: Promise<unknown> = Promise.resolve();
 
 // One after the other: each takes a thread of the pool that SQLite works in, and its memory.
 async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer | null> {
-	if (waiting >= mostWaiting) {
+	if (waiting >= maxWaiting) {
 		return null;
 	}
 	waiting++;
@@ -221,14 +221,14 @@ async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffe
 }
 
 /** A character is at most two units; one more, so that no longer text is taken for one that fits. */
-const mostUnits = mostCharacters * 2 + 1;
+const maxCodeUnits = maxCharacters * 2 + 1;
 
 // Keyboards compose the same letters in different ways. Of a megabyte of marks that would take minutes.
 function scryptOf(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
 	const composed = password
-		.slice(0, mostUnits)
+		.slice(0, maxCodeUnits)
 		.normalize('NFKC')
-		.slice(0, mostCharacters * 4);
+		.slice(0, maxCharacters * 4);
 	return new Promise((resolve, reject) => {
 		scrypt(composed, salt, hashBytes, options, (error, made) => (error ? reject(error) : resolve(made)));
 	});

@@ -45,7 +45,7 @@ type PasskeyOptions = {
 
 type Begun = {readonly challenge: string; readonly userId: string | null};
 
-const longestName = 60;
+const maxNameLength = 60;
 
 // A large library, which a start does not wait for.
 const library = async () => await import('@simplewebauthn/server');
@@ -130,7 +130,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 				credential_id,
 				public_key,
 				counter: String(counter),
-				name: name.trim().slice(0, longestName) || 'Passkey',
+				name: name.trim().slice(0, maxNameLength) || 'Passkey',
 				created_at: storeTime(clock.now()),
 				used_at: null,
 			};

@@ -136,14 +136,14 @@ export function createSessions({
 }
 
 const holdsMs = 5 * 60_000;
-const mostKept = 10_000;
+const maxRetained = 10_000;
 
 /** What a client carries from one step of a log-in to the next; it can neither be read nor changed there. */
 export class Pending<Content> {
 	readonly #vault: Vault;
 	readonly #clock: Pick<Clock, 'now'>;
 	readonly #owner: string;
-	readonly #taken = new LRUCache<string, true>(atMost(mostKept));
+	readonly #taken = new LRUCache<string, true>(atMost(maxRetained));
 
 	/** `kind` keeps the steps of one kind of log-in from passing as those of another. */
 	constructor(vault: Vault, clock: Pick<Clock, 'now'>, kind: string) {

@@ -5,7 +5,7 @@ import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 
 const localNames = ['localhost', 'local', 'internal', 'home.arpa'];
 /** Each attempt asks, and a BlockList takes microseconds. */
-const mostJudged = 1000;
+const maxCachedVerdicts = 1000;
 // The URL standard drops some of them in silence: what is stored would not be what is called.
 const invisible = /[\s\p{Cc}]/u;
 
@@ -19,7 +19,7 @@ export type GuardOptions = {
 /** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
 export class AddressGuard {
 	readonly #allowed = new BlockList();
-	readonly #judged = new LRUCache<string, boolean>({max: mostJudged});
+	readonly #judged = new LRUCache<string, boolean>({max: maxCachedVerdicts});
 	readonly #takesLocal: boolean;
 
 	constructor({allowCidrs, takesLocal}: GuardOptions) {

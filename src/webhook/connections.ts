@@ -22,12 +22,12 @@ type ConnectionsOptions = {
 	/** How long a connection without a request stays open, milliseconds. */
 	readonly idleMs: number;
 	/** How many connections without a request stay open; the one that is idle longest goes first. */
-	readonly mostIdle: number;
+	readonly maxIdle: number;
 };
 
 const maxHeaderSize = 16 * 1024;
 /** How long an attempt waits for a connection that another one opens or uses, before it opens its own, milliseconds. */
-const patienceMs = 250;
+const waitLimitMs = 250;
 
 /**
  * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked up
@@ -73,7 +73,7 @@ export class Connections {
 					resolve(connection);
 				},
 			};
-			const timer = setTimeout(() => waiter.go(null), patienceMs);
+			const timer = setTimeout(() => waiter.go(null), waitLimitMs);
 			this.#waiters.set(origin, here.add(waiter));
 		});
 	}
@@ -161,7 +161,7 @@ export class Connections {
 		this.#idle.add(connection);
 		this.#idleOf.set(connection.origin, (this.#idleOf.get(connection.origin) ?? new Set()).add(connection));
 		const [oldest] = this.#idle;
-		if (this.#idle.size > this.#options.mostIdle && oldest) {
+		if (this.#idle.size > this.#options.maxIdle && oldest) {
 			this.drop(oldest);
 		}
 	}

@@ -306,7 +306,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 	const endpoints = new Map<string, EndpointQueue<Item>>();
 	/** Endpoint queues with something due and capacity of their own, in the order of their turns. */
 	const ready = new Set<EndpointQueue<Item>>();
-	const mostUnproven = Math.max(1, Math.ceil(total * unprovenShare));
+	const maxUnproven = Math.max(1, Math.ceil(total * unprovenShare));
 	/** Claimed ahead, and not to begin. */
 	let returned: Item[] = [];
 	let recalls = 0;
@@ -318,11 +318,11 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 	const held = ({begun, granted}: EndpointQueue<Item>) => begun.length + granted;
 	const room = (endpoint: EndpointQueue<Item>) => (endpoint.failing ? 1 : perEndpoint) - held(endpoint);
 	/** Only a place is missing. */
-	const waits = (endpoint: EndpointQueue<Item>) => room(endpoint) > 0 && (endpoint.prompt || unproven < mostUnproven);
+	const waits = (endpoint: EndpointQueue<Item>) => room(endpoint) > 0 && (endpoint.prompt || unproven < maxUnproven);
 	/** Of few endpoints each may have more in memory: then a transaction serves more of what waits. */
-	const mostAhead = () => Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
+	const maxAhead = () => Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
 	const roomAhead = (endpoint: EndpointQueue<Item>) =>
-		endpoint.prompt ? Math.max(0, mostAhead() - endpoint.ahead.length) : 0;
+		endpoint.prompt ? Math.max(0, maxAhead() - endpoint.ahead.length) : 0;
 
 	function endpointOf(endpointId: string): EndpointQueue<Item> {
 		const known = endpoints.get(endpointId);
@@ -415,7 +415,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 				const left = total - inFlight;
 				// Where capacity is scarce a turn is one place, so that the others have theirs.
 				const turn = Math.min(room(endpoint), left, Math.max(1, Math.floor(left / ready.size)));
-				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, mostUnproven - unproven));
+				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, maxUnproven - unproven));
 				// What waits needs an attempt before it, and takes its slot.
 				const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
 				const more = hasPlace ? Math.min(roomAhead(endpoint), total - ahead) : 0;
@@ -469,7 +469,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 				endpoint.prompt = acknowledged && ms <= promptMs;
 			});
 			endpoint.failing = !acknowledged;
-			const begin = next(endpoint, endpoint.prompt ? perEndpoint : mostUnproven - unproven, monotonic);
+			const begin = next(endpoint, endpoint.prompt ? perEndpoint : maxUnproven - unproven, monotonic);
 			if (held(endpoint) === 0) {
 				giveBack(endpoint, now);
 			}

@@ -51,19 +51,19 @@ type PosterOptions = {
 /** Where a URL leads, before its host is looked up. */
 type Place = Omit<Target, 'addresses'> & {readonly path: string};
 
-const longestConnectMs = 5000;
-const mostPlaces = 1000;
+const maxConnectMs = 5000;
+const maxCachedUrls = 1000;
 
 /** Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed. */
 export class Poster {
 	readonly #options: PosterOptions;
 	/** URLs that the guard has passed, read. */
-	readonly #places = new LRUCache<string, Place>({max: mostPlaces});
+	readonly #places = new LRUCache<string, Place>({max: maxCachedUrls});
 	readonly #connectMs: number;
 
 	constructor(options: PosterOptions) {
 		this.#options = options;
-		this.#connectMs = Math.min(options.timeoutMs / 3, longestConnectMs);
+		this.#connectMs = Math.min(options.timeoutMs / 3, maxConnectMs);
 	}
 
 	/** Makes one attempt; never rejects. */
@@ -208,10 +208,10 @@ type Answered =
 	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
 
 /** The answer is its status: what follows is read for people, and so that the connection can serve again, no further than this. */
-const mostRead = 64 * 1024;
+const maxReadBytes = 64 * 1024;
 /** How much of it is kept, octets. */
-const mostKept = 1000;
-const readPatienceMs = 1000;
+const maxStoredBytes = 1000;
+const readWaitMs = 1000;
 
 /**
  * Posts one request and waits for the status of the answer; what comes before it (1xx) or after it does not matter. The limit is
@@ -243,15 +243,15 @@ function exchange(
 					status = code;
 					retryAfter = headers['retry-after'];
 					clearTimeout(timer);
-					timer = setTimeout(() => finish(answered(code), false), Math.min(readPatienceMs, limitMs));
+					timer = setTimeout(() => finish(answered(code), false), Math.min(readWaitMs, limitMs));
 				}
 			},
 			onResponseData(_controller, chunk) {
 				read += chunk.length;
-				if (kept.length < mostKept) {
-					kept = Buffer.concat([kept, chunk.subarray(0, mostKept - kept.length)]);
+				if (kept.length < maxStoredBytes) {
+					kept = Buffer.concat([kept, chunk.subarray(0, maxStoredBytes - kept.length)]);
 				}
-				if (read > mostRead && status !== null) {
+				if (read > maxReadBytes && status !== null) {
 					finish(answered(status), false);
 				}
 			},

@@ -26,16 +26,16 @@ async function start(t: ExecutionContext, store: Store) {
 	const tools = testTools();
 	const {workspaceId: acme} = await insertWorkspace(store, 'acme');
 	const write = store.writer.transaction;
-	const scene = {face: 'api', mode: 'live', tools, vault: async () => testVault} as const;
+	const context = {face: 'api', mode: 'live', tools, vault: async () => testVault} as const;
 	const add = async (target: string, workspaceId: string | null = acme, operation = addAlert) => {
-		const {row} = await write(trx => performIn(operation, {...scene, workspaceId, trx}, {way: 'mail', target}));
+		const {row} = await write(trx => performIn(operation, {...context, workspaceId, trx}, {way: 'mail', target}));
 		return row;
 	};
-	const remove = (id: string) => write(trx => performIn(removeAlert, {...scene, workspaceId: null, trx}, {id}));
+	const remove = (id: string) => write(trx => performIn(removeAlert, {...context, workspaceId: null, trx}, {id}));
 	/** One test; `writer`: one of the connections that nodes write with. */
 	const tryTest = async (id: string, writer = store.writer) => {
 		try {
-			await writer.transaction(trx => performIn(testAlert, {...scene, workspaceId: acme, trx}, {id}));
+			await writer.transaction(trx => performIn(testAlert, {...context, workspaceId: acme, trx}, {id}));
 			return 'sent';
 		} catch (error) {
 			t.true(error instanceof Refused, String(error));
@@ -48,14 +48,14 @@ async function start(t: ExecutionContext, store: Store) {
 		await store.database('alert_messages').delete();
 		return waiting.map(message => JSON.parse(message).event);
 	};
-	return {...{tools, acme, write, scene, add, remove, tryTest, takeConfirmations}};
+	return {...{tools, acme, write, context, add, remove, tryTest, takeConfirmations}};
 }
 
 storeTest(
 	test,
 	'alert mail goes to users, verified domains and addresses that agreed, and to nobody else',
 	async (t, store) => {
-		const {tools, acme, write, scene, add} = await start(t, store);
+		const {tools, acme, write, context, add} = await start(t, store);
 		const {workspaceId: other} = await insertWorkspace(store, 'other');
 		await store.database('domains').where({workspace_id: other}).update({name: 'theirs.example'});
 		await write(async trx => {
@@ -90,7 +90,7 @@ storeTest(
 		t.is((await add('vouched@mail.test', acme, addVouchedAlert)).status, 'active');
 		const late = await add('late@mail.test');
 		t.is(
-			(await write(trx => performIn(verifyAlert, {...scene, workspaceId: null, trx}, {id: late.id}))).status,
+			(await write(trx => performIn(verifyAlert, {...context, workspaceId: null, trx}, {id: late.id}))).status,
 			'active',
 		);
 

@@ -67,7 +67,7 @@ class ModelNode {
 			readPauses: async () => new Map(),
 			countConnections: async () => new Map(this.sites.map(site => [site.name, this.openTo(site)])),
 			moment: () => ({now: cluster.now, monotonic: cluster.now}),
-			longestWait: () => minute,
+			maxWait: () => minute,
 			observer: {storeFailed: () => undefined},
 		});
 		this.sites = caps.map(([connections, perMinute], n) => {
@@ -182,7 +182,7 @@ class Cluster {
 		);
 	}
 
-	get mostPerMinute(): number[] {
+	get maxPerMinute(): number[] {
 		return caps.map((_, n) => {
 			const sent = this.sent.filter(({site}) => site === `mx${n}.example`);
 			const within = ({at}: {at: number}) => sent.filter(one => one.at >= at && one.at < at + minute);
@@ -258,7 +258,7 @@ test('no site ever gets more than its cap from all nodes, whoever joins, dies, h
 					assert.ok(sum <= cap, `${sum} of ${cap} after ${step}`);
 				}
 			}
-			for (const [index, sent] of cluster.mostPerMinute.entries()) {
+			for (const [index, sent] of cluster.maxPerMinute.entries()) {
 				assert.ok(sent <= (caps[index]?.[1] ?? Number.POSITIVE_INFINITY), `${sent} in a minute`);
 			}
 		}),

@@ -4,7 +4,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {destinationsOf, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import type {PaceReaction} from '../../src/mail/route.ts';
-import {effectivePace, longestWaitOfAll, shortestLifetimeOf} from '../../src/pace/choose-route.ts';
+import {effectivePace, maxWaitOfAll, minLifetimeOf} from '../../src/pace/choose-route.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
 const settings = {destinationsFile: null, sourcePools: [], relays: []};
@@ -159,10 +159,10 @@ test('rules for retries: an entry’s own, else those of default, else the setti
 	t.deepEqual(retry('half.test'), {schedule: {waits: [90_000], repeatLast: false}, lifetime: 172_800_000});
 	t.is(retry('other.test'), file.other.retry);
 	const usual = {waits: [1000], repeatLast: true};
-	t.is(longestWaitOfAll(file, usual), 14_400_000);
-	t.is(longestWaitOfAll(shipped, usual), 1000);
-	t.is(shortestLifetimeOf(file, 1000), 500);
-	t.is(shortestLifetimeOf(shipped, 1000), 1000);
+	t.is(maxWaitOfAll(file, usual), 14_400_000);
+	t.is(maxWaitOfAll(shipped, usual), 1000);
+	t.is(minLifetimeOf(file, 1000), 500);
+	t.is(minLifetimeOf(shipped, 1000), 1000);
 });
 
 test('an entry’s own reactions come before those of all', t => {

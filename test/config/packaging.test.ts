@@ -50,7 +50,7 @@ test('the unit starts the program, with settings that it knows', t => {
 	}
 });
 
-const mostMegabytes = 30;
+const maxMegabytes = 30;
 
 // Large buffers between small ones that stay: glibc by itself keeps what was freed in between, after it has freed a larger one.
 const leavesHoles = `
@@ -65,7 +65,7 @@ const leavesHoles = `
 	const look = times => {
 		gc();
 		const grown = (process.memoryUsage.rss() - before) / 1e6;
-		if (grown < ${mostMegabytes} || times === 0) console.log(grown);
+		if (grown < ${maxMegabytes} || times === 0) console.log(grown);
 		else setTimeout(look, 50, times - 1);
 	};
 	look(200);
@@ -81,7 +81,7 @@ for (const [name, file] of [
 		const env = Object.fromEntries([...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]));
 		t.deepEqual(env, allocator);
 		const grown = execFileSync(process.execPath, ['--expose-gc', '-e', leavesHoles], {env, encoding: 'utf8'});
-		t.true(Number(grown) < mostMegabytes, `${grown} MB of 90 MB`);
+		t.true(Number(grown) < maxMegabytes, `${grown} MB of 90 MB`);
 	});
 }
 

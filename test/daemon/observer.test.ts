@@ -198,20 +198,20 @@ test('a way that is not found is told once a minute for each workspace', t => {
 	observer.routeNotFound(error, queue);
 	observer.routeNotFound(error, {...queue, destination: 'b.example'});
 	observer.routeNotFound(error, {...queue, workspaceId: 'ws_2'});
-	t.like(records('way_not_found'), {
+	t.like(records('route_not_found'), {
 		length: 2,
 		0: {level: 'error', workspace: 'ws_1', destination: 'a.example', message: error.message},
 		1: {workspace: 'ws_2'},
 	});
 	time.now = 60_000;
 	observer.routeNotFound(error, queue);
-	t.is(records('way_not_found').length, 3);
+	t.is(records('route_not_found').length, 3);
 });
 
 test('a fault of ours names the copy', t => {
 	const {observer, records} = start();
 	observer.faulted(new TypeError('broken'), recipient);
-	t.like(records('copy_fault'), {
+	t.like(records('recipient_failed'), {
 		length: 1,
 		0: {level: 'error', message_id: 'msg_1', recipient: 'ann@shop.example', err: {message: 'broken'}},
 	});

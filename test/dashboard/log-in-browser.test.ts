@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import type {Page} from 'playwright-core';
-import {browserOf, browserPatienceMs} from '../helpers/browser.ts';
+import {browserOf, browserWaitMs} from '../helpers/browser.ts';
 import {strangerTo} from '../helpers/dashboard.ts';
 import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
 import {serviceOf} from '../helpers/service.ts';
@@ -19,7 +19,7 @@ async function openAt(t: ExecutionContext): Promise<{page: Page; base: string; l
 	const {port} = new URL(service().url);
 	const base = `http://localhost:${port}`;
 	const page = await browser.newPage();
-	page.context().setDefaultTimeout(browserPatienceMs);
+	page.context().setDefaultTimeout(browserWaitMs);
 	t.teardown(() => page.context().close());
 	const email = 'ann@staff.example';
 	const {link} = await service().program.cli<{link: string}>('user', 'add', email, '--role', 'admin');

@@ -100,7 +100,7 @@ test('an address whose TLS is broken gets plain text at once, for 3 days', async
 });
 
 test('a host that only bears a small hello gets that at once the next time', async t => {
-	const {deliver} = await memoryLab(t, {tls, longestHello: 300});
+	const {deliver} = await memoryLab(t, {tls, maxHelloLength: 300});
 	const first = await deliver();
 	t.deepEqual(first.phases, ['starttls', 'dot']);
 	t.regex(first.attempts[1]?.tls ?? '', /^TLSv1\.2 /);
@@ -118,7 +118,7 @@ test('a host that knows TLS 1.0 only is spoken to with that rather than in plain
 
 test('where TLS is demanded a small hello may do, but no TLS older than 1.2', async t => {
 	const terms = {...plainTerms, tls: 'unverified'} as const;
-	const small = await startLab(t, [{tls, longestHello: 300}]);
+	const small = await startLab(t, [{tls, maxHelloLength: 300}]);
 	t.regex((await small.deliver({terms})).attempts[1]?.tls ?? '', /^TLSv1\.2 /);
 	const old = {minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 	const lab = await startLab(t, [{tls: {...tls, ...old}}]);

@@ -41,7 +41,8 @@ test('a server that is not there', async t => {
 
 test('a server that falls silent at the log-in, at IDLE or after it', async t => {
 	const server = await startSilentImap(t, null);
-	const look = async (patienceMs = 30_000) => (await mailboxCheck(server.mailbox, {...options, patienceMs}).look())[0];
+	const look = async (waitLimitMs = 30_000) =>
+		(await mailboxCheck(server.mailbox, {...options, waitLimitMs}).look())[0];
 	t.like(await look(), {
 		status: 'ok',
 		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is reported at once`,

@@ -88,7 +88,7 @@ test.serial('backup beside a daemon that sends, restore elsewhere: all is there,
 	t.true(during.every((_, n) => timesOf(`during${n}@good.example`) <= 2));
 });
 
-const mostKills = 60;
+const maxKills = 60;
 
 test.serial('kill -9 at any moment of a restore leaves the former store or the new one', async t => {
 	const program = await prepareProgram(t, {});
@@ -115,7 +115,7 @@ test.serial('kill -9 at any moment of a restore leaves the former store or the n
 		'restore.ready',
 	] as const;
 	// On a busy machine a command may end before it is killed. It goes on until one died half-way.
-	for (let n = 0; n < signs.length || (n < mostKills && !left.includes('restore.partial')); n++) {
+	for (let n = 0; n < signs.length || (n < maxKills && !left.includes('restore.partial')); n++) {
 		const sign = signs[n % signs.length] ?? signs[0];
 		await program.cli('restore', former, '--yes');
 		t.deepEqual(await stateOf(), ['former']);

@@ -3,7 +3,7 @@ import {mkdir} from 'node:fs/promises';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import type {Browser, BrowserContext, Page} from 'playwright-core';
-import {accessibilityFaults, browserOf, browserPatienceMs, looks} from '../helpers/browser.ts';
+import {accessibilityFaults, browserOf, browserWaitMs, looks} from '../helpers/browser.ts';
 import {type Program, prepareProgram, type Scope, type Settings, type Welcome, welcomeOf} from '../helpers/daemon.ts';
 import {oncePerFile} from '../helpers/once-per-file.ts';
 import {call} from '../helpers/shop.ts';
@@ -61,7 +61,7 @@ async function newLink(site: Site, fields: object = {}): Promise<string> {
 /** A recipient's browser that runs no scripts; what it asks of others is answered here, and noted. */
 async function openContext(browser: Browser, {url}: Site): Promise<{context: BrowserContext; foreign: string[]}> {
 	const context = await browser.newContext({javaScriptEnabled: false});
-	context.setDefaultTimeout(browserPatienceMs);
+	context.setDefaultTimeout(browserWaitMs);
 	const foreign: string[] = [];
 	await context.route(
 		target => target.origin !== new URL(url).origin,
@@ -270,7 +270,7 @@ test.serial('names that try to be code, with scripts on, are only names', async 
 	await addTopic(site, 'evil', evil);
 	const link = await newLink(site, {to: 'eve@example.org', unsubscribeGroup: 'evil'});
 	const page = await browser.newPage();
-	page.setDefaultTimeout(browserPatienceMs);
+	page.setDefaultTimeout(browserWaitMs);
 	let dialogs = 0;
 	page.on('dialog', dialog => {
 		dialogs++;

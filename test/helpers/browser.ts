@@ -10,7 +10,7 @@ import {notRunHere} from './not-run-here.ts';
 const names = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'];
 
 /** How long a browser may take for anything: a machine that stands still for a minute must not end a wait. */
-export const browserPatienceMs = 180_000;
+export const browserWaitMs = 180_000;
 
 /** A real browser, closed after the test; null where there is none (the test has then said so). */
 export async function openBrowser(t: ExecutionContext): Promise<Browser | null> {
@@ -45,7 +45,7 @@ export async function launchBrowser(): Promise<Browser | null> {
 	}
 	// Its sandbox does not start for root.
 	const args = process.getuid?.() === 0 ? ['--no-sandbox'] : [];
-	return await chromium.launch({executablePath, args, timeout: browserPatienceMs});
+	return await chromium.launch({executablePath, args, timeout: browserWaitMs});
 }
 
 async function findOnPath(programs: readonly string[]): Promise<string | null> {
@@ -87,7 +87,7 @@ export const looks: readonly Look[] = [
 /** What axe finds wrong with a document in each of the looks, as lines of text. It is loaded by itself, with scripts. */
 export async function accessibilityFaults(browser: Browser, html: string): Promise<string[]> {
 	const context = await browser.newContext({bypassCSP: true});
-	context.setDefaultTimeout(browserPatienceMs);
+	context.setDefaultTimeout(browserWaitMs);
 	const faults: string[] = [];
 	try {
 		const page = await context.newPage();

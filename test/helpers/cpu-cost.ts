@@ -1,6 +1,6 @@
 import process from 'node:process';
 
-const mostRuns = 5;
+const maxRuns = 5;
 
 /**
  * Milliseconds of processor time that the work takes: of up to five runs the cheapest, the first below `enough` ends them. A
@@ -8,7 +8,7 @@ const mostRuns = 5;
  */
 export function cpuCost(work: () => unknown, enough: number): number {
 	let least = Number.POSITIVE_INFINITY;
-	for (let run = 0; run < mostRuns && least > enough; run++) {
+	for (let run = 0; run < maxRuns && least > enough; run++) {
 		const started = process.cpuUsage();
 		work();
 		const {user, system} = process.cpuUsage(started);

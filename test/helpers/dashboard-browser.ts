@@ -1,6 +1,6 @@
 import axe from 'axe-core';
 import type {Browser, BrowserContext, Page} from 'playwright-core';
-import {browserPatienceMs, ofColors} from './browser.ts';
+import {browserWaitMs, ofColors} from './browser.ts';
 import type {Visitor} from './dashboard.ts';
 
 /** A browser's window in which somebody is logged in. What the page says wrong in its console is kept. */
@@ -9,7 +9,7 @@ export async function openWindow(
 	{url, visitor, script = true}: {readonly url: string; readonly visitor: Visitor; readonly script?: boolean},
 ): Promise<{readonly page: Page; readonly context: BrowserContext; readonly complaints: string[]}> {
 	const context = await browser.newContext({baseURL: url, javaScriptEnabled: script});
-	context.setDefaultTimeout(browserPatienceMs);
+	context.setDefaultTimeout(browserWaitMs);
 	await context.addCookies(visitor.cookies().map(cookie => ({...cookie, url})));
 	const page = await context.newPage();
 	const complaints: string[] = [];
@@ -64,11 +64,11 @@ export async function faultsOf(page: Page, views = allViews): Promise<string[]> 
 	return faults;
 }
 
-const mostTabs = 150;
+const maxTabs = 150;
 
 /** Presses Tab until the page answers true to this expression, if it does not yet. `what`: for whoever reads that it never did. */
 export async function tabUntil(page: Page, expression: string, what: string): Promise<void> {
-	for (let n = 0; n < mostTabs; n++) {
+	for (let n = 0; n < maxTabs; n++) {
 		if ((await page.evaluate(expression)) === true) {
 			return;
 		}

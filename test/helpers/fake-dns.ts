@@ -42,7 +42,7 @@ export type FakeDns = {
 type Heard = {readonly queries: string[]; readonly seen: Set<string>};
 
 const codes: Partial<Record<DnsFault, number>> = {servfail: 2, nxdomain: 3, refused: 5};
-const longestUdp = 512;
+const maxUdpBytes = 512;
 
 /** Starts a DNS server on a loopback address, UDP and TCP on the same port; closed by the test's end. */
 export async function startFakeDns(t: Teardown | null, zone: Zone): Promise<FakeDns> {
@@ -145,7 +145,7 @@ function respond(message: Buffer, zone: Zone, {queries, seen}: Heard, udp: boole
 	};
 	const flags = dns.RECURSION_DESIRED | dns.RECURSION_AVAILABLE | proved;
 	const reply = dns.encode({...base, flags: flags | (fault === null ? 0 : (codes[fault] ?? 0)), answers});
-	return udp && (fault === 'truncated' || reply.length > longestUdp)
+	return udp && (fault === 'truncated' || reply.length > maxUdpBytes)
 		? dns.encode({...base, flags: flags | dns.TRUNCATED_RESPONSE, answers: []})
 		: reply;
 }

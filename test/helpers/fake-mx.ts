@@ -68,7 +68,7 @@ export type FakeMxOptions = {
 	/** Wants a certificate of the client. */
 	readonly wantsCertificate?: boolean;
 	/** Drops who begins TLS with a ClientHello of more octets. */
-	readonly longestHello?: number;
+	readonly maxHelloLength?: number;
 	/** Ends the data at bare line feeds and carriage returns too, as servers open to SMTP smuggling do. */
 	readonly lax?: boolean;
 	/** Keep no messages, only count them. */
@@ -84,7 +84,7 @@ export type FakeMx = {
 	readonly count: () => number;
 	/** Connections that did not say QUIT and are open now, and the most there ever were. */
 	readonly open: () => number;
-	readonly mostOpen: () => number;
+	readonly maxOpen: () => number;
 	readonly close: () => Promise<void>;
 };
 
@@ -230,7 +230,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 				return;
 			}
 
-			const longest = options.longestHello;
+			const longest = options.maxHelloLength;
 			if (longest === undefined) {
 				handshake();
 				return;
@@ -417,7 +417,7 @@ export async function startFakeMx(t: Teardown | null, options: FakeMxOptions = {
 		received,
 		count: () => count,
 		open: () => open.size,
-		mostOpen: () => most,
+		maxOpen: () => most,
 		close,
 	};
 }

@@ -36,12 +36,12 @@ export type Fleet = {
 	readonly arrived: () => Promise<number>;
 };
 
-export const mostSessions = 4;
+export const maxSessions = 4;
 const width = 8;
 /** How long the host takes a mail: some are always under way. */
 const answerMs = 200;
 /** More than all nodes' sessions together have under way. */
-const mostWaiting = 200;
+const maxWaiting = 200;
 const requestLimitMs = 15_000;
 const arrivalLimitMs = 180_000;
 
@@ -66,7 +66,7 @@ export async function startFleet(
 	const shared = {
 		...settings,
 		MAILCTL_SECRET_KEY: randomBytes(32).toString('base64'),
-		MAILCTL_MAX_SESSIONS: String(mostSessions),
+		MAILCTL_MAX_SESSIONS: String(maxSessions),
 		MAILCTL_MAKERS: '1',
 		MAILCTL_SENDERS: '1',
 	};
@@ -147,7 +147,7 @@ export async function startFleet(
 		async orderUntil(enough) {
 			while (!enough()) {
 				// Not more than can soon be delivered, or what comes after would wait behind it.
-				await waitFor('fewer orders wait', () => enough() || answers.size - mx.received.length < mostWaiting);
+				await waitFor('fewer orders wait', () => enough() || answers.size - mx.received.length < maxWaiting);
 				if (!enough()) {
 					await order(width);
 				}

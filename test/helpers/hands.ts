@@ -74,7 +74,7 @@ const letters: Readonly<Record<string, string>> = {
 	...{Messages: 'm', Overview: 'o', Queue: 'q', Domains: 'd'},
 	...{Templates: 't', Suppressions: 's', Webhooks: 'w', Health: 'h'},
 };
-const mostRows = 60;
+const maxRows = 60;
 
 function byKeys(page: Page): Hands {
 	const {keyboard} = page;
@@ -103,7 +103,7 @@ function byKeys(page: Page): Hands {
 			await leading(page, 'a', () => keyboard.press(letter));
 		},
 		async open(row) {
-			for (let n = 0; n < mostRows; n++) {
+			for (let n = 0; n < maxRows; n++) {
 				await keyboard.press('j');
 				if (await page.evaluate(`document.activeElement.matches('a[data-row]') && ${has(row)}`)) {
 					await leading(page, 'a', () => keyboard.press('Enter'));

@@ -19,7 +19,7 @@ export type Cost = {
  * Milliseconds. A quiet machine of two cores needs 300 for the dearest; the bound is above the second that the mails may cost
  * there because other machines are slower, and below what anything but linear work takes for 10 MB.
  */
-export const mostMs = 4000;
+export const maxMs = 4000;
 
 /**
  * Reads the hostile mails, those with the word in their name or all, and prints what each costs, a line each. A process of its
@@ -34,7 +34,7 @@ function main([word = '']: readonly string[]): void {
 		let output = 0;
 		const ms = cpuCost(() => {
 			output = JSON.stringify(readReport(raw, classify)).length;
-		}, mostMs);
+		}, maxMs);
 		const bytes = peak() > before.peak ? peak() - before.rss : 0;
 		const cost: Cost = {name, ms, bytes, output};
 		process.stdout.write(`${JSON.stringify(cost)}\n`);

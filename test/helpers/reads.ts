@@ -15,7 +15,7 @@ type Node = {
 };
 
 /** Pages of the store that a statement may read; a page of results has at most 100 rows, each from an index. */
-const mostPages = 600;
+const maxPages = 600;
 /** Tables of so few rows may be read from end to end. */
 const small = 1000;
 
@@ -54,7 +54,7 @@ async function postgresFault(
 	const nodes = nodesOf(plan);
 	const pages = plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
 	const scans = nodes.some(node => node['Node Type'] === 'Seq Scan' && (node['Rows Removed by Filter'] ?? 0) > small);
-	return scans || pages > mostPages ? `${pages} pages: ${JSON.stringify(plan)}` : null;
+	return scans || pages > maxPages ? `${pages} pages: ${JSON.stringify(plan)}` : null;
 }
 
 function nodesOf(node: Node): Node[] {

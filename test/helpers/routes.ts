@@ -1,7 +1,7 @@
 import {noOwnRetry} from '../../src/mail/retry.ts';
 import type {Pace, Route} from '../../src/mail/route.ts';
 
-export const usualPace: Pace = {
+export const defaultPace: Pace = {
 	connections: 5,
 	startConnections: 5,
 	mailsPerSession: 50,
@@ -15,7 +15,7 @@ export function routeTo(site: string, pace: Partial<Pace> = {}): Route {
 	return {
 		site,
 		provider: 'default',
-		pace: {...usualPace, ...pace},
+		pace: {...defaultPace, ...pace},
 		retry: noOwnRetry,
 		terms: {nextHop: {kind: 'mx'}, tls: 'opportunistic', mtaSts: null, sources: [], mailsPerSession: 50},
 		warmUp: null,

@@ -12,7 +12,7 @@ function click(url: string, more: Partial<Hit> = {}): Hit {
 	return {...whose, type: 'clicked', url, ...counted, ...more};
 }
 
-function start(options: {quietMs?: number; longestMs?: number; most?: number} = {}) {
+function start(options: {quietMs?: number; maxMs?: number; most?: number} = {}) {
 	const passed: Hit[] = [];
 	const news = new EventEmitter();
 	const pass = (hit: Hit) => {
@@ -44,7 +44,7 @@ test('clicks of one address are held together, each link once', t => {
 });
 
 test('a burst ends by itself when no other link comes, and at the latest after its longest time', async t => {
-	for (const options of [{quietMs: 1}, {longestMs: 0}]) {
+	for (const options of [{quietMs: 1}, {maxMs: 0}]) {
 		const {bursts, passed, news} = start(options);
 		bursts.add(click('a', {from: '192.0.2.1'}));
 		await once(news, 'passed');

@@ -37,7 +37,7 @@ const byStranger = (mail: Buffer) => signed(mail, 'evil.example');
 /** Takes a mail in and records what it says; why it is kept, and the fault. */
 async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.example']) {
 	const {id} = await takeIn({writer: store.writer, node: 'n', clock}, {raw, source: 'smtp', mailFrom: '', rcptTo});
-	const all = {node: 'n', othersUntil: '9', precedence: precedence.proven, perTurn: 10, mostRows: 10, mostBytes: 1e8};
+	const all = {node: 'n', othersUntil: '9', precedence: precedence.proven, perTurn: 10, maxRows: 10, maxBytes: 1e8};
 	const [unread] = (await listUnread(store.reader, all)).mails;
 	if (unread === undefined) {
 		return 'known';

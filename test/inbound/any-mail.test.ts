@@ -29,7 +29,7 @@ storeTest(test, 'whatever comes to a return path is read and recorded; nothing s
 	};
 	const reading = new ReadingLoop({
 		...{store, node: 'req_a', alone: true, clock},
-		lane: {precedence: precedence.proven, perTurn: 128, mostRows: 128},
+		lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
 		read: async raw => readReport(raw, classify),
 		record: async (cameIn, read, raw) => void (await recordReading(recording, cameIn, read, raw)),
 		observer: {

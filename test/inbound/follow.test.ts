@@ -15,7 +15,7 @@ function follow(
 	t: ExecutionContext,
 	{open = () => undefined, read = () => undefined}: Script,
 	intervalMs = 600_000,
-	patienceMs = 60_000,
+	waitLimitMs = 60_000,
 ) {
 	const seen = {
 		opened: 0,
@@ -46,7 +46,7 @@ function follow(
 	const {stop} = followMailbox({
 		mailbox,
 		intervalMs,
-		patienceMs,
+		waitLimitMs,
 		observer: {
 			mailboxRead: (_, works) => void seen.works.push(works),
 			mailboxFailed: (_, waitMs) => void seen.waits.push(waitMs),
@@ -123,18 +123,18 @@ test('one that worked and hangs is a failure at once, until it answers after a r
 
 test('a long look that brings mail all the time does not hang', async t => {
 	// Longer than a busy machine lets this process wait.
-	const patienceMs = 3000;
+	const waitLimitMs = 3000;
 	const {seen} = follow(
 		t,
 		{
 			async read(nth, more) {
-				for (const end = performance.now() + 2 * patienceMs; nth === 1 && performance.now() < end; more()) {
+				for (const end = performance.now() + 2 * waitLimitMs; nth === 1 && performance.now() < end; more()) {
 					await new Promise(resolve => setTimeout(resolve, 10));
 				}
 			},
 		},
 		5,
-		patienceMs,
+		waitLimitMs,
 	);
 	await waitFor('it looked twice', () => seen.read >= 2);
 	t.deepEqual([seen.opened, seen.waits], [1, []]);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {foundMail, longestMail, wireForm} from '../../src/inbound/mail-files.ts';
+import {foundMail, maxMailBytes, wireForm} from '../../src/inbound/mail-files.ts';
 
 const wire = (text: string) => wireForm(Buffer.from(text, 'latin1')).toString('latin1');
 
@@ -25,10 +25,10 @@ test('any bytes: the wire form is its own wire form, and holds no LF alone', t =
 });
 
 test('of a mail that is too large only the beginning is taken', t => {
-	const large = foundMail('mbox', Buffer.alloc(longestMail, 'x'), longestMail + 1);
+	const large = foundMail('mbox', Buffer.alloc(maxMailBytes, 'x'), maxMailBytes + 1);
 	t.true(large.cut);
 	t.is(large.raw.length, 1024 * 1024 + 2);
-	const largest = foundMail('mbox', Buffer.alloc(longestMail, 'x'), longestMail);
+	const largest = foundMail('mbox', Buffer.alloc(maxMailBytes, 'x'), maxMailBytes);
 	t.false(largest.cut);
 });
 

@@ -38,7 +38,7 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 	});
 	const following = followMailbox({
 		mailbox: followed,
-		patienceMs: 60_000,
+		waitLimitMs: 60_000,
 		intervalMs,
 		observer: {mailboxRead: round => rounds.push(round), mailboxFailed: error => failures.push(error)},
 	});

@@ -1,6 +1,6 @@
 import {Readable} from 'node:stream';
 import test from 'ava';
-import {longestMail, mailsOfStream} from '../../src/inbound/mail-files.ts';
+import {mailsOfStream, maxMailBytes} from '../../src/inbound/mail-files.ts';
 
 async function read(parts: readonly string[], single = false): Promise<string[]> {
 	const mails: string[] = [];
@@ -33,7 +33,7 @@ test('nothing is no mail', async t => {
 
 test('of a mail that is too large the beginning is kept', async t => {
 	const chunk = Buffer.alloc(1024 * 1024, 'x');
-	const chunks = Readable.from(Array.from({length: longestMail / chunk.length + 1}, () => chunk));
+	const chunks = Readable.from(Array.from({length: maxMailBytes / chunk.length + 1}, () => chunk));
 	const found = [];
 	for await (const mail of mailsOfStream(chunks, {single: true})) {
 		found.push(mail);

@@ -25,7 +25,7 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 	const failures: unknown[] = [];
 	const unwatched: unknown[] = [];
 	const following = followMailbox({
-		patienceMs: 60_000,
+		waitLimitMs: 60_000,
 		mailbox: mailboxOf(
 			{kind: 'maildir', path: folder},
 			{

@@ -156,7 +156,7 @@ storeTest(test, 'events of workspaces are read in turns, and mail beside them', 
 	const read: string[] = [];
 	const loop = new ReadingLoop({
 		...{store, node: 'req_a', alone: false, clock: {now: () => Date.now()}},
-		lane: {precedence: precedence.proven, perTurn: 32, mostRows: 128},
+		lane: {precedence: precedence.proven, perTurn: 32, maxRows: 128},
 		read: async () => reading,
 		async record({id}) {
 			read.push(id);

@@ -29,7 +29,7 @@ function readingOf(t: ExecutionContext, store: Store, options: Partial<ReadingOp
 		store,
 		node: 'req_a',
 		alone: false,
-		lane: {precedence: precedence.proven, perTurn: 128, mostRows: 128},
+		lane: {precedence: precedence.proven, perTurn: 128, maxRows: 128},
 		async read(raw) {
 			read.push(raw.toString());
 			return nothing;
@@ -268,7 +268,7 @@ storeTest(
 		await of('ws_b', ['b 1', 'b 2', 'b 3'], 3000);
 		await take(store, ['proven'], {at: 4000});
 		const {reading, read} = readingOf(t, store, {
-			lane: {precedence: precedence.unproven, perTurn: 2, mostRows: 8},
+			lane: {precedence: precedence.unproven, perTurn: 2, maxRows: 8},
 			async read(raw) {
 				read.push(raw.toString());
 				return nothing;
@@ -291,7 +291,7 @@ async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string
 	});
 	ended.catch(() => undefined);
 	const {reading, read} = readingOf(t, store, {
-		...{alone: true, lane: {precedence: precedence.proven, perTurn: 4, mostRows: 8}},
+		...{alone: true, lane: {precedence: precedence.proven, perTurn: 4, maxRows: 8}},
 		async read(raw) {
 			read.push(raw.toString());
 			return fatal.includes(raw.toString()) ? await ended : nothing;

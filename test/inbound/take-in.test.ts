@@ -10,8 +10,8 @@ const everything = {
 	precedence: precedence.proven,
 	perTurn: 1000,
 	othersUntil: '9',
-	mostRows: 100,
-	mostBytes: 1e6,
+	maxRows: 100,
+	maxBytes: 1e6,
 };
 
 function mail(text: string, ...rcptTo: string[]) {
@@ -84,8 +84,8 @@ storeTest(test, 'own mails at once, those of others when they are old, and never
 		return {texts: mails.map(({raw}) => raw.toString()), more};
 	};
 	t.deepEqual(await texts({}), {texts: ['nobody, old', 'other, old', 'own, new'], more: false});
-	t.deepEqual(await texts({mostBytes: 22}), {texts: ['nobody, old', 'other, old'].slice(0, 2), more: true});
-	t.deepEqual(await texts({mostBytes: 1}), {texts: ['nobody, old'], more: true});
-	t.deepEqual(await texts({mostRows: 2}), {texts: ['nobody, old', 'other, old'], more: true});
+	t.deepEqual(await texts({maxBytes: 22}), {texts: ['nobody, old', 'other, old'].slice(0, 2), more: true});
+	t.deepEqual(await texts({maxBytes: 1}), {texts: ['nobody, old'], more: true});
+	t.deepEqual(await texts({maxRows: 2}), {texts: ['nobody, old', 'other, old'], more: true});
 	t.is((await texts({precedence: precedence.proven, perTurn: 1000, othersUntil: '9'})).texts.length, 4);
 });

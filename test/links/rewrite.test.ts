@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {mostTrackedLinks, readAttribute, rewrite} from '../../src/links/rewrite.ts';
+import {maxTrackedLinks, readAttribute, rewrite} from '../../src/links/rewrite.ts';
 
 const openUrl = 'https://mail.test/t/o/pixel';
 const pixel = `<img src="${openUrl}" width="1" height="1" alt="">`;
@@ -134,9 +134,9 @@ test('a link that stands twice is tracked by one URL; the number is limited', t 
 	rewrite(twice, {openUrl: null, clickUrl: ask});
 	t.deepEqual(asked, ['https://x.test/']);
 
-	const many = Array.from({length: mostTrackedLinks + 1}, (_, n) => `<a href="https://x.test/${n}">`).join('');
-	t.is(clicks(many).split(prefix).length - 1, mostTrackedLinks);
-	t.true(clicks(many).endsWith(`<a href="https://x.test/${mostTrackedLinks}">`));
+	const many = Array.from({length: maxTrackedLinks + 1}, (_, n) => `<a href="https://x.test/${n}">`).join('');
+	t.is(clicks(many).split(prefix).length - 1, maxTrackedLinks);
+	t.true(clicks(many).endsWith(`<a href="https://x.test/${maxTrackedLinks}">`));
 });
 
 test('the text of a tracked URL is safe in any attribute', t => {

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {apiKeyHash, apiKeyMode, createApiKey, scopes, usualScopes} from '../../src/mail/api-key.ts';
+import {apiKeyHash, apiKeyMode, createApiKey, defaultScopes, scopes} from '../../src/mail/api-key.ts';
 
 test('a key has its mode in front, 32 random characters and a checksum', t => {
 	for (const mode of ['live', 'test'] as const) {
@@ -48,11 +48,11 @@ test('the hash is SHA-256 in hexadecimal', t => {
 
 test('a key that names no scope: a live one may do all but submit by SMTP, a test one sends and reads', t => {
 	t.deepEqual(
-		usualScopes('live'),
+		defaultScopes('live'),
 		scopes.filter(scope => scope !== 'messages:submit'),
 	);
 	t.deepEqual(
-		[...usualScopes('test')],
+		[...defaultScopes('test')],
 		[
 			'messages:send',
 			...['messages:read', 'suppressions:read', 'unsubscribe_groups:read', 'webhooks:read', 'templates:read'],
@@ -60,6 +60,6 @@ test('a key that names no scope: a live one may do all but submit by SMTP, a tes
 		],
 	);
 	for (const mode of ['live', 'test'] as const) {
-		t.true(usualScopes(mode).every(scope => scopes.includes(scope)));
+		t.true(defaultScopes(mode).every(scope => scopes.includes(scope)));
 	}
 });

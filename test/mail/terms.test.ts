@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import {submittedFile} from '../../src/mail/message.ts';
 import {
 	askedTerms,
+	maxQueryTerms,
 	messageIdTerm,
 	metadataTerm,
-	mostAsked,
 	searchTerms,
 	subjectTerms,
 	tagTerm,
@@ -30,8 +30,8 @@ test('the words of a subject are found in any order, case and compatibility form
 		t.is(askedTerms(none), null);
 	}
 	const words = (n: number) => Array.from({length: n}, (_, index) => `w${index}`).join(' ');
-	t.is(askedTerms(words(mostAsked))?.length, mostAsked);
-	t.is(askedTerms(words(mostAsked + 1)), null);
+	t.is(askedTerms(words(maxQueryTerms))?.length, maxQueryTerms);
+	t.is(askedTerms(words(maxQueryTerms + 1)), null);
 });
 
 test('no two pairs of metadata, and nothing else, share a term', t => {

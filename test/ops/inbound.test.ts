@@ -19,9 +19,9 @@ async function prepare(store: Store) {
 		(await createWorkspace(trx, tools, {name: 'former'}))?.id,
 		(await createWorkspace(trx, tools, {name: 'owner'}))?.id,
 	])) as [string, string];
-	const scene = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
+	const context = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const add = (workspaceId: string, address: string) =>
-		write(trx => performIn(addInbound, {...scene, workspaceId, trx}, {address}));
+		write(trx => performIn(addInbound, {...context, workspaceId, trx}, {address}));
 	return {tools, write, former, owner, add};
 }
 

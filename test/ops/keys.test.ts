@@ -16,7 +16,7 @@ async function prepare(store: Store) {
 		(await createWorkspace(trx, tools, {name: 'other'}))?.id as string,
 	]);
 	const workspaceId = acme as string;
-	const scene = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
+	const context = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const create = (expires_at: string | null = null) =>
 		write(trx => {
 			const input = {
@@ -26,9 +26,9 @@ async function prepare(store: Store) {
 				rate_limit: '5/1',
 				expires_at,
 			} as const;
-			return performIn(createKey, {...scene, workspaceId, trx}, input);
+			return performIn(createKey, {...context, workspaceId, trx}, input);
 		});
-	return {scene, tools, write, create, workspaceId, other: other as string};
+	return {context, tools, write, create, workspaceId, other: other as string};
 }
 
 storeTest(test, 'the store keeps the hash of a key and its beginning, not the key', async (t, store) => {
@@ -42,10 +42,10 @@ storeTest(test, 'the store keeps the hash of a key and its beginning, not the ke
 });
 
 storeTest(test, 'a key is revoked once, and only in its workspace', async (t, store) => {
-	const {scene, write, create, workspaceId, other} = await prepare(store);
+	const {context, write, create, workspaceId, other} = await prepare(store);
 	const {row} = await create();
 	const revoke = (workspace: string) =>
-		write(trx => performIn(revokeKey, {...scene, workspaceId: workspace, trx}, {id: row.id}));
+		write(trx => performIn(revokeKey, {...context, workspaceId: workspace, trx}, {id: row.id}));
 	t.is((await t.throwsAsync(revoke(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
 	t.like(await revoke(workspaceId), {id: row.id, revoked_at: '2026-06-09T10:00:00.000Z'});
 	t.is(
@@ -58,10 +58,10 @@ storeTest(
 	test,
 	'rotation makes a key with the same rights and ends the old one after the overlap',
 	async (t, store) => {
-		const {scene, tools, write, create, workspaceId, other} = await prepare(store);
+		const {context, tools, write, create, workspaceId, other} = await prepare(store);
 		const {row} = await create();
 		const rotate = (workspace: string, id = row.id) =>
-			write(trx => performIn(rotateKey, {...scene, workspaceId: workspace, trx}, {id, overlap: 3_600_000}));
+			write(trx => performIn(rotateKey, {...context, workspaceId: workspace, trx}, {id, overlap: 3_600_000}));
 		t.is((await t.throwsAsync(rotate(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
 		const rotated = await rotate(workspaceId);
 		t.like(rotated, {row: {name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '5/1', expires_at: null}});

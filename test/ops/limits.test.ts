@@ -9,7 +9,7 @@ import {addAlert} from '../../src/ops/alerts.ts';
 import {addInbound} from '../../src/ops/inbound.ts';
 import {createKey, revokeKey, rotateKey} from '../../src/ops/keys.ts';
 import {LimitReached} from '../../src/ops/limits.ts';
-import {performIn, type Scene} from '../../src/ops/operation.ts';
+import {type OperationContext, performIn} from '../../src/ops/operation.ts';
 import {createTopic, updateTopic} from '../../src/ops/topics.ts';
 import {countOfLimit} from '../../src/store/limits.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -24,20 +24,25 @@ async function prepare(store: Store, limits: Limits) {
 	const workspace = await write(trx => createWorkspace(trx, tools, {name: 'acme', limits}));
 	const workspaceId = workspace?.id as string;
 	const context = {face: 'cli', workspaceId, mode: 'live', tools, vault: async () => testVault} as const;
-	return {tools, write, workspaceId, scene: (trx: Scene['trx']): Scene => ({...context, trx})};
+	return {
+		tools,
+		write,
+		workspaceId,
+		contextIn: (trx: OperationContext['trx']): OperationContext => ({...context, trx}),
+	};
 }
 
 storeTest(test, 'one more than a workspace may have is a conflict that names the number', async (t, store) => {
 	const keys = await generateSigningKeys();
-	const {tools, write, workspaceId, scene} = await prepare(store, {
+	const {tools, write, workspaceId, contextIn} = await prepare(store, {
 		...{topics: 2, inbound_addresses: 2, domains: 2, keys: 2, alerts: 2, templates: 2},
 	});
-	const adds: {readonly [Name in LimitName]?: (trx: Scene['trx'], n: number) => Promise<unknown>} = {
-		topics: (trx, n) => performIn(createTopic, scene(trx), {code: `t${n}`, name: 'T'}),
-		inbound_addresses: (trx, n) => performIn(addInbound, scene(trx), {address: `a${n}@in.example`}),
+	const adds: {readonly [Name in LimitName]?: (trx: OperationContext['trx'], n: number) => Promise<unknown>} = {
+		topics: (trx, n) => performIn(createTopic, contextIn(trx), {code: `t${n}`, name: 'T'}),
+		inbound_addresses: (trx, n) => performIn(addInbound, contextIn(trx), {address: `a${n}@in.example`}),
 		domains: (trx, n) => addDomain(trx, tools, testVault, {workspaceId, name: `d${n}.example`, keys}),
-		keys: (trx, n) => performIn(createKey, scene(trx), {name: `k${n}`, mode: 'live'}),
-		alerts: (trx, n) => performIn(addAlert, scene(trx), {way: 'mail', target: `a${n}@ops.example`}),
+		keys: (trx, n) => performIn(createKey, contextIn(trx), {name: `k${n}`, mode: 'live'}),
+		alerts: (trx, n) => performIn(addAlert, contextIn(trx), {way: 'mail', target: `a${n}@ops.example`}),
 		templates: (trx, n) => createTemplate(trx, tools, workspaceId, {id: null, name: `t${n}`}),
 	};
 	for (const [name, add] of Object.entries(adds)) {
@@ -57,10 +62,10 @@ storeTest(test, 'one more than a workspace may have is a conflict that names the
 });
 
 storeTest(test, 'public topics are counted among themselves; layouts, keys as they can be used', async (t, store) => {
-	const {tools, write, workspaceId, scene} = await prepare(store, {public_topics: 1, keys: 2, layouts: 1});
+	const {tools, write, workspaceId, contextIn} = await prepare(store, {public_topics: 1, keys: 2, layouts: 1});
 	const create = (code: string, isPublic: boolean) =>
-		write(trx => performIn(createTopic, scene(trx), {code, name: 'T', public: isPublic}));
-	const publish = (code: string) => write(trx => performIn(updateTopic, scene(trx), {code, public: true}));
+		write(trx => performIn(createTopic, contextIn(trx), {code, name: 'T', public: isPublic}));
+	const publish = (code: string) => write(trx => performIn(updateTopic, contextIn(trx), {code, public: true}));
 	await create('a', true);
 	await create('b', false);
 	await t.throwsAsync(create('c', true), {instanceOf: LimitReached, message: /at most 1 public topics/});
@@ -68,14 +73,14 @@ storeTest(test, 'public topics are counted among themselves; layouts, keys as th
 	await publish('a');
 
 	const [first] = await Promise.all(
-		['one', 'two'].map(name => write(trx => performIn(createKey, scene(trx), {name, mode: 'live'}))),
+		['one', 'two'].map(name => write(trx => performIn(createKey, contextIn(trx), {name, mode: 'live'}))),
 	);
 	const id = first?.row.id as string;
-	const rotate = (overlap: number) => write(trx => performIn(rotateKey, scene(trx), {id, overlap}));
+	const rotate = (overlap: number) => write(trx => performIn(rotateKey, contextIn(trx), {id, overlap}));
 	await t.throwsAsync(rotate(60_000), {instanceOf: LimitReached}, 'both would be in use');
 	const rotated = await rotate(0);
-	await write(trx => performIn(revokeKey, scene(trx), {id: rotated.row.id}));
-	await write(trx => performIn(createKey, scene(trx), {name: 'three', mode: 'test'}));
+	await write(trx => performIn(revokeKey, contextIn(trx), {id: rotated.row.id}));
+	await write(trx => performIn(createKey, contextIn(trx), {name: 'three', mode: 'test'}));
 
 	const layout = {kind: 'layout', name: 'main', files: {'body.html': '{{ content }}'}} as const;
 	const others = [layout, {...layout, name: 'other'}];
@@ -85,10 +90,11 @@ storeTest(test, 'public topics are counted among themselves; layouts, keys as th
 });
 
 storeTest(test, 'limits hold for those who add at once, from several nodes', async (t, store, engine) => {
-	const {tools, write, workspaceId, scene} = await prepare(store, {topics: 3});
+	const {tools, write, workspaceId, contextIn} = await prepare(store, {topics: 3});
 	const [connection] = store.writing;
 	// Past the writer, as transactions of other nodes.
-	const work = (trx: Scene['trx'], n: number) => performIn(createTopic, scene(trx), {code: `t${n}`, name: 'T'});
+	const work = (trx: OperationContext['trx'], n: number) =>
+		performIn(createTopic, contextIn(trx), {code: `t${n}`, name: 'T'});
 	const add = (n: number) =>
 		engine === 'postgres' && connection ? connection.transaction(trx => work(trx, n)) : write(trx => work(trx, n));
 	const ends = await Promise.allSettled(Array.from({length: 8}, (_, n) => add(n)));

@@ -15,9 +15,9 @@ storeTest(
 		const write = store.writer.transaction;
 		const acme = (await write(trx => createWorkspace(trx, tools, {name: 'acme'})))?.id as string;
 		const other = (await write(trx => createWorkspace(trx, tools, {name: 'other'})))?.id as string;
-		const scene = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
+		const context = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 		const add = (workspaceId: string | null, provider: 'ses' | 'postmark') =>
-			write(trx => performIn(addSmarthost, {...scene, workspaceId, trx}, {provider}));
+			write(trx => performIn(addSmarthost, {...context, workspaceId, trx}, {provider}));
 
 		const {row, token, secret} = await add(acme, 'postmark');
 		t.is((await findSmarthostByToken(store.reader, apiKeyHash(token ?? '')))?.id, row.id);
@@ -26,7 +26,7 @@ storeTest(
 		const providers = await readProviders(store.reader);
 		t.deepEqual([providers.size, providers.get(null), providers.get(acme)], [2, ['ses'], ['postmark']]);
 
-		const at = (workspaceId: string) => ({...scene, workspaceId});
+		const at = (workspaceId: string) => ({...context, workspaceId});
 		const foreign = write(trx => performIn(rotateSmarthost, {...at(other), trx}, {id: row.id}));
 		await t.throwsAsync(foreign, {instanceOf: Refused, message: /./}, 'of another workspace');
 		const renewed = await write(trx => performIn(rotateSmarthost, {...at(acme), trx}, {id: row.id}));

@@ -344,7 +344,7 @@ storeTest(test, 'once a person is marked nobody reads them, and the sweep erases
 	const person = {workspaceId, addressKey: 'lois@example.org'};
 	const eraser = createEraser({
 		...{store, clock: systemClock, eventWriter, removeCaptured: async () => {}},
-		patienceMs: -1,
+		waitLimitMs: -1,
 	});
 	const counted = {contact: true, messages: 61, recipients: 0, received: 1, isLeft: true};
 	t.deepEqual(await eraser.erase(person, testOperator), counted);
@@ -391,7 +391,7 @@ storeTest(
 		const sent = [idOf(await api.send({to: 'lois@example.org'})), idOf(await api.send({to: 'lois@example.org'}))];
 		const eraser = createEraser({
 			...{store, clock: systemClock, eventWriter, removeCaptured: async () => {}},
-			patienceMs: -1,
+			waitLimitMs: -1,
 		});
 		t.true((await eraser.erase({workspaceId, addressKey: 'lois@example.org'}, testOperator)).isLeft);
 		t.deepEqual(

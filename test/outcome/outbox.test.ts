@@ -1,6 +1,6 @@
 import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
-import {eventTypes, usualWebhookEvents, webhookEventTypes} from '../../src/mail/message.ts';
+import {defaultWebhookEvents, eventTypes, webhookEventTypes} from '../../src/mail/message.ts';
 import {type AnnouncedEvent, announce, type EventWriter} from '../../src/outcome/outbox.ts';
 import type {Store} from '../../src/store/store.ts';
 import {conforms} from '../helpers/conforms.ts';
@@ -102,7 +102,7 @@ storeTest(
 				.filter(row => row.endpoint_id === endpoint)
 				.map(row => row.event_type)
 				.toSorted();
-		t.deepEqual(typesOf(all), [...usualWebhookEvents].toSorted());
+		t.deepEqual(typesOf(all), [...defaultWebhookEvents].toSorted());
 		t.deepEqual(typesOf(twin), ['bounced', 'clicked']);
 		t.deepEqual(typesOf(foreign), ['opened']);
 		t.is(rows.length, 8);

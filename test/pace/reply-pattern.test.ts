@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {longestPattern, patternText, replyPattern} from '../../src/pace/choose-route.ts';
+import {maxPatternLength, patternText, replyPattern} from '../../src/pace/choose-route.ts';
 
 test('a text anywhere, whatever its case; * is anything between, also line ends', t => {
 	t.true(replyPattern('TS04').test('421 4.7.0 [ts04] Messages from 192.0.2.1 temporarily deferred'));
@@ -38,7 +38,7 @@ test('what is found is what a search by hand finds', t => {
 });
 
 test('the worst pattern on the worst reply does not take for ever', t => {
-	const pattern = 'aaa*'.repeat(longestPattern / 4);
+	const pattern = 'aaa*'.repeat(maxPatternLength / 4);
 	const reply = `${'a'.repeat(20_000)}`.repeat(5);
 	t.true(replyPattern(pattern).test(reply));
 	t.false(replyPattern(`${'a*'.repeat(98)}zzz`).test(reply));

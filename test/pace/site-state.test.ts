@@ -14,11 +14,11 @@ import {
 	spend,
 	tried,
 } from '../../src/pace/site-state.ts';
-import {usualPace} from '../helpers/routes.ts';
+import {defaultPace} from '../helpers/routes.ts';
 
 const minute = 60_000;
 const longest = 240 * minute;
-const paceOf = (more: Partial<Pace> = {}): Pace => ({...usualPace, startConnections: 2, connections: 10, ...more});
+const paceOf = (more: Partial<Pace> = {}): Pace => ({...defaultPace, startConnections: 2, connections: 10, ...more});
 
 const end = (kind: SiteEnd['kind'], ...replies: string[]): SiteEnd => ({
 	kind,

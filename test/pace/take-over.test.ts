@@ -13,11 +13,11 @@ import {
 	takeOver,
 	tried,
 } from '../../src/pace/site-state.ts';
-import {usualPace} from '../helpers/routes.ts';
+import {defaultPace} from '../helpers/routes.ts';
 
 const minute = 60_000;
 const longest = 240 * minute;
-const pace = {...usualPace, connections: 12, startConnections: 12, failures: 1, perMinute: 120};
+const pace = {...defaultPace, connections: 12, startConnections: 12, failures: 1, perMinute: 120};
 const at = (now: number) => ({now, monotonic: now});
 
 /** A third of everything, and of what does not divide nothing. */

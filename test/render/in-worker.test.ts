@@ -37,12 +37,20 @@ test('a render that outlasts its limit without CPU time is a render', async t =>
 	}
 });
 
-test.serial('one render after the other: each has a thread of its own, whatever the one before did', async t => {
-	const endless = {variant: variant({html: '{% for a in n %}{% assign b = n | sort | reverse | uniq %}{% endfor %}'})};
-	const rows = Array.from({length: 3000}, (_, index) => index);
-	for (let n = 0; n < 3; n++) {
-		const good = await renderInWorker({variant: variant({html: `<p>${n}</p>`}), input: input({})});
-		t.like(good, {ok: true, html: `<p>${n}</p>`});
+test.serial(
+	'one render after the other: a good one is not disturbed by those before, whose thread was ended or goes on',
+	async t => {
+		const endless = {
+			variant: variant({html: '{% for a in n %}{% assign b = n | sort | reverse | uniq %}{% endfor %}'}),
+		};
+		const rows = Array.from({length: 3000}, (_, index) => index);
+		for (let n = 0; n < 3; n++) {
+			const good = await renderInWorker({variant: variant({html: `<p>${n}</p>`}), input: input({})});
+			t.like(good, {ok: true, html: `<p>${n}</p>`});
+			if (n % 2 === 0) {
+			continue;
+		}
 		t.like(await renderInWorker({...endless, input: input({n: rows})}, 20), {ok: false, reason: 'render_limit'});
-	}
-});
+		}
+	},
+);

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {layoutUses, partialsIn} from '../../src/mail/layout-uses.ts';
 import {compileInLayout, type Layout, layoutFaults, reachedFrom} from '../../src/render/layouts.ts';
-import {deepestPartials, mostPartials} from '../../src/render/limits.ts';
+import {deepestPartials, maxPartials} from '../../src/render/limits.ts';
 
 const layout = (name: string, files: Readonly<Record<string, string>>): Layout => ({kind: 'layout', name, files});
 const partial = (name: string, text: string): Layout => ({kind: 'partial', name, files: {[`${name}.liquid`]: text}});
@@ -105,7 +105,7 @@ test('recursion and too much of it are refused, with the path', async t => {
 	t.regex(String(Object(await made("{% render 'p0' %}", deep)).message), /^partials nest more than 10 deep: p0 → /);
 	// Each doubles the one before: 2 to the 8th.
 	const wide = Array.from({length: 9}, (_, n) => partial(`p${n}`, n === 8 ? '' : `{% render 'p${n + 1}' %}`.repeat(2)));
-	t.regex(String(Object(await made("{% render 'p0' %}", wide)).message), new RegExp(`or ${mostPartials} partials$`));
+	t.regex(String(Object(await made("{% render 'p0' %}", wide)).message), new RegExp(`or ${maxPartials} partials$`));
 	const large = [partial('a', 'x'.repeat(200_000))];
 	t.regex(String(Object(await made("{% render 'a' %}".repeat(3), large)).message), /^with its layout and partials/);
 });

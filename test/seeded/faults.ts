@@ -151,8 +151,8 @@ export const faults: readonly Fault[] = [
 	{
 		name: 'webhooks: one attempt more than the last',
 		file: 'src/mail/webhook.ts',
-		from: 'return made >= mostAttempts',
-		to: 'return made > mostAttempts',
+		from: 'return made >= maxAttempts',
+		to: 'return made > maxAttempts',
 		foundBy: ['test/mail/webhook.test.ts'],
 	},
 	{

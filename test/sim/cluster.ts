@@ -20,12 +20,12 @@ export type ClusterReport = {
 	/** Sites that used all of their cap at some time. */
 	readonly atCap: number;
 	/** Where there is a rate: the most in any minute, of so many. */
-	readonly mostPerMinute: number;
+	readonly maxPerMinute: number;
 	readonly perMinute: number;
 	/** Sites with work and without a rate of which nothing arrived, though they were well. */
 	readonly starved: readonly string[];
 	/** The longest that nothing of a site that is well was claimed while mail waited, milliseconds. */
-	readonly longestWaitMs: number;
+	readonly maxWaitMs: number;
 	/** Deliveries of the node with least and with most, against the mean of those that lived all the time. */
 	readonly least: number;
 	readonly most: number;
@@ -34,7 +34,7 @@ export type ClusterReport = {
 	readonly renewalsPerSecond: number;
 	/** Part of the time under the lock. */
 	readonly locked: number;
-	readonly longestRenewalMs: number;
+	readonly maxRenewalMs: number;
 };
 
 const mailMs = 200;
@@ -123,20 +123,20 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 	const mean = lasting.reduce((sum, node) => sum + node.delivered - before(node), 0) / lasting.length;
 	const told = lasting.map(node => node.delivered - before(node));
 	const rated = world.sites.filter(({perMinute}) => perMinute !== null);
-	const {renewals, lockedMs, longestMs} = tables.told;
+	const {renewals, lockedMs, maxMs} = tables.told;
 	return {
 		accepted,
 		delivered: world.sites.reduce((sum, {delivered}) => sum + delivered, 0),
 		broken: world.broken,
-		atCap: world.sites.filter(({mostOpen, cap}) => mostOpen === cap).length,
-		mostPerMinute: Math.max(...rated.map(({mostPerMinute}) => mostPerMinute)),
+		atCap: world.sites.filter(({maxOpen, cap}) => maxOpen === cap).length,
+		maxPerMinute: Math.max(...rated.map(({maxPerMinute}) => maxPerMinute)),
 		perMinute: rated[0]?.perMinute ?? 0,
 		starved: world.sites
 			.filter(
 				({perMinute, delivered, waiting, wasDown}) => perMinute === null && delivered === 0 && waiting > 0 && !wasDown,
 			)
 			.map(({name}) => name),
-		longestWaitMs: Math.max(...world.sites.map(({longestWait}) => longestWait)),
+		maxWaitMs: Math.max(...world.sites.map(({maxWait}) => maxWait)),
 		least: Math.min(...told) / mean,
 		most: Math.max(...told) / mean,
 		backlog: world.sites
@@ -144,6 +144,6 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 			.reduce((sum, {waiting}) => sum + waiting, 0),
 		renewalsPerSecond: (renewals - r0) / seconds,
 		locked: (lockedMs - l0) / (seconds * 1000),
-		longestRenewalMs: longestMs,
+		maxRenewalMs: maxMs,
 	} satisfies ClusterReport;
 }

@@ -48,7 +48,7 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 		readPauses: async () => new Map(),
 		countConnections: async () => countConnections(),
 		moment,
-		longestWait: () => 60_000,
+		maxWait: () => 60_000,
 		observer: {storeFailed: () => undefined},
 	});
 	const queues = new DestinationQueues({

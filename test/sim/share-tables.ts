@@ -13,7 +13,7 @@ const lockMs = 3;
 export function createShareTables(time: Time) {
 	const terms = new Map<string, {readonly until: number; readonly knows: string}>();
 	let freeAt = 0;
-	const told = {renewals: 0, lockedMs: 0, longestMs: 0};
+	const told = {renewals: 0, lockedMs: 0, maxMs: 0};
 
 	function renew(node: string, choose: Parameters<RenewTerm>[0]): readonly NodeTerm[] {
 		for (const [other, {until}] of terms) {
@@ -44,7 +44,7 @@ export function createShareTables(time: Time) {
 					freeAt = begins + lockMs;
 					told.renewals++;
 					told.lockedMs += lockMs;
-					told.longestMs = Math.max(told.longestMs, freeAt + tripMs - asked);
+					told.maxMs = Math.max(told.maxMs, freeAt + tripMs - asked);
 					time.after(begins - asked, () => {
 						const result = renew(node, choose);
 						time.after(lockMs + tripMs, () => {

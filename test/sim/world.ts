@@ -16,16 +16,16 @@ export type SimSite = {
 	wasDown: boolean;
 	/** Connections of all nodes, idle ones included. */
 	open: number;
-	mostOpen: number;
+	maxOpen: number;
 	/** Copies that are due and not claimed. */
 	waiting: number;
 	waitsSince: number;
-	longestWait: number;
+	maxWait: number;
 	delivered: number;
 	tries: number;
 	/** When mails were claimed, where there is a rate. */
 	readonly claimedAt: number[];
-	mostPerMinute: number;
+	maxPerMinute: number;
 };
 
 const minute = 60_000;
@@ -44,8 +44,8 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 		const perMinute = rated ? 120 : null;
 		const name = `d${index}.example`;
 		return {
-			...{name, cap, perMinute, share, mood: 'well', wasDown: false, open: 0, mostOpen: 0, waiting: 0, waitsSince: 0},
-			...{longestWait: 0, delivered: 0, tries: 0, claimedAt: [], mostPerMinute: 0},
+			...{name, cap, perMinute, share, mood: 'well', wasDown: false, open: 0, maxOpen: 0, waiting: 0, waitsSince: 0},
+			...{maxWait: 0, delivered: 0, tries: 0, claimedAt: [], maxPerMinute: 0},
 			route: routeTo(name, {connections: cap, startConnections: 2, perMinute, failures: 5}),
 		};
 	});
@@ -68,7 +68,7 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 
 	function noteWait(site: SimSite): void {
 		if (site.waiting > 0 && !site.wasDown && site.perMinute === null) {
-			site.longestWait = Math.max(site.longestWait, time.now() - site.waitsSince);
+			site.maxWait = Math.max(site.maxWait, time.now() - site.waitsSince);
 		}
 	}
 
@@ -97,13 +97,13 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 				while ((claimedAt[0] ?? Number.POSITIVE_INFINITY) <= time.now() - minute) {
 					claimedAt.shift();
 				}
-				site.mostPerMinute = Math.max(site.mostPerMinute, claimedAt.length);
+				site.maxPerMinute = Math.max(site.maxPerMinute, claimedAt.length);
 			}
 			return count;
 		},
 		opened(site: SimSite): void {
 			site.open++;
-			site.mostOpen = Math.max(site.mostOpen, site.open);
+			site.maxOpen = Math.max(site.maxOpen, site.open);
 			if (site.open > site.cap) {
 				broken.push(`${Math.round(time.now())} ms: ${site.name} has ${site.open} of ${site.cap}`);
 			}

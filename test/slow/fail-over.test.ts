@@ -1,7 +1,7 @@
 import test from 'ava';
 import {openStore} from '../../src/store/store.ts';
 import {engines} from '../helpers/databases.ts';
-import {type FleetNode, mostSessions, readiness, startFleet} from '../helpers/fleet.ts';
+import {type FleetNode, maxSessions, readiness, startFleet} from '../helpers/fleet.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {startReplicatedPostgres} from '../helpers/replicated-postgres.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -48,7 +48,7 @@ test('PostgreSQL’s primary is killed under load and its replica takes over: no
 	await load;
 	const twice = await fleet.arrived();
 	t.log(`ready ${ready} ms after the promotion; ${fleet.answers.size} orders, ${twice} mails twice`);
-	t.true(twice <= nodes.length * mostSessions, `${twice} came twice`);
+	t.true(twice <= nodes.length * maxSessions, `${twice} came twice`);
 	t.true(
 		[...fleet.answers.values()].every(({size}) => size === 1),
 		'each order is one message',

@@ -11,7 +11,7 @@ import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 
 const run = promisify(execFile);
 const limit = 600_000;
-const mostMegabytes = 120;
+const maxMegabytes = 120;
 
 async function folderFor(t: ExecutionContext): Promise<string> {
 	const folder = await mkdtemp(join(tmpdir(), 'mailctl-install-'));
@@ -58,7 +58,7 @@ test.serial('the package installs without a registry, in the versions of the loc
 	t.deepEqual(inBundle, [], 'what the bundle holds is not installed beside it');
 	t.true(existsSync(join(installed, 'dist/bundle/sbom.cdx.json')));
 	const {stdout: size} = await run('du', ['-sm', prefix]);
-	t.true(Number.parseInt(size, 10) < mostMegabytes, size);
+	t.true(Number.parseInt(size, 10) < maxMegabytes, size);
 
 	const bin = join(prefix, 'node_modules/.bin/mailctl');
 	const {version} = JSON.parse(before);

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import createKnex from 'knex';
 import {engines, temporaryFolder} from '../helpers/databases.ts';
-import {type Fleet, type FleetNode, mostSessions, startFleet} from '../helpers/fleet.ts';
+import {type Fleet, type FleetNode, maxSessions, startFleet} from '../helpers/fleet.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -23,8 +23,8 @@ test('a host never sees more connections than its cap, while nodes share it, one
 
 	await one.start();
 	await fleet.order(orders);
-	const alone = fleet.mx.mostOpen();
-	t.true(alone > 1 && alone <= mostSessions, `a node alone has all of it: ${alone}`);
+	const alone = fleet.mx.maxOpen();
+	t.true(alone > 1 && alone <= maxSessions, `a node alone has all of it: ${alone}`);
 
 	// The second joins while the first has them all, the third joins under load, and one dies.
 	await two.start();
@@ -52,9 +52,9 @@ test('a host never sees more connections than its cap, while nodes share it, one
 	isEnough = true;
 	await load;
 	const twice = await fleet.arrived();
-	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.mostOpen()} connections at once`);
-	t.is(fleet.mx.mostOpen(), cap);
-	t.true(twice <= mostSessions, `${twice} came twice`);
+	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.maxOpen()} connections at once`);
+	t.is(fleet.mx.maxOpen(), cap);
+	t.true(twice <= maxSessions, `${twice} came twice`);
 
 	// Who stops leaves nothing behind, and who is left has all.
 	t.is(await two.daemon().stop(), 0);
@@ -92,9 +92,9 @@ test('PostgreSQL is silent for longer than nodes may use what they have of a hos
 	isEnough = true;
 	await load;
 	const twice = await fleet.arrived();
-	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.mostOpen()} connections at once`);
-	t.true(fleet.mx.mostOpen() <= cap, `${fleet.mx.mostOpen()} connections`);
-	t.true(twice <= 2 * mostSessions, `${twice} came twice`);
+	t.log(`${fleet.answers.size} orders, ${twice} mails twice, at most ${fleet.mx.maxOpen()} connections at once`);
+	t.true(fleet.mx.maxOpen() <= cap, `${fleet.mx.maxOpen()} connections`);
+	t.true(twice <= 2 * maxSessions, `${twice} came twice`);
 });
 
 test('what a host tells one node holds for the others at once', async t => {

@@ -9,7 +9,7 @@ import {call, eachOf, openShop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const messages = 400;
-const mostSessions = 4;
+const maxSessions = 4;
 // A node that is silent is taken for dead after 6 s where its connection has ended, else after 30 s.
 const takeOverLimit = 180_000;
 
@@ -36,7 +36,7 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 		...lab,
 		MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
 		MAILCTL_SECRET_KEY: randomBytes(32).toString('base64'),
-		MAILCTL_MAX_SESSIONS: String(mostSessions),
+		MAILCTL_MAX_SESSIONS: String(maxSessions),
 		MAILCTL_MAKERS: '1',
 	};
 	const node = async (): Promise<Program> => await prepareProgram(t, settings);
@@ -73,7 +73,7 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 	t.is(await api.stop(), 0);
 	const twice = mx.received.length - messages;
 	t.log(`${messages} accepted, ${mx.received.length} arrived, ${held} sessions at the kill`);
-	t.true(twice <= mostSessions, `${twice} came twice`);
+	t.true(twice <= maxSessions, `${twice} came twice`);
 });
 
 test('writes do not wait while a node waits for its leases', async t => {

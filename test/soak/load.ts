@@ -22,7 +22,7 @@ const {sentAt, answer, counts} = tally;
 const tickMs = 10;
 const connections = 64;
 /** Requests that wait for an answer, at most: a generator that queues more measures itself. */
-const mostPending = 1000;
+const maxPending = 1000;
 const answerMs = 60_000;
 const agent = new Agent({keepAlive: true, maxSockets: connections});
 let latencies: number[] = [];
@@ -71,7 +71,7 @@ function tick(): void {
 		return;
 	}
 	for (const wanted = ((now() - begun) * order.perSecond) / 1000; due < wanted; due++) {
-		if (pending < mostPending) {
+		if (pending < maxPending) {
 			sendNext();
 		} else {
 			Atomics.add(counts, countOf.late, 1);

@@ -21,7 +21,7 @@ export const deeds: ReadonlyArray<{readonly at: number; readonly deed: Deed}> = 
 export const dead = {from: 0.25, to: 0.5} as const;
 
 /** How long there is no room. */
-export const full = {share: 0.01, leastS: 6, mostS: 20} as const;
+export const full = {share: 0.01, minS: 6, maxS: 20} as const;
 
 /** How long messages are kept gets shorter step by step, so that what lies there from the past goes while mail comes in. */
 export const retention = {

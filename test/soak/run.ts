@@ -9,7 +9,7 @@ import {countOlder, fillPast, type Lab, openLab} from './lab.ts';
 import {type Deed, dead, deeds, full, retention} from './plan.ts';
 import type {End, Facts, Line, Moment} from './record.ts';
 import {answers, countOf, now} from './tally.ts';
-import {mostMoreDescriptors} from './verdicts.ts';
+import {maxMoreDescriptors} from './verdicts.ts';
 import {createWatch, queuedIn, readMetrics, readProcess} from './watch.ts';
 
 const warmS = 10;
@@ -17,7 +17,7 @@ const measureS = 20;
 /** Accepted and not arrived, while the top rate is measured. */
 const ahead = 1500;
 /** The tally has room for it. */
-const mostPerS = 2000;
+const maxPerS = 2000;
 /** How long what the load left may take to arrive, and connections without work to be closed. */
 const arrivalS = 600;
 const idleS = 150;
@@ -37,7 +37,7 @@ export type SoakOptions = {
 
 /** Runs the daemon through the plan, and leaves the record. */
 export async function soak(t: Scope, {record, rate, seconds, past, diskGib}: SoakOptions): Promise<void> {
-	const lab = await openLab(t, {seconds, diskGib, mails: Math.ceil((seconds + warmS + measureS) * mostPerS)});
+	const lab = await openLab(t, {seconds, diskGib, mails: Math.ceil((seconds + warmS + measureS) * maxPerS)});
 	const {program, tally, dataDir, url} = lab;
 	const note = (line: Line) => appendFileSync(record, `${JSON.stringify(line)}\n`);
 	const keep = (days: number) => writeFileSync(join(program.folder, '.env'), `MAILCTL_RETENTION_DAYS=${days}\n`);
@@ -101,7 +101,7 @@ export async function soak(t: Scope, {record, rate, seconds, past, diskGib}: Soa
 			}),
 		async full() {
 			const free = await fillDisk(dataDir);
-			await wait(1000 * Math.min(full.mostS, Math.max(full.leastS, full.share * seconds)));
+			await wait(1000 * Math.min(full.maxS, Math.max(full.minS, full.share * seconds)));
 			free();
 			return undefined;
 		},
@@ -152,7 +152,7 @@ export async function soak(t: Scope, {record, rate, seconds, past, diskGib}: Soa
 	await soon(idleS, async () => {
 		queued = queuedIn((await readMetrics(url)) ?? new Map());
 		descriptorsAfter = readProcess(last.pid)?.descriptors ?? Number.NaN;
-		return queued === 0 && descriptorsAfter <= descriptorsBefore + mostMoreDescriptors;
+		return queued === 0 && descriptorsAfter <= descriptorsBefore + maxMoreDescriptors;
 	});
 	watching = false;
 	await watched;

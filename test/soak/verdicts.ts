@@ -4,20 +4,20 @@ import {quantile, type Run, type Sample} from './record.ts';
 export type Verdict = {readonly name: string; readonly ok: boolean; readonly text: string};
 
 /** At the end at most so much of the memory that a daemon has that has found its size: after the first start, or the last. */
-const mostGrowth = 1.2;
+const maxGrowth = 1.2;
 /** Seconds; in a shorter run the slope is that of a daemon that still finds its size. */
 const sloped = 1800;
-export const mostMoreDescriptors = 8;
+export const maxMoreDescriptors = 8;
 /** SQLite cuts its log to 64 MiB, and the daemon empties it within seconds after it grew beyond. */
-const mostWalMb = 128;
+const maxWalMb = 128;
 /** After a backup, which keeps the log while it reads. */
 const walRestS = 5;
 /** From the moment when there is room again until sends are accepted. */
 const recoveryS = 5;
 /** A stop that waits for MAILCTL_DRAIN_LIMIT has not ended what was under way. */
-const mostRestartS = 25;
+const maxRestartS = 25;
 /** A kill can send what was under way again, MAILCTL_MAX_SESSIONS mails at most. */
-const mostByKill = 64;
+const maxByKill = 64;
 
 type Window = {readonly from: number; readonly to: number};
 
@@ -61,7 +61,7 @@ export function judge({facts, samples, moments, end}: Run): readonly Verdict[] {
 		},
 		{
 			name: 'nothing twice',
-			ok: end.againElse === 0 && end.againByKill <= mostByKill,
+			ok: end.againElse === 0 && end.againByKill <= maxByKill,
 			text: `${end.againByKill} came again by the kill, ${end.againElse} otherwise`,
 		},
 		{
@@ -71,17 +71,17 @@ export function judge({facts, samples, moments, end}: Run): readonly Verdict[] {
 		},
 		{
 			name: 'memory',
-			ok: lastMb <= mostGrowth * Math.max(firstMb, middleMb),
+			ok: lastMb <= maxGrowth * Math.max(firstMb, middleMb),
 			text: `${firstMb} MB after the first start, ${middleMb} MB after the last, ${lastMb} MB at the end${facts.seconds < sloped ? '' : `, ${perHour} MB more an hour in the last life`}`,
 		},
 		{
 			name: 'descriptors',
-			ok: endFds <= startFds + mostMoreDescriptors,
+			ok: endFds <= startFds + maxMoreDescriptors,
 			text: `${startFds} at rest before the load, ${endFds} after it; ${median(figures(calm.first, ({descriptors}) => descriptors))} under load at first, ${median(figures(calm.last, ({descriptors}) => descriptors))} at last`,
 		},
 		{
 			name: 'write-ahead log',
-			ok: outside <= mostWalMb && end.walAfterMb <= mostWalMb,
+			ok: outside <= maxWalMb && end.walAfterMb <= maxWalMb,
 			text: `${Math.round(outside)} MB at most, ${Math.round(during)} MB during backups, ${Math.round(end.walAfterMb)} MB at the end`,
 		},
 		{
@@ -92,7 +92,7 @@ export function judge({facts, samples, moments, end}: Run): readonly Verdict[] {
 		},
 		{
 			name: 'starts and stops',
-			ok: end.exitCodes.every(code => code === 0) && replaced.every(({from, to}) => to - from < mostRestartS),
+			ok: end.exitCodes.every(code => code === 0) && replaced.every(({from, to}) => to - from < maxRestartS),
 			text: `exit codes of SIGTERM: ${end.exitCodes.join(', ')}; ${replaced
 				.map(({what, from, to}) => `${what} ${(to - from).toFixed(1)} s`)
 				.join(', ')}`,

@@ -39,7 +39,7 @@ const postgresTest = (title: string, work: (t: ExecutionContext, store: Store) =
 };
 
 /** How many parts of one table a plan opens at most where it names the table once: two, an hour before and after midnight. */
-function mostParts(plan: string): number {
+function maxParts(plan: string): number {
 	const counts = plan
 		.split(/\bAppend\b|\bSubPlan\b/)
 		.flatMap(scans => tables.map(table => new Set(scans.match(new RegExp(`\\bon ${table}\\b(?: \\w+)?`, 'g'))).size));
@@ -134,11 +134,11 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 		const plans = await plansDuring(store, 'postgres', () => run(recipients));
 		t.true(plans.length > 0, name);
 		for (const plan of plans) {
-			t.true(mostParts(plan) <= 2, `${name}: ${plan}`);
+			t.true(maxParts(plan) <= 2, `${name}: ${plan}`);
 		}
 	}
 	const all = await plansDuring(store, 'postgres', async () => await reader('recipients').where({message_id: id}));
-	t.true(mostParts(all[0] ?? '') >= 30, 'this test can fail');
+	t.true(maxParts(all[0] ?? '') >= 30, 'this test can fail');
 });
 
 postgresTest('a day goes as a whole, with all that is about its mail, when nothing of it waits', async (t, store) => {

@@ -18,7 +18,7 @@ storeTest(
 		const plans = await plansDuring(store, engine, async () => {
 			await listUnread(store.reader, {
 				...{node: 'req_a', othersUntil: at, precedence: precedence.unproven},
-				...{perTurn: 4, mostRows: 8, mostBytes: 1e6},
+				...{perTurn: 4, maxRows: 8, maxBytes: 1e6},
 			});
 			await store.writer.transaction(trx => markRead(trx, [{...end, id: 'x'}]));
 		});

@@ -2,7 +2,7 @@ import test from 'ava';
 import {dayMs, storeTime} from '../../src/kit/time.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {recipientStates} from '../../src/mail/message.ts';
-import {type MessageFilter, mostScanned, scanMessages} from '../../src/store/message-scan.ts';
+import {type MessageFilter, maxScanned, scanMessages} from '../../src/store/message-scan.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import {reschedule} from '../../src/store/queue/open-recipients.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -201,7 +201,7 @@ storeTest(
 	'a page reads a bounded part of the narrowest index, and the list goes on after it',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
-		const count = 2 * mostScanned + 500;
+		const count = 2 * maxScanned + 500;
 		const ids = await fill(store, workspaceId, count);
 		// All are of one sender and in one state, but for the oldest one.
 		await store.database('recipients').update({state: 'delivered'});
@@ -236,7 +236,7 @@ storeTest(
 		t.deepEqual(page.ids, []);
 		const bounced = ids.filter((_, index) => index % 2 === 1).reverse();
 		const even = ids.filter((_, index) => index % 2 === 0).reverse();
-		t.true([bounced[mostScanned - 1], even[mostScanned - 1]].includes(page.next ?? ''));
+		t.true([bounced[maxScanned - 1], even[maxScanned - 1]].includes(page.next ?? ''));
 		t.deepEqual(await walk(store, sparse, 10), {ids: [], pages: 2});
 	},
 );

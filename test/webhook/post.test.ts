@@ -24,7 +24,7 @@ function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
 			takesLocal: false,
 			dnsServers: ['127.0.0.1:9'],
 			timeoutMs: 15_000,
-			mostIdle: 16,
+			maxIdle: 16,
 			userAgent: 'mailctl/1.2.3',
 			...settings,
 		},
@@ -382,7 +382,7 @@ test.serial(
 
 test.serial('few idle connections stay open, the newest', async t => {
 	const receivers = await Promise.all([1, 2, 3, 4].map(() => startReceiver(t, certificate)));
-	const post = posting(t, {mostIdle: 2});
+	const post = posting(t, {maxIdle: 2});
 	for (const {port} of receivers) {
 		t.like(await post(`https://127.0.0.1:${port}/`), {status: 204});
 	}

@@ -70,7 +70,7 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			summary: 'List alerts',
 			description: 'Those of the workspace; the installation may have others.',
 			meaning: 'Alerts, newest first.',
-			usualLimit: 100,
+			defaultLimit: 100,
 			item: alertSchema,
 			find: ({workspaceId}) => ({
 				async read({after, limit}) {

@@ -12,17 +12,17 @@ import {apiError, bodyMissing, toApiError, unavailable} from '../errors.ts';
 import {oversized} from '../json.ts';
 import {noQuery} from '../paging.ts';
 import {showAllowance} from '../rate-limit.ts';
-import {mostValues} from '../read-body.ts';
+import {maxValues} from '../read-body.ts';
 import {rateLimited, readBatchItem} from '../read-send.ts';
 import {type BatchItem, batchItem, sendExample} from '../schemas/send.ts';
 import {notAnswered, threaded} from '../thread-of.ts';
 import {inSlice} from '../turns.ts';
-import {checkOf, mostViolations} from '../validate.ts';
+import {checkOf, maxViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;
 /** Items of a batch. */
-const mostItems = 100;
-const size = {minItems: 1, maxItems: mostItems} as const;
+const maxItemCount = 100;
+const size = {minItems: 1, maxItems: maxItemCount} as const;
 
 /** The body of a batch. Its items are judged one by one: a bad one is that item's fault. */
 const batchBody = Type.Object({messages: Type.Array(Type.Unknown(), size)}, strict);
@@ -81,7 +81,7 @@ type Item = {readonly send: Send; readonly idempotency: Idempotency | null} | {r
 const bodyLimit = 32 * 1024 * 1024;
 const jsonLimits = {
 	values: 500_000,
-	items: {list: 'messages', most: mostItems, values: mostValues, bytes: sendBodyLimit()},
+	items: {list: 'messages', most: maxItemCount, values: maxValues, bytes: sendBodyLimit()},
 };
 
 const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
@@ -166,7 +166,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 				}
 				const violations = [...checkQuery(request.query), ...checkBody(body)];
 				if (violations.length > 0) {
-					throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+					throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 				}
 				const caller = callerOf(request);
 				if (await accept.isPaused(caller.workspaceId)) {

@@ -108,7 +108,7 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			summary: 'List contacts',
 			description: 'A contact is made by the first live send to an address.',
 			meaning: 'A page of contacts, newest first.',
-			usualLimit: 25,
+			defaultLimit: 25,
 			item: contactSchema,
 			query: contactQuery,
 			find({workspaceId}, {email}) {

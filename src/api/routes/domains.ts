@@ -27,13 +27,13 @@ const reads = {tag, scope: 'domains:read', id: 'dom'} as const;
 const manages = {tag, scope: 'domains:manage', id: 'dom'} as const;
 const domainsPerPage = 25;
 /** Of one workspace, at once: each asks several servers. */
-const mostAsked = 4;
-const mostNamed = 5;
+const maxChecks = 4;
+const maxNamed = 5;
 
 /** Domains of senders: their DNS records, and their keys. */
 export function domainRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change, tools, vault, domains} = parts;
-	const seats = new Seats(mostAsked);
+	const seats = new Seats(maxChecks);
 	const {clock} = tools;
 
 	async function chosen({workspaceId, id}: {readonly workspaceId: string; readonly id: string}): Promise<Domain> {
@@ -67,7 +67,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			tag,
 			summary: 'List domains',
 			meaning: 'Domains, newest first.',
-			usualLimit: domainsPerPage,
+			defaultLimit: domainsPerPage,
 			item: listedDomainSchema,
 			find: ({workspaceId}) => ({read: part => pageDomains(reader, workspaceId, part)}),
 			view: domainView,
@@ -205,7 +205,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				const domain = await chosen(call);
 				const senders = await change(trx => removeDomain(trx, acting, domain));
 				if (senders) {
-					const named = [...senders.slice(0, mostNamed), ...(senders.length > mostNamed ? ['…'] : [])].join(', ');
+					const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
 					throw apiError('conflict', {message: `The domain has senders (${named}): remove them first.`});
 				}
 			},

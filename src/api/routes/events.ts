@@ -30,7 +30,7 @@ type StreamIds = {
 
 /** So that the length of an id reveals nothing. */
 const digits = 15;
-const longestId = 200;
+const maxIdLength = 200;
 
 export function streamIds(vault: Vault, workspaceId: string): StreamIds {
 	const owner = `events of ${workspaceId}`;
@@ -38,7 +38,7 @@ export function streamIds(vault: Vault, workspaceId: string): StreamIds {
 		write: ({position, eventId}) => vault.seal(owner, `${String(position).padStart(digits, '0')}${eventId ?? ''}`),
 		read(id) {
 			try {
-				const text = vault.open(owner, id.slice(0, longestId));
+				const text = vault.open(owner, id.slice(0, maxIdLength));
 				return {position: Number(text.slice(0, digits)), eventId: text.slice(digits) || null};
 			} catch {
 				return null;
@@ -59,7 +59,7 @@ function heartbeat(position: number, ids: StreamIds): string {
 }
 
 /** Of one key, at once, in one process. */
-const mostStreams = 10;
+const maxStreams = 10;
 /** Proxies end a connection on which nothing comes, often after 30 or 60 seconds. */
 const heartbeatMs = 15_000;
 
@@ -91,7 +91,7 @@ const streamHeaders = Type.Object({
 
 /** What happens to the messages of a workspace, as it happens. */
 export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiParts): Routes {
-	const seats = new Seats(mostStreams);
+	const seats = new Seats(maxStreams);
 	const open = new Set<ServerResponse>();
 
 	// Those who take nothing would hold up a stop.
@@ -165,7 +165,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 					...describe({
 						tag: 'Events',
 						summary: 'Follow events',
-						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${mostStreams} streams of one key. With \`Accept: text/csv\` the events that there are, from the first one or from behind \`${lastEventId}\`, oldest first.`,
+						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${maxStreams} streams of one key. With \`Accept: text/csv\` the events that there are, from the first one or from behind \`${lastEventId}\`, oldest first.`,
 						answer: [200, 'Messages whose `data` is an event; the stream does not end by itself.', streamedEventSchema],
 						media: 'text/event-stream',
 						csv: csvColumns.events,
@@ -197,7 +197,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				}
 				const leave = seats.take(keyId);
 				if (leave === undefined) {
-					const message = `This key has ${mostStreams} streams open: close one first.`;
+					const message = `This key has ${maxStreams} streams open: close one first.`;
 					throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});
 				}
 				open.add(raw);

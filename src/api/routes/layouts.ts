@@ -17,7 +17,7 @@ import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {time} from '../schemas/page.ts';
 import {createTurns, inSlice} from '../turns.ts';
-import {mostViolations} from '../validate.ts';
+import {maxViolations} from '../validate.ts';
 
 const kinds = ['layout', 'partial'] as const;
 const named = {kind: Type.Enum([...kinds]), name: Type.String(), updated_at: time};
@@ -90,7 +90,7 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 			tag: 'Templates',
 			summary: 'List layouts and partials',
 			meaning: 'Layouts, then partials, by name, without their sources.',
-			usualLimit: 100,
+			defaultLimit: 100,
 			item: listed,
 			find: ({workspaceId}) => ({
 				async read({after, limit}) {
@@ -140,7 +140,7 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 					const planned = await planChange(await readKnown(reader, workspaceId), [layout]);
 					if (!planned.ok) {
 						const violations = planned.problems.map(message => ({field: 'files', message: message.slice(0, 500)}));
-						throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+						throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 					}
 					await checkLayoutRoom(reader, tools, workspaceId, planned.change);
 					const templates = await changedBy(workspaceId, planned.change);

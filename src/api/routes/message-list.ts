@@ -6,9 +6,9 @@ import {recipientStates} from '../../mail/message.ts';
 import {
 	type Asked,
 	askedTerms,
+	maxQueryTerms,
 	messageIdTerm,
 	metadataTerm,
-	mostAsked,
 	searchTerms,
 	tagTerm,
 } from '../../mail/terms.ts';
@@ -51,7 +51,7 @@ const messageQuery = Type.Object(
 			Type.Object(
 				{},
 				{
-					maxProperties: mostAsked,
+					maxProperties: maxQueryTerms,
 					propertyNames: Type.String({format: 'metadata-key'}),
 					additionalProperties: Type.String({format: 'text', maxLength: 500}),
 					style: 'deepObject',
@@ -98,7 +98,7 @@ export function messageListRoutes(parts: ApiParts): Routes {
 		description:
 			'Newest first; all filters given must match. A page ends early where its messages have more than 1 MiB of `data` and `metadata`. With several filters it may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
 		meaning: 'A page of messages.',
-		usualLimit: 25,
+		defaultLimit: 25,
 		item: messageSchema,
 		query: messageQuery,
 		find(caller, query) {

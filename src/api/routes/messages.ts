@@ -24,7 +24,7 @@ import {type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
 import {previewSchema} from '../schemas/template.ts';
 import {notAnswered, threaded} from '../thread-of.ts';
 import {createTurns} from '../turns.ts';
-import {checkBody, checkOf, emptyBody, mostViolations, optionalBody} from '../validate.ts';
+import {checkBody, checkOf, emptyBody, maxViolations, optionalBody} from '../validate.ts';
 import {attemptView, eventView, messageView, recipientView} from '../views.ts';
 
 export function messageRoutes(parts: ApiParts): Routes {
@@ -43,7 +43,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 			{
 				onRequest: [auth.needs('messages:send'), limitSends(limits, clock)],
 				bodyLimit: sendBodyLimit(),
-				config: {longestBody: ({attachments}) => sendBodyLimit(attachments)},
+				config: {maxBodyLength: ({attachments}) => sendBodyLimit(attachments)},
 				schema: {
 					...describe({
 						tag: 'Messages',
@@ -73,7 +73,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 				const unknown = checkQuery(request.query);
 				if (unknown.length > 0) {
 					const inBody = read.ok ? [] : (read.violations ?? []);
-					throw apiError('validation_failed', {violations: [...unknown, ...inBody].slice(0, mostViolations)});
+					throw apiError('validation_failed', {violations: [...unknown, ...inBody].slice(0, maxViolations)});
 				}
 				if (!read.ok) {
 					throw apiError(read.code, read);
@@ -116,7 +116,7 @@ const listOfMessage = {
 	scope: 'messages:read',
 	id: 'msg',
 	tag: 'Messages',
-	usualLimit: 100,
+	defaultLimit: 100,
 	errors: ['message_not_found'],
 } as const;
 

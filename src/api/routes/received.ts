@@ -118,7 +118,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			view: inboundView,
 		}),
 		listRoute(parts, {
-			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List addresses', usualLimit: 100},
+			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List addresses', defaultLimit: 100},
 			meaning: 'Addresses, newest first.',
 			item: inboundSchema,
 			find: ({workspaceId}) => ({read: part => pageInboundAddresses(reader, workspaceId, part)}),
@@ -136,7 +136,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			answer: [204, 'Mail to it is refused from now on; what came in stays.', null],
 		}),
 		listRoute(parts, {
-			...{...reads, path: '/v1/received', name: 'received', summary: 'List received mail', usualLimit: 25},
+			...{...reads, path: '/v1/received', name: 'received', summary: 'List received mail', defaultLimit: 25},
 			description:
 				'Without what it says. All filters given must match. With several a page may hold fewer mails than `limit`, or none, and still have a `next_cursor`.',
 			meaning: 'Mails, newest first.',

@@ -72,7 +72,7 @@ export function senderRoutes(parts: Parts): readonly Routes[] {
 			tag: 'Senders',
 			summary: 'List senders',
 			meaning: 'Senders, newest first.',
-			usualLimit: 25,
+			defaultLimit: 25,
 			item: senderSchema,
 			find: ({workspaceId}) => ({read: part => pageSenders(reader, workspaceId, part)}),
 			view: senderView,

@@ -70,7 +70,7 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 			summary: 'List smarthosts',
 			description: 'Those of the workspace; the installation may have others.',
 			meaning: 'Smarthosts, newest first.',
-			usualLimit: 100,
+			defaultLimit: 100,
 			item: smarthostSchema,
 			find: ({workspaceId}) => ({
 				read: async ({after, limit}) =>

@@ -1,7 +1,7 @@
 import type {IncomingMessage} from 'node:http';
 import type {FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import {columnsOf, exportedFile, insertEntries, mostFaults, SuppressionImport} from '../../admin/suppression-file.ts';
+import {columnsOf, exportedFile, insertEntries, maxFaults, SuppressionImport} from '../../admin/suppression-file.ts';
 import {type SuppressionReason, suppressionReasons} from '../../mail/suppression.ts';
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
@@ -76,7 +76,7 @@ export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 		tag: 'Suppressions',
 		summary: 'List suppressed addresses',
 		meaning: 'Entries, newest first.',
-		usualLimit: 25,
+		defaultLimit: 25,
 		item: suppressionSchema,
 		query: listQuery,
 		find({workspaceId}, {recipient, reason}) {
@@ -100,9 +100,9 @@ export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 ];
 
 /** A larger one might not arrive within the time limit of a request. */
-const longestFile = 16 * 1024 * 1024;
+const maxFileBytes = 16 * 1024 * 1024;
 /** Of one workspace, at once. */
-const mostImports = 2;
+const maxImports = 2;
 const csvExpected = 'Send the body as text/csv, UTF-8, without a content encoding.';
 
 const importQuery = Type.Object(
@@ -129,7 +129,7 @@ const importedSchema = Type.Object(
 			description: 'Which column was taken for `recipient`, `reason`, `created_at`; null: the file is empty.',
 		}),
 		faults: Type.Array(Type.Object({line: Type.Integer(), fault: Type.String()}), {
-			description: `What is wrong with the first ${mostFaults} of the bad lines, counted from 1.`,
+			description: `What is wrong with the first ${maxFaults} of the bad lines, counted from 1.`,
 		}),
 	},
 	{
@@ -149,7 +149,7 @@ const importedSchema = Type.Object(
 /** The suppression list as files. */
 export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 	const {auth, reader, writer, tools} = parts;
-	const seats = new Seats(mostImports);
+	const seats = new Seats(maxImports);
 
 	async function importFile(request: FastifyRequest, reason: SuppressionReason | undefined) {
 		const {workspaceId, mode} = callerOf(request);
@@ -192,7 +192,7 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 				'/v1/suppressions/import',
 				{
 					onRequest: auth.needs('suppressions:manage'),
-					bodyLimit: longestFile,
+					bodyLimit: maxFileBytes,
 					schema: {
 						...describe({
 							tag: 'Suppressions',
@@ -237,7 +237,7 @@ function acceptCsv(scope: Api): void {
 	scope.addContentTypeParser('text/csv', (request, payload, done) => {
 		if (!isPlain(request)) {
 			done(apiError('unsupported_media_type', {message: csvExpected}));
-		} else if (Number(request.headers['content-length'] ?? 0) > longestFile) {
+		} else if (Number(request.headers['content-length'] ?? 0) > maxFileBytes) {
 			done(apiError('payload_too_large'));
 		} else {
 			done(null, payload);
@@ -252,7 +252,7 @@ async function* chunksOf(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
 		// Else a refusal in the middle would end the connection before it is read.
 		for await (const chunk of payload.iterator({destroyOnReturn: false})) {
 			bytes += (chunk as Uint8Array).length;
-			if (bytes > longestFile) {
+			if (bytes > maxFileBytes) {
 				throw apiError('payload_too_large');
 			}
 			yield chunk as Uint8Array;

@@ -42,7 +42,7 @@ import {
 	versionSchema,
 } from '../schemas/template.ts';
 import {createTurns} from '../turns.ts';
-import {mostViolations} from '../validate.ts';
+import {maxViolations} from '../validate.ts';
 import {listedVersionView, templateView, versionView} from '../views.ts';
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'writer' | 'change' | 'vault' | 'tools' | 'cursors'>;
@@ -88,7 +88,7 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			tag: 'Templates',
 			summary: 'List templates',
 			meaning: 'Templates, newest first.',
-			usualLimit: 25,
+			defaultLimit: 25,
 			item: templateSchema,
 			find: ({workspaceId}) => ({
 				async read(part) {
@@ -194,7 +194,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		summary: 'List the versions of a template',
 		description: 'Without their sources: read those version by version.',
 		meaning: 'Versions, newest first.',
-		usualLimit: 25,
+		defaultLimit: 25,
 		item: listedVersionSchema,
 		errors: ['not_found'],
 		find: ({workspaceId}, _query, id) => ({
@@ -311,11 +311,11 @@ function body(text: string | undefined): string | undefined {
 /** Throws `validation_failed` where there is something wrong. */
 function refuseFor(violations: readonly Violation[]): void {
 	if (violations.length > 0) {
-		throw apiError('validation_failed', {violations: violations.slice(0, mostViolations)});
+		throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 	}
 }
 
-const longestMessage = 500;
+const maxMessageLength = 500;
 
 /** What the compiler made of the sources. Throws each of its faults with the field that it is in, its line and its column. */
 function readyVariants(sources: readonly VariantSource[], results: readonly CompileResult[]): TemplateVariant[] {
@@ -331,7 +331,7 @@ function readyVariants(sources: readonly VariantSource[], results: readonly Comp
 			violations.push(
 				field === 'layout'
 					? {field, message}
-					: {field: `variants[${index}].${field}`, message: `${place}: ${message}`.slice(0, longestMessage)},
+					: {field: `variants[${index}].${field}`, message: `${place}: ${message}`.slice(0, maxMessageLength)},
 			);
 		}
 	}

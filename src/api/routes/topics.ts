@@ -46,7 +46,7 @@ export const topicRoutes = (parts: ApiParts): readonly Routes[] => [
 		summary: 'List topics',
 		description: 'Pages have 100 topics unless `limit` says otherwise.',
 		meaning: 'Topics, newest first.',
-		usualLimit: 100,
+		defaultLimit: 100,
 		item: topicSchema,
 		find: ({workspaceId}) => ({read: part => listTopics(parts.reader, {workspaceId, ...part})}),
 		view: topicView,

@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {mostDays, readStats} from '../../admin/stats.ts';
+import {maxDays, readStats} from '../../admin/stats.ts';
 import {apiTime, dayMs, monthOf, storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, statsFigures, statsGroups, usageStatuses} from '../../store/usage.ts';
@@ -54,7 +54,7 @@ const usageQuery = Type.Object(
 		days: Type.Optional(
 			Type.String({
 				format: 'day-count',
-				description: `Also answers figures by day, for this many days up to today: 1 to ${mostDays}.`,
+				description: `Also answers figures by day, for this many days up to today: 1 to ${maxDays}.`,
 			}),
 		),
 	},
@@ -106,8 +106,8 @@ async function figuresOfDays(reader: Knex, workspaceId: string, now: number, cou
 	}));
 }
 
-const usualDays = 30;
-const mostRows = 1000;
+const defaultDays = 30;
+const maxRows = 1000;
 
 const meanings: Readonly<Record<(typeof statsFigures)[number], string>> = {
 	accepted: 'All messages, also those that wait.',
@@ -133,7 +133,7 @@ const statsSchema = Type.Object(
 				id: Type.Optional(Type.String({description: 'Of the workspace or template.'})),
 				...Object.fromEntries(statsFigures.map(name => [name, Type.Integer({description: meanings[name]})])),
 			}),
-			{description: `The group with the most messages first, at most ${mostRows}.`},
+			{description: `The group with the most messages first, at most ${maxRows}.`},
 		),
 		truncated: Type.Boolean({description: 'Whether there are more groups.'}),
 	},
@@ -161,7 +161,7 @@ const statsQuery = Type.Object(
 		days: Type.Optional(
 			Type.String({
 				format: 'day-count',
-				description: `Messages that were accepted on so many days up to today (UTC): 1 to ${mostDays}, by default ${usualDays}.`,
+				description: `Messages that were accepted on so many days up to today (UTC): 1 to ${maxDays}, by default ${defaultDays}.`,
 			}),
 		),
 		by: Type.Optional(
@@ -186,11 +186,11 @@ export function statsRoutes(parts: ApiParts): Routes {
 			'Counts the messages of the workspace that were accepted in the last days, by what has become of them so far. Mail by test keys and to `simulator.test` is not counted, nor are copies to `cc` and messages that retention removed. Workspaces take turns: 503 `unavailable` if too many of your requests wait.',
 		answer: [200, 'The figures.', statsSchema],
 		query: statsQuery,
-		async handle({workspaceId, query: {days = usualDays, by = null}}) {
-			const query = {workspaceId, by, days: Number(days), now: parts.tools.clock.now(), limit: mostRows + 1};
+		async handle({workspaceId, query: {days = defaultDays, by = null}}) {
+			const query = {workspaceId, by, days: Number(days), now: parts.tools.clock.now(), limit: maxRows + 1};
 			const {from, to, rows} = await turns(workspaceId, () => readStats(parts.reader, query));
 			const ends = {from: apiTime(from), to: apiTime(to)};
-			return {...ends, by, rows: rows.slice(0, mostRows), truncated: rows.length > mostRows};
+			return {...ends, by, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows};
 		},
 	});
 }

@@ -11,10 +11,10 @@ import {parseDuration, storeTime} from '../../kit/time.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {
+	defaultOverlap,
 	deliveryStates,
-	longestOverlap,
-	mostEndpoints,
-	usualOverlap,
+	maxEndpoints,
+	maxOverlap,
 	webhookFormats,
 	webhookRetries,
 } from '../../mail/webhook.ts';
@@ -31,7 +31,7 @@ import {deliveryView, endpointView} from '../views.ts';
 
 const endpointsPerPage = 100;
 /** Of one workspace, at once. */
-const mostTests = 4;
+const maxTests = 4;
 
 export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change, tools, vault, webhooks} = parts;
@@ -39,7 +39,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 	const shown = (endpoint: Endpoint) =>
 		endpointView(endpoint, signingSecret(vault, endpoint), storeTime(tools.clock.now()));
 
-	const seats = new Seats(mostTests);
+	const seats = new Seats(maxTests);
 
 	function refuseBadUrl(url: string): void {
 		const fault = webhooks.guard.urlFault(url);
@@ -54,7 +54,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			scope: 'webhooks:manage',
 			tag: 'Webhooks',
 			summary: 'Register an endpoint',
-			description: `The answer and the list show the endpoint’s signing secret. At most ${mostEndpoints} in a workspace.`,
+			description: `The answer and the list show the endpoint’s signing secret. At most ${maxEndpoints} in a workspace.`,
 			answer: [201, 'The endpoint; events from now on are posted to it.', endpointSchema],
 			errors: ['unprocessable_entity'],
 			body: endpointBody,
@@ -65,7 +65,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 				const input = {workspaceId, mode, url, events, ...forms};
 				const added = await change(trx => addEndpoint(trx, tools, vault, input));
 				if (!added) {
-					const message = `A workspace has at most ${mostEndpoints} webhook endpoints: delete one first.`;
+					const message = `A workspace has at most ${maxEndpoints} webhook endpoints: delete one first.`;
 					throw apiError('unprocessable_entity', {message});
 				}
 				return shown(added);
@@ -79,7 +79,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			tag: 'Webhooks',
 			summary: 'List endpoints',
 			meaning: 'Endpoints, newest first.',
-			usualLimit: endpointsPerPage,
+			defaultLimit: endpointsPerPage,
 			item: endpointSchema,
 			find(caller) {
 				const mode = visibleMode(caller);
@@ -202,7 +202,7 @@ function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDeli
 
 /** Milliseconds of what the schema let pass. */
 function overlapOf(given: string | number | null): number {
-	return given === null ? usualOverlap : (parseDuration(String(given)) ?? usualOverlap);
+	return given === null ? defaultOverlap : (parseDuration(String(given)) ?? defaultOverlap);
 }
 
 /** What was posted to endpoints, and its replay. */
@@ -219,7 +219,7 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 			description:
 				'A page ends early where its payloads have more than 1 MiB; it then holds fewer deliveries than `limit`.',
 			meaning: 'Deliveries, newest first.',
-			usualLimit: 25,
+			defaultLimit: 25,
 			item: deliverySchema,
 			errors: ['not_found'],
 			find: (caller, _query, id) => ({
@@ -301,7 +301,7 @@ const rotationBody = Type.Object(
 			Type.Union(
 				[
 					Type.String({format: 'overlap', description: 'As `90s`, `5m`, `24h` or `7d`; a plain number is seconds.'}),
-					Type.Integer({minimum: 0, maximum: longestOverlap / 1000, description: 'Seconds.'}),
+					Type.Integer({minimum: 0, maximum: maxOverlap / 1000, description: 'Seconds.'}),
 					Type.Null(),
 				],
 				{description: 'How long the old secret goes on to sign; 24 hours by default, at most 30 days.'},

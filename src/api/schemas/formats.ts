@@ -1,21 +1,21 @@
 import {LRUCache} from 'lru-cache';
-import {mostDays} from '../../admin/stats.ts';
+import {maxDays} from '../../admin/stats.ts';
 import {badInNames, labelFault} from '../../kit/text.ts';
 import {parseDuration, parseQueryTime} from '../../kit/time.ts';
 import {type Address, parseAddress, parseDomain} from '../../mail/address.ts';
-import {usualAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
+import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
 import {isContentId} from '../../mail/content-id.ts';
 import {isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {readMediaType} from '../../mail/media-type.ts';
 import {eventTypes, isTopicCode, isVariableName} from '../../mail/message.ts';
-import {askedTerms, mostAsked} from '../../mail/terms.ts';
-import {longestOverlap} from '../../mail/webhook.ts';
+import {askedTerms, maxQueryTerms} from '../../mail/terms.ts';
+import {maxOverlap} from '../../mail/webhook.ts';
 import {validTimezone} from '../../render/locale.ts';
 
 /** Says what is wrong with a text, as a clause that says what is allowed (`must …`); null: nothing. */
 type Format = (text: string) => string | null;
 
-const longestSubject = 1000;
+const maxSubjectLength = 1000;
 // PostgreSQL takes neither; SQLite takes both, so that they would fail on one engine only.
 const illFormed = /[\0\p{Cs}]/u;
 // Nothing that ends a header line, a path, or shows a name other than the bytes say.
@@ -82,9 +82,9 @@ export const formats = {
 	'variable-name': text => (isVariableName(text) ? null : 'must be the name of a variable, such as code or order.code'),
 	'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
 	'subject-words': text =>
-		askedTerms(text.slice(0, longestSubject)) !== null && text.length <= longestSubject
+		askedTerms(text.slice(0, maxSubjectLength)) !== null && text.length <= maxSubjectLength
 			? null
-			: `must have 1 to ${mostAsked} words of letters and digits`,
+			: `must have 1 to ${maxQueryTerms} words of letters and digits`,
 	'metadata-key': text =>
 		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 			? null
@@ -104,10 +104,10 @@ export const formats = {
 			? null
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
 	'content-id': text => (isContentId(text) ? null : 'must have 1 to 128 letters, digits and the characters . _ - @ +'),
-	'base64-file': text => base64Fault(text, usualAttachments.bytes),
+	'base64-file': text => base64Fault(text, defaultAttachments.bytes),
 	'large-file': text => base64Fault(text, widestAttachments.bytes),
 	overlap: text =>
-		(parseDuration(text) ?? longestOverlap + 1) <= longestOverlap
+		(parseDuration(text) ?? maxOverlap + 1) <= maxOverlap
 			? null
 			: 'must be a duration of at most 30d, such as 0, 90s, 5m, 24h or 7d',
 	time: text =>
@@ -120,7 +120,7 @@ export const formats = {
 			: `must be types of events, with commas between them: ${eventTypes.join(', ')}`,
 	'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
 	'day-count': text =>
-		/^[1-9]\d?$/.test(text) && Number(text) <= mostDays ? null : `must be a whole number from 1 to ${mostDays}`,
+		/^[1-9]\d?$/.test(text) && Number(text) <= maxDays ? null : `must be a whole number from 1 to ${maxDays}`,
 } satisfies Record<string, Format>;
 
 export type FormatName = keyof typeof formats;

@@ -1,6 +1,6 @@
 import type {Static} from 'typebox';
 import {Numeral, writeExact} from '../../kit/exact-json.ts';
-import {usualAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
+import {defaultAttachments, widestAttachments} from '../../mail/attachment-limits.ts';
 import {priorities} from '../../mail/message.ts';
 import {Type} from '../../mail/type.ts';
 import {isStorable} from './formats.ts';
@@ -183,7 +183,7 @@ export const sendBody = Type.Object(
 		),
 		attachments: Type.Optional(
 			Type.Array(attachment, {
-				maxItems: usualAttachments.most,
+				maxItems: defaultAttachments.most,
 				description: 'At most 3 files; a workspace may allow more and larger ones.',
 			}),
 		),

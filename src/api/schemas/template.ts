@@ -32,7 +32,7 @@ export const templateBody = Type.Object(
 );
 
 /** Most languages of one version. */
-export const mostVariants = 50;
+export const maxVariants = 50;
 
 const variantBody = Type.Object(
 	{
@@ -56,8 +56,8 @@ export const versionBody = Type.Object(
 	{
 		variants: Type.Array(variantBody, {
 			minItems: 1,
-			maxItems: mostVariants,
-			description: `One for each language, at most ${mostVariants}, each with either \`mjml\` or \`html\`.`,
+			maxItems: maxVariants,
+			description: `One for each language, at most ${maxVariants}, each with either \`mjml\` or \`html\`.`,
 		}),
 		...templateSettings,
 		layout: Type.Optional(

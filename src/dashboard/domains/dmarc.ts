@@ -11,7 +11,7 @@ const periods = [
 	{value: '', label: `${dmarcPeriod.usual} days`},
 	{value: '90', label: '90 days'},
 ];
-const mostRows = 50;
+const maxRows = 50;
 
 /** Who sends with a domain in `From`, as DMARC reports say, and what to publish next. */
 export async function dmarcPage(
@@ -59,10 +59,10 @@ function adviceCard(domain: Domain, {reports, reporters, days, unsigned, advice,
 }
 
 function sourceTable({sources, ips}: DmarcSight): Html {
-	const more = ips - mostRows;
+	const more = ips - maxRows;
 	return html`${table({
 		label: 'Sources of mail',
-		rows: sources.slice(0, mostRows),
+		rows: sources.slice(0, maxRows),
 		empty: html`<p>No reports yet.</p><p>They come a day or two after the DMARC record with our address is published.</p>`,
 		columns: [
 			// On a phone the reason is below it, so that all is seen without scrolling.

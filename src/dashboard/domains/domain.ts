@@ -37,14 +37,14 @@ import {chosenDomain, domainBadge, linksInput, linksOf} from './list.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders.ts';
 
 /** Pages and forms of one workspace that ask DNS at once. */
-const mostAsked = 4;
+const maxChecks = 4;
 
 /** A record as it is to be published; with what DNS answers where it was asked. */
 type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 
 /** The page of a domain: its records, senders and signing keys. */
 export function domainPages({reader, change, settings, domains, tools, vault}: DashboardParts): readonly Route[] {
-	const seats = new Seats(mostAsked);
+	const seats = new Seats(maxChecks);
 	const chosen = (visit: Visit) => chosenDomain(reader, visit);
 	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
 	const proposed = (domain: Domain, keys: readonly DkimKey[]) =>

@@ -6,7 +6,7 @@ import {type Html, html, plainName} from '../../hosted/html.ts';
 import {storeTime} from '../../kit/time.ts';
 import {isId, isTemplateId} from '../../mail/ids.ts';
 import {type RecipientState, recipientStates} from '../../mail/message.ts';
-import {type Asked, metadataTerm, mostAsked, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
+import {type Asked, maxQueryTerms, metadataTerm, searchTerms, tagTerm, valueTerm} from '../../mail/terms.ts';
 import {eventsUntilNow} from '../../store/event-stream.ts';
 import {
 	type ListedMessage,
@@ -42,7 +42,7 @@ import {createShared} from '../shared.ts';
 const perPage = 50;
 /** With no more than these there is room for a mail below them. */
 const fewRows = 5;
-const mostTemplates = 100;
+const maxTemplates = 100;
 const times = timeChoices(1, 24, 168, 720);
 
 /** The list of messages, which follows what happens. */
@@ -167,7 +167,7 @@ function newestMail(rows: readonly ListedMessage[]): Html | null {
 }
 
 async function templateChoices(reader: Knex, workspaceId: string, chosen: string): Promise<Choice[]> {
-	const listed = await pageTemplates(reader, workspaceId, {after: null, limit: mostTemplates});
+	const listed = await pageTemplates(reader, workspaceId, {after: null, limit: maxTemplates});
 	const isListed = chosen === '' || listed.some(({id}) => id === chosen);
 	return [
 		{value: '', label: 'All templates'},
@@ -191,7 +191,7 @@ function messageSearch(query: URLSearchParams, templates: readonly Choice[]): Ht
 function searchedChips(query: URLSearchParams): Html | null {
 	const parts = (query.get('q') ?? '').split(/\s+/).filter(part => part !== '');
 	const isChip = (part: string) => /^[^<].*[:=]/.test(part);
-	if (parts.filter(isChip).length > mostAsked) {
+	if (parts.filter(isChip).length > maxQueryTerms) {
 		return null; // Nothing is looked for then, and each link has all the others.
 	}
 	const links = parts.flatMap((part, index) => {
@@ -289,7 +289,7 @@ function searched(text: string, readMessageId: (messageId: string) => string | n
 			words.push(part);
 		}
 	}
-	if (terms.length > mostAsked) {
+	if (terms.length > maxQueryTerms) {
 		return null;
 	}
 	const all = [...terms, ...(words.length === 0 ? [] : searchTerms(words.join(' ')))];

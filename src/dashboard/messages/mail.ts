@@ -10,7 +10,7 @@ import {notFound} from '../../ops/operation.ts';
 import {findMessage, findMessageStatus, type StoredMessage} from '../../store/messages.ts';
 import {readRecipients, type StoredRecipient} from '../../store/recipients.ts';
 import {type Looks, lookAt} from '../look.ts';
-import {longestLink, mailFrame} from '../mail-frame.ts';
+import {mailFrame, maxLinkLength} from '../mail-frame.ts';
 import {fileList, imagesNote} from '../mail-parts.ts';
 import {chips, code, copyButton, count, emptyNote, hrefOf, name, nothing, section, table} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -68,7 +68,7 @@ export type Missing = {readonly missing: string};
 /** The page of a mail, its frame and its tabs ask for the same one. */
 const cached = {max: 8, ttl: 60_000, ttlAutopurge: true};
 /** Octets of what was seen in them. */
-const mostSeen = 64 * 1024 * 1024;
+const maxCachedBytes = 64 * 1024 * 1024;
 const sizeOf = ({html, text}: SeenMail) => 1024 * 1024 + (html?.framed.length ?? 0) + (text?.length ?? 0);
 
 /** Reads mails. Templates are foreign code: each mail that is made again has a thread of its own, one at a time. */
@@ -76,7 +76,7 @@ export class MailReader {
 	readonly #mails: DashboardParts['mails'];
 	readonly #turns = createTurns();
 	readonly #remade = new LRUCache<string, Buffer>(cached);
-	readonly #seen = new LRUCache<string, SeenMail>({...cached, maxSize: mostSeen, sizeCalculation: sizeOf});
+	readonly #seen = new LRUCache<string, SeenMail>({...cached, maxSize: maxCachedBytes, sizeCalculation: sizeOf});
 
 	constructor({mails}: Pick<DashboardParts, 'mails'>) {
 		this.#mails = mails;
@@ -192,7 +192,7 @@ function linkList({links, moreLinks}: SeenHtml): Html {
 		return nothing;
 	}
 	const items = links.map(link =>
-		link.length <= longestLink && /^(?:https?|mailto|tel):/i.test(link)
+		link.length <= maxLinkLength && /^(?:https?|mailto|tel):/i.test(link)
 			? html`<li><a href="${link}" target="_blank" rel="noopener noreferrer">${name(link)}</a></li>`
 			: html`<li>${name(link)}</li>`,
 	);
@@ -234,11 +234,11 @@ const spelled = (field: string) =>
 	spellings.get(field) ?? field.replace(/(^|-)[a-z]/g, first => first.toUpperCase()).slice(0, 200);
 
 /** Octets of a source that may be shown; the file has all. */
-const longestSource = 1024 * 1024;
+const maxSourceLength = 1024 * 1024;
 
 export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {readonly mail: RawMail}): Html {
 	const href = hrefOf(`/messages/${message.id}/raw`, kept(query, ['copy']));
-	const text = mail.raw.toString('utf8', 0, longestSource);
+	const text = mail.raw.toString('utf8', 0, maxSourceLength);
 	return html`${remade({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
 }
 
@@ -250,13 +250,13 @@ export function variablesContent({data}: Pick<StoredMessage, 'data'>): Html {
 		: html`<pre>${lines(text)}</pre><p>${copyButton(text, 'the variables')}</p>`;
 }
 
-const longestText = 256 * 1024;
-const mostLines = 5000;
+const maxTextLength = 256 * 1024;
+const maxLines = 5000;
 
 /** What strangers said, each line kept apart; of what is very long the beginning. */
 export function lines(text: string): Html {
-	const all = text.slice(0, longestText).split(/\r?\n/, mostLines);
+	const all = text.slice(0, maxTextLength).split(/\r?\n/, maxLines);
 	const shown = all.map((line, index) => html`${index === 0 ? '' : '\n'}${name(line.replaceAll('\t', '    '))}`);
-	const isCut = text.length > longestText || all.length === mostLines;
+	const isCut = text.length > maxTextLength || all.length === maxLines;
 	return html`${shown}${isCut ? html`\n<em>Only the beginning is shown.</em>` : null}`;
 }

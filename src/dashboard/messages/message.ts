@@ -292,7 +292,7 @@ function recipientChips({recipients, recipient}: Opened, path: string, query: UR
 }
 
 /** Characters of the longest command that is part of its message's pages. */
-const longestCommand = 16 * 1024;
+const maxCommandLength = 16 * 1024;
 
 /** What one may do with a message. */
 async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened: Opened): Promise<Html> {
@@ -307,7 +307,7 @@ async function actionsOf({reader, apiUrl}: DashboardParts, visit: Visit, opened:
 		const command = curlCommand(apiUrl(), sent);
 		const files = message.attachments.length > 0 ? html`<p class="soft">Without its attachments.</p>` : null;
 		const content =
-			command.length > longestCommand
+			command.length > maxCommandLength
 				? html`<p>Its variables are too long for a page. <code>mailctl message show ${message.id} --json</code> prints them.</p>`
 				: html`${files}<pre>${command}</pre><p>${copyButton(command, 'the command')}</p>`;
 		parts.push(behind('Copy as curl', content));

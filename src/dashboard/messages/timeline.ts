@@ -18,8 +18,8 @@ import {mailTable} from '../received.ts';
 import {stateBadge} from './list.ts';
 import {lines, type Opened} from './mail.ts';
 
-const mostEvents = 1000;
-const mostReports = 100;
+const maxEvents = 1000;
+const maxReports = 100;
 
 /** What happened to a message: why it waits, its events, each recipient's attempts, what came back. */
 export async function timelineOf(
@@ -28,8 +28,8 @@ export async function timelineOf(
 	now: number,
 ): Promise<Html> {
 	const {reader} = parts;
-	const events = await readEvents(reader, message.id, {after: null, limit: mostEvents});
-	const reports = await readReports(reader, message.id, mostReports);
+	const events = await readEvents(reader, message.id, {after: null, limit: maxEvents});
+	const reports = await readReports(reader, message.id, maxReports);
 	const engagement = await readEngagement(reader, message.id);
 	const answers = await listReceived(reader, {workspaceId, terms: [`re:${message.id}`]});
 	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);

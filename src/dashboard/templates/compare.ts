@@ -8,7 +8,7 @@ import {type Answer, page, type Route, type Visit} from '../route.ts';
 import {chosenTemplate, chosenVersion, localeName, noTemplate, type Saved, versionNumber} from './template.ts';
 
 /** Offered in the lists; links lead to older versions. */
-const mostChoices = 100;
+const maxChoices = 100;
 
 /** What differs between two versions of a template. */
 export function comparePages({reader}: DashboardParts): readonly Route[] {
@@ -38,7 +38,7 @@ export function comparePages({reader}: DashboardParts): readonly Route[] {
 }
 
 function chooser(id: string, latest: number, from: number, to: number): Html {
-	const newest = Array.from({length: Math.min(latest, mostChoices)}, (_, index) => latest - index);
+	const newest = Array.from({length: Math.min(latest, maxChoices)}, (_, index) => latest - index);
 	const choices = [...new Set([...newest, from, to])].map(one => ({value: String(one), label: `Version ${one}`}));
 	return html`<form class="act full" action="/templates/${id}/compare">${select({name: 'from', label: 'From', value: String(from)}, choices)}${select({name: 'to', label: 'To', value: String(to)}, choices)}<button>Compare</button></form>`;
 }
@@ -74,7 +74,7 @@ export async function changesBetween(before: Side, after: Side): Promise<Html[]>
 			continue;
 		}
 		const lines = await inSlice(() => fold(compared));
-		const shown = beginningOf(lines, mostShown / changed.length);
+		const shown = beginningOf(lines, maxShown / changed.length);
 		const more = shown !== lines ? html`<em>Only the beginning is shown.</em>` : null;
 		changes.push(section(title, html`<pre class="diff">${shown.map(lineOf)}${more}</pre>`));
 	}
@@ -82,18 +82,18 @@ export async function changesBetween(before: Side, after: Side): Promise<Html[]>
 }
 
 /** Characters of all parts that are shown; a line counts as a hundred at least. */
-const mostShown = 1024 * 1024;
-const leastOfLine = 100;
+const maxShown = 1024 * 1024;
+const minLineLength = 100;
 
 function beginningOf(lines: readonly Folded[], room: number): readonly Folded[] {
 	let left = room;
 	for (const [index, line] of lines.entries()) {
 		const length = line.kind === 'folded' ? 0 : line.text.length;
-		if (Math.max(leastOfLine, length) > left) {
+		if (Math.max(minLineLength, length) > left) {
 			const cut = line.kind === 'folded' ? [] : [{...line, text: line.text.slice(0, left)}];
 			return [...lines.slice(0, index), ...cut];
 		}
-		left -= Math.max(leastOfLine, length);
+		left -= Math.max(minLineLength, length);
 	}
 	return lines;
 }

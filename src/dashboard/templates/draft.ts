@@ -10,7 +10,7 @@ import {linksOf} from '../../links/rewrite.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {missingPaths, type VariantSource} from '../../render/compile.ts';
 import {renderInWorker} from '../../render/in-worker.ts';
-import {longestSource} from '../../render/limits.ts';
+import {maxSourceLength} from '../../render/limits.ts';
 import type {Violation} from '../../render/liquid-source.ts';
 import {validLocale} from '../../render/locale.ts';
 import type {TemplateVariant} from '../../store/templates.ts';
@@ -114,8 +114,8 @@ function sourceOf(draft: Draft): ReadDraft | readonly string[] {
 
 /** The object, or what is wrong with its text (a clause). */
 function readSample(text: string): JsonObject | string {
-	if (text.length > longestSource) {
-		return `is longer than ${longestSource} characters`;
+	if (text.length > maxSourceLength) {
+		return `is longer than ${maxSourceLength} characters`;
 	}
 	try {
 		const value = parseExact(text);
@@ -141,15 +141,15 @@ export type Checked = {
 
 /** Gmail shows no more of a mail's html, and hides the rest behind a link. */
 export const gmailOctets = 102 * 1024;
-const mostNamed = 10;
+const maxNamed = 10;
 /** A preview and its checks are asked for at once, and the same is saved a moment later. */
-const mostKept = 8;
+const maxRetained = 8;
 
 /** Compiles a draft and renders it with its sample, each in a thread of its own: templates are foreign code. */
 export function createChecks(reader: Knex) {
 	const compileTurns = createTurns();
 	const renderTurns = createTurns();
-	const kept = new LRUCache<string, Promise<Checked>>({max: mostKept});
+	const kept = new LRUCache<string, Promise<Checked>>({max: maxRetained});
 
 	async function check(workspace: Workspace, draft: Draft, known: Known): Promise<Checked> {
 		const read = sourceOf(draft);
@@ -201,7 +201,7 @@ export function createChecks(reader: Knex) {
 }
 
 const titles: Readonly<Record<string, string>> = {subject: 'Subject', mjml: 'MJML', html: 'HTML', text: 'Text'};
-const longestLine = 100;
+const maxLineLength = 100;
 
 /** A fault with the line that it is in: an editor without line numbers finds it by its text. */
 function placed({field, file, message, line, column}: Violation, {subject, source, text}: Draft): string {
@@ -210,7 +210,7 @@ function placed({field, file, message, line, column}: Violation, {subject, sourc
 	}
 	const written = field === 'subject' ? subject : field === 'text' ? text : source;
 	const there = (written.split('\n')[line - 1] ?? '').trim();
-	const shown = there.length > longestLine ? `${there.slice(0, longestLine)}…` : there;
+	const shown = there.length > maxLineLength ? `${there.slice(0, maxLineLength)}…` : there;
 	return `${titles[field] ?? field}, line ${line}, column ${column}: ${message}${shown === '' ? '.' : `, in: ${shown}`}`;
 }
 
@@ -236,8 +236,8 @@ function isUrl(link: string): boolean {
 }
 
 function named(all: readonly string[]): string {
-	const shown = all.slice(0, mostNamed).map(one => (one.length > 100 ? `${one.slice(0, 100)}…` : one));
-	return shown.join(', ') + (all.length > mostNamed ? ` and ${all.length - mostNamed} more` : '');
+	const shown = all.slice(0, maxNamed).map(one => (one.length > 100 ? `${one.slice(0, 100)}…` : one));
+	return shown.join(', ') + (all.length > maxNamed ? ` and ${all.length - maxNamed} more` : '');
 }
 
 export const kilobytes = (octets: number): string => `${(octets / 1024).toFixed(octets < 10_240 ? 1 : 0)} KB`;

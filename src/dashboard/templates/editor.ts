@@ -7,7 +7,7 @@ import {
 	largestVersion,
 	variantSource,
 } from '../../admin/templates.ts';
-import {mostVariants} from '../../api/schemas/template.ts';
+import {maxVariants} from '../../api/schemas/template.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {Refused} from '../../ops/operation.ts';
 import {listLayouts} from '../../store/layouts.ts';
@@ -112,8 +112,8 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 			return again(`Nothing was saved: ${inLayout}`);
 		}
 		const variants = withVariant(inLayout, variant);
-		if (variants.length > mostVariants) {
-			return again(`A version has at most ${mostVariants} languages: remove one first.`);
+		if (variants.length > maxVariants) {
+			return again(`A version has at most ${maxVariants} languages: remove one first.`);
 		}
 		if (isTooLargeVersion(variants)) {
 			return again(

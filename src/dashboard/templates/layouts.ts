@@ -14,7 +14,7 @@ import {changesBetween} from './compare.ts';
 
 const path = '/layouts';
 /** Templates with changes on the page before a layout is saved; of the others it has the names. */
-const mostShown = 20;
+const maxShown = 20;
 
 const kinds = [
 	{value: 'layout', label: 'Layout: around the body of a template'},
@@ -119,7 +119,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		const {layout} = await chosen(visit);
 		const id = visit.workspace.id;
 		const result = await turns(id, async () => planChange(await readKnown(reader, id), [layout]));
-		return result.ok ? result.change : wrong(`Nothing was saved: ${result.problems.slice(0, mostShown).join('; ')}.`);
+		return result.ok ? result.change : wrong(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
 	}
 
 	async function review(visit: Visit): Promise<Answer> {
@@ -127,7 +127,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		const shown: Html[] = [];
 		const rest: string[] = [];
 		for await (const {name, version, variants, changed} of foresee(reader, visit.workspace.id, plan)) {
-			if (changed && shown.length < mostShown) {
+			if (changed && shown.length < maxShown) {
 				const [before, after] = variants.map(side => ({variants: side, sample: null}));
 				const parts = before && after ? await changesBetween(before, after) : [];
 				shown.push(section(`${name}: version ${version}`, join(parts)));
@@ -151,7 +151,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 	async function save(visit: Visit): Promise<Answer> {
 		const plan = await planned(visit);
 		const saved = await change(trx => saveChange(trx, visit.tools, visit.workspace.id, plan));
-		const versions = saved.map(({name, version}) => `${name} has version ${version} now`).slice(0, mostShown);
+		const versions = saved.map(({name, version}) => `${name} has version ${version} now`).slice(0, maxShown);
 		return go(path, [`Saved ${visit.params.name}`, ...versions].join('; '));
 	}
 

@@ -50,7 +50,7 @@ import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 import {settingsForm, settingsIn} from './settings.ts';
 
 const versionsPerPage = 20;
-const mostTopics = 1000;
+const maxTopics = 1000;
 
 /** One template: how it looks, its versions, and what one may do with it. */
 export function templatePages(parts: DashboardParts): readonly Route[] {
@@ -76,7 +76,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 				['Id', copyable(template.id, 'the id')],
 				['Made', time(template.created_at, now)],
 				['Messages', html`<a href="/messages?template=${template.id}">sent with it</a>`],
-			])}</div>${content}${may('operator') ? html`${settingsForm(template, await listTopics(reader, {workspaceId: visit.workspace.id, after: null, limit: mostTopics}))}${removal(template)}` : nothing}`,
+			])}</div>${content}${may('operator') ? html`${settingsForm(template, await listTopics(reader, {workspaceId: visit.workspace.id, after: null, limit: maxTopics}))}${removal(template)}` : nothing}`,
 		};
 	}
 

@@ -10,7 +10,7 @@ import {Seats} from '../../api/turns.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
 import {hourMs, storeTime} from '../../kit/time.ts';
 import {webhookEventTypes} from '../../mail/message.ts';
-import {longestOverlap, usualOverlap} from '../../mail/webhook.ts';
+import {defaultOverlap, maxOverlap} from '../../mail/webhook.ts';
 import {type Endpoint, endpointState} from '../../store/webhooks.ts';
 import {sinceOf} from '../lists.ts';
 import {live} from '../live.ts';
@@ -22,11 +22,11 @@ import {answerText, deliveriesSection, stateOf} from './deliveries.ts';
 import {checkedFields, chosenEndpoint, endpointBadge, endpointForm, typedFields} from './list.ts';
 
 /** Tests of one workspace, at once. */
-const mostTests = 4;
+const maxTests = 4;
 
 /** The page of an endpoint: how it does, what was posted to it, its signing secret. */
 export function endpointPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
-	const seats = new Seats(mostTests);
+	const seats = new Seats(maxTests);
 	const chosen = (visit: Visit) => chosenEndpoint(reader, visit);
 
 	/** `tested`: the result of a test. */
@@ -145,7 +145,7 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 	async function rotate(visit: Visit): Promise<Answer> {
 		const {id, workspaceId} = await chosen(visit);
 		const overlap = Number(visit.form.get('overlap') ?? Number.NaN);
-		if (!(Number.isSafeInteger(overlap) && overlap >= 0 && overlap <= longestOverlap)) {
+		if (!(Number.isSafeInteger(overlap) && overlap >= 0 && overlap <= maxOverlap)) {
 			wrong('Choose how long the old secret signs too.');
 		}
 		await change(trx => rotateSecret(trx, visit.tools, vault, {workspaceId, id, overlap}));
@@ -199,16 +199,16 @@ function changeForm({form}: Visit, endpoint: Endpoint): Html {
 const overlaps = [
 	{value: '0', label: 'ends at once'},
 	{value: String(hourMs), label: 'signs for 1 hour more'},
-	{value: String(usualOverlap), label: 'signs for 24 hours more'},
+	{value: String(defaultOverlap), label: 'signs for 24 hours more'},
 	{value: String(7 * 24 * hourMs), label: 'signs for 7 days more'},
-	{value: String(longestOverlap), label: 'signs for 30 days more'},
+	{value: String(maxOverlap), label: 'signs for 30 days more'},
 ];
 
 /** The secret itself has a page of its own, which needs a log-in of the last minutes. */
 function secretSection({now}: Visit, endpoint: Endpoint): Html {
 	const {id} = endpoint;
 	const until = oldSecretEnds(endpoint, now);
-	const fields = select({name: 'overlap', label: 'The old secret', value: String(usualOverlap)}, overlaps);
+	const fields = select({name: 'overlap', label: 'The old secret', value: String(defaultOverlap)}, overlaps);
 	const content = html`<p class="soft">Your program checks with it that a request is ours.${
 		until && html` The old secret ends ${time(until, now)}.`
 	}</p>`;

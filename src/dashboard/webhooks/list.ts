@@ -3,7 +3,7 @@ import {addEndpoint, signingSecret} from '../../admin/webhooks.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {type WebhookEventType, webhookEventTypes} from '../../mail/message.ts';
-import {mostEndpoints} from '../../mail/webhook.ts';
+import {maxEndpoints} from '../../mail/webhook.ts';
 import {notFound} from '../../ops/operation.ts';
 import {
 	type Endpoint,
@@ -26,7 +26,7 @@ type Row = Endpoint & {readonly newest: StoredDelivery | undefined; readonly isD
 /** The endpoints of a workspace with how each is doing, and a form that adds one. */
 export function endpointListPages({reader, change, vault, webhooks}: DashboardParts): readonly Route[] {
 	async function list({form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
-		const endpoints = await listEndpoints(reader, workspace.id, {after: null, limit: mostEndpoints});
+		const endpoints = await listEndpoints(reader, workspace.id, {after: null, limit: maxEndpoints});
 		const newest = await findNewest(
 			reader,
 			endpoints.map(({id}) => id),
@@ -60,7 +60,7 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 		const added = await change(trx => addEndpoint(trx, tools, vault, input));
 		return added
 			? go(`/webhooks/${added.id}`, 'The endpoint is added. Give its signing secret to your program, then send a test.')
-			: wrong(`A workspace has at most ${mostEndpoints} endpoints. Remove one first.`);
+			: wrong(`A workspace has at most ${maxEndpoints} endpoints. Remove one first.`);
 	}
 
 	return [page('/webhooks', list), pageForms(list)('/webhooks', 'admin', add, {fresh: true})];

@@ -17,10 +17,10 @@ export type BounceText = {
 // Quotes are the words of another mail. Transcripts have `>>>`.
 const quoted = /^>(?!>>).*$/gm;
 /** Of what a mail says. */
-export const longestText = 64 * 1024;
+export const maxTextLength = 64 * 1024;
 // Exchange puts its style sheets before its words.
-const longestHtml = 256 * 1024;
-const longestReturned = 32 * 1024;
+const maxHtmlLength = 256 * 1024;
+const maxReturnedLength = 32 * 1024;
 
 /** The text of a mail: its plain text, or its HTML if it has no plain text. */
 export function bounceTextOf({root}: Mail): BounceText {
@@ -28,17 +28,17 @@ export function bounceTextOf({root}: Mail): BounceText {
 	const leaves = leavesBeforeReturned(root);
 	const plain = textOf(
 		leaves.parts.filter(part => part.type !== 'text/html'),
-		longestText,
+		maxTextLength,
 	);
-	const text = plain.trim() === '' ? stripHtml(textOf(leaves.parts, longestHtml)) : plain;
-	const {said, returned} = splitReturned(text.slice(0, longestText));
-	const back = leaves.returned?.body().subarray(0, longestReturned).toString('utf8') ?? '';
+	const text = plain.trim() === '' ? stripHtml(textOf(leaves.parts, maxHtmlLength)) : plain;
+	const {said, returned} = splitReturned(text.slice(0, maxTextLength));
+	const back = leaves.returned?.body().subarray(0, maxReturnedLength).toString('utf8') ?? '';
 	const senders = ['to', 'delivered-to', 'envelope-to'].flatMap(name => findAddresses(field(name)));
 	return {
 		field,
 		senders: senders.map(({address}) => address),
 		said,
-		returned: `${returned}\n${back}`.slice(0, longestReturned),
+		returned: `${returned}\n${back}`.slice(0, maxReturnedLength),
 	};
 }
 
@@ -200,8 +200,8 @@ function headerAt(text: string): number | undefined {
 	return undefined;
 }
 
-const longestHeader = 64 * 1024;
-const mostMails = 5;
+const maxHeaderLength = 64 * 1024;
+const maxMails = 5;
 
 /** Whether a part is the mail that a report is about, or its header. */
 export function isReturned(type: string): boolean {
@@ -213,7 +213,7 @@ export function isReturned(type: string): boolean {
  * files that begin like a mail count.
  */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
-	return returnedParts(leaves).slice(0, mostMails).map(headerOf);
+	return returnedParts(leaves).slice(0, maxMails).map(headerOf);
 }
 
 /** The parts that are mails, by their types, else by their first lines. */
@@ -242,7 +242,7 @@ const everyMails: ReadonlySet<string> = new Set([
 ]);
 
 function headerOf(part: Part): Field[] {
-	const bytes = withLineFeeds(part.body().subarray(0, longestHeader));
+	const bytes = withLineFeeds(part.body().subarray(0, maxHeaderLength));
 	const start = bytes.findIndex(byte => byte > 0x20);
 	const header = bytes.subarray(Math.max(0, start));
 	const end = header.indexOf('\n\n');

@@ -4,7 +4,7 @@ import {findAddresses, sameAddress} from '../addresses-in-text.ts';
 import type {BounceText} from './bounce-text.ts';
 
 /** One more than may have an effect: it shows that there are more. */
-export const mostFindings = 101;
+export const maxFindings = 101;
 
 /** What a bounce's text says of one recipient. */
 export type Finding = {

@@ -1,7 +1,7 @@
 import {findAddresses, sameAddress} from '../addresses-in-text.ts';
 import {evidenceIn} from '../reply.ts';
 import {domainOf, recipientsOf} from './bounce-text.ts';
-import {behind, type Detector, type Finding, mostFindings, originIn, readListed} from './listed.ts';
+import {behind, type Detector, type Finding, maxFindings, originIn, readListed} from './listed.ts';
 
 const listHead =
 	/^[ \t>]{0,8}-{3,}[ \t]?(?:The following addresses? (?:had|have)|Recipients of this delivery)[^\n]{0,80}$/im;
@@ -138,7 +138,7 @@ export const readExim: Detector = ({field, said, senders}) => {
 
 /** Exim hides an alias's target: the address that was sent to replaces it. */
 function readUndisclosed(said: string): Finding[] {
-	return [...said.matchAll(undisclosed)].slice(0, mostFindings).flatMap(({index, 0: words}) => {
+	return [...said.matchAll(undisclosed)].slice(0, maxFindings).flatMap(({index, 0: words}) => {
 		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
 		const rest = said.slice(index);
 		return found === undefined ? [] : [{recipient: found.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
@@ -278,7 +278,7 @@ function reasonsFirst(text: string): Finding[] {
 			isOver = true;
 		}
 	}
-	return findings.slice(0, mostFindings);
+	return findings.slice(0, maxFindings);
 }
 
 const entry = /^[ \t]*Recipient address:[ \t]*/im;
@@ -286,7 +286,7 @@ const entry = /^[ \t]*Recipient address:[ \t]*/im;
 /** Sun, iPlanet, Oracle Messaging Server and its fathers (PMDF): entries of `Recipient address:`, `Reason:`, `Diagnostic code:`. */
 export const readMessagingServer: Detector = ({said}) => {
 	const findings: Finding[] = [];
-	for (const text of said.split(entry).slice(1, mostFindings + 1)) {
+	for (const text of said.split(entry).slice(1, maxFindings + 1)) {
 		const recipient = findAddresses(text.slice(0, 400))[0];
 		const original = /^[ \t]*Original address:[ \t]*(.{1,400})/im.exec(text)?.[1];
 		const originalRecipient = original && findAddresses(original)[0]?.address;
@@ -311,7 +311,7 @@ export const readPostOffice: Detector = ({said}) => {
 	}
 	const text = body.slice(0, tail.exec(body)?.index);
 	return [...text.matchAll(bracketed)]
-		.slice(0, mostFindings)
+		.slice(0, maxFindings)
 		.flatMap(([, found]) => findAddresses(found as string).slice(0, 1))
 		.map(({address}) => ({recipient: address, text}));
 };
@@ -332,7 +332,7 @@ export const readZoho: Detector = ({said}) => {
 	for (const [, recipient, text] of said.matchAll(unreached)) {
 		findings.push({recipient: recipient as string, text: text as string});
 	}
-	return findings.slice(0, mostFindings);
+	return findings.slice(0, maxFindings);
 };
 
 const message = /^-{3,}server message[ \t]*$/im;

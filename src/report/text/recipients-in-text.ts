@@ -2,7 +2,7 @@ import type {Classify, Evidence} from '../../mail/bounce.ts';
 import type {ReportAction} from '../../mail/report.ts';
 import {findAddresses, sameAddress} from '../addresses-in-text.ts';
 import type {BounceText} from './bounce-text.ts';
-import {type Detector, type Finding, mostFindings, readListed} from './listed.ts';
+import {type Detector, type Finding, maxFindings, readListed} from './listed.ts';
 import {
 	readDomino,
 	readDragonfly,
@@ -70,7 +70,7 @@ const readSentences: Detector = ({said}) => {
 
 function recipientsOf(said: string, sentence: RegExp): Finding[] {
 	const places = [...said.matchAll(sentence)]
-		.slice(0, mostFindings)
+		.slice(0, maxFindings)
 		.map(match => ({start: match.index, at: match.index + match[0].length}));
 	const findings: Finding[] = [];
 	for (const [i, {start, at}] of places.entries()) {
@@ -155,7 +155,7 @@ const readGeneric: Detector = bounce => {
 	return theirs.length > 0 ? theirs : [...listed.slice(0, 1), ...readSentence(bounce)].slice(0, 1);
 };
 
-const longestLetter = 500;
+const maxLetterLength = 500;
 // A host's notices to its own users about their mailboxes.
 const toOwner =
 	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|quota warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
@@ -174,7 +174,7 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 		other ||
 		!mayBeBounce(bounce) ||
 		said === '' ||
-		said.length > longestLetter ||
+		said.length > maxLetterLength ||
 		toOwner.test(said)
 	) {
 		return [];

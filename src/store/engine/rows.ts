@@ -91,7 +91,7 @@ export function pairKey(workspaceId: string, addressKey: string): string {
 	return `${workspaceId} ${addressKey}`;
 }
 
-const mostPairs = 10_000;
+const maxPairs = 10_000;
 
 /** The rows of a table for any of these pairs, by index probes, with workspace_id, address_key and `columns`. */
 export async function selectPairs<Row>(
@@ -115,8 +115,8 @@ export async function selectOfPairs<Row>(
 	query: (source: string) => string,
 ): Promise<Row[]> {
 	const found: Row[] = [];
-	for (let start = 0; start < pairs.length; start += mostPairs) {
-		const {sql, bindings} = rowSource(trx, pairs.slice(start, start + mostPairs), 2);
+	for (let start = 0; start < pairs.length; start += maxPairs) {
+		const {sql, bindings} = rowSource(trx, pairs.slice(start, start + maxPairs), 2);
 		found.push(...(await rowsOf<Row>(trx, query(sql), bindings)));
 	}
 	return found;
@@ -258,7 +258,7 @@ export function rowOfAddress(
 }
 
 /** What callers wrote into the rows of one page, octets; a single row may have more. */
-const mostBytes = 1024 * 1024;
+const maxBytes = 1024 * 1024;
 
 /** What of a table's rows may be large. */
 const largeColumns = {messages: ['data', 'metadata'], webhook_deliveries: ['body']} as const;
@@ -283,7 +283,7 @@ export async function firstThatFit(
 	let total = 0;
 	const end = ids.findIndex((id, index) => {
 		total += bytesOf.get(id) ?? 0;
-		return index > 0 && total > mostBytes;
+		return index > 0 && total > maxBytes;
 	});
 	return end === -1 ? ids : ids.slice(0, end);
 }

@@ -23,9 +23,9 @@ export type WriteAheadLog = {
 };
 
 /** SQLite cuts the log to this when it begins again at its start, octets. */
-export const usualWal = 64 * 1024 * 1024;
+export const defaultWal = 64 * 1024 * 1024;
 
-const patienceMs = 100;
+const waitLimitMs = 100;
 
 /** `connect`: a connection of its own, for the copying may take seconds. */
 export function writeAheadLog(file: string, files: readonly OpenFile[], connect: () => Knex): WriteAheadLog {
@@ -44,7 +44,7 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 			const connection = connect();
 			const checkpoint = async (mode: string) => (await connection.raw(`pragma wal_checkpoint(${mode})`))[0];
 			try {
-				await connection.raw(`pragma busy_timeout = ${patienceMs}`);
+				await connection.raw(`pragma busy_timeout = ${waitLimitMs}`);
 				// Others write on while it copies; only the rest of it needs the write lock.
 				const {busy, log, checkpointed} = await checkpoint('passive');
 				return busy === 0 && checkpointed === log && (await checkpoint('truncate')).busy === 0;
@@ -115,9 +115,9 @@ class ImmediateTransaction extends SqliteTransaction {
 	}
 }
 
-const mostPrepared = 100;
+const maxStatements = 100;
 /** A statement keeps what was bound to it last: one with more, characters or octets, is not kept. */
-const mostBound = 256 * 1024;
+const maxBoundBytes = 256 * 1024;
 
 /**
  * knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. Statements are prepared once for
@@ -152,7 +152,7 @@ class SqliteClient extends SqliteDialect {
 			statement.all(bindings, function (this: unknown, error, response) {
 				if (!isKept) {
 					statement.finalize();
-				} else if ((error || sizeOf(bindings) > mostBound) && statements.peek(sql) === statement) {
+				} else if ((error || sizeOf(bindings) > maxBoundBytes) && statements.peek(sql) === statement) {
 					statements.delete(sql);
 				}
 				if (error) {
@@ -176,7 +176,7 @@ const prepared = new WeakMap<Connection, LRUCache<string, SqliteStatement>>();
 
 function statementsOf(connection: Connection): LRUCache<string, SqliteStatement> {
 	const statements =
-		prepared.get(connection) ?? new LRUCache({max: mostPrepared, dispose: statement => void statement.finalize()});
+		prepared.get(connection) ?? new LRUCache({max: maxStatements, dispose: statement => void statement.finalize()});
 	prepared.set(connection, statements);
 	return statements;
 }
@@ -245,7 +245,7 @@ const sqlitePragmas = `
 	pragma trusted_schema = off;
 	pragma cell_size_check = on;
 	pragma wal_autocheckpoint = 1000;
-	pragma journal_size_limit = ${usualWal};
+	pragma journal_size_limit = ${defaultWal};
 `;
 
 // Precedes the first page, and only there: on a store that is there it would be a write.

@@ -144,7 +144,7 @@ type Query = Statement & {
 };
 
 /** Most statements that are prepared. */
-const mostNamed = 200;
+const maxNamed = 200;
 
 /** Time that the server has to close a connection that was ended, milliseconds. */
 const partingMs = 1000;
@@ -155,7 +155,7 @@ const partingMs = 1000;
  */
 export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	const open = new Set<PostgresConnection>();
-	const seen = new LRUCache<string, number>({max: mostNamed});
+	const seen = new LRUCache<string, number>({max: maxNamed});
 	const names = new Map<string, string>();
 	let silent = false;
 
@@ -196,7 +196,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	function named(query: Query): Query {
 		const {sql, bindings} = query;
 		let name = names.get(sql);
-		if (name === undefined && bindings && bindings.length > 0 && names.size < mostNamed) {
+		if (name === undefined && bindings && bindings.length > 0 && names.size < maxNamed) {
 			const times = (seen.get(sql) ?? 0) + 1;
 			seen.set(sql, times);
 			if (times >= 3) {

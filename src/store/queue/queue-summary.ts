@@ -208,7 +208,7 @@ async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> 
 }
 
 /** How many recipients of a destination queue, the oldest, are searched for its last reply if the first has no reply. */
-const mostRead = 20;
+const maxRead = 20;
 
 /** A query of the recipients of destination queue `l` that wait longest, as `w` and `r`. */
 const longestWaits = (columns: string, limit: number) => `select ${columns}
@@ -234,7 +234,7 @@ const summaryColumns = {
 	oldest: `(select r.message_id from recipients as r where r.id =
 		substr(case when l.due < l.later or l.later is null then l.due else l.later end, 1, ${idLength}))`,
 	replied: `coalesce((${longestWaits('w.next_attempt_at || r.last_reply', 1)}), (select max(t.next_attempt_at || t.last_reply)
-		from (${longestWaits('w.next_attempt_at, r.last_reply', mostRead)}) as t))`,
+		from (${longestWaits('w.next_attempt_at, r.last_reply', maxRead)}) as t))`,
 };
 
 /**

@@ -262,7 +262,7 @@ export async function purgeWarmUp(trx: Knex.Transaction, day: string, limit: num
 type HostFigures = {readonly host: string; readonly conversations: number; readonly deferred: number};
 
 /** Conversations by which a day is judged, the first ones: reading all of a busy day would take seconds. */
-const mostRead = 20_000;
+const maxRead = 20_000;
 
 /** The conversations of a UTC day (`2026-11-05`) about recipients that were accepted on it, by host. */
 export async function readHostFigures(reader: Knex, day: string): Promise<HostFigures[]> {
@@ -274,7 +274,7 @@ export async function readHostFigures(reader: Knex, day: string): Promise<HostFi
 		.whereNotNull('host')
 		.whereNot('host', simulatorDomain)
 		.orderBy(['recipient_id', 'n', 'position'])
-		.limit(mostRead)
+		.limit(maxRead)
 		.as('first');
 	const rows: Array<{host: string; n: number | string; deferred: number | string}> = await reader
 		.from(first)

@@ -16,7 +16,7 @@ const sites = scaled(5000);
 /** Those of them whose next try is due. */
 const due = Math.ceil(recipients / 3);
 const probes = 10;
-const mostMb = 400;
+const maxMb = 400;
 
 /** A figure of a process in MB, as Linux tells it. */
 const memoryMb = (pid: number, name: 'VmRSS' | 'VmHWM') =>
@@ -104,7 +104,7 @@ test('a backlog for many sites, one dead and one slow, hold up no new mail for a
 	t.log(`${Math.round(memoryMb(daemon.pid, 'VmRSS'))} MB, at most ${Math.round(memoryMb(daemon.pid, 'VmHWM'))} MB`);
 	// Mail that waits behind others waits for them all.
 	t.true(wentBefore < due / 2, `${wentBefore} of ${due} went before the last of ${probes} new mails`);
-	t.true(memoryMb(daemon.pid, 'VmHWM') < mostMb);
-	t.true(dead.mostOpen() <= 2);
+	t.true(memoryMb(daemon.pid, 'VmHWM') < maxMb);
+	t.true(dead.maxOpen() <= 2);
 	t.is(await daemon.stop(), 0);
 });

@@ -19,9 +19,9 @@ const duration = Number(process.env.GARBAGE_SECONDS ?? scaled(120)) * 1000;
 const warmUp = duration / 2;
 const perRound = 200;
 const width = 8;
-const mostRounds = 100;
-const mostGrowth = 30;
-const mostShortly = 350;
+const maxRounds = 100;
+const maxGrowth = 30;
+const maxShortly = 350;
 const answerLimit = 60_000;
 
 type Answered = {readonly status: number; readonly text: string; readonly headers: Readonly<Record<string, unknown>>};
@@ -47,7 +47,7 @@ test('garbage for minutes: no 500, nothing kept of what was refused, no memory l
 	const samples: Sample[] = [];
 	let rounds = 0;
 	// On a busy machine few requests fit into the time: it goes on until one of them is a right send.
-	for (; performance.now() - began < duration || (!statuses.has(202) && rounds < mostRounds); rounds++) {
+	for (; performance.now() - began < duration || (!statuses.has(202) && rounds < maxRounds); rounds++) {
 		await eachOf(fc.sample(garbage, {seed: seed + rounds, numRuns: perRound}), width, async one => {
 			const answered = await send(agent, daemon.url, one);
 			const shown = `${one.method} ${one.target} ${Buffer.from(one.body ?? [])
@@ -77,7 +77,7 @@ test('garbage for minutes: no 500, nothing kept of what was refused, no memory l
 	t.log(`resident memory grew by ${grown} MB from ${memory} MB`);
 	// In seconds the heaps still grow to the sizes that they keep.
 	t.true(Number.isFinite(memory), 'its memory was looked at');
-	t.true(fullLoad ? grown < mostGrowth : memory + grown < mostShortly, `${grown} MB from ${memory} MB`);
+	t.true(fullLoad ? grown < maxGrowth : memory + grown < maxShortly, `${grown} MB from ${memory} MB`);
 	t.is((await fetch(`${daemon.url}/readyz`)).status, 200);
 	t.is(await daemon.stop(), 0);
 	t.notRegex(await program.log(), /request_failed|"level":"fatal"|UnhandledPromise/);

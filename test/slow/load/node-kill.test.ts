@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import createKnex from 'knex';
 import {engines} from '../../helpers/databases.ts';
-import {type FleetNode, mostSessions, startFleet} from '../../helpers/fleet.ts';
+import {type FleetNode, maxSessions, startFleet} from '../../helpers/fleet.ts';
 import {scaled} from '../../helpers/load-scale.ts';
 import {notRunHere} from '../../helpers/not-run-here.ts';
 import {waitFor} from '../../helpers/wait.ts';
@@ -54,7 +54,7 @@ test('kill -9 of one node of three, again and again: nothing is lost, the others
 	t.log(`${fleet.answers.size} orders, ${fleet.mx.received.length} mails; again after each kill: ${again.join(' ')}`);
 	t.log(`its work went on after ${times.left.join(' ')} ms; where it returned after ${times.returned.join(' ')} ms`);
 	t.true(
-		again.every(count => count <= mostSessions),
+		again.every(count => count <= maxSessions),
 		`duplicates after each kill: ${again.join(' ')}`,
 	);
 	t.true(
