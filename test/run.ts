@@ -21,8 +21,10 @@ function sayNotShown(shown: string): number {
 	return missing.length === 0 ? 0 : 1;
 }
 
-// Some wait for daemons and mail servers that they start. More at once would starve those with a limit of time.
-const patient = ['-c', '3', '--timeout', '10m'];
+// Many wait for daemons and mail servers that they start. More at once would starve those with a limit of time.
+const patience = ['--timeout', '10m'];
+const quick = ['-c', '4', ...patience];
+const slow = ['-c', '3', ...patience];
 
 const given = process.argv.slice(2);
 let run: readonly string[] = given;
@@ -32,10 +34,10 @@ const code = await withTestEnvironment(async env => {
 	}
 	if (given.length === 0) {
 		env[stageVariable] = 'quick';
-		run = [...gather(['slow', 'sim']), ...patient];
+		run = [...gather(['slow', 'sim']), ...quick];
 	} else if (given[0] === '--slow') {
 		env[stageVariable] = 'slow';
-		run = ['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys-*.test.js', ...patient];
+		run = ['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys-*.test.js', ...slow];
 	}
 	const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
 	const exit = await new Promise<number>(resolve => ava.on('exit', status => resolve(status ?? 1)));

@@ -22,7 +22,7 @@ import {
 } from '../../src/store/certificates.ts';
 import type {Store} from '../../src/store/store.ts';
 import {startAcmeServer} from '../helpers/acme-server.ts';
-import {onWriting, storeTest} from '../helpers/databases.ts';
+import {onWriting, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
@@ -129,7 +129,7 @@ storeTest(test.serial, 'a certificate is ordered, kept with its key sealed, and 
 	t.is(ca.orders.length, 1);
 });
 
-storeTest(test.serial, 'without a word of the CA it is renewed at two thirds, with another key', async (t, store) => {
+sqliteTest(test.serial, 'without a word of the CA it is renewed at two thirds, with another key', async (t, store) => {
 	const {ca, node, read, until, now, tools} = await prepare(t, store);
 	const certificates = await node();
 	await certificates.look();
@@ -151,7 +151,7 @@ storeTest(test.serial, 'without a word of the CA it is renewed at two thirds, wi
 	t.true((renewAt(second) ?? 0) > now());
 });
 
-storeTest(test.serial, 'the CA says when it wants a renewal, and may change its mind', async (t, store) => {
+sqliteTest(test.serial, 'the CA says when it wants a renewal, and may change its mind', async (t, store) => {
 	const {ca, node, read, until, now, tools} = await prepare(t, store);
 	ca.behaviour.window = {start: Date.now() + 20 * day, end: Date.now() + 30 * day};
 	const certificates = await node();
@@ -177,7 +177,7 @@ storeTest(test.serial, 'the CA says when it wants a renewal, and may change its 
 	t.is(ca.orders.length, 3, 'an operator wants it');
 });
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'a CA that wants each new certificate renewed at once gets one order an hour',
 	async (t, store) => {
@@ -202,7 +202,7 @@ storeTest(
 	},
 );
 
-storeTest(test.serial, 'what was replaced already is ordered as a new certificate', async (t, store) => {
+sqliteTest(test.serial, 'what was replaced already is ordered as a new certificate', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	await certificates.look();
@@ -223,7 +223,7 @@ storeTest(test.serial, 'what was replaced already is ordered as a new certificat
 	);
 });
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'while the CA is away or fails the old certificate stays, and tries get rarer',
 	async (t, store) => {
@@ -259,7 +259,7 @@ storeTest(
 	},
 );
 
-storeTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async (t, store) => {
+sqliteTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async (t, store) => {
 	const {ca, node, read, until, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.limited = '7200';
@@ -287,7 +287,7 @@ storeTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async (
 	t.is(Date.parse((await read()).next_try_at) - now(), Math.floor(left / 4), 'not until the certificate has ended');
 });
 
-storeTest(test.serial, 'a certificate whose key is damaged has a fault and is ordered again', async (t, store) => {
+sqliteTest(test.serial, 'a certificate whose key is damaged has a fault and is ordered again', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const first = await node();
 	await first.look();
@@ -303,7 +303,7 @@ storeTest(test.serial, 'a certificate whose key is damaged has a fault and is or
 	t.truthy(certificates.own());
 });
 
-storeTest(test.serial, 'what has not changed is neither opened nor written again', async (t, store, engine) => {
+sqliteTest(test.serial, 'what has not changed is neither opened nor written again', async (t, store, engine) => {
 	const {ca, node, zone, tools, now} = await prepare(t, store);
 	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
 	await (await node()).look();
@@ -349,7 +349,7 @@ storeTest(test.serial, 'what has not changed is neither opened nor written again
 	t.not(next.contextFor(mail), former);
 });
 
-storeTest(test.serial, 'a damaged certificate ends its handshakes alone', async (t, store) => {
+sqliteTest(test.serial, 'a damaged certificate ends its handshakes alone', async (t, store) => {
 	const {node} = await prepare(t, store);
 	await (await node()).look();
 	await store.database('certificates').update({chain: 'damaged'});
@@ -359,7 +359,7 @@ storeTest(test.serial, 'a damaged certificate ends its handshakes alone', async 
 	t.is(faults.length, 1);
 });
 
-storeTest(test.serial, 'our own name comes before all others', async (t, store) => {
+sqliteTest(test.serial, 'our own name comes before all others', async (t, store) => {
 	const {ca, zone, node} = await prepare(t, store);
 	const publicName = 'zz.lab.test';
 	zone[publicName] = {a: ['127.0.0.1']};
@@ -372,7 +372,7 @@ storeTest(test.serial, 'our own name comes before all others', async (t, store) 
 	);
 });
 
-storeTest(test.serial, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
+sqliteTest(test.serial, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.expiredNonces = 2;
@@ -400,7 +400,7 @@ storeTest(test.serial, 'a nonce that expired is replaced, an account that is gon
 	t.is(ca.accounts.size, 3);
 });
 
-storeTest(test.serial, 'an account in good standing is kept, whatever the CA refuses it', async (t, store) => {
+sqliteTest(test.serial, 'an account in good standing is kept, whatever the CA refuses it', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	await certificates.look();
@@ -412,7 +412,7 @@ storeTest(test.serial, 'an account in good standing is kept, whatever the CA ref
 	t.is(ca.accounts.size, 1);
 });
 
-storeTest(test.serial, 'the CA is told of another address of the operator, once', async (t, store) => {
+sqliteTest(test.serial, 'the CA is told of another address of the operator, once', async (t, store) => {
 	const {ca, node, lines, now} = await prepare(t, store);
 	await (await node()).look();
 	const contacts = () => [...ca.accounts.values()].map(({contact}) => contact);
@@ -444,7 +444,7 @@ storeTest(test.serial, 'the CA is told of another address of the operator, once'
 	t.is(ca.accounts.size, 1);
 });
 
-storeTest(test.serial, 'certificates of another CA are due at once, failed ones too, and once', async (t, store) => {
+sqliteTest(test.serial, 'certificates of another CA are due at once, failed ones too, and once', async (t, store) => {
 	const {ca, node, zone, read, settings, now, until} = await prepare(t, store);
 	const other = await startAcmeServer(t, ca.behaviour.target);
 	const acmeCaFile = path.join(path.dirname(settings.acmeCaFile), 'other.pem');
@@ -485,7 +485,7 @@ storeTest(test.serial, 'certificates of another CA are due at once, failed ones 
 	t.is(ca.accounts.size, 1, 'the former account stays');
 });
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'what an operator orders is proved in the other way, where the first does not work',
 	async (t, store) => {
@@ -505,7 +505,7 @@ storeTest(
 	},
 );
 
-storeTest(test.serial, 'an account is bound to that of a customer of the CA', async (t, store) => {
+sqliteTest(test.serial, 'an account is bound to that of a customer of the CA', async (t, store) => {
 	const eab = {kid: 'customer-7', key: Buffer.alloc(32, 7).toString('base64url')};
 	const {ca, node, read, until} = await prepare(t, store, eab);
 	const unbound = await node({acmeEab: null});
@@ -521,7 +521,7 @@ storeTest(test.serial, 'an account is bound to that of a customer of the CA', as
 	);
 });
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'the fault names the port that the CA cannot reach, or says that it finds no address',
 	async (t, store) => {
@@ -626,7 +626,7 @@ storeTest(test.serial, 'what an operator asks for while an order runs that fails
 	t.like(await read(), {fault: null, tries: 0, taken_until: null});
 });
 
-storeTest(test.serial, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
+sqliteTest(test.serial, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.holding = true;
@@ -640,7 +640,7 @@ storeTest(test.serial, 'an order is given up at the end of the daemon, and no fa
 	t.truthy((await read()).chain);
 });
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'orders that hang hold up neither our own names nor others, while there is room',
 	async (t, store) => {
@@ -704,62 +704,66 @@ storeTest(
 	},
 );
 
-storeTest(test.serial, 'names are asked for that lead here, of domains that are verified', async (t, store, engine) => {
-	const {ca, node, zone, tools} = await prepare(t, store);
-	const {domainId} = await addWorkspace(store, 'acme');
-	const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
-	const certificates = await node();
-	const states = async () => {
-		tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
-		await certificates.look();
-		return (await listCertificates(store.reader)).map(({name, unused}) => `${name}: ${unused}`);
-	};
-	zone['links.example.com'] = {a: ['127.0.0.1']};
-	zone['mta-sts.bounce.example.com'] = {a: ['127.0.0.1']};
-	zone['other.example.com'] = {a: ['127.0.0.1']};
-	await domain({link_host: 'links.example.com'});
-	t.deepEqual(await states(), [`${mail}: null`], 'the domain has not proved itself');
-	await domain({verified_at: storeTime(Date.now())});
-	t.deepEqual(
-		await states(),
-		[`${mail}: null`, 'mta-sts.bounce.example.com: null'],
-		'its check has not seen the link host',
-	);
-	await domain({links_ok_at: storeTime(Date.now())});
-	t.deepEqual(await states(), ['links.example.com: null', `${mail}: null`, 'mta-sts.bounce.example.com: null']);
-	t.is(ca.orders.length, 3);
+sqliteTest(
+	test.serial,
+	'names are asked for that lead here, of domains that are verified',
+	async (t, store, engine) => {
+		const {ca, node, zone, tools} = await prepare(t, store);
+		const {domainId} = await addWorkspace(store, 'acme');
+		const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
+		const certificates = await node();
+		const states = async () => {
+			tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
+			await certificates.look();
+			return (await listCertificates(store.reader)).map(({name, unused}) => `${name}: ${unused}`);
+		};
+		zone['links.example.com'] = {a: ['127.0.0.1']};
+		zone['mta-sts.bounce.example.com'] = {a: ['127.0.0.1']};
+		zone['other.example.com'] = {a: ['127.0.0.1']};
+		await domain({link_host: 'links.example.com'});
+		t.deepEqual(await states(), [`${mail}: null`], 'the domain has not proved itself');
+		await domain({verified_at: storeTime(Date.now())});
+		t.deepEqual(
+			await states(),
+			[`${mail}: null`, 'mta-sts.bounce.example.com: null'],
+			'its check has not seen the link host',
+		);
+		await domain({links_ok_at: storeTime(Date.now())});
+		t.deepEqual(await states(), ['links.example.com: null', `${mail}: null`, 'mta-sts.bounce.example.com: null']);
+		t.is(ca.orders.length, 3);
 
-	zone['links.example.com'] = {a: ['127.0.0.1', '192.0.2.7']};
-	zone['mta-sts.bounce.example.com'] = 'servfail';
-	tools.advance(2 * hour);
-	t.deepEqual(await states(), [
-		'links.example.com: links.example.com leads to 192.0.2.7, which is not here',
-		`${mail}: null`,
-		'mta-sts.bounce.example.com: null',
-	]);
-	// At two thirds the others are renewed, it is not.
-	tools.advance(60 * day);
-	const life = tools.clock.now();
-	ca.behaviour.life = {from: life, until: life + 90 * day};
-	await states();
-	t.deepEqual(
-		ca.orders.slice(3).map(({name}) => name),
-		[mail, 'mta-sts.bounce.example.com'],
-	);
-	// It has ended and nobody wants it.
-	tools.advance(40 * day);
-	t.is((await states()).length, 3, 'people see why a link host has no certificate');
-	await domain({link_host: 'gone.example.com'});
-	t.deepEqual(await states(), [
-		'gone.example.com: gone.example.com has no address in DNS',
-		`${mail}: null`,
-		'mta-sts.bounce.example.com: null',
-	]);
-	zone['gone.example.com'] = {a: ['127.0.0.1']};
-	t.is((await states())[0], 'gone.example.com: null');
-});
+		zone['links.example.com'] = {a: ['127.0.0.1', '192.0.2.7']};
+		zone['mta-sts.bounce.example.com'] = 'servfail';
+		tools.advance(2 * hour);
+		t.deepEqual(await states(), [
+			'links.example.com: links.example.com leads to 192.0.2.7, which is not here',
+			`${mail}: null`,
+			'mta-sts.bounce.example.com: null',
+		]);
+		// At two thirds the others are renewed, it is not.
+		tools.advance(60 * day);
+		const life = tools.clock.now();
+		ca.behaviour.life = {from: life, until: life + 90 * day};
+		await states();
+		t.deepEqual(
+			ca.orders.slice(3).map(({name}) => name),
+			[mail, 'mta-sts.bounce.example.com'],
+		);
+		// It has ended and nobody wants it.
+		tools.advance(40 * day);
+		t.is((await states()).length, 3, 'people see why a link host has no certificate');
+		await domain({link_host: 'gone.example.com'});
+		t.deepEqual(await states(), [
+			'gone.example.com: gone.example.com has no address in DNS',
+			`${mail}: null`,
+			'mta-sts.bounce.example.com: null',
+		]);
+		zone['gone.example.com'] = {a: ['127.0.0.1']};
+		t.is((await states())[0], 'gone.example.com: null');
+	},
+);
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'a former link host keeps its certificate while it leads here and links with it are valid',
 	async (t, store) => {
@@ -803,7 +807,7 @@ storeTest(
 	},
 );
 
-storeTest(
+sqliteTest(
 	test.serial,
 	'a workspace that changes its link host all the time gets no more than seven a day',
 	async (t, store) => {
@@ -857,7 +861,7 @@ storeTest(
 	},
 );
 
-storeTest(test.serial, 'a link host that comes and goes all the time is not tried each time', async (t, store) => {
+sqliteTest(test.serial, 'a link host that comes and goes all the time is not tried each time', async (t, store) => {
 	const {ca, node, zone, tools} = await prepare(t, store);
 	const {domainId} = await addWorkspace(store, 'acme');
 	const at = storeTime(Date.now());
@@ -874,7 +878,7 @@ storeTest(test.serial, 'a link host that comes and goes all the time is not trie
 	t.is(ofWorkspace(), 2);
 });
 
-storeTest(test.serial, 'a stop does not wait for names whose servers do not answer', async (t, store) => {
+sqliteTest(test.serial, 'a stop does not wait for names whose servers do not answer', async (t, store) => {
 	const {node, zone, queries, now} = await prepare(t, store);
 	const {id: workspaceId, domainId} = await addWorkspace(store, 'acme');
 	const model = await store.reader('domains').where({id: domainId}).first();
