@@ -48,9 +48,9 @@ test.serial(
 			const good = await renderInWorker({variant: variant({html: `<p>${n}</p>`}), input: input({})});
 			t.like(good, {ok: true, html: `<p>${n}</p>`});
 			if (n % 2 === 0) {
-			continue;
-		}
-		t.like(await renderInWorker({...endless, input: input({n: rows})}, 20), {ok: false, reason: 'render_limit'});
+				continue;
+			}
+			t.like(await renderInWorker({...endless, input: input({n: rows})}, 20), {ok: false, reason: 'render_limit'});
 		}
 	},
 );
