@@ -38,7 +38,7 @@ const kinds = (text: string, previous: readonly AlertKind[] = []) => [
 
 export function alertCommands(alert: CliCommand): void {
 	alert
-		.verb('add', 'Get a message when something is wrong, and when it is right again')
+		.verb('add', 'Add an alert: a message when a problem starts and when it ends')
 		.sample('mailctl alert add --mail ops@shop.example')
 		.option('--mail <address>', 'by mail, beside the queue (MAILCTL_ALERT_SMTP_URL)', email('--mail'))
 		.option('--webhook <url>', 'by a signed post; - reads the URL from standard input')
@@ -68,7 +68,7 @@ export function alertCommands(alert: CliCommand): void {
 		});
 
 	alert
-		.verb('list', 'List alerts, newest first, and what is wrong now')
+		.verb('list', 'List alerts, newest first, and open incidents')
 		.sample('mailctl alert list')
 		.does(async session => {
 			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
@@ -100,7 +100,7 @@ export function alertCommands(alert: CliCommand): void {
 		});
 
 	alert
-		.verb('verify <id>', 'Vouch for the address of an alert, which then need not confirm')
+		.verb('verify <id>', 'Mark the address of an alert as confirmed')
 		.sample('mailctl alert verify alr_06f…')
 		.does<object, [string]>(async (session, _options, text) => {
 			const {id} = await found(session, text);
@@ -108,7 +108,7 @@ export function alertCommands(alert: CliCommand): void {
 		});
 
 	alert
-		.verb('mute <id>', 'Send nothing for a while')
+		.verb('mute <id>', 'Mute an alert for a while')
 		.sample('mailctl alert mute alr_06f… --for 2h')
 		.requiredOption('--for <duration>', 'how long, at most 30d; 0 ends it')
 		.does<{for: string}, [string]>(async (session, {for: span}, text) => {
@@ -117,7 +117,7 @@ export function alertCommands(alert: CliCommand): void {
 		});
 
 	alert
-		.verb('remove <id>', 'Send nothing more')
+		.verb('remove <id>', 'Remove an alert')
 		.sample('mailctl alert remove alr_06f… --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {

@@ -11,7 +11,7 @@ const defaultLimit = 100;
 /** Who did what, of every workspace unless one is named. */
 export function auditCommands(audit: CliCommand): void {
 	audit
-		.verb('list', 'List who did what, on what, when and from where, newest first')
+		.verb('list', 'List the audit trail, newest first')
 		.sample('mailctl audit list --since 24h')
 		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
 		.option('--limit <n>', `at most this many (default: ${defaultLimit}; as CSV all)`, count('--limit', 1, 10_000))

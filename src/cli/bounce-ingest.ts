@@ -50,7 +50,7 @@ export function ingestCommand(bounce: CliCommand): void {
 	bounce
 		.verb(
 			'ingest [paths...]',
-			'Import bounces and complaints: an mbox, a Maildir, mails, folders of them, or standard input',
+			'Import bounces and complaints: an mbox, a Maildir, messages, folders of them, or standard input',
 		)
 		.sample('mailctl bounce ingest /var/mail/bounces')
 		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)

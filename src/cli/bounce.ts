@@ -30,7 +30,7 @@ type Options = {limit: number; raw?: true};
 
 export function unmatchedCommand(bounce: CliCommand): void {
 	bounce
-		.verb('unmatched [id]', 'List mails that came back and proved to be about no mail of ours, or show one')
+		.verb('unmatched [id]', 'List reports that match none of your messages, or show one')
 		.sample('mailctl bounce unmatched 3f9a0c1b2d4e --raw > mail.eml')
 		.option('--limit <n>', 'at most this many, the newest', count('--limit', 1, 10_000), 25)
 		.option('--raw', 'print the mail itself, as it came (its first 256 KiB)')
@@ -137,7 +137,7 @@ type ExplainOptions = {reply?: string; phase?: Phase; mx?: string};
 
 export function explainCommand(bounce: CliCommand): void {
 	bounce
-		.verb('explain [files...]', 'Explain how bounces and complaints are read; changes nothing')
+		.verb('explain [files...]', 'Explain how bounces and complaints are classified; changes nothing')
 		.sample('mailctl bounce explain returned.eml')
 		.addHelpText(
 			'after',

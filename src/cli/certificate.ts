@@ -11,7 +11,7 @@ import {type Noun, shortTime} from './terminal-text.ts';
 
 export function certificateCommands(certificate: CliCommand): void {
 	certificate
-		.verb('list', 'List certificates, and names that wait for one')
+		.verb('list', 'List certificates and names that are waiting for one')
 		.sample('mailctl certificate list')
 		.does(async session => {
 			const rows = await listCertificates(await session.reader());
@@ -19,7 +19,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		});
 
 	certificate
-		.verb('show <name>', 'Show the certificate of a name, and why it cannot be renewed')
+		.verb('show <name>', 'Show the certificate of a name and the last renewal error')
 		.sample('mailctl certificate show mail.example.com')
 		.does<object, [string]>(async (session, _options, name) => {
 			const row = await findCertificate(await session.reader(), spelled(name));
@@ -30,7 +30,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		});
 
 	certificate
-		.verb('renew [name]', 'Let the daemon order it again at once; without a name, all')
+		.verb('renew [name]', 'Renew a certificate now, or all without a name')
 		.sample('mailctl certificate renew mail.example.com')
 		.does<object, [string | undefined]>(async (session, _options, name) => {
 			const {acme, databaseUrl, dataDir} = session.settings();

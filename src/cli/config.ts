@@ -45,12 +45,12 @@ export function configCommands(config: CliCommand): void {
 		});
 
 	config
-		.verb('pace [domain]', 'Print the pace of delivery: the whole destinations file, or what applies to one domain')
+		.verb('pace [domain]', 'Print delivery limits: the whole destinations file, or what applies to one domain')
 		.sample('mailctl config pace gmail.com')
 		.does<object, [string | undefined]>(async (session, _options, domain) => await showPace(session, domain));
 
 	config
-		.verb('check', 'Exit 0 if the settings are good, else 78')
+		.verb('check', 'Validate the settings; exit 0 if they are valid, else 78')
 		.sample('mailctl config check')
 		.does(async session => {
 			const loaded = session.loadSettings();

@@ -34,7 +34,7 @@ export function contactCommands(contact: CliCommand): void {
 		.does<object, [string]>(async (session, _options, text) => session.one(contacts, await chosen(session, text)));
 
 	contact
-		.verb('update <contact>', 'Change what later sends fall back to; the value none clears it')
+		.verb('update <contact>', 'Change the defaults of a contact; the value none clears one')
 		.sample('mailctl contact update user@example.org --locale de-AT --timezone Europe/Vienna')
 		.option('--locale <tag>', 'language tag, or none', unless(locale))
 		.option('--timezone <zone>', 'IANA time zone, or none', unless(timezone))
@@ -47,7 +47,7 @@ export function contactCommands(contact: CliCommand): void {
 		});
 
 	contact
-		.verb('preferences-link <contact>', 'Make a link to the preference page of a person, by id or address')
+		.verb('preferences-link <contact>', 'Create a link to a person’s preference page, by id or address')
 		.sample('mailctl contact preferences-link user@example.org')
 		.does<object, [string]>(async (session, _options, text) => {
 			const {workspaceId, address} = await session.perform(linkPreferences, {id: (await chosen(session, text)).id});

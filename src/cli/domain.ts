@@ -28,14 +28,14 @@ import {cut, fields, grouped, type Noun, printable, shortTime, table, wrapped} f
 
 export function domainCommands(domain: CliCommand): void {
 	domain
-		.verb('add <domain>', 'Add a domain, with keys to sign its mail')
+		.verb('add <domain>', 'Add a domain and create its DKIM keys')
 		.sample('mailctl domain add shop.example')
 		.option('--return-path-domain <host>', 'where its bounces go, below the domain (bounce.<domain>)')
 		.option('--links <host>', 'host of the links in its mail, such as links.<domain>', parseDomain)
 		.does(add);
 
 	domain
-		.verb('update <domain>', 'Change the host of the links in its mail; the value none takes it back')
+		.verb('update <domain>', 'Change the host of a domain’s links; the value none clears it')
 		.sample('mailctl domain update shop.example --links links.shop.example')
 		.requiredOption('--links <host>', 'used once DNS leads it here', unless(parseDomain))
 		.does(update);
@@ -43,13 +43,13 @@ export function domainCommands(domain: CliCommand): void {
 	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
 
 	domain
-		.verb('show <domain>', 'Show the DNS records to publish, and what DNS answers now')
+		.verb('show <domain>', 'Show the DNS records to publish and what DNS returns now')
 		.sample('mailctl domain show shop.example --zone')
 		.option('--zone', 'as lines of a zone file, without asking DNS')
 		.does(show);
 
 	domain
-		.verb('dmarc <domain>', 'Show who sends with the domain, as DMARC reports say, and what to publish next')
+		.verb('dmarc <domain>', 'Show who sends with a domain according to DMARC reports, and the next policy')
 		.sample('mailctl domain dmarc shop.example --days 30')
 		.option('--days <n>', 'days to look back on', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
 		.does(dmarc);
@@ -57,14 +57,14 @@ export function domainCommands(domain: CliCommand): void {
 	domain
 		.verb(
 			'verify <domain>',
-			'Check the DNS records now and show what is wrong; exit 69 unless the domain is verified, 65 if no DKIM record is right',
+			'Check the DNS records now; exit 69 unless the domain is verified, 65 if no DKIM record is correct',
 		)
 		.sample('mailctl domain verify shop.example')
 		.option('--ownership-only', 'exit 0 for a verified domain without a DKIM record, whose mail is not signed')
 		.does(verify);
 
 	domain
-		.verb('rotate-key <domain>', 'Make new keys; they sign once DNS shows them')
+		.verb('rotate-key <domain>', 'Create new DKIM keys; they are used once DNS has them')
 		.sample('mailctl domain rotate-key shop.example')
 		.option('--selector <name>', 'selector of the RSA key; -ed25519 is added for the other', parseSelector)
 		.option('--cancel', 'cancel a rotation that waits for DNS')

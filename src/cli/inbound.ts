@@ -13,7 +13,7 @@ import {type Noun, shortTime} from './terminal-text.ts';
 
 export function inboundCommands(inbound: CliCommand): void {
 	inbound
-		.verb('add <address>', 'Receive mail at an address, or with *@ at all of a domain')
+		.verb('add <address>', 'Receive mail at an address, or at all addresses of a domain with *@')
 		.sample('mailctl inbound add support@in.shop.example')
 		.does<object, [string]>(async (session, _options, text) => {
 			const {hostname, returnPathDomain} = session.settings();
@@ -30,12 +30,12 @@ export function inboundCommands(inbound: CliCommand): void {
 		});
 
 	inbound
-		.verb('show <address>', 'Show an address, and whether its mail comes here')
+		.verb('show <address>', 'Show an address, and whether its mail reaches this machine')
 		.sample('mailctl inbound show support@in.shop.example')
 		.does<object, [string]>(async (session, _options, text) => await showOne(session, await found(session, text)));
 
 	inbound
-		.verb('remove <address>', 'Receive no more mail at an address; what came in stays')
+		.verb('remove <address>', 'Stop receiving mail at an address; received messages stay')
 		.sample('mailctl inbound remove support@in.shop.example --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {

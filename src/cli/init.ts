@@ -114,7 +114,7 @@ export function migrateCommand(command: CliCommand): void {
 
 export function sampleCommands(sample: CliCommand): void {
 	sample
-		.verb('remove', 'Remove the sample sender, its domain and the sample template, where you have not changed it')
+		.verb('remove', 'Remove the sample sender, its domain and the unchanged sample template')
 		.sample('mailctl sample remove --yes')
 		.yesOption()
 		.does<{yes?: boolean}>(remove);

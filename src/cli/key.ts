@@ -15,7 +15,7 @@ const day = 86_400_000;
 
 export function keyCommands(key: CliCommand): void {
 	key
-		.verb('create', 'Make a key and show it once')
+		.verb('create', 'Create a key and show it once')
 		.sample('mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
@@ -42,7 +42,7 @@ export function keyCommands(key: CliCommand): void {
 		});
 
 	key
-		.verb('revoke <id>', 'End a key at once')
+		.verb('revoke <id>', 'Revoke a key immediately')
 		.sample('mailctl key revoke key_06f…')
 		.does<object, [string]>(async (session, _options, text) => {
 			const id = (await session.idOf('key', text)) ?? notFound('key', text);
@@ -52,7 +52,7 @@ export function keyCommands(key: CliCommand): void {
 		});
 
 	key
-		.verb('rotate <id>', 'Replace a key; the old one ends later')
+		.verb('rotate <id>', 'Replace a key; the old one expires later')
 		.sample('mailctl key rotate key_06f… --overlap 24h')
 		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
 		.does<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {

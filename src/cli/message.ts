@@ -82,7 +82,7 @@ export function messageCommands(message: CliCommand): void {
 		});
 
 	message
-		.verb('show <id>', 'Show status, timeline, attempts and what came back')
+		.verb('show <id>', 'Show a message: status, timeline, attempts and reports')
 		.sample('mailctl message show msg_06f…')
 		.does<object, [string]>(async (session, _options, id) => {
 			const found = await chosenMessage(session, id);
@@ -109,7 +109,7 @@ export function messageCommands(message: CliCommand): void {
 		});
 
 	message
-		.verb('resend <id>', 'Send it again as a new message, with all checks')
+		.verb('resend <id>', 'Send a message again as a new message, with all checks')
 		.sample('mailctl message resend msg_06f…')
 		.does<object, [string]>(async (session, options, id) => {
 			const {resend} = await import('./send.ts');
@@ -117,7 +117,7 @@ export function messageCommands(message: CliCommand): void {
 		});
 
 	message
-		.verb('cancel <id>', 'End it before its first attempt')
+		.verb('cancel <id>', 'Cancel a message before its first attempt')
 		.sample('mailctl message cancel msg_06f…')
 		.does<object, [string]>(async (session, _options, id) => {
 			const {id: messageId} = await chosenMessage(session, id);
@@ -126,7 +126,10 @@ export function messageCommands(message: CliCommand): void {
 		});
 
 	message
-		.verb('reschedule <id> <time>', 'Give it another time before its first attempt: a time, or +90m, +2h, +3d')
+		.verb(
+			'reschedule <id> <time>',
+			'Change when a message is sent, before its first attempt: a time, or +90m, +2h, +3d',
+		)
 		.sample('mailctl message reschedule msg_06f… +2h')
 		.does<object, [string, string]>(async (session, _options, id, sendAt) => {
 			const {id: messageId} = await chosenMessage(session, id);
@@ -135,7 +138,7 @@ export function messageCommands(message: CliCommand): void {
 		});
 
 	message
-		.verb('raw <id>', 'Print the mail as it is sent')
+		.verb('raw <id>', 'Print the message as it is sent')
 		.sample('mailctl message raw msg_06f… > mail.eml')
 		.option('--recipient <address>', 'the copy of this address')
 		.does<{recipient?: string}, [string]>(async (session, {recipient: to}, id) => {

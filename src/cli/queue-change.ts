@@ -98,22 +98,22 @@ type Ids = [readonly string[]];
 /** The verbs that change recipients of the queue. */
 export function changeVerbs(queue: CliCommand): void {
 	reasonOption(
-		targetVerb(queue, 'hold', 'Keep mail in the queue, untried, until it is released', '--destination example.com'),
+		targetVerb(queue, 'hold', 'Hold messages in the queue until they are released', '--destination example.com'),
 	).does<Options, Ids>(async (session, options, ids) => await change(session, hold, ids, options));
 
-	targetVerb(queue, 'release', 'Let held mail go; each recipient is tried when it would have been', 'msg_06f…').does<
+	targetVerb(queue, 'release', 'Release held messages; each is attempted when it is due', 'msg_06f…').does<
 		Options,
 		Ids
 	>(async (session, options, ids) => await change(session, release, ids, options));
 
-	targetVerb(queue, 'flush', 'Try mail now that waits for a later try; without a filter all', '--older-than 4h').does<
+	targetVerb(queue, 'flush', 'Attempt waiting messages now; all without a filter', '--older-than 4h').does<
 		Options,
 		Ids
 	>(async (session, options, ids) => {
 		await runChange(session, flush, await chosenTargets(session, ids, options, true));
 	});
 
-	targetVerb(queue, 'drop', 'End mail as errored, without telling webhooks', 'rcp_06f… --yes')
+	targetVerb(queue, 'drop', 'Remove messages from the queue as errored, without webhook events', 'rcp_06f… --yes')
 		.yesOption()
 		.does<Options, Ids>(async (session, options, ids) => {
 			const targets = await chosenTargets(session, ids, options);
@@ -125,12 +125,7 @@ export function changeVerbs(queue: CliCommand): void {
 		});
 
 	reasonOption(
-		targetVerb(
-			queue,
-			'fail',
-			'End mail as bounced, as if its time were over; webhooks are notified',
-			'--older-than 2d',
-		),
+		targetVerb(queue, 'fail', 'Bounce messages now, as if they had expired; webhooks are notified', '--older-than 2d'),
 	).does<Options, Ids>(async (session, options, ids) => await change(session, fail(options.reason), ids, options));
 }
 
@@ -192,7 +187,7 @@ function recipientsOf(count: number): string {
 /** The verbs that stop all mail to a domain, and let it go again. */
 export function suspendVerbs(queue: CliCommand): void {
 	queue
-		.verb('suspend <domain>', 'Send nothing to a domain until it is resumed; its mail is accepted and waits')
+		.verb('suspend <domain>', 'Stop sending to a domain until it is resumed; new messages wait')
 		.sample("mailctl queue suspend example.com --reason 'their disk is full until Monday'")
 		.option('--reason <text>', 'why: shown by queue summary and queue why', label('--reason'))
 		.does<{reason?: string}, [string]>(async (session, {reason}, text) => {
@@ -204,7 +199,7 @@ export function suspendVerbs(queue: CliCommand): void {
 		});
 
 	queue
-		.verb('resume <domain>', 'Resume mail to a domain, whether an operator or failures stopped it')
+		.verb('resume <domain>', 'Resume sending to a domain that an operator or failures stopped')
 		.sample('mailctl queue resume example.com')
 		.does<object, [string]>(async (session, _options, text) => {
 			const destination = domain(text);

@@ -28,7 +28,7 @@ export function queueCommands(queue: CliCommand): void {
 
 export function summaryVerb(queue: CliCommand): void {
 	watchOption(
-		queue.verb('summary', 'What waits, by destination, the most first').sample('mailctl queue summary --watch'),
+		queue.verb('summary', 'Count waiting messages by destination, most first').sample('mailctl queue summary --watch'),
 	).does<{readonly watch?: true}>(async (session, options) => {
 		if (options.watch) {
 			await watch(session, async () => {
@@ -113,7 +113,7 @@ type Options = TargetOptions & {readonly held?: true; readonly suspended?: true;
 export function listVerb(queue: CliCommand): void {
 	targetOptions(
 		queue
-			.verb('list', 'The recipients that wait, next due first')
+			.verb('list', 'List waiting recipients, next attempt first')
 			.sample('mailctl queue list --destination example.com'),
 	)
 		.option('--held', 'only what an operator holds')
@@ -177,7 +177,7 @@ type WhyOptions = TargetOptions & {readonly limit: number};
 export function whyVerb(queue: CliCommand): void {
 	targetOptions(
 		queue
-			.verb('why [id...]', 'What mail waits for, until when, and what would change it')
+			.verb('why [id...]', 'Explain what messages are waiting for, until when, and what you can do')
 			.sample('mailctl queue why msg_06f…'),
 	)
 		.option('--limit <n>', 'at most this many recipients', count('--limit', 1, 10_000), 100)
@@ -251,7 +251,7 @@ const pollMs = 500;
 export function traceVerb(queue: CliCommand): void {
 	targetOptions(
 		queue
-			.verb('trace [id...]', 'What mail waits for, and every attempt with the reply of the server')
+			.verb('trace [id...]', 'Explain what messages are waiting for, with every attempt and reply')
 			.sample('mailctl queue trace rcp_06f… --follow'),
 	)
 		.option('--follow', 'go on with new attempts as they end, until no recipient is in the queue')

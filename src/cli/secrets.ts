@@ -14,7 +14,7 @@ const maxNamed = 10;
 
 export function secretsCommands(secrets: CliCommand): void {
 	secrets
-		.verb('rotate', 'Seal every stored secret with the first key; on SQLite a new one')
+		.verb('rotate', 'Re-encrypt every stored secret with the first key; on SQLite with a new one')
 		.sample('mailctl secrets rotate')
 		.does(rotate);
 }

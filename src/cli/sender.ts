@@ -11,7 +11,7 @@ import type {Noun} from './terminal-text.ts';
 
 export function senderCommands(sender: CliCommand): void {
 	sender
-		.verb('add <address>', 'Add a sender, and its domain if that is missing')
+		.verb('add <address>', 'Add a sender, and its domain if needed')
 		.sample('mailctl sender add no-reply@shop.example --name Shop --verified')
 		.option('--name <name>', 'display name of From', label('--name'))
 		.option('--verified', 'usable at once, without DNS records')
@@ -60,7 +60,7 @@ export function senderCommands(sender: CliCommand): void {
 	}
 
 	sender
-		.verb('remove <address>', 'Remove a sender; its queued mail ends errored')
+		.verb('remove <address>', 'Remove a sender; its queued messages end as errored')
 		.sample('mailctl sender remove no-reply@shop.example --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {

@@ -20,7 +20,7 @@ type ImportOptions = {keyFile?: string; region?: string; domain?: string; stream
 
 export function importCommand(smarthost: CliCommand): void {
 	smarthost
-		.verb('import <provider>', `Suppress what a provider suppresses, by its API: ${listingProviders.join(', ')}`)
+		.verb('import <provider>', `Import a provider’s suppression list through its API: ${listingProviders.join(', ')}`)
 		.sample('mailctl smarthost import postmark --key-file token.txt')
 		.option('--key-file <file>', 'has the API key, - is standard input; default: the key in MAILCTL_RELAY_URL')
 		.option('--region <region>', 'ses: such as eu-west-1; mailgun, sendgrid: eu', region)

@@ -25,7 +25,7 @@ const takes = (text: string, previous: readonly OptionalEvent[] = []) => [
 
 export function smarthostCommands(smarthost: CliCommand): void {
 	smarthost
-		.verb('add <provider>', `Take the events of a provider that sends your mail: ${providerNames.join(', ')}`)
+		.verb('add <provider>', `Accept events from a relay: ${providerNames.join(', ')}`)
 		.sample('mailctl smarthost add ses')
 		.option('--secret <key>', 'the key that the provider shows (mailgun, sendgrid); - reads it from standard input')
 		.option(
@@ -40,7 +40,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		});
 
 	smarthost
-		.verb('list', 'List smarthosts that post events, newest first')
+		.verb('list', 'List relays that post events, newest first')
 		.sample('mailctl smarthost list')
 		.does(async session => {
 			const workspaceId = (await session.chosenWorkspace())?.id ?? null;
@@ -48,12 +48,12 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		});
 
 	smarthost
-		.verb('show <id>', 'Show a smarthost: whose mail, what it takes, when its last event came')
+		.verb('show <id>', 'Show a relay: its workspace, accepted events and last event')
 		.sample('mailctl smarthost show smh_06f…')
 		.does<object, [string]>(async (session, _options, text) => session.one(smarthosts, await found(session, text)));
 
 	smarthost
-		.verb('test <file>', 'Show how a recorded post of a provider is read; nothing is stored')
+		.verb('test <file>', 'Show how a recorded event is read; nothing is stored')
 		.sample('mailctl smarthost test bounce.json')
 		.option('--provider <name>', 'whose post it is; else its form says', provider)
 		.does<{provider?: ProviderName}, [string]>(async (session, options, file) => {
@@ -76,7 +76,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 	importCommand(smarthost);
 
 	smarthost
-		.verb('rotate <id>', 'Give it another URL and secret; the former ones end at once')
+		.verb('rotate <id>', 'Replace the URL and secret; the old ones stop working immediately')
 		.sample('mailctl smarthost rotate smh_06f…')
 		.option('--secret <key>', 'the key that the provider shows; - reads it from standard input')
 		.option('--keep-url', 'change the secret alone')
@@ -88,7 +88,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 		});
 
 	smarthost
-		.verb('remove <id>', 'Take no more events of it')
+		.verb('remove <id>', 'Remove a relay; its events are refused')
 		.sample('mailctl smarthost remove smh_06f… --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {

@@ -44,7 +44,7 @@ export function suppressionCommands(suppression: CliCommand): void {
 		});
 
 	suppression
-		.verb('add <address>', 'Add an address; it gets no mail, and queued copies stop')
+		.verb('add <address>', 'Suppress an address; queued messages to it are stopped')
 		.sample('mailctl suppression add user@x.example')
 		.does<object, [string]>(async (session, _options, text) => {
 			const {entry, isNew} = await session.perform(addSuppression, {recipient: text});
@@ -80,7 +80,7 @@ export function suppressionCommands(suppression: CliCommand): void {
 	importCommand(suppression);
 
 	suppression
-		.verb('export', 'Write the list as CSV, which import reads again')
+		.verb('export', 'Write the list as CSV, in the format that import reads')
 		.sample('mailctl suppression export --out suppressions.csv')
 		.option('--reason <reason>', 'only entries made for this reason', reason)
 		.option('--out <file>', 'write to a file instead of standard output')

@@ -70,7 +70,7 @@ type PreviewOptions = {locale?: string; timezone?: string; data?: string; out?: 
 
 export function templateCommands(template: CliCommand): void {
 	template
-		.verb('create', 'Make a template without a version')
+		.verb('create', 'Create a template without a version')
 		.sample('mailctl template create --name receipt --id tpl_receipt')
 		.requiredOption('--name <name>', 'its name, unique in the workspace', label('--name'))
 		.option('--id <id>', 'its id, unique in the workspace: the same in staging and production', templateId)
@@ -87,7 +87,7 @@ export function templateCommands(template: CliCommand): void {
 		});
 
 	template
-		.verb('update <template>', 'Change what holds for all its versions; the value none takes a setting back')
+		.verb('update <template>', 'Change the settings of a template; the value none clears a setting')
 		.sample('mailctl template update login-code --priority high --sensitive code')
 		.option('--topic <code>', 'the topic of sends that name none', unless(topicCode))
 		.option(
@@ -125,7 +125,7 @@ export function templateCommands(template: CliCommand): void {
 		});
 
 	template
-		.verb('push <dir>', 'Save template folders as new versions, with _layouts and _partials, all or none')
+		.verb('push <dir>', 'Save template folders as new versions, with _layouts and _partials, all or nothing')
 		.sample('mailctl template push templates --dry-run')
 		.option('--dry-run', 'show what would change; change nothing')
 		.does<{dryRun?: boolean}, [string]>(push);

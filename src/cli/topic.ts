@@ -45,7 +45,7 @@ export function topicCommands(topic: CliCommand): void {
 
 	ofMail(
 		topic
-			.verb('update <code>', 'Change a topic; the value none takes a setting back')
+			.verb('update <code>', 'Change a topic; the value none clears a setting')
 			.sample("mailctl topic update news --public --description 'What is new, once a month'")
 			.option('--name <name>', 'what recipients see', label('--name')),
 	)
@@ -56,7 +56,7 @@ export function topicCommands(topic: CliCommand): void {
 		});
 
 	topic
-		.verb('list', 'List topics, newest first, and how many opted out')
+		.verb('list', 'List topics with their opt-outs, newest first')
 		.sample('mailctl topic list')
 		.does(async session => {
 			const {reader, workspaceId} = await session.inWorkspace();
@@ -79,7 +79,7 @@ export function topicCommands(topic: CliCommand): void {
 		});
 
 	topic
-		.verb('purge <code>', 'Forget who opted out of a code: they get its mail again')
+		.verb('purge <code>', 'Delete all opt-outs of a topic code')
 		.sample('mailctl topic purge news --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, code) => {

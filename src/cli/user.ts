@@ -13,7 +13,7 @@ import {type Noun, shortTime} from './terminal-text.ts';
 
 export function userCommands(user: CliCommand): void {
 	user
-		.verb('add <email>', 'Add a user of the dashboard, of all workspaces or of one, and show a link that logs in once')
+		.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')
 		.sample('mailctl user add ann@example.com --role operator --workspace shop')
 		.option(
 			'--role <role>',
@@ -34,7 +34,7 @@ export function userCommands(user: CliCommand): void {
 		});
 
 	user
-		.verb('list', 'List users of the dashboard')
+		.verb('list', 'List dashboard users')
 		.sample('mailctl user list')
 		.does(async session => {
 			const workspace = await session.chosenWorkspace();
@@ -42,7 +42,7 @@ export function userCommands(user: CliCommand): void {
 		});
 
 	user
-		.verb('link <email>', 'Make a new link that logs in once, also without password and one-time code')
+		.verb('link <email>', 'Create a one-time sign-in link, which needs no password or one-time code')
 		.sample('mailctl user link ann@example.com')
 		.does<object, [string]>(async (session, _options, text) => {
 			const found = await userOf(session, text);
@@ -50,7 +50,7 @@ export function userCommands(user: CliCommand): void {
 		});
 
 	user
-		.verb('remove <email>', 'Remove a user; their sessions end at once')
+		.verb('remove <email>', 'Remove a user and end their sessions')
 		.sample('mailctl user remove ann@example.com --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {

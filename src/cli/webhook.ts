@@ -89,7 +89,7 @@ export function webhookCommands(webhook: CliCommand): void {
 		});
 
 	webhook
-		.verb('remove <id>', 'Remove an endpoint with its deliveries; nothing more is posted to it')
+		.verb('remove <id>', 'Remove an endpoint and its deliveries')
 		.sample('mailctl webhook remove whe_06f… --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
@@ -101,8 +101,8 @@ export function webhookCommands(webhook: CliCommand): void {
 		});
 
 	for (const [change, about] of [
-		['enable', 'Post events to an endpoint again, also what waits for it'],
-		['disable', 'Give an endpoint no events; what waits for it goes on waiting'],
+		['enable', 'Enable an endpoint; waiting events are posted'],
+		['disable', 'Disable an endpoint; waiting events are kept'],
 	] as const) {
 		webhook
 			.verb(`${change} <id>`, about)
@@ -117,7 +117,7 @@ export function webhookCommands(webhook: CliCommand): void {
 	}
 
 	webhook
-		.verb('rotate <id>', 'Give an endpoint a new signing secret; the old one signs too for a while')
+		.verb('rotate <id>', 'Replace the signing secret of an endpoint; the old one also signs for a while')
 		.sample('mailctl webhook rotate whe_06f… --overlap 24h')
 		.option(
 			'--overlap <duration>',
@@ -188,7 +188,7 @@ async function showEndpoint(session: Session, endpoint: Endpoint): Promise<void>
 
 export function testVerb(webhook: CliCommand): void {
 	webhook
-		.verb('test <id>', 'Post a signed example event now and show what comes back; nothing is stored')
+		.verb('test <id>', 'Post a signed example event now and show the response; nothing is stored')
 		.sample('mailctl webhook test whe_06f…')
 		.does<object, [string]>(async (session, _options, id) => {
 			const endpoint = await chosenEndpoint(session, id);
@@ -220,7 +220,7 @@ const maxType = Math.max(...webhookEventTypes.map(type => type.length));
 
 export function listenVerb(webhook: CliCommand): void {
 	webhook
-		.verb('listen', 'Forward events to a program of yours as they happen, until Ctrl-C')
+		.verb('listen', 'Forward events to a local program as they happen, until Ctrl-C')
 		.sample('mailctl webhook listen --forward-to http://localhost:3000/hooks/mail')
 		.requiredOption('--forward-to <url>', 'http or https, on any host and port', forwardUrl)
 		.option(
@@ -330,7 +330,7 @@ function stopSignal(): AbortSignal {
 
 export function deliveriesVerb(webhook: CliCommand): void {
 	webhook
-		.verb('deliveries <id>', 'List deliveries of an endpoint, newest first, or show one (whd_…) with its attempts')
+		.verb('deliveries <id>', 'List the deliveries of an endpoint, newest first, or show one (whd_…) with its attempts')
 		.sample('mailctl webhook deliveries whe_06f… --status exhausted')
 		.option('--status <status>', deliveryStates.join(', '), deliveryState)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
@@ -400,7 +400,7 @@ type ReplayOptions = {since?: number; event?: WebhookEventType; endpoint?: strin
 
 export function replayVerb(webhook: CliCommand): void {
 	webhook
-		.verb('replay [id]', 'Post a delivery again, or all since a time')
+		.verb('replay [id]', 'Post a delivery again, or all deliveries since a time')
 		.sample('mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted')
 		.option('--since <time>', 'all whose event came then or later: a time, or a duration before now', past('--since'))
 		.option('--event <event>', `only of this type: ${webhookEventTypes.join(', ')}`, webhookEvent)

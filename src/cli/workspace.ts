@@ -82,7 +82,7 @@ type Options = {
 
 export function workspaceCommands(workspace: CliCommand): void {
 	settingOptions(
-		workspace.verb('create', 'Make a workspace').sample('mailctl workspace create --name acme'),
+		workspace.verb('create', 'Create a workspace').sample('mailctl workspace create --name acme'),
 		true,
 	).does<Options & {name: string}>(
 		async (session, options) => {
@@ -109,7 +109,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 		});
 
 	workspace
-		.verb('use <workspace>', 'Choose the workspace of commands that name none, kept in the data folder')
+		.verb('use <workspace>', 'Set the default workspace of commands, stored in the data folder')
 		.sample('mailctl workspace use acme')
 		.does<object, [string]>(async (session, _options, key) => {
 			const {id, name} = await chosen(session, key);
@@ -125,7 +125,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 
 	settingOptions(
 		workspace
-			.verb('update [workspace]', 'Change a workspace; the value none, or default, takes a setting back')
+			.verb('update [workspace]', 'Change a workspace; the value none or default clears a setting')
 			.sample('mailctl workspace update acme --monthly-quota 50000'),
 		false,
 	).does<Options, [string | undefined]>(async (session, options, key) => {
@@ -137,7 +137,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 	});
 
 	workspace
-		.verb('pause [workspace]', 'Refuse sends and hold what is queued')
+		.verb('pause [workspace]', 'Pause a workspace: refuse sends and hold queued messages')
 		.sample('mailctl workspace pause acme --reason "under review"')
 		.requiredOption('--reason <reason>', 'why; shown with the workspace and to callers of the API', label('--reason'))
 		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
@@ -146,7 +146,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 		});
 
 	workspace
-		.verb('resume [workspace]', 'Send again, held mail too; its reputation figures start over')
+		.verb('resume [workspace]', 'Resume a workspace, including held messages; its reputation figures start over')
 		.sample('mailctl workspace resume acme')
 		.does<object, [string | undefined]>(async (session, _options, key) => {
 			const before = await chosen(session, key);
@@ -449,7 +449,7 @@ const noticedMs = 1500;
 
 export function deleteVerb(workspace: CliCommand): void {
 	workspace
-		.verb('delete <workspace>', 'Delete a workspace with all that is in it; refused while its mail waits')
+		.verb('delete <workspace>', 'Delete a workspace and everything in it; refused while messages wait')
 		.sample('mailctl workspace delete acme --yes')
 		.yesOption()
 		.does(remove);
