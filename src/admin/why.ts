@@ -219,7 +219,7 @@ function inFlight(recipient: RecipientFacts, {claimedAt, attemptDeadlineMs}: Why
 	const begun = since === null ? '' : `, since ${utc(since)}`;
 	return {
 		waits_for: 'in_flight',
-		detail: `Is being tried right now (try ${recipient.attempts + 1}${begun}); the try ends by ${utc(until)} at the latest.`,
+		detail: `Is being attempted right now (attempt ${recipient.attempts + 1}${begun}); it ends by ${utc(until)} at the latest.`,
 		since,
 		until,
 		mend: null,

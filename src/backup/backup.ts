@@ -393,7 +393,7 @@ function known(archive: string, text: string): Manifest {
 	const parsed = parseManifest(text);
 	switch (parsed) {
 		case 'newer':
-			throw new ConfigError([`${archive} was made by a newer mailctl: restore it with that version`]);
+			throw new ConfigError([`${archive} was created by a newer version: restore it with that version`]);
 		case 'damaged':
 			throw new RefusedFileError(archive, `is damaged (${manifestName} has changed)`);
 		case 'foreign':

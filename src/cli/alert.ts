@@ -50,7 +50,7 @@ export function alertCommands(alert: CliCommand): void {
 			const given = Object.entries(ways) as Array<[AlertWay, string]>;
 			const [first] = given;
 			if (first === undefined || given.length > 1) {
-				throw new CliError('usage', 'an alert has one way to reach you', 'give one of --mail, --webhook, --slack');
+				throw new CliError('usage', 'an alert has exactly one target', 'give one of --mail, --webhook, --slack');
 			}
 			const way = first[0];
 			const target = await readSecret(first[1]);

@@ -123,7 +123,11 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 		for (const change of changes) {
 			const made = await perform(parts, change);
 			if (made === undefined) {
-				throw new CliError('temporary', `${change.kind} ${change.name} changed meanwhile`, 'apply the file again');
+				throw new CliError(
+					'temporary',
+					`${change.kind} ${change.name} changed in the meantime`,
+					'apply the file again',
+				);
 			}
 			steps.push({change, made});
 		}

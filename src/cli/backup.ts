@@ -201,12 +201,12 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		if (judged === 'tooOld') {
 			throw new CliError(
 				'config',
-				`${file} has a store made by a mailctl too old for this one`,
-				'restore it with mailctl of commit 2a0e3213 and back up again',
+				`${file} has a store from a version that is too old`,
+				'restore it with mailctl of commit 2a0e3213 and back it up again',
 			);
 		}
 		if (judged === 'newer') {
-			throw new CliError('config', `${file} was made by mailctl ${version}, which is newer`, 'install that version');
+			throw new CliError('config', `${file} was created by mailctl ${version}, which is newer`, 'install that version');
 		}
 		if (session.settings().databaseUrl !== null) {
 			throw new CliError('config', `${file} has a store in SQLite`, 'take MAILCTL_DATABASE_URL out of the settings');

@@ -66,15 +66,15 @@ async function ingest(
 	const files = paths.filter(path => path !== '-');
 	if (files.length > 0) {
 		if (rcpt.length > 0) {
-			throw new CliError('usage', '--rcpt is for one mail on standard input', `leave out ${files[0]} or --rcpt`);
+			throw new CliError('usage', '--rcpt needs a message on standard input', `leave out ${files[0]} or --rcpt`);
 		}
 		if (files.length < paths.length) {
-			throw new CliError('usage', 'standard input and files cannot be read together', 'leave one of them out');
+			throw new CliError('usage', 'standard input and files cannot be combined', 'leave one of them out');
 		}
 		return await ingestPaths(session, files, again);
 	}
 	if (process.stdin.isTTY) {
-		throw new CliError('usage', 'there is nothing on standard input', 'name a file or a folder, or pipe a mail in');
+		throw new CliError('usage', 'there is nothing on standard input', 'name a file or a folder, or pipe a message in');
 	}
 	try {
 		await ingestStream(session, rcpt.map(bare));
@@ -99,7 +99,7 @@ function asTemporary(error: unknown): unknown {
 		return error;
 	}
 	const wrong = lines.map(line => line.replace(/^mailctl: /, '')).join(' ');
-	return new CliError('temporary', `it was not taken in: ${wrong}`, 'bring the mail again later');
+	return new CliError('temporary', `it was not accepted: ${wrong}`, 'try again later');
 }
 
 async function ingestStream(session: Session, rcptTo: readonly string[]): Promise<void> {
@@ -115,7 +115,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 		progress.end();
 	}
 	if (intake.counts.mails === 0) {
-		throw new CliError('data', 'there is no mail on standard input', 'pipe a mail or an mbox in');
+		throw new CliError('data', 'there is no message on standard input', 'pipe a message or an mbox in');
 	}
 	show(session, intake, {noMail: [], failed: []});
 }
@@ -189,7 +189,7 @@ function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mai
 	}
 	if (mails === 0 && noMail.length > 0) {
 		const wrong = [`there is no mail in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
-		throw new CliError('data', wrong, 'name an mbox, a Maildir, a mail or a folder of mails');
+		throw new CliError('data', wrong, 'name an mbox, a Maildir, a message or a folder of messages');
 	}
 }
 
@@ -226,7 +226,7 @@ async function listMailFiles(path: string): Promise<MailFile[]> {
 	} catch (error) {
 		const {code} = error as NodeJS.ErrnoException;
 		throw code === 'ENOENT' || code === 'ENOTDIR'
-			? new CliError('data', `there is no ${path}`, 'name an mbox, a Maildir, a mail or a folder of mails')
+			? new CliError('data', `there is no ${path}`, 'name an mbox, a Maildir, a message or a folder of messages')
 			: error;
 	}
 	return files;

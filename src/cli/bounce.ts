@@ -59,7 +59,7 @@ const keptMails: Noun<KeptMail> = {
 
 async function list(session: Session, {limit, raw}: Options): Promise<void> {
 	if (raw) {
-		throw new CliError('usage', '--raw needs to know of which mail', 'add its id: mailctl bounce unmatched ID --raw');
+		throw new CliError('usage', '--raw needs an id', 'add its id: mailctl bounce unmatched ID --raw');
 	}
 	const mails = await listKept(await session.reader(), limit);
 	session.list(keptMails, mails);
@@ -72,7 +72,7 @@ async function show(session: Session, {raw}: Options, id: string): Promise<void>
 		throw new CliError('data', `there is no kept mail ${id}`, 'see mailctl bounce unmatched');
 	}
 	if (another) {
-		throw new CliError('usage', `several ids begin with ${id}`, 'give more of it');
+		throw new CliError('usage', `${id} is ambiguous`, 'use a longer prefix');
 	}
 	if (raw) {
 		session.terminal.write((await readRaw(reader, mail.id)) ?? Buffer.alloc(0));
@@ -159,7 +159,7 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		return;
 	}
 	if (options.phase !== undefined || options.mx !== undefined) {
-		throw new CliError('usage', '--phase and --mx belong to a reply', "add --reply '550 …'");
+		throw new CliError('usage', '--phase and --mx need --reply', "add --reply '550 …'");
 	}
 	const [name = '-'] = names;
 	if (names.filter(each => each === '-').length > 1) {
@@ -174,7 +174,7 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 			throw new CliError(
 				'data',
 				`there is no mail in ${name}: ${mail}`,
-				'name a mail, or a report that was saved alone',
+				'name a message, or a report saved on its own',
 			);
 		}
 		const reading = readReport(mail, classify);
@@ -196,7 +196,7 @@ function explainReply(
 	names: readonly string[],
 ): void {
 	if (names.length > 0) {
-		throw new CliError('usage', '--reply and files cannot be read together', 'leave one of them out');
+		throw new CliError('usage', '--reply and files cannot be combined', 'leave one of them out');
 	}
 	const read = evidenceOf(reply, phase, mx ?? null);
 	if (!read.ok) {
@@ -233,7 +233,7 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 	if (json) {
 		await terminal.pour(count === 0 ? '[]\n' : '\n]\n');
 	} else if (count === 0) {
-		throw new CliError('data', 'there is no file in the folder', 'name a folder with mails');
+		throw new CliError('data', 'there is no file in the folder', 'name a folder with messages');
 	}
 }
 

@@ -100,7 +100,7 @@ async function add(
 		addDomain(trx, session.tools, vault, {workspaceId, name, returnPathDomain, links, keys}),
 	);
 	if (!added) {
-		throw new CliError('data', `the domain ${name} is there already`, `see mailctl domain show ${name}`);
+		throw new CliError('data', `the domain ${name} already exists`, `see mailctl domain show ${name}`);
 	}
 	await showUnasked(session, added.domain, added.keys);
 }
@@ -152,7 +152,7 @@ async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolea
 		);
 		const wrong = `${name} is ${state}, not verified: ${proofs.map(each => `${each.name} is ${each.state}`).join(', ')}`;
 		const isSilent = proofs.every(each => each.state === 'unknown');
-		const fix = isSilent ? 'see whether DNS answers (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
+		const fix = isSilent ? 'check that DNS responds (MAILCTL_DNS_SERVERS)' : 'publish one of them and verify again';
 		throw new CliError('unavailable', wrong, fix);
 	}
 	const keys = checked.records.filter(({purpose, key}) => purpose === 'dkim' && key?.state === 'active');
@@ -160,7 +160,7 @@ async function verify(session: Session, {ownershipOnly}: {ownershipOnly?: boolea
 		const wrong = `${name} is verified, not signed: ${keys.map(each => `${each.name} is ${each.state}`).join(', ')}`;
 		const isSilent = keys.every(each => each.state === 'unknown');
 		throw isSilent
-			? new CliError('unavailable', wrong, 'see whether DNS answers (MAILCTL_DNS_SERVERS)')
+			? new CliError('unavailable', wrong, 'check that DNS responds (MAILCTL_DNS_SERVERS)')
 			: new CliError('data', wrong, 'publish one of them and verify again, or use --ownership-only');
 	}
 }
@@ -174,7 +174,11 @@ async function rotateKey(
 	if (cancel) {
 		const cancelled = await session.write(trx => cancelRotation(trx, session.tools, row));
 		if (cancelled.length === 0) {
-			throw new CliError('data', `no new keys of ${row.name} wait for DNS`, `see mailctl domain show ${row.name}`);
+			throw new CliError(
+				'data',
+				`no new keys of ${row.name} are waiting for DNS`,
+				`see mailctl domain show ${row.name}`,
+			);
 		}
 		session.show({name: row.name, cancelled}, () => [`forgot the keys ${cancelled.join(', ')} of ${row.name}`]);
 		return;
@@ -187,11 +191,11 @@ async function rotateKey(
 		case 'under_way':
 			throw new CliError(
 				'data',
-				`new keys of ${row.name} wait for DNS already (${rotation.selectors.join(', ')})`,
-				'publish them, or forget them with --cancel',
+				`new keys of ${row.name} are already waiting for DNS (${rotation.selectors.join(', ')})`,
+				'publish them, or discard them with --cancel',
 			);
 		case 'selector_taken':
-			throw new CliError('data', `${row.name} has a key ${rotation.selector} already`, 'choose another --selector');
+			throw new CliError('data', `${row.name} already has a key ${rotation.selector}`, 'choose another --selector');
 		case 'begun':
 			await showUnasked(session, row, rotation.keys, ['dkim']);
 	}
@@ -211,7 +215,7 @@ function refuseWithSenders({name}: Domain, senders: readonly string[] = []): voi
 	if (senders.length > 0) {
 		const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
 		const wrong = `${name} has ${senders.length === 1 ? 'a sender' : `${senders.length} senders`} (${named})`;
-		throw new CliError('data', wrong, 'remove what is not used any more with mailctl sender remove ADDRESS');
+		throw new CliError('data', wrong, 'remove unused senders with mailctl sender remove ADDRESS');
 	}
 }
 
@@ -305,7 +309,7 @@ async function check(session: Session, text: string): Promise<DomainCheck> {
 		acting: session.tools,
 	});
 	if (checked === undefined || checked === 'busy') {
-		throw new CliError('temporary', `others check ${text} all the time`, 'try again in a moment');
+		throw new CliError('temporary', `too many checks of ${text} are running`, 'try again in a moment');
 	}
 	return checked;
 }

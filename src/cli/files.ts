@@ -33,7 +33,7 @@ async function readStandardInput(): Promise<Buffer> {
 		chunks.push(chunk);
 		length += chunk.length;
 		if (length > maxOctets) {
-			throw new CliError('data', `standard input is larger than ${maxOctets} octets`, 'give less');
+			throw new CliError('data', `standard input is larger than ${maxOctets} octets`, 'use a smaller input');
 		}
 	}
 	return Buffer.concat(chunks);

@@ -148,10 +148,14 @@ export function messageCommands(message: CliCommand): void {
 			const wanted = to === undefined ? undefined : address(to, true).key;
 			const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
 			if ((await findMessageStatus(await session.reader(), workspaceId, found.id))?.isEmptied) {
-				throw new CliError('data', 'its content was removed', 'the workspace keeps it for less long than the message');
+				throw new CliError(
+					'data',
+					'the content was removed',
+					'the workspace retains content for less time than messages',
+				);
 			}
 			if (!recipient) {
-				throw new CliError('data', `the message has no copy for ${to}`, `see mailctl message show ${id}`);
+				throw new CliError('data', `the message has no recipient ${to}`, `see mailctl message show ${id}`);
 			}
 			session.terminal.write(await rawMail(session, workspaceId, recipient.id));
 		});
@@ -398,11 +402,19 @@ export async function rawMail(session: Session, workspaceId: string, recipientId
 	}
 	const made = await recipients.remade(workspaceId, recipientId);
 	if (made === 'no_sender') {
-		throw new CliError('unavailable', 'the mail cannot be made again: its sender was removed', 'add the sender again');
+		throw new CliError(
+			'unavailable',
+			'the message cannot be rendered again: its sender was removed',
+			'add the sender again',
+		);
 	}
 	session.terminal.warn('mailctl: not captured, so made again: the signatures and the link’s token are other ones');
 	if (!made.ok) {
-		throw new CliError('data', `the mail cannot be made: ${made.message}`, 'correct the template and send again');
+		throw new CliError(
+			'data',
+			`the message cannot be rendered: ${made.message}`,
+			'correct the template and send again',
+		);
 	}
 	return made.mail;
 }

@@ -46,7 +46,7 @@ export function orNull<Value>(value: Value | typeof none): Value | null {
 export function changesIn<Values extends object>(values: Values) {
 	const changes = defined(values);
 	if (Object.keys(changes).length === 0) {
-		throw new CliError('usage', 'nothing is to be changed', 'give at least one of the options of --help');
+		throw new CliError('usage', 'nothing to change', 'use at least one option of --help');
 	}
 	return changes;
 }
@@ -171,7 +171,7 @@ export function email(option: string): (text: string) => string {
 export function address(text: string, utf8Local = false): Address {
 	const parsed = parseAddress(text, {utf8Local});
 	if (!parsed.ok) {
-		throw new CliError('data', `${text} is no address`, `it ${parsed.fault}`);
+		throw new CliError('data', `${text} is not a valid address`, `it ${parsed.fault}`);
 	}
 	return parsed.address;
 }
@@ -180,7 +180,7 @@ export function address(text: string, utf8Local = false): Address {
 export function domain(text: string): string {
 	const name = parseDomain(text);
 	if (name === null) {
-		throw new CliError('data', `${text} is no domain`, 'use a full name such as shop.example');
+		throw new CliError('data', `${text} is not a valid domain name`, 'use a full name such as shop.example');
 	}
 	return name;
 }

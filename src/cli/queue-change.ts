@@ -44,10 +44,10 @@ export async function chosenTargets(
 ): Promise<Targets> {
 	const filtered = destination !== undefined || olderThan !== undefined;
 	if (filtered && ids.length > 0) {
-		throw new CliError('usage', 'ids and a filter were given', 'name either ids, or --destination and --older-than');
+		throw new CliError('usage', 'ids and filters cannot be combined', 'use ids, or --destination and --older-than');
 	}
 	if (!filtered && ids.length === 0 && !noneMeansAll) {
-		throw new CliError('usage', 'no mail was named', 'give ids (rcp_…, msg_…), --destination or --older-than');
+		throw new CliError('usage', 'no messages were selected', 'give ids (rcp_…, msg_…), --destination or --older-than');
 	}
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	if (ids.length > 0) {
@@ -66,7 +66,7 @@ async function namedRecipients(
 ): Promise<Targets> {
 	const wrong = texts.find(text => !/^(?:rcp|msg)_/.test(text));
 	if (wrong !== undefined) {
-		throw new CliError('data', `${wrong} is not the id of a message or a copy`, 'see mailctl queue list');
+		throw new CliError('data', `${wrong} is not the id of a message or a recipient`, 'see mailctl queue list');
 	}
 	const ids: string[] = [];
 	for (const text of texts) {
@@ -172,11 +172,15 @@ async function runChange(
 					...(changed > 0 ? [saysOf(change)(recipientsOf(changed))] : []),
 					...(unchanged > 0 ? [`${recipientsOf(unchanged)} as before: nothing was to be changed`] : []),
 					...(gone.length > 0 ? [`${recipientsOf(gone.length)} not in the queue any more`] : []),
-					...(busy.length > 0 && change.passesOver ? [`${recipientsOf(busy.length)} being tried right now`] : []),
+					...(busy.length > 0 && change.passesOver ? [`${recipientsOf(busy.length)} being attempted right now`] : []),
 				],
 	);
 	if (busy.length > 0 && !change.passesOver) {
-		throw new CliError('temporary', `${recipientsOf(busy.length)} being tried right now`, 'run it again in a moment');
+		throw new CliError(
+			'temporary',
+			`${recipientsOf(busy.length)} being attempted right now`,
+			'run it again in a moment',
+		);
 	}
 }
 

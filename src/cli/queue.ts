@@ -261,7 +261,7 @@ export function traceVerb(queue: CliCommand): void {
 
 async function trace(session: Session, options: TraceOptions, ids: readonly string[]): Promise<void> {
 	if (options.follow && session.json) {
-		throw new CliError('usage', '--follow prints as it goes', 'leave out --json');
+		throw new CliError('usage', '--follow cannot be combined with --json', 'leave out --json');
 	}
 	const targets = await chosenTargets(session, ids, options);
 	const all = [...targets.recipients, ...targets.gone];

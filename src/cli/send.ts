@@ -129,7 +129,7 @@ async function finalStatus(session: Session, id: string): Promise<RecipientState
 	for (;;) {
 		const status = await readStatus(reader, id);
 		if (!status) {
-			throw new CliError('other', `the message ${id} is gone`, 'it was removed meanwhile');
+			throw new CliError('other', `the message ${id} no longer exists`, 'it was removed in the meantime');
 		}
 		if (!status.waiting) {
 			return status.state;
@@ -233,7 +233,7 @@ async function postMessage(
 		const cause = (error as Error).cause ?? error;
 		throw new CliError(
 			'unavailable',
-			`the daemon does not answer at ${new URL(url).origin} (${cause instanceof Error ? cause.message : cause})`,
+			`the daemon does not respond at ${new URL(url).origin} (${cause instanceof Error ? cause.message : cause})`,
 			'start it with mailctl serve',
 		);
 	}
@@ -271,7 +271,7 @@ export async function resend(session: Session, _options: object, text: string): 
 	const {id: workspaceId} = await session.workspace();
 	const found = (await findMessageStatus(await session.reader(), workspaceId, id)) ?? notFound('message', text);
 	if (found.erasedAt !== null) {
-		throw new CliError('data', `the message ${id} was erased`, 'there is nothing left of it to send again');
+		throw new CliError('data', `the message ${id} was erased`, 'it cannot be sent again');
 	}
 	const accepted = await postAs(session, {workspaceId, mode: found.mode}, `/v1/messages/${id}/resend`, {});
 	session.show({id: accepted.id, resent_from: id}, () => [accepted.id]);

@@ -30,7 +30,7 @@ export function senderCommands(sender: CliCommand): void {
 				}),
 			);
 			if (!added) {
-				throw new CliError('data', `the sender ${text} is there already`, 'see mailctl sender list');
+				throw new CliError('data', `the sender ${text} already exists`, 'see mailctl sender list');
 			}
 			showSender(session, added);
 		});

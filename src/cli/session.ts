@@ -63,8 +63,8 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 		} else if (state === 'older' && !anyAge) {
 			throw new CliError(
 				'config',
-				'the store was made by an older mailctl',
-				'run mailctl migrate (the daemon stopped)',
+				'the store was created by an older version',
+				'stop the daemon and run mailctl migrate',
 			);
 		}
 		return store;
@@ -103,10 +103,10 @@ async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
 /** Throws CliError for a store that this version can neither use nor bring up to date. */
 function refuseForeign(state: SchemaState): void {
 	if (state === 'tooOld') {
-		throw new CliError('config', 'the store was made by a mailctl too old for this one', tooOldFix);
+		throw new CliError('config', 'the store was created by a version that is too old', tooOldFix);
 	}
 	if (state === 'newer') {
-		throw new CliError('config', 'the store was made by a newer mailctl', 'install that version again');
+		throw new CliError('config', 'the store was created by a newer version', 'install that version again');
 	}
 }
 
@@ -322,7 +322,7 @@ export class Session {
 	/** Prints CSV as it comes, and ends when the reader is gone. Throws a usage error (64) beside `--json`. */
 	async csv(text: AsyncIterable<string>): Promise<void> {
 		if (this.json) {
-			throw new CliError('usage', '--csv and --json are two forms', 'leave one out');
+			throw new CliError('usage', '--csv and --json cannot be combined', 'leave one out');
 		}
 		for await (const part of text) {
 			if (!(await this.terminal.pour(part))) {
@@ -356,7 +356,7 @@ export class Session {
 		if (!this.terminal.asks) {
 			throw new CliError(
 				'usage',
-				'this destroys data, and there is no terminal to confirm it on',
+				'this destroys data, and there is no terminal to confirm it',
 				'add --yes if you mean it',
 			);
 		}
@@ -364,7 +364,7 @@ export class Session {
 		const answer = await prompt.question(`${question} [y/N] `);
 		prompt.close();
 		if (!/^y(es)?$/i.test(answer.trim())) {
-			throw new CliError('other', 'nothing was changed', 'answer y to go on');
+			throw new CliError('other', 'nothing was changed', 'answer y to continue');
 		}
 	}
 }
@@ -438,7 +438,7 @@ function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual):
 		return row;
 	}
 	if (all.length === 0) {
-		throw new CliError('data', 'there is no workspace yet', 'make one with mailctl workspace create --name NAME');
+		throw new CliError('data', 'there is no workspace yet', 'create one with mailctl workspace create --name NAME');
 	}
 	const names = all.map(({name}) => name).slice(0, maxNamed);
 	const listed = [...names, ...(all.length > names.length ? ['…'] : [])].join(', ');
@@ -474,7 +474,7 @@ async function oneOfIds(
 	}
 	const shown = ids.slice(0, 3).map(({id}) => id);
 	const listed = [...shown, ...(ids.length > shown.length ? ['…'] : [])].join(', ');
-	throw new CliError('data', `several ids begin with ${text} (${listed})`, 'give more of the one that you mean');
+	throw new CliError('data', `${text} is ambiguous (${listed})`, 'use a longer prefix');
 }
 
 /** Who runs the command. */

@@ -31,7 +31,7 @@ export function importCommand(smarthost: CliCommand): void {
 
 function region(text: string): string {
 	if (!/^[a-z]+(-[a-z]+)*(-\d)?$/.test(text)) {
-		throw new CliError('usage', `--region "${text}" is no region`, 'write it as eu-west-1 or eu');
+		throw new CliError('usage', `--region "${text}" is not a region`, 'write it as eu-west-1 or eu');
 	}
 	return text;
 }

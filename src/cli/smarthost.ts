@@ -118,12 +118,16 @@ async function readPost(file: string, named: ProviderName | undefined) {
 	try {
 		body = JSON.parse(bytes.toString());
 	} catch {
-		throw new CliError('data', `${file} is not JSON`, 'give it the body of a post as the provider sent it');
+		throw new CliError('data', `${file} is not JSON`, 'use the request body as the provider sent it');
 	}
 	const name = named ?? guessProvider(body);
 	const events = name && providers[name].events(body);
 	if (!name || !events) {
-		throw new CliError('data', `${file} has no events${named ? ` of ${named}` : ''}`, 'say whose with --provider');
+		throw new CliError(
+			'data',
+			`${file} has no events${named ? ` of ${named}` : ''}`,
+			'name the provider with --provider',
+		);
 	}
 	return {provider: name, events};
 }

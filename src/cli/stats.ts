@@ -35,7 +35,7 @@ export function statsCommand(command: CliCommand): void {
 async function stats(session: Session, options: Options): Promise<void> {
 	const draw = options.by === undefined ? glance : groups;
 	if (options.csv && (session.json || options.watch)) {
-		throw new CliError('usage', '--csv is for standard output alone', 'leave out --json and --watch');
+		throw new CliError('usage', '--csv cannot be combined with --json or --watch', 'leave out --json and --watch');
 	}
 	if (options.watch) {
 		await watch(session, () => draw(session, options));

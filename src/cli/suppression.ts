@@ -236,7 +236,7 @@ async function importLines(
 /** Gets the lines with their numbers and faults before their own cells, so that it can be corrected and imported. */
 async function openBadFile(file: string | undefined, input: string): Promise<FileHandle | undefined> {
 	if (file !== undefined && input !== '-' && (await realpath(file).catch(() => null)) === (await realpath(input))) {
-		throw new CliError('usage', '--bad names the file that is imported', 'name another file');
+		throw new CliError('usage', '--bad names the input file', 'name another file');
 	}
 	return file === undefined ? undefined : await open(file, 'w', 0o600);
 }

@@ -79,7 +79,7 @@ export function templateCommands(template: CliCommand): void {
 			const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
 			if (typeof created === 'string') {
 				const taken = created === 'id' ? id : name;
-				throw new CliError('data', `there is a template ${taken} already`, `choose another ${created}`);
+				throw new CliError('data', `a template ${taken} already exists`, `choose another ${created}`);
 			}
 			session.show(templateNoun.json(created), () => [
 				`made ${created.id} (${name}); give it a version with mailctl template push`,
@@ -350,7 +350,7 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 		throw new CliError(
 			'data',
 			'nothing was written',
-			'make these templates again under other names and delete them',
+			'create these templates under other names and delete the old ones',
 			unfit,
 		);
 	}

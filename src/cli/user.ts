@@ -28,7 +28,7 @@ export function userCommands(user: CliCommand): void {
 			const added = await session.write(trx => addUser(trx, session.tools, input));
 			if (!added) {
 				const fix = `for a new link run mailctl user link ${email}`;
-				throw new CliError('data', `there is a user ${email} already`, fix);
+				throw new CliError('data', `a user ${email} already exists`, fix);
 			}
 			showLink(session, added);
 		});

@@ -16,7 +16,7 @@ export function watchOption(command: CliCommand): CliCommand {
  */
 export async function watch({terminal, json}: Session, draw: () => Promise<readonly string[]>): Promise<void> {
 	if (terminal.height === null || json) {
-		throw new CliError('usage', '--watch draws on a terminal', 'leave it out to print once');
+		throw new CliError('usage', '--watch needs a terminal', 'leave it out to print once');
 	}
 	const stop = new AbortController();
 	const end = () => stop.abort();

@@ -61,7 +61,7 @@ export function webhookCommands(webhook: CliCommand): void {
 			const {id: workspaceId} = await session.workspace();
 			const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
 			if (fault !== null) {
-				throw new CliError('data', `${url} is no URL for webhooks`, `it ${fault}`);
+				throw new CliError('data', `${url} is not allowed as a webhook URL`, `it ${fault}`);
 			}
 			const vault = await session.vault();
 			const input = {workspaceId, mode: 'live' as const, url, events: [...new Set(event)], ...forms};

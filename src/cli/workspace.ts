@@ -287,7 +287,7 @@ function brandingOf({brandName, brandLogo, brandColor, brandSupport}: Options): 
 }
 
 function nameTaken(name: string | undefined): never {
-	throw new CliError('data', `there is a workspace ${name} already`, 'choose another name');
+	throw new CliError('data', `a workspace ${name} already exists`, 'choose another name');
 }
 
 /** By id or name as argument, else by `--workspace`, else the only one. */
@@ -302,7 +302,7 @@ async function readReputation(session: Session, id: string): Promise<Reputation>
 	const starts = windowStarts(session.tools.clock.now());
 	const [status] = await readStatuses(await session.reader(), {starts, ids: [id]});
 	if (status === undefined) {
-		throw new CliError('data', `the workspace ${id} is gone`, 'see mailctl workspace list');
+		throw new CliError('data', `the workspace ${id} no longer exists`, 'see mailctl workspace list');
 	}
 	return {status, limits: session.settings().reputation};
 }

@@ -297,7 +297,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 			readSilentSince: async () => (await readDaemons(parts, tools.clock.now())).silentSince,
 		};
 		const {changed, busy} = await changeQueue(options, change, recipients, {destination, ...detail});
-		const left = busy.length > 0 ? ` ${count(busy.length)} being tried right now: repeat it in a moment.` : '';
+		const left = busy.length > 0 ? ` ${count(busy.length)} being attempted right now: repeat it in a moment.` : '';
 		return go(`${path}/${destination}`, `${count(changed)} ${change.done}.${left}`);
 	}
 

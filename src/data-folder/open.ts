@@ -172,10 +172,10 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 	try {
 		const state = await schemaState(store.database);
 		if (state === 'tooOld') {
-			throw new ConfigError([`${where} was made by a mailctl too old for this one: ${tooOldFix}`]);
+			throw new ConfigError([`${where} was created by a version that is too old: ${tooOldFix}`]);
 		}
 		if (state === 'newer') {
-			throw new ConfigError([`${where} was made by a newer mailctl: install that version or restore a backup`]);
+			throw new ConfigError([`${where} was created by a newer version: install that version or restore a backup`]);
 		}
 		let secrets: MasterKeys | undefined;
 		await migrate(store.database, {

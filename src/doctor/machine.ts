@@ -272,12 +272,12 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 		case 'older':
 			return {
 				store: null,
-				found: [warn(`${where} was made by an older mailctl`, 'restart the daemon, or run mailctl migrate')],
+				found: [warn(`${where} was created by an older version`, 'restart the daemon, or run mailctl migrate')],
 			};
 		case 'tooOld':
-			return {store: null, found: [fail(`${where} was made by a mailctl too old for this one`, tooOldFix)]};
+			return {store: null, found: [fail(`${where} was created by a version that is too old`, tooOldFix)]};
 		case 'newer':
-			return {store: null, found: [fail(`${where} was made by a newer mailctl`, 'install that version again')]};
+			return {store: null, found: [fail(`${where} was created by a newer version`, 'install that version again')]};
 	}
 }
 

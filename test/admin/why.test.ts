@@ -85,7 +85,7 @@ sqliteTest(test, 'in flight: which try, since when, and until when at most', asy
 	t.like(await asked(t, store, id), {
 		waits_for: 'in_flight',
 		detail:
-			'Is being tried right now (try 3, since 2026-06-09 11:59:00 UTC); the try ends by 2026-06-09 12:19:00 UTC at the latest.',
+			'Is being attempted right now (attempt 3, since 2026-06-09 11:59:00 UTC); it ends by 2026-06-09 12:19:00 UTC at the latest.',
 		since: minutes(-1),
 		until: minutes(19),
 		also: [],

@@ -72,9 +72,9 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 	);
 	golden(t, 'workspace-list', await cli.text('workspace', 'list'));
 
-	refused(t, await cli.run('workspace', 'create', '--name', 'acme'), 65, /there is a workspace acme already, choose/);
+	refused(t, await cli.run('workspace', 'create', '--name', 'acme'), 65, /a workspace acme already exists, choose/);
 	refused(t, await cli.run('workspace', 'show', 'nix'), 65, /there is no workspace nix, see mailctl workspace list/);
-	refused(t, await cli.run('workspace', 'update', 'acme'), 64, /nothing is to be changed, give at least one/);
+	refused(t, await cli.run('workspace', 'update', 'acme'), 64, /nothing to change, use at least one/);
 	refused(t, await cli.run('workspace', 'pause'), 64, /required option '--reason <reason>' not specified/);
 });
 
@@ -139,7 +139,7 @@ test('config pace: the file as it holds, and what holds for a domain', async t =
 	});
 	t.regex(await cli.text('config', 'pace', 'broken.example'), /mail hosts +unknown, DNS did not answer: ESERVFAIL/);
 	t.regex(await cli.text('config', 'pace', 'gone.example'), /mail hosts +none, the domain does not exist/);
-	refused(t, await cli.run('config', 'pace', '@'), 65, /@ is no domain/);
+	refused(t, await cli.run('config', 'pace', '@'), 65, /@ is not a valid domain name/);
 });
 
 test('workspace: a default topic, which must be there', async t => {
@@ -239,7 +239,7 @@ test('workspace: branding of the hosted pages', async t => {
 test('--workspace chooses among several, can be left out with one, and is asked for', async t => {
 	const cli = await newCli(t);
 	await cli.json('migrate');
-	refused(t, await cli.run('key', 'list'), 65, /there is no workspace yet, make one with mailctl workspace create/);
+	refused(t, await cli.run('key', 'list'), 65, /there is no workspace yet, create one with mailctl workspace create/);
 	const acme = await withWorkspace(cli);
 	await cli.json('key', 'create', '--name', 'one');
 	await withWorkspace(cli, 'other');
@@ -322,7 +322,7 @@ test('sender: add, list, verify, disable, enable, remove', async t => {
 		t,
 		await cli.run('sender', 'remove', 'new@shop.example'),
 		64,
-		/this destroys data, and there is no terminal to confirm it on, add --yes/,
+		/this destroys data, and there is no terminal to confirm it, add --yes/,
 	);
 	t.is((await cli.json<object[]>('sender', 'list')).length, 3);
 	t.deepEqual(await cli.json('sender', 'remove', 'new@shop.example', '--yes'), {
@@ -336,6 +336,11 @@ test('sender: add, list, verify, disable, enable, remove', async t => {
 		/there is no sender new@shop\.example/,
 	);
 	refused(t, await cli.run('sender', 'verify', 'new@shop.example'), 65, /there is no sender/);
-	refused(t, await cli.run('sender', 'add', 'no-reply@shop.example'), 65, /is there already/);
-	refused(t, await cli.run('sender', 'add', 'A <a@b.example>'), 65, /is no address, it must be a bare address/);
+	refused(t, await cli.run('sender', 'add', 'no-reply@shop.example'), 65, /already exists/);
+	refused(
+		t,
+		await cli.run('sender', 'add', 'A <a@b.example>'),
+		65,
+		/is not a valid address, it must be a bare address/,
+	);
 });

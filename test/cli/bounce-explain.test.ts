@@ -261,8 +261,8 @@ test('what cannot be asked', async t => {
 	);
 	refused(t, await explain('--reply', 'no'), 65, /the reply has no code, begin it with one/);
 	refused(t, await explain('--reply', '550 no', '--phase', 'lunch'), 64, /--phase "lunch" is not allowed, use route/);
-	refused(t, await explain('--phase', 'rcpt'), 64, /--phase and --mx belong to a reply/);
-	refused(t, await explain('--reply', '550 no', 'a.eml'), 64, /cannot be read together/);
+	refused(t, await explain('--phase', 'rcpt'), 64, /--phase and --mx need --reply/);
+	refused(t, await explain('--reply', '550 no', 'a.eml'), 64, /cannot be combined/);
 	await mkdir(path.join(cli.folder, 'empty'));
 	refused(t, await explain('empty'), 65, /there is no file in the folder/);
 	t.deepEqual(await cli.json('bounce', 'explain', 'empty'), []);

@@ -88,7 +88,7 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 	const store = await cli.store();
 	const free = await store.database.transaction();
 	await free.raw('create table held (x int)');
-	refused(t, await pipe(), 75, /it was not taken in: the store is busy/);
+	refused(t, await pipe(), 75, /it was not accepted: the store is busy/);
 	await free.rollback();
 	t.is((await pipe()).code, 0);
 
@@ -98,7 +98,7 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 
 	await writeFile(path.join(cli.folder, 'file'), '');
 	const broken = await newCli(t, {MAILCTL_DATA_DIR: path.join(cli.folder, 'file')});
-	refused(t, await broken.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /bring the mail again later/);
+	refused(t, await broken.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /try again later/);
 	const wrong = await newCli(t, {MAILCTL_BOUNCE_MAILBOX: 'pop3://x'});
 	refused(t, await wrong.runWith(hard.bytes, 'bounce', 'ingest'), 75, /MAILCTL_BOUNCE_MAILBOX/);
 });
@@ -143,7 +143,7 @@ test('says what is wrong with the call', async t => {
 	const {cli} = await newShop(t);
 	refused(t, await cli.spawn('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
 	refused(t, await cli.spawn('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt is for one mail/);
-	refused(t, await cli.spawn('bounce', 'ingest', 'file', '-'), 64, /standard input and files cannot be read together/);
+	refused(t, await cli.spawn('bounce', 'ingest', 'file', '-'), 64, /standard input and files cannot be combined/);
 	refused(t, await cli.spawn('bounce', 'ingest'), 65, /there is no mail on standard input/);
 	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
 	const {code, stdout, stderr} = await cli.spawn('bounce', 'ingest', 'picture');

@@ -67,5 +67,5 @@ test('bounce unmatched: nothing kept, unknown ids, --raw of nothing', async t =>
 	t.deepEqual(await cli.json('bounce', 'unmatched'), []);
 	refused(t, await cli.run('bounce', 'unmatched', '0123456789ab'), 65, /there is no kept mail 0123456789ab/);
 	refused(t, await cli.run('bounce', 'unmatched', "x' or 1=1"), 65, /there is no kept mail/);
-	refused(t, await cli.run('bounce', 'unmatched', '--raw'), 64, /--raw needs to know of which mail/);
+	refused(t, await cli.run('bounce', 'unmatched', '--raw'), 64, /--raw needs an id/);
 });

@@ -64,7 +64,7 @@ test('contact: list, show, update', async t => {
 	t.like(await cli.json('contact', 'update', ids[0] as string, '--locale', 'none', '--timezone', 'UTC'), {
 		...{locale: null, timezone: 'UTC'},
 	});
-	refused(t, await cli.run('contact', 'update', 'jane@example.org'), 64, /nothing is to be changed, give at least one/);
+	refused(t, await cli.run('contact', 'update', 'jane@example.org'), 64, /nothing to change, use at least one/);
 	refused(t, await cli.run('contact', 'update', 'jane@example.org', '--timezone', 'Mars'), 64, /"Mars" is not allowed/);
 	refused(
 		t,
@@ -78,7 +78,12 @@ test('contact: list, show, update', async t => {
 		65,
 		/there is no contact con_\w+, see mailctl contact list/,
 	);
-	refused(t, await cli.run('contact', 'show', 'nobody'), 65, /nobody is no address, it must be a bare address/);
+	refused(
+		t,
+		await cli.run('contact', 'show', 'nobody'),
+		65,
+		/nobody is not a valid address, it must be a bare address/,
+	);
 });
 
 test('contact erase: by address or id, with its captured mail; by address also who has no contact', async t => {

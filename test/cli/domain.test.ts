@@ -92,9 +92,9 @@ test('domain: add, list, show while nothing is published', async t => {
 		['xn--bcher-kva.example', 'shop.example'],
 	);
 
-	refused(t, await cli.run('domain', 'add', 'shop.example'), 65, /the domain shop\.example is there already/);
+	refused(t, await cli.run('domain', 'add', 'shop.example'), 65, /the domain shop\.example already exists/);
 	refused(t, await cli.run('domain', 'show', 'nix.example'), 65, /there is no domain nix\.example, add it/);
-	refused(t, await cli.run('domain', 'add', 'localhost'), 65, /localhost is no domain, use a full name/);
+	refused(t, await cli.run('domain', 'add', 'localhost'), 65, /localhost is not a valid domain name, use a full name/);
 	for (const host of ['b.example', 'bounce.shop.example', 'notb.example']) {
 		const run = await cli.run('domain', 'add', 'b.example', '--return-path-domain', host);
 		refused(t, run, 64, /it must be a host below b\.example, such as bounce\.b\.example/);
@@ -161,7 +161,7 @@ test('domain: where DNS does not answer, verify says so and the zone file is sho
 	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
 	const {code, stderr} = await cli.run('domain', 'verify', 'shop.example', '--json');
 	t.is(code, 69);
-	t.regex(stderr, /_mailctl\.shop\.example is unknown, .* is unknown, see whether DNS answers \(MAILCTL_DNS_SERVERS\)/);
+	t.regex(stderr, /_mailctl\.shop\.example is unknown, .* is unknown, check that DNS responds \(MAILCTL_DNS_SERVERS\)/);
 	const zone = parseZone(await cli.text('domain', 'show', 'shop.example', '--zone'));
 	t.deepEqual(
 		zone.map(({name, type}) => [type, name]),
@@ -188,7 +188,7 @@ test('domain: rotate-key, once more, cancel, with a selector', async t => {
 		t,
 		await cli.run('domain', 'rotate-key', 'shop.example'),
 		65,
-		/new keys of shop\.example wait for DNS already \(mc3, mc4\), publish them, or forget them with --cancel/,
+		/new keys of shop\.example are already waiting for DNS \(mc3, mc4\), publish them, or discard them with --cancel/,
 	);
 	t.deepEqual(await cli.json('domain', 'rotate-key', 'shop.example', '--cancel'), {
 		name: 'shop.example',
@@ -198,7 +198,7 @@ test('domain: rotate-key, once more, cancel, with a selector', async t => {
 		t,
 		await cli.run('domain', 'rotate-key', 'shop.example', '--cancel'),
 		65,
-		/no new keys of shop\.example wait for DNS/,
+		/no new keys of shop\.example are waiting for DNS/,
 	);
 	refused(t, await cli.run('domain', 'rotate-key', 'shop.example', '--selector', 'mc1'), 65, /has a key mc1 already/);
 	refused(t, await cli.run('domain', 'rotate-key', 'shop.example', '--selector', 'a.b'), 64, /--selector "a\.b"/);
@@ -241,10 +241,10 @@ test('domain: remove is refused while senders use it', async t => {
 		t,
 		await cli.run('domain', 'remove', 'shop.example', '--yes'),
 		65,
-		/shop\.example has a sender \(a@shop\.example\), remove what is not used any more with mailctl sender remove/,
+		/shop\.example has a sender \(a@shop\.example\), remove unused senders with mailctl sender remove/,
 	);
 	await cli.json('sender', 'remove', 'a@shop.example', '--yes');
-	refused(t, await cli.run('domain', 'remove', 'shop.example'), 64, /no terminal to confirm it on, add --yes/);
+	refused(t, await cli.run('domain', 'remove', 'shop.example'), 64, /no terminal to confirm it, add --yes/);
 	t.deepEqual(await cli.json('domain', 'remove', 'shop.example', '--yes'), {name: 'shop.example', removed: true});
 	refused(t, await cli.run('domain', 'remove', 'shop.example', '--yes'), 65, /there is no domain shop\.example/);
 	const store = await cli.store();

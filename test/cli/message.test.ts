@@ -178,11 +178,16 @@ test('message list: filters, and the newest first', async t => {
 		csv.split('\r\n').map(line => line.split(',')[0]),
 		['id', second, id, ''],
 	);
-	refused(t, await cli.run('message', 'list', '--csv', '--json'), 64, /--csv and --json are two forms, leave one out/);
+	refused(
+		t,
+		await cli.run('message', 'list', '--csv', '--json'),
+		64,
+		/--csv and --json cannot be combined, leave one out/,
+	);
 	const events = await cli.text('message', 'events', '--csv');
 	t.regex(events, /^id,message_id,mode,type,occurred_at,recorded_at,detail\r\n/);
 	refused(t, await cli.run('message', 'events'), 64, /--csv/);
-	refused(t, await cli.run('message', 'list', '--recipient', 'nobody'), 65, /nobody is no address/);
+	refused(t, await cli.run('message', 'list', '--recipient', 'nobody'), 65, /nobody is not a valid address/);
 });
 
 test('message raw prints the captured file, or makes the mail again', async t => {
@@ -200,7 +205,7 @@ test('message raw prints the captured file, or makes the mail again', async t =>
 	const {recipients} = await cli.json<{recipients: Array<{captured: string}>}>('message', 'show', id);
 	t.true(kept.endsWith(recipients[0]?.captured as string));
 	t.true((await cli.text('message', 'show', id)).includes(`\n  captured in ${recipients[0]?.captured}\n`));
-	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no copy for x@y\.example/);
+	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no recipient x@y\.example/);
 });
 
 test('a scheduled message is listed and shown with its time, until it is sent', async t => {

@@ -234,10 +234,10 @@ test('suspend and resume may be said twice', async t => {
 test('what cannot be meant is refused, and another workspace’s mail is unknown', async t => {
 	const {cli, slow, read} = await prepare(t);
 	for (const verb of ['hold', 'release', 'drop', 'fail', 'why', 'trace']) {
-		refused(t, await cli.run('queue', verb), 64, /no mail was named, give ids/);
+		refused(t, await cli.run('queue', verb), 64, /no messages were selected, give ids/);
 	}
-	refused(t, await cli.run('queue', 'hold', slow, '--older-than', '1h'), 64, /ids and a filter were given/);
-	refused(t, await cli.run('queue', 'hold', slow, "x' or 1=1"), 65, /is not the id of a message or a copy/);
+	refused(t, await cli.run('queue', 'hold', slow, '--older-than', '1h'), 64, /ids and filters cannot be combined/);
+	refused(t, await cli.run('queue', 'hold', slow, "x' or 1=1"), 65, /is not the id of a message or a recipient/);
 	refused(t, await cli.run('queue', 'hold', slow, newId('msg')), 65, /there is no message msg_/);
 	t.is((await read(slow)).held_at, null);
 	await cli.text('workspace', 'create', '--name', 'other');
@@ -252,9 +252,9 @@ test('what is being tried is left alone while its daemon lives', async t => {
 	const {code, stdout, stderr} = await cli.run('queue', 'hold', '--destination', 'slow.example');
 	t.is(code, 75);
 	t.is(stdout, '');
-	t.is(stderr, 'mailctl: 1 recipient being tried right now, run it again in a moment\n');
+	t.is(stderr, 'mailctl: 1 recipient being attempted right now, run it again in a moment\n');
 	t.is((await read(slow)).held_at, null);
-	t.is(await cli.text('queue', 'flush', slow), '1 recipient being tried right now\n');
+	t.is(await cli.text('queue', 'flush', slow), '1 recipient being attempted right now\n');
 	t.like((await cli.json<object[]>('queue', 'why', slow))[0], {waits_for: 'in_flight'});
 	await daemon.stop();
 	await changeRecipients(store.database, all => all.where({id: slow}), {claimed_by: newId('req')});

@@ -93,12 +93,7 @@ test('message resend: a new message that says the same, with every check', async
 		/there is no message msg_\w+, see mailctl message list/,
 	);
 	await store.database('messages').where({id}).update({erased_at: at});
-	refused(
-		t,
-		await cli.run('message', 'resend', id),
-		65,
-		/msg_\w+ was erased, there is nothing left of it to send again/,
-	);
+	refused(t, await cli.run('message', 'resend', id), 65, /msg_\w+ was erased, it cannot be sent again/);
 	await daemon.stop();
 	refused(t, await cli.run('message', 'resend', again.id), 69, /no daemon is running on this data folder/);
 });

@@ -138,7 +138,7 @@ test('SES: signed requests follow NextToken, through pages without entries too, 
 		t,
 		await cli.run(...args, '--region', 'x.evil'),
 		64,
-		/--region "x\.evil" is no region, write it as eu-west-1/,
+		/--region "x\.evil" is not a region, write it as eu-west-1/,
 	);
 	writeFileSync(path.join(cli.folder, 'key.txt'), 'AKIA');
 	refused(t, await cli.run(...own), 64, /key\.txt has no key, put KEY_ID:SECRET alone into a file/);

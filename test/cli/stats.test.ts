@@ -84,12 +84,12 @@ test('what stats refuses', async t => {
 	for (const [args, stderr] of [
 		[['--by', 'day'], /--by "day" is not allowed, use workspace, domain, template, destination, category/],
 		[['--days', '91'], /--days "91" is not allowed, use a whole number, 1 to 90/],
-		[['--csv', '--json'], /--csv is for standard output alone, leave out --json and --watch/],
-		[['--watch'], /--watch draws on a terminal, leave it out to print once/],
+		[['--csv', '--json'], /--csv cannot be combined with --json or --watch, leave out --json and --watch/],
+		[['--watch'], /--watch needs a terminal, leave it out to print once/],
 	] as const) {
 		refused(t, await cli.run('stats', ...args), 64, stderr);
 	}
-	refused(t, await cli.run('queue', 'summary', '--watch'), 64, /--watch draws on a terminal/);
+	refused(t, await cli.run('queue', 'summary', '--watch'), 64, /--watch needs a terminal/);
 });
 
 async function addMessage({folder}: Program): Promise<void> {

@@ -144,7 +144,12 @@ test('migrate brings the schema up to date; a newer one is refused with 78', asy
 	const store = await cli.store();
 	const last = await store.database('migrations').orderBy('name', 'desc').first();
 	await store.database('migrations').where({name: last.name}).delete();
-	refused(t, await cli.run('key', 'list'), 78, /the store was made by an older mailctl, run mailctl migrate/);
+	refused(
+		t,
+		await cli.run('key', 'list'),
+		78,
+		/the store was created by an older version, stop the daemon and run mailctl migrate/,
+	);
 	await store.database('migrations').insert([last, {name: '999_future', applied_at: last.applied_at}]);
 	for (const args of [['key', 'list'], ['migrate'], ['serve']]) {
 		const {code, stderr} = await cli.run(...args);
@@ -180,12 +185,12 @@ test('a store from before commit 2a0e3213 is refused with 78 by each command, an
 		t.is(code, 78, args[0]);
 		t.regex(
 			stderr,
-			/^mailctl: \S.* was made by a mailctl too old for this one[:,] bring it up to date with mailctl of commit 2a0e3213 first\n$/,
+			/^mailctl: \S.* was created by a version that is too old[:,] bring it up to date with mailctl of commit 2a0e3213 first\n$/,
 			args[0],
 		);
 		t.deepEqual(await look(), before, args[0]);
 	}
-	t.regex((await cli.run('doctor')).stdout, /was made by a mailctl too old for this one/);
+	t.regex((await cli.run('doctor')).stdout, /was created by a version that is too old/);
 	t.deepEqual(await look(), before);
 	t.deepEqual(await readdir(cli.folder), ['data']);
 });
@@ -242,7 +247,7 @@ if (engines.includes('postgres')) {
 			MAILCTL_SECRET_KEY: former.postgres.secretKey,
 		});
 		for (const args of [['key', 'list'], ['migrate'], ['serve'], ['backup', 'b.tar']]) {
-			refused(t, await cli.run(...args), 78, /was made by a mailctl too old for this one[:,] bring it up to date/);
+			refused(t, await cli.run(...args), 78, /was created by a version that is too old[:,] bring it up to date/);
 		}
 		t.is((await store.reader('migrations').max({name: 'name'}))[0]?.name, '013_webhook_secrets');
 		t.false(await store.reader.schema.hasColumn('workspaces', 'paused_by'));

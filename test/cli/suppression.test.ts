@@ -87,7 +87,7 @@ test('suppression: add, check, list, remove', async t => {
 		t,
 		await cli.run('suppression', 'remove', added.id),
 		64,
-		/destroys data, and there is no terminal to confirm it on, add --yes/,
+		/destroys data, and there is no terminal to confirm it, add --yes/,
 	);
 	t.like(await cli.json('suppression', 'remove', added.id, '--yes'), {id: added.id, removed: true});
 	t.is(await cli.text('suppression', 'remove', 'GONE@x.example', '--yes'), 'removed gone@x.example (hard_bounce)\n');
@@ -101,7 +101,12 @@ test('suppression: add, check, list, remove', async t => {
 		65,
 		/is not on the suppression list, see mailctl/,
 	);
-	refused(t, await cli.run('suppression', 'add', 'nobody'), 65, /nobody is no address, it must be a bare address/);
+	refused(
+		t,
+		await cli.run('suppression', 'add', 'nobody'),
+		65,
+		/nobody is not a valid address, it must be a bare address/,
+	);
 	refused(
 		t,
 		await cli.run('suppression', 'list', '--reason', 'spam'),
@@ -212,7 +217,7 @@ test('import: standard input, one reason for all, and files that are none', asyn
 		refused(t, await cli.run('suppression', ...verb), 74, /a file cannot be read or written \(ENOENT.*nix\/\w+\.csv/);
 	}
 	const own = await cli.run('suppression', 'import', 'list.csv', '--bad', './list.csv');
-	refused(t, own, 64, /--bad names the file that is imported, name another file/);
+	refused(t, own, 64, /--bad names the input file, name another file/);
 	t.is(read(cli, 'list.csv'), 'email,reason\nc@x.example,who knows\n');
 
 	// Only the first twenty faults are told one by one.

@@ -142,7 +142,7 @@ test('pull asks before anything that is there changes, and leaves other files al
 		t,
 		await cli.run('template', 'pull', 'templates'),
 		64,
-		/body\.es\.html would be removed\n.*receipt\/body\.html would be replaced\n.*no terminal to confirm it on, add --yes/,
+		/body\.es\.html would be removed\n.*receipt\/body\.html would be replaced\n.*no terminal to confirm it, add --yes/,
 	);
 	const dry = await cli.json<Pulled[]>('template', 'pull', 'templates', '--dry-run');
 	const changes = [

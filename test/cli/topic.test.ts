@@ -50,7 +50,7 @@ test('topic: create, list, remove, purge', async t => {
 		['id', 'code', 'name', 'created_at'],
 	);
 	await cli.json('topic', 'update', 'news', '--name', 'Monthly news');
-	refused(t, await cli.run('topic', 'update', 'news'), 64, /nothing is to be changed/);
+	refused(t, await cli.run('topic', 'update', 'news'), 64, /nothing to change/);
 	refused(t, await cli.run('topic', 'update', 'nix', '--public'), 65, /there is no topic nix/);
 	refused(t, await cli.run('topic', 'update', 'news', '--priority', 'urgent'), 64, /use high, normal, low/);
 

@@ -27,7 +27,7 @@ test('user: add, list, link, remove', async t => {
 		t,
 		await cli.run('user', 'add', 'ann@example.com'),
 		65,
-		/there is a user ann@example\.com already, for a new link/,
+		/a user ann@example\.com already exists, for a new link/,
 	);
 	refused(t, await cli.run('user', 'add', 'ann'), 65, /ann/);
 	refused(t, await cli.run('user', 'add', 'c@example.com', '--role', 'root'), 64, /viewer, operator, admin/);

@@ -53,7 +53,7 @@ test('add, list, show, disable, enable, remove', async t => {
 	t.is(ended.previous_secret_expires_at, null);
 	refused(t, await cli.run('webhook', 'rotate', added.id, '--overlap', '31d'), 64, /use at most 30d/);
 
-	refused(t, await cli.run('webhook', 'remove', added.id), 64, /no terminal to confirm it on, add --yes/);
+	refused(t, await cli.run('webhook', 'remove', added.id), 64, /no terminal to confirm it, add --yes/);
 	t.is(await cli.text('webhook', 'remove', added.id, '--yes'), `removed ${added.id}\n`);
 	refused(t, await cli.run('webhook', 'show', added.id), 65, /there is no endpoint whe_\w+, see mailctl webhook list/);
 });
@@ -91,7 +91,7 @@ test('what is no endpoint, event, URL or delivery is refused', async t => {
 		t,
 		await add('http://shop.example', '--event', 'opened'),
 		65,
-		/is no URL for webhooks, it must be an https URL/,
+		/is not allowed as a webhook URL, it must be an https URL/,
 	);
 	refused(t, await add('https://localhost', '--event', 'opened'), 65, /it must not name a local host/);
 	refused(t, await add('https://10.0.0.1', '--event', 'opened'), 65, /private, loopback or reserved/);

@@ -43,7 +43,7 @@ test('an id, or its unique start, finds its workspace', async t => {
 		t,
 		await cli.run('message', 'show', 'msg_'),
 		65,
-		/several ids begin with msg_ \(msg_\w{26}, msg_\w{26}\), give more/,
+		/msg_ is ambiguous \(msg_\w{26}, msg_\w{26}\), use a longer prefix/,
 	);
 	refused(t, await cli.run('message', 'show', message, '--workspace', 'acme'), 65, /there is no message msg_/);
 	refused(t, await cli.run('message', 'show', 'msg_x%'), 65, /there is no message msg_x%, see mailctl message list/);

@@ -60,7 +60,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 
 	// 1. It is being tried: the host does not answer.
 	const stuck = await sendTo(first.url, 'stuck@a.example');
-	t.regex((await until(stuck, 'in_flight')).detail, /^Is being tried right now \(try 1, since 20/);
+	t.regex((await until(stuck, 'in_flight')).detail, /^Is being attempted right now \(attempt 1, since 20/);
 
 	// 2. It was put off.
 	const full = await sendTo(first.url, 'full@a.example');

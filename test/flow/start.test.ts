@@ -351,7 +351,7 @@ test.serial('a store of a newer program is left alone', async t => {
 	await store.database('migrations').insert({name: '9999_future', applied_at: ''});
 	await store.close();
 	const before = readFileSync(file);
-	refused(t, await program.run('serve'), 78, /mailctl\.db was made by a newer mailctl: install that version/);
+	refused(t, await program.run('serve'), 78, /mailctl\.db was created by a newer version: install that version/);
 	t.deepEqual(readFileSync(file), before);
 });
 

@@ -36,7 +36,7 @@ for (const engine of engines) {
 		await store.close();
 		const refused = await program.run('queue', 'summary');
 		t.is(refused.code, 78);
-		t.regex(refused.stderr, /made by an older mailctl, run mailctl migrate/);
+		t.regex(refused.stderr, /created by an older version, stop the daemon and run mailctl migrate/);
 		if (engine === 'sqlite') {
 			const backup = await program.cli<{schema: string}>('backup', join(program.folder, 'before.tar'));
 			t.is(backup.schema, formerSchema);

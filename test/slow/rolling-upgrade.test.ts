@@ -63,7 +63,7 @@ test('a node goes on beside a newer schema that only adds, and starts on it; one
 	t.is(await again.stop(), 0);
 
 	await store.database('migrations').where({name: future.name}).update({effect: 'breaking'});
-	refused(t, await restarted.run('serve'), 78, /was made by a newer mailctl: install that version/);
+	refused(t, await restarted.run('serve'), 78, /was created by a newer version: install that version/);
 	await store.database('migrations').where({name: future.name}).delete();
 	t.is(await daemon.stop(), 0);
 });
