@@ -15,7 +15,7 @@ const folders: Sizes = {
 	bench: 709,
 	bounce: 688,
 	certificates: 860,
-	cli: 9_333,
+	cli: 9_363,
 	client: 387,
 	cluster: 239,
 	compose: 1_445,
