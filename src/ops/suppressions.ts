@@ -102,7 +102,7 @@ export const removeSuppression = operation({
 function addressOf(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: true});
 	if (!parsed.ok) {
-		throw new Refused('unprocessable_entity', {wrong: `${text} is no address`, next: `it ${parsed.fault}`});
+		throw new Refused('unprocessable_entity', {wrong: `${text} is not a valid address`, next: `it ${parsed.fault}`});
 	}
 	return parsed.address;
 }

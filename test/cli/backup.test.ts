@@ -83,7 +83,7 @@ test('backup takes a store of an older version too; restore brings it up to date
 	writeFileSync(path.join(data, 'mailctl.db'), '', {mode: 0o600});
 	writeFileSync(path.join(data, 'secrets.json'), JSON.stringify(former.sqlite.secrets), {mode: 0o600});
 	await (await fillFormer({file: path.join(data, 'mailctl.db')})).close();
-	refused(t, await cli.run('workspace', 'list'), 78, /older mailctl, run mailctl migrate/);
+	refused(t, await cli.run('workspace', 'list'), 78, /older version, stop the daemon and run mailctl migrate/);
 	const {code, stdout, stderr} = await cli.run('backup', 'old.tar', '--json');
 	t.is(code, 0, stderr);
 	t.is(JSON.parse(stdout).schema, formerSchema);

@@ -111,7 +111,7 @@ test('contact erase: by address or id, with its captured mail; by address also w
 		t,
 		await cli.run('contact', 'erase', 'jane@example.org'),
 		64,
-		/this destroys data, and there is no terminal to confirm it on/,
+		/this destroys data, and there is no terminal to confirm it/,
 	);
 	t.is((await cli.json<View[]>('contact', 'list')).length, 3);
 	t.deepEqual(await cli.json('contact', 'erase', 'JANE@example.org', '--yes'), {

@@ -201,7 +201,7 @@ test('hold, release and flush, by id, message and filter', async t => {
 
 test('drop and fail end what waits', async t => {
 	const {cli, slow, fast, held, read, store} = await prepare(t);
-	refused(t, await cli.run('queue', 'drop', slow), 64, /no terminal to confirm it on, add --yes/);
+	refused(t, await cli.run('queue', 'drop', slow), 64, /no terminal to confirm it, add --yes/);
 	t.is((await read(slow)).state, 'queued');
 	t.is(await cli.text('queue', 'drop', slow, '--yes'), 'dropped 1 recipient\n');
 	t.like(await read(slow), {state: 'errored', next_attempt_at: null});
@@ -228,7 +228,7 @@ test('suspend and resume may be said twice', async t => {
 	t.deepEqual(await cli.json('queue', 'suspend', 'new.example'), {...suspended, reason: 'x'});
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'mail to new.example goes again\n');
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'new.example was not suspended\n');
-	refused(t, await cli.run('queue', 'suspend', 'localhost'), 65, /localhost is no domain/);
+	refused(t, await cli.run('queue', 'suspend', 'localhost'), 65, /localhost is not a valid domain name/);
 });
 
 test('what cannot be meant is refused, and another workspace’s mail is unknown', async t => {

@@ -144,7 +144,7 @@ test('template create, show, preview, list, delete', async t => {
 	refused(t, await cli.runWith('[1]', 'template', 'preview', 'receipt', '--data', '-'), 65, /- is not a JSON object/);
 	refused(t, await cli.runWith('{', 'template', 'preview', 'receipt', '--data', '-'), 65, /- is not JSON/);
 
-	refused(t, await cli.run('template', 'delete', 'receipt'), 64, /no terminal to confirm it on, add --yes/);
+	refused(t, await cli.run('template', 'delete', 'receipt'), 64, /no terminal to confirm it, add --yes/);
 	t.like(await cli.json('template', 'delete', 'receipt', '--yes'), {id: made.id, deleted: true});
 	refused(
 		t,

@@ -3,7 +3,7 @@ import type {Store} from '../../src/store/store.ts';
 import type {Workspace} from './workspace.ts';
 
 /** Rows of each table that a list reads. */
-export const filled = 40_000;
+export const filled = 100_000;
 
 /** PostgreSQL ends a statement that takes long. */
 const rowsAtOnce = 10_000;
@@ -11,7 +11,7 @@ const rowsAtOnce = 10_000;
 /** So few rows, the oldest ones, have the rare value of each column that a list can be filtered by. */
 const rare = 3;
 /** So many messages, older than all of the workspace, are of the other one, which has sent none since. */
-const idle = 15_000;
+const idle = 40_000;
 /** So many copies wait in the queue, and as many mails that came in are kept. */
 const waiting = 200;
 
@@ -67,7 +67,7 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 		},
 		...{
 			to_address: person.address,
-			to_key: rareOr('many@x.test', 'rare@x.test').replace('else', "when i > 20000 then 'u' || i || '@x.test' else"),
+			to_key: rareOr('many@x.test', 'rare@x.test').replace('else', "when i > 50000 then 'u' || i || '@x.test' else"),
 		},
 		...{template_id: rareOr(own.templateId, other.templateId), version_id: `'${own.versionId}'`, attachments: '0'},
 	};
