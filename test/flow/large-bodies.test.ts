@@ -50,7 +50,7 @@ function bodiesOf({
 	];
 }
 
-test('bodies of any size, eight at once, keep nobody else from an answer and the memory small', async t => {
+test.serial('bodies of any size, eight at once, keep nobody else from an answer and the memory small', async t => {
 	const program = await prepareProgram(t, {MAILCTL_RATE_LIMIT: '0', MAILCTL_LOG_LEVEL: 'info'});
 	const daemon = await program.serve();
 	const welcome = await welcomeOf(program);
@@ -79,7 +79,7 @@ test('bodies of any size, eight at once, keep nobody else from an answer and the
 	t.is(await daemon.stop(), 0);
 });
 
-test('files, forms, previews and submitted mails of any size keep nobody else from an answer', async t => {
+test.serial('files, forms, previews and submitted mails of any size keep nobody else from an answer', async t => {
 	const program = await prepareProgram(t, {
 		MAILCTL_RATE_LIMIT: '0',
 		MAILCTL_DELIVERY: 'capture',
