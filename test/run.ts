@@ -22,9 +22,9 @@ function sayNotShown(shown: string): number {
 }
 
 // Many wait for daemons and mail servers that they start. More at once would starve those with a limit of time.
-const patience = ['--timeout', '10m'];
-const quick = ['-c', '4', ...patience];
-const slow = ['-c', '3', ...patience];
+const timeout = ['--timeout', '10m'];
+const quick = ['-c', '4', ...timeout];
+const slow = ['-c', '3', ...timeout];
 
 const given = process.argv.slice(2);
 let run: readonly string[] = given;

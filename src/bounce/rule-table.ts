@@ -226,7 +226,7 @@ function checkFields(path: string, fields: JsonObject, allowed: readonly string[
 type Pattern = {readonly ok: true; readonly source: string} | {readonly ok: false; readonly problem: string};
 
 /** A text of 4,096 characters is tried from each of them. */
-const maxRoutes = 10_000;
+const maxWays = 10_000;
 
 /**
  * Reads one regular expression of a rules file. Refuses one that could be slow, and one that can never match, as rules
@@ -321,7 +321,7 @@ function timeProblem(bare: string): string | null {
 	if (repeatsChoice(bare)) {
 		return 'repeats what repeats or has a choice: spell it out';
 	}
-	return waysOf(bare) > maxRoutes ? `repeats too often in all: the product of its bounds is over ${maxRoutes}` : null;
+	return waysOf(bare) > maxWays ? `repeats too often in all: the product of its bounds is over ${maxWays}` : null;
 }
 
 /** Whether a repeated group is ambiguous: it has a repetition, an alternative or an option. */

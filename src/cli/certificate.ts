@@ -30,7 +30,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		});
 
 	certificate
-		.verb('renew [name]', 'Renew a certificate now, or all without a name')
+		.verb('renew [name]', 'Renew a certificate now; every certificate if no name is given')
 		.sample('mailctl certificate renew mail.example.com')
 		.does<object, [string | undefined]>(async (session, _options, name) => {
 			const {acme, databaseUrl, dataDir} = session.settings();

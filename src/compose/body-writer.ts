@@ -16,7 +16,7 @@ export type Body = {
 	readonly canonical: Buffer;
 };
 
-const defaultRoom = 512 * 1024;
+const initialRoom = 512 * 1024;
 const softLine = Buffer.from('=\r\n', 'latin1');
 
 /**
@@ -25,16 +25,16 @@ const softLine = Buffer.from('=\r\n', 'latin1');
  */
 export class BodyWriter {
 	readonly #known = new WeakMap<Constant, QuotedPrintable>();
-	readonly #usual = [Buffer.allocUnsafeSlow(defaultRoom), Buffer.allocUnsafeSlow(defaultRoom)] as const;
+	readonly #usual = [Buffer.allocUnsafeSlow(initialRoom), Buffer.allocUnsafeSlow(initialRoom)] as const;
 
 	readonly #exactFor = (constant: Constant): number => this.#encoded(constant).octets.length;
 
 	write(parts: readonly BodyPart[]): Body {
 		// Most bodies need no look at each constant.
 		const most = roomFor(parts, maxFor);
-		const room = most <= defaultRoom ? most : roomFor(parts, this.#exactFor);
+		const room = most <= initialRoom ? most : roomFor(parts, this.#exactFor);
 		const [octets, canonical] =
-			room <= defaultRoom ? this.#usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
+			room <= initialRoom ? this.#usual : [Buffer.allocUnsafe(room), Buffer.allocUnsafe(room)];
 		const writing: Writing = {octets, at: 0, lineStart: 0, canonical, canonicalAt: 0};
 		for (const part of parts) {
 			if ('text' in part) {
@@ -187,7 +187,7 @@ type Writing = {
 /** The most octets that quoted-printable of this many UTF-16 units needs. */
 const quotedPrintableRoom = (units: number): number => Math.ceil(units * maxPerUnit) + 3;
 
-const defaultUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
+const reusedUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
 const octetsPerUnit = 3;
 
 /**
@@ -197,7 +197,7 @@ const octetsPerUnit = 3;
 function writeQuotedPrintable(text: string, writing: Writing): void {
 	// Half a surrogate pair becomes U+FFFD here. Octets are read several times as fast as the characters of a string.
 	const room = octetsPerUnit * text.length;
-	const utf8 = room <= defaultUtf8.length ? defaultUtf8 : Buffer.allocUnsafe(room);
+	const utf8 = room <= reusedUtf8.length ? reusedUtf8 : Buffer.allocUnsafe(room);
 	const end = utf8.write(text, 'utf8');
 	const {octets, canonical} = writing;
 	let {at, lineStart, canonicalAt} = writing;

@@ -7,7 +7,7 @@ import {storeFile} from '../data-folder/open.ts';
 import {repeated} from '../kit/clock.ts';
 import {threadLimits} from '../kit/memory.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {defaultWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
+import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {WriterThread} from '../store/engine/writer-thread.ts';
 import type {Store} from '../store/store.ts';
@@ -264,7 +264,7 @@ const silentTries = 5;
  */
 export function watchWal({
 	wal,
-	most = defaultWal,
+	most = walSizeLimit,
 	lookMs = diskLookMs,
 	logger,
 	storeFailed,

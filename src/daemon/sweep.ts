@@ -430,14 +430,14 @@ export function erasureTask({
 }
 
 /** `webhook listen` takes an event as soon as it is there; one that was suspended with its machine may come back. */
-const waitLimitMs = 3_600_000;
+const gracePeriodMs = 3_600_000;
 
 /** Endpoints of `webhook listen` that was killed and so could not remove its own. */
 export function listenerTask({store, acting}: {readonly store: Store; readonly acting: Acting}): SweepTask {
 	return {
 		name: 'webhook_listeners',
 		begin() {
-			const before = idFloor('whd', acting.clock.now() - waitLimitMs);
+			const before = idFloor('whd', acting.clock.now() - gracePeriodMs);
 			return async () => {
 				for (const {id, workspaceId} of await findAbandoned(store.reader, before)) {
 					await store.writer.transaction(trx => removeEndpoint(trx, acting, workspaceId, id));

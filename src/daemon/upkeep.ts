@@ -5,7 +5,7 @@ import {hostnameRemark} from '../config/rules.ts';
 import type {Settings} from '../config/settings.ts';
 import type {OpenSources} from '../domains/check-records.ts';
 import type {SendingNames} from '../domains/domain-records.ts';
-import {lookAtDomain, nextCheck, recordDomainCheck, takeDomain, waitLimitMs} from '../domains/verify-domain.ts';
+import {gracePeriodMs, lookAtDomain, nextCheck, recordDomainCheck, takeDomain} from '../domains/verify-domain.ts';
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
@@ -377,7 +377,7 @@ export class DomainChecks {
 			now: storeTime(now),
 			minuteAgo: storeTime(now - minuteMs),
 			dayAgo: storeTime(now - dayMs),
-			eager: storeTime(now - waitLimitMs - dayMs),
+			eager: storeTime(now - gracePeriodMs - dayMs),
 		};
 		const rows = await listDueDomains(store.reader, moments, maxRead);
 		return rows.filter(row => nextCheck(row, now) <= now).map(({pending_at: _pendingAt, ...domain}): Domain => domain);

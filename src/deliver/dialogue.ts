@@ -119,7 +119,7 @@ export type RawReply = {readonly code: number; readonly lines: readonly string[]
 // beyond the last one is an attack.
 const maxLineLength = 8 * 1024;
 const maxTextLength = 64 * 1024;
-const maxPipelinedBytes = 1024 * 1024;
+const maxReceivedBytes = 1024 * 1024;
 /** Lines without a code that are handed on, of each reply. */
 const maxStrayLines = 16;
 
@@ -165,7 +165,7 @@ export class ReplyReader {
 			this.#sent += end + 1 - start;
 			start = end + 1;
 			this.#rest = null;
-			if (this.#sent > maxPipelinedBytes) {
+			if (this.#sent > maxReceivedBytes) {
 				return tooMuch;
 			}
 			const next = replyCode(line);
@@ -199,7 +199,7 @@ export class ReplyReader {
 			this.#sent += chunk.length - start;
 			this.#rest = this.#added(chunk.subarray(start));
 		}
-		return this.#sent > maxPipelinedBytes ? tooMuch : null;
+		return this.#sent > maxReceivedBytes ? tooMuch : null;
 	}
 
 	/** Whether a part of a line or of a reply is waiting for the rest. */

@@ -56,7 +56,7 @@ type Try = {
 const maxSessions = 2;
 
 /** From this many failed attempts on a mail is not pipelined: few hosts that mishandle pipelining say so. */
-const minAttemptsAlone = 2;
+const maxPipelinedAttempts = 2;
 
 /** The system's error where no route to an address exists, as to IPv6 on a machine without it. */
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
@@ -178,7 +178,7 @@ function plansFor(
 		const source = host.api ? undefined : sourceFor(sources, host.address);
 		if (source !== null) {
 			const session = host === idle?.host ? idle : null;
-			const lockStep = attempt > minAttemptsAlone || lockStepHosts.has(host);
+			const lockStep = attempt > maxPipelinedAttempts || lockStepHosts.has(host);
 			const hello = brokenTls.helloFor(host);
 			plans.push({host, session, source, hello, tlsFailed: hello === 'none', plainHelo: false, lockStep});
 		}

@@ -10,7 +10,7 @@ import {firstKeysFile, freeBytes, openDataDir} from '../data-folder/data-dir.ts'
 import {type Clock, noticeableSkewMs} from '../kit/clock.ts';
 import type {Resolver} from '../net/dns.ts';
 import {schemaState, tooOldFix} from '../store/engine/migrate.ts';
-import {defaultWal, type WriteAheadLog} from '../store/engine/sqlite.ts';
+import {type WriteAheadLog, walSizeLimit} from '../store/engine/sqlite.ts';
 import {openStore, type Store} from '../store/store.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
@@ -228,7 +228,7 @@ export function walCheck(wal: WriteAheadLog): Check {
 			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
 			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
 			return [
-				bytes > defaultWal ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail),
+				bytes > walSizeLimit ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail),
 			];
 		},
 	};

@@ -224,7 +224,7 @@ export type Sight = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
 /** A domain is given up after this many failures over this long; until then it is checked at least every hour. */
-export const waitLimitMs = 72 * hourMs;
+export const gracePeriodMs = 72 * hourMs;
 const maxFailures = 3;
 
 type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
@@ -243,7 +243,7 @@ export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainS
 			if (state === 'verified') {
 				return {state: 'degraded', state_at: at, verified_at, failures: 1};
 			}
-			return state !== 'failed' && failures + 1 >= maxFailures && Date.parse(at) - Date.parse(state_at) >= waitLimitMs
+			return state !== 'failed' && failures + 1 >= maxFailures && Date.parse(at) - Date.parse(state_at) >= gracePeriodMs
 				? {state: 'failed', state_at: at, verified_at: null, failures: failures + 1}
 				: {state, state_at, verified_at, failures: failures + 1};
 	}
@@ -289,5 +289,5 @@ function pause(ageMs: number): number {
 	if (ageMs < 130 * minuteMs) {
 		return 10 * minuteMs;
 	}
-	return ageMs < waitLimitMs ? hourMs : dayMs;
+	return ageMs < gracePeriodMs ? hourMs : dayMs;
 }

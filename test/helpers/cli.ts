@@ -11,7 +11,7 @@ import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
 import {type CliShell, startCliShell} from './cli-shell.ts';
 import {temporaryFolder} from './databases.ts';
-import {admit} from './few-at-once.ts';
+import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
 
 export type CliResult = {readonly code: number | null; readonly stdout: string; readonly stderr: string};

@@ -9,7 +9,7 @@ import {text} from 'node:stream/consumers';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
 import {type CliShell, startCliShell} from './cli-shell.ts';
-import {admit} from './few-at-once.ts';
+import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
 
 /** What the program needs of a test; a hook, which has no teardown, brings its own. */

@@ -8,6 +8,7 @@ import pg from 'pg';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {openStore, type Store, type StoreLocation} from '../../src/store/store.ts';
 import {makeMigratedFile, migratedFileVariable, templateVariable} from '../migrated-template.ts';
+import {Slots} from './slots.ts';
 
 export type Engine = 'sqlite' | 'postgres';
 
@@ -87,26 +88,15 @@ export async function newStore(t: ExecutionContext, engine: Engine): Promise<Sto
 	return store;
 }
 
-/** Of the tests of a process: more at once would take each other's time until they fail for want of it. */
-const maxAtOnce = 4;
-let running = 0;
-const waiting: Array<() => void> = [];
+/** For the tests of a process: more at once would take each other's time until they fail for want of it. */
+const slots = new Slots(4);
 
 async function inTurn(work: () => Promise<void>): Promise<void> {
-	if (running === maxAtOnce) {
-		await new Promise<void>(resolve => waiting.push(resolve));
-	} else {
-		running++;
-	}
+	await slots.take();
 	try {
 		await work();
 	} finally {
-		const next = waiting.shift();
-		if (next) {
-			next();
-		} else {
-			running--;
-		}
+		slots.release();
 	}
 }
 

@@ -1,5 +1,6 @@
 import type {TestFn} from 'ava';
 import type {Scope} from './daemon.ts';
+import {exempt} from './program-slots.ts';
 
 /** Something that all tests of a file share: made before the first, taken down after the last by what its maker left in the scope. */
 export function oncePerFile<Value>(test: TestFn, make: (scope: Scope) => Promise<Value>): () => Value {
@@ -7,13 +8,14 @@ export function oncePerFile<Value>(test: TestFn, make: (scope: Scope) => Promise
 	let failed = false;
 	const teardowns: Array<() => unknown> = [];
 	test.before(async t => {
-		value = await make({
+		const scope = exempt({
 			get passed() {
 				return !failed;
 			},
 			log: (...lines) => t.log(...lines),
 			teardown: run => void teardowns.push(run as () => unknown),
 		});
+		value = await make(scope);
 	});
 	test.afterEach.always(t => {
 		failed ||= !t.passed;

@@ -23,7 +23,7 @@ export type WriteAheadLog = {
 };
 
 /** SQLite cuts the log to this when it begins again at its start, octets. */
-export const defaultWal = 64 * 1024 * 1024;
+export const walSizeLimit = 64 * 1024 * 1024;
 
 const waitLimitMs = 100;
 
@@ -245,7 +245,7 @@ const sqlitePragmas = `
 	pragma trusted_schema = off;
 	pragma cell_size_check = on;
 	pragma wal_autocheckpoint = 1000;
-	pragma journal_size_limit = ${defaultWal};
+	pragma journal_size_limit = ${walSizeLimit};
 `;
 
 // Precedes the first page, and only there: on a store that is there it would be a write.
