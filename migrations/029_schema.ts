@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * The whole schema, as the steps 001 to 029 left it. Names of columns without a default are followed by `?` where they may be
- * null. A row that belongs to another one is removed with it.
+ * The whole schema, as the steps 001 to 029 left it. Names of columns without a default are followed by `?` where they
+ * may be null. A row that belongs to another one is removed with it.
  */
 export async function up(knex: Knex): Promise<void> {
 	const isPostgres = knex.client.driverName === 'pg';
@@ -22,8 +22,8 @@ export async function up(knex: Knex): Promise<void> {
 	}
 
 	/**
-	 * A table whose rows lie in the order of their key: on SQLite a single B-tree, in which small rows that are written often and
-	 * read by the beginning of their key cost half as much.
+	 * A table whose rows lie in the order of their key: on SQLite a single B-tree, in which small rows that are written
+	 * often and read by the beginning of their key cost half as much.
 	 */
 	async function createClustered(name: string, define: Define): Promise<void> {
 		await create(name, define, isPostgres ? '' : ' without rowid');
@@ -190,7 +190,10 @@ export async function up(knex: Knex): Promise<void> {
 	// `messages_by_recipient` finds the others.
 	await partialIndex('recipients_cc_by_address', 'recipients (workspace_id, address_key)', `role = 'cc'`);
 
-	/** What messages are found by besides their columns: words of the subject, metadata, tags, states (`src/store/message-terms.ts`). */
+	/**
+	 * What messages are found by besides their columns: words of the subject, metadata, tags, states
+	 * (`src/store/message-terms.ts`).
+	 */
 	await createByDay(
 		'message_terms',
 		'message_id',
@@ -259,7 +262,9 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'recipient_id', 'claimed_by');
 		/** Those before this one. */
 		integer(table, 'attempts');
-		/** `until`: then the claim of an unknown daemon ends. `queued`: the id of the event that a first claim implies. */
+		/**
+		 * `until`: then the claim of an unknown daemon ends. `queued`: the id of the event that a first claim implies.
+		 */
 		text(table, 'until', 'queued?');
 		table.primary(['recipient_id']);
 	});
@@ -392,13 +397,18 @@ export async function up(knex: Knex): Promise<void> {
 	await create('inbound', table => {
 		/** SHA-256 of the mail and its recipients: the same mail is stored once. `digest` is of the mail alone. */
 		key(table, 'id');
-		/** `node`: the daemon that accepted the mail and is to read it; null: any. `rcpt_to`: a JSON list of addresses. */
+		/**
+		 * `node`: the daemon that accepted the mail and is to read it; null: any. `rcpt_to`: a JSON list of addresses.
+		 */
 		text(table, 'digest', 'source', 'node?', 'mail_from?', 'rcpt_to');
 		/** Empty after the reading, unless the mail is `kept`. */
 		bytes(table, 'raw');
 		/** Octets of the mail. */
 		integer(table, 'size');
-		/** `kept`: why the mail itself is kept: `unmatched`, `unread`, `operator`. `reading`: JSON text with kind and reports. */
+		/**
+		 * `kept`: why the mail itself is kept: `unmatched`, `unread`, `operator`. `reading`: JSON text with kind and
+		 * reports.
+		 */
 		text(table, 'received_at', 'read_at?', 'kept?', 'reading?', 'fault?');
 		table.index(['received_at'], 'inbound_by_age');
 		table.index(['digest'], 'inbound_by_digest');
@@ -482,7 +492,10 @@ export async function up(knex: Knex): Promise<void> {
 		key(table, 'id');
 		/** `email`: in comparison form. `workspace_id`: null: all. */
 		text(table, 'email', 'role', 'workspace_id?');
-		/** `password_hash`: by scrypt, with its parameters and salt. `totp`: the secret of one-time codes, sealed for the row. */
+		/**
+		 * `password_hash`: by scrypt, with its parameters and salt. `totp`: the secret of one-time codes, sealed for
+		 * the row.
+		 */
 		text(table, 'password_hash?', 'totp?');
 		/** The 30 seconds of the last accepted code: none is accepted twice. */
 		integer(table, 'totp_step?');
@@ -496,7 +509,10 @@ export async function up(knex: Knex): Promise<void> {
 
 	await create('user_sessions', table => {
 		key(table, 'id');
-		/** `token_hash`: SHA-256 of the token in the cookie. `workspace_id`: what a user of all looks at; null: none yet. */
+		/**
+		 * `token_hash`: SHA-256 of the token in the cookie. `workspace_id`: what a user of all looks at; null: none
+		 * yet.
+		 */
 		text(table, 'user_id', 'token_hash', 'workspace_id?', 'created_at', 'seen_at');
 		/** The last time that the user proved who they are. */
 		text(table, 'confirmed_at', 'address', 'agent');

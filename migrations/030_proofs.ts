@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * When DNS first showed a key, and who paused a workspace: its own users or the operator. A return path that is not below its
- * domain may be another tenant's, so it becomes the usual one.
+ * When DNS first showed a key, and who paused a workspace: its own users or the operator. A return path that is not
+ * below its domain may be another tenant's, so it becomes the usual one.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);

@@ -1,7 +1,9 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** Where the events of smarthosts come from, and what a smarthost answered to a mail, by which its events find the mail. */
+/**
+ * Where the events of smarthosts come from, and what a smarthost answered to a mail, by which its events find the mail.
+ */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.createTable('smarthosts', table => {

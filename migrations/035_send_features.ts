@@ -11,7 +11,10 @@ export async function up(knex: Knex): Promise<void> {
 		}
 	}
 	await knex.schema.alterTable('messages', table => {
-		/** `extras`: what few sends have (`Extras` in `src/mail/message.ts`), JSON. `sealed`: sensitive variables until the last attempt ends. */
+		/**
+		 * `extras`: what few sends have (`Extras` in `src/mail/message.ts`), JSON. `sealed`: sensitive variables until
+		 * the last attempt ends.
+		 */
 		texts(table, 'extras', 'sealed');
 	});
 	await knex.raw('create index messages_sealed on messages (id) where sealed is not null');
@@ -24,7 +27,8 @@ export async function up(knex: Knex): Promise<void> {
 		/** 1: high, 0: normal, -1: low. */
 		table.specificType('priority', 'integer').notNullable().defaultTo(knex.raw('0'));
 	});
-	// The mail of one destination, workspace and priority is a queue of its own. As before, counts come from the index alone.
+	// The mail of one destination, workspace and priority is a queue of its own. As before, counts come from the index
+	// alone.
 	await knex.raw('drop index queue_due');
 	await knex.raw(
 		`create index queue_due on queue (destination, workspace_id, priority, next_attempt_at, ${
@@ -40,7 +44,10 @@ export async function up(knex: Knex): Promise<void> {
 		texts(table, 'priority', 'topic_code', 'sensitive');
 	});
 	await knex.schema.alterTable('topics', table => {
-		/** `public_at`: people see it on the preference page since then. `required_at`: its mail has no opt-out of its own since then. */
+		/**
+		 * `public_at`: people see it on the preference page since then. `required_at`: its mail has no opt-out of its
+		 * own since then.
+		 */
 		texts(table, 'priority', 'public_at', 'required_at', 'description');
 	});
 	await knex.schema.alterTable('topic_optouts', table => {

@@ -28,7 +28,9 @@ export async function up(knex: Knex): Promise<void> {
 	});
 	await knex.schema.createTable('received', table => {
 		table.specificType('id', text).primary();
-		/** `inbound_id`: the row of `inbound` as which it came. `summary` and `content`: JSON (`src/mail/received.ts`). */
+		/**
+		 * `inbound_id`: the row of `inbound` as which it came. `summary` and `content`: JSON (`src/mail/received.ts`).
+		 */
 		texts(table, 'workspace_id', 'inbound_id', 'summary', 'content', 'received_at');
 		/** The message that it answers. */
 		table.specificType('in_reply_to', text);
@@ -48,7 +50,10 @@ export async function up(knex: Knex): Promise<void> {
 		table.primary(['received_id', 'n']);
 		ofMail(table);
 	});
-	/** By what a mail is found: `from:` and `to:` with an address in comparison form, `re:` with a message, `w:` with a word of its subject. */
+	/**
+	 * By what a mail is found: `from:` and `to:` with an address in comparison form, `re:` with a message, `w:` with a
+	 * word of its subject.
+	 */
 	await knex.schema.createTable('received_terms', table => {
 		texts(table, 'workspace_id', 'term', 'received_id');
 		table.primary(['workspace_id', 'term', 'received_id']);

@@ -1,7 +1,9 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** What others report about our domains: DMARC aggregate reports and TLS reports; which TLS reports of ours went out. */
+/**
+ * What others report about our domains: DMARC aggregate reports and TLS reports; which TLS reports of ours went out.
+ */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	const domainOf = (table: Knex.CreateTableBuilder) =>

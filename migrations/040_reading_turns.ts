@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * In which order mails are read that came in: `precedence` 0 first, and within it one `turn` after the other. `begun`: how often the
- * reading of a mail began and has not ended. Mails of before have proved nothing.
+ * In which order mails are read that came in: `precedence` 0 first, and within it one `turn` after the other. `begun`:
+ * how often the reading of a mail began and has not ended. Mails of before have proved nothing.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);

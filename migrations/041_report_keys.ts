@@ -2,8 +2,9 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * Keys of reports that others cannot take: period and signer belong to them. What each report adds to the counts is bounded, and
- * what one adds that its reporter did not sign can be taken back. How many TLS reports of ours an address has.
+ * Keys of reports that others cannot take: period and signer belong to them. What each report adds to the counts is
+ * bounded, and what one adds that its reporter did not sign can be taken back. How many TLS reports of ours an address
+ * has.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);

@@ -3,8 +3,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * Addresses that agreed to a workspace's alert mail, and what limits tests and confirmation mail. The addresses of existing alerts
- * count as confirmed, so that no operator misses an alert because of the upgrade.
+ * Addresses that agreed to a workspace's alert mail, and what limits tests and confirmation mail. The addresses of
+ * existing alerts count as confirmed, so that no operator misses an alert because of the upgrade.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
@@ -23,7 +23,10 @@ export async function up(knex: Knex): Promise<void> {
 		table.primary(['name', 'slot']);
 	});
 	await knex.schema.alterTable('users', table => {
-		/** An operator of the installation added the user; `null` if an admin of one workspace did, who may name any address. */
+		/**
+		 * An operator of the installation added the user; `null` if an admin of one workspace did, who may name any
+		 * address.
+		 */
 		table.specificType('vouched_at', text);
 	});
 	await knex('users').update({vouched_at: knex.ref('created_at')});

@@ -4,8 +4,8 @@ import {columnTypes} from './column-types.ts';
 const versionsAtOnce = 50;
 
 /**
- * Bounds of a workspace that its operator changed, and what layouts, partials and templates use, so that their sources need
- * not be read for it.
+ * Bounds of a workspace that its operator changed, and what layouts, partials and templates use, so that their sources
+ * need not be read for it.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
@@ -21,7 +21,10 @@ export async function up(knex: Knex): Promise<void> {
 		for (const name of ['workspace_id', 'kind', 'name']) {
 			table.specificType(name, text).notNullable();
 		}
-		/** JSON array of keys, and the `updated_at` that it belongs to: the program of the version before does not write it. */
+		/**
+		 * JSON array of keys, and the `updated_at` that it belongs to: the program of the version before does not write
+		 * it.
+		 */
 		table.specificType('uses', text).notNullable();
 		table.specificType('uses_at', text).notNullable();
 		table.primary(['workspace_id', 'kind', 'name']);
@@ -29,7 +32,10 @@ export async function up(knex: Knex): Promise<void> {
 		table.foreign(key).references(key).inTable('layouts').onDelete('CASCADE');
 	});
 	await knex.schema.alterTable('templates', table => {
-		/** JSON array of the keys that a version uses, and its number: the program of the version before does not write them. */
+		/**
+		 * JSON array of the keys that a version uses, and its number: the program of the version before does not write
+		 * them.
+		 */
 		table.specificType('uses', text);
 		table.integer('uses_version');
 	});

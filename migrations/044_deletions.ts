@@ -1,7 +1,10 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** Workspaces that were deleted and people who were erased, as long as rows of them are left: the sweep removes those in turn. */
+/**
+ * Workspaces that were deleted and people who were erased, as long as rows of them are left: the sweep removes those in
+ * turn.
+ */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.alterTable('workspaces', table => {

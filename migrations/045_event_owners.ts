@@ -1,7 +1,9 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** Events of a workspace's own smarthosts are read in turns with other mail, and kept within bounds of the workspace. */
+/**
+ * Events of a workspace's own smarthosts are read in turns with other mail, and kept within bounds of the workspace.
+ */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	/** Of an event that is unread or kept: the workspace whose smarthost posted it. */

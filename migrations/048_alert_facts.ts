@@ -1,7 +1,9 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** What alerts need to know: whether a domain was ever verified, and what smarthosts accepted without reporting on it. */
+/**
+ * What alerts need to know: whether a domain was ever verified, and what smarthosts accepted without reporting on it.
+ */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.alterTable('domains', table => {

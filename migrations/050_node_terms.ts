@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 
 /**
- * Nodes divide each site evenly among the nodes that they know. `leases` and `alone` stay for nodes of the version before, whose
- * terms say nothing of it.
+ * Nodes divide each site evenly among the nodes that they know. `leases` and `alone` stay for nodes of the version
+ * before, whose terms say nothing of it.
  */
 export async function up(knex: Knex): Promise<void> {
 	if (knex.client.driverName !== 'pg') {

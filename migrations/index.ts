@@ -3,8 +3,9 @@ import type {Knex} from 'knex';
 type Migration = {readonly up: (knex: Knex) => Promise<void>};
 
 /**
- * Every migration in order, by its name; only those that a store lacks are loaded. Append only. `breaking`: the program of the
- * version before cannot use the store any more. Any other migration leaves what that program reads and writes as it was.
+ * Every migration in order, by its name; only those that a store lacks are loaded. Append only. `breaking`: the program
+ * of the version before cannot use the store any more. Any other migration leaves what that program reads and writes as
+ * it was.
  */
 export const migrations: ReadonlyArray<readonly [name: string, load: () => Promise<Migration>, effect?: 'breaking']> = [
 	['029_schema', () => import('./029_schema.ts'), 'breaking'],
@@ -31,5 +32,8 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 	['050_node_terms', () => import('./050_node_terms.ts')],
 ];
 
-/** The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too old. */
+/**
+ * The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too
+ * old.
+ */
 export const lastReplaced = '029_fewer_event_rows';

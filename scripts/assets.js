@@ -1,4 +1,5 @@
-// Puts the files of the dashboard where the program finds them: beside the bundle, and beside what tsc writes for the tests.
+// Puts the files of the dashboard where the program finds them: beside the bundle, and beside what tsc writes for the
+// tests.
 import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import {brotliCompressSync, constants, gzipSync} from 'node:zlib';

@@ -1,5 +1,5 @@
-// What is installed beside the bundle: native code, libraries that read files of their own, and those that few starts load. The
-// bundle holds all other dependencies (docs/internals/decisions/0013-bundle.md).
+// What is installed beside the bundle: native code, libraries that read files of their own, and those that few starts
+// load. The bundle holds all other dependencies (docs/internals/decisions/0013-bundle.md).
 import {existsSync, readFileSync} from 'node:fs';
 
 export const beside = ['@fastify/swagger-ui', 'imapflow', 'pg', 'smtp-server', 'sqlite3', 'tar'];

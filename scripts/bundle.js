@@ -1,5 +1,5 @@
-// Makes dist/bundle, which bin starts: one file for the program and one for each thread, with the libraries that a start needs
-// (docs/internals/decisions/0013-bundle.md).
+// Makes dist/bundle, which bin starts: one file for the program and one for each thread, with the libraries that a
+// start needs (docs/internals/decisions/0013-bundle.md).
 import {execFileSync} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {
@@ -85,7 +85,8 @@ const threads = {
 	format: 'esm',
 	banner: {js: `import {createRequire} from 'node:module'; const require = createRequire(import.meta.url);`},
 };
-// A function, which bin/program.js calls. A part that is imported when it is used stays compiled but not run until then.
+// A function, which bin/program.js calls. A part that is imported when it is used stays compiled but not run until
+// then.
 const program = {
 	format: 'cjs',
 	supported: {'dynamic-import': false},
@@ -117,7 +118,8 @@ const inputs = [
 ];
 writeAssets(path.join(outdir, 'dashboard/assets'));
 const main = path.join(outdir, 'cli/main.js');
-// bin/program.js reads it as Latin-1, which V8 compiles faster. esbuild escapes all but what stands in tagged templates and patterns.
+// bin/program.js reads it as Latin-1, which V8 compiles faster. esbuild escapes all but what stands in tagged templates
+// and patterns.
 const escaped = character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 writeFileSync(main, readFileSync(main, 'utf8').replaceAll(/[^\0-\x7f]/g, escaped));
 const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0, 16);

@@ -63,7 +63,9 @@ function typeOfKind(type, schema, inner, asked) {
 		case 'array': {
 			const item = inner(schema.items ?? {});
 			const array = item.includes(' | ') || item.startsWith('{') ? `Array<${item}>` : `${item}[]`;
-			return asked ? array.replace(/^Array</, 'ReadonlyArray<').replace(/^(?!ReadonlyArray<)/, 'readonly ') : array;
+			return asked
+				? array.replace(/^Array</, 'ReadonlyArray<').replace(/^(?!ReadonlyArray<)/, 'readonly ')
+				: array;
 		}
 		case 'object':
 			return objectOf(schema, inner, asked);
@@ -118,7 +120,10 @@ function itemOf(operation) {
 	return properties?.next_cursor && properties.data?.items ? properties.data.items : null;
 }
 
-/** The source of the package's entry `mailctl/client`: a type for each shape and a method for each route of the API that wants a key. */
+/**
+ * The source of the package's entry `mailctl/client`: a type for each shape and a method for each route of the API that
+ * wants a key.
+ */
 export function clientSource(document) {
 	const methods = new Map();
 	const named = new Map();
@@ -151,7 +156,9 @@ export function clientSource(document) {
 		return `readonly ${noun} = {\n${indented(texts)}\n};`;
 	});
 	const event = document.webhooks.event.post.requestBody.content['application/json'].schema;
-	types.push(`/** What endpoints get: the body of a webhook. */\nexport type WebhookEvent = ${typeOf(event, named)};`);
+	types.push(
+		`/** What endpoints get: the body of a webhook. */\nexport type WebhookEvent = ${typeOf(event, named)};`,
+	);
 	return `import {type CallOptions, type Items, Requests, type SendOptions, type Streamed, type StreamOptions} from './requests.ts';
 import {verifyWebhook as verify} from './verify-webhook.ts';
 
@@ -162,16 +169,18 @@ export type {RequestHeaders} from './verify-webhook.ts';
 ${types.join('\n\n')}
 
 /**
- * The API of a mailctl, a method for each route: \`new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})\`.
- * A call that fails rejects with a MailctlError.
+ * The API of a mailctl, a method for each route:
+ * \`new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})\`. A call that fails rejects with a
+ * MailctlError.
  */
 export class Mailctl extends Requests {
 ${indented([nouns.join('\n\n')])}
 }
 
 /**
- * The event of a webhook, once its signature is right. \`rawBody\` is what was received, before anything parses it. During the
- * overlap of a rotation either secret is right. Throws a MailctlError (code \`bad_signature\`) that you answer with 400.
+ * The event of a webhook, once its signature is right. \`rawBody\` is what was received, before anything parses it.
+ * During the overlap of a rotation either secret is right. Throws a MailctlError (code \`bad_signature\`) that you
+ * answer with 400.
  */
 export const verifyWebhook = verify<WebhookEvent>;
 `;
@@ -195,7 +204,9 @@ function methodSource(noun, {name, verb, path, operation}, named, declare) {
 		);
 	}
 	if (query.length > 0) {
-		const properties = Object.fromEntries(query.map(one => [one.name, {...one.schema, description: one.description}]));
+		const properties = Object.fromEntries(
+			query.map(one => [one.name, {...one.schema, description: one.description}]),
+		);
 		declare(`${about}Query`, {type: 'object', properties}, true);
 		given.push(`query: ${about}Query = {}`);
 	}

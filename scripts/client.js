@@ -1,5 +1,6 @@
-// Makes `mailctl/client` in dist/client, one file and its types: src/client is written by hand, the methods and types of the API come
-// from its description. The API's sources are bundled for that, not taken from dist/src: what tsc makes includes tests that import the client.
+// Makes `mailctl/client` in dist/client, one file and its types: src/client is written by hand, the methods and types
+// of the API come from its description. The API's sources are bundled for that, not taken from dist/src: what tsc makes
+// includes tests that import the client.
 import {execFileSync} from 'node:child_process';
 import {cpSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
 import path from 'node:path';

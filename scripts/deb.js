@@ -1,5 +1,5 @@
-// Makes mailctl_VERSION_ARCH.deb: the built program, its libraries at the versions that were tested, and a Node.js of its own
-// (docs/guide/debian.md). Needs `npm ci` before it, and dpkg-deb.
+// Makes mailctl_VERSION_ARCH.deb: the built program, its libraries at the versions that were tested, and a Node.js of
+// its own (docs/guide/debian.md). Needs `npm ci` before it, and dpkg-deb.
 import {execFileSync} from 'node:child_process';
 import {chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -16,7 +16,12 @@ const architecture = architectures[process.arch];
 const [target = 'dist'] = process.argv.slice(2);
 
 const run = (command, args, options = {}) =>
-	execFileSync(command, args, {encoding: 'utf8', maxBuffer: 2 ** 26, stdio: ['ignore', 'pipe', 'inherit'], ...options});
+	execFileSync(command, args, {
+		encoding: 'utf8',
+		maxBuffer: 2 ** 26,
+		stdio: ['ignore', 'pipe', 'inherit'],
+		...options,
+	});
 
 const work = mkdtempSync(path.join(tmpdir(), 'mailctl-deb-'));
 const root = path.join(work, 'root');
@@ -76,7 +81,10 @@ function addSystemFiles() {
 	}
 	write('lib/systemd/system/mailctl.service', unit);
 	const settings = readFileSync('config/mailctl.env.example', 'utf8')
-		.replace(/^#.*\n#.*\n/, '# Settings of mailctl, at their defaults; `systemctl restart mailctl` after a change.\n')
+		.replace(
+			/^#.*\n#.*\n/,
+			'# Settings of mailctl, at their defaults; `systemctl restart mailctl` after a change.\n',
+		)
 		.replace('#MAILCTL_DATA_DIR=./data', 'MAILCTL_DATA_DIR=/var/lib/mailctl');
 	write('etc/mailctl/mailctl.env', settings, 0o640);
 	write('usr/bin/mailctl', readFileSync('scripts/deb/mailctl'), 0o755);

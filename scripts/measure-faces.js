@@ -1,5 +1,6 @@
-// Counts the lines of a noun over its faces: what it does, its API routes, its commands, its pages, its part of `apply`. Run it before and
-// after a noun moves to `src/ops/`: `node scripts/measure-faces.js`. Store, tests and the generated client are no faces.
+// Counts the lines of a noun over its faces: what it does, its API routes, its commands, its pages, its part of
+// `apply`. Run it before and after a noun moves to `src/ops/`: `node scripts/measure-faces.js`. Store, tests and the
+// generated client are no faces.
 import {execFileSync} from 'node:child_process';
 import {readFileSync} from 'node:fs';
 

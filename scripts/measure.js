@@ -1,6 +1,7 @@
-// Counts what makes the program heavy to read: `npm run measure`. The figures are by pattern, so they are exact to a few; what
-// counts is that one script counts before and after a change. `npm run measure -- --list NAME` shows what a row counted, and
-// `--since COMMIT` the ten files that grew most since then. test/size.test.ts has the ceilings of the first figures.
+// Counts what makes the program heavy to read: `npm run measure`. The figures are by pattern, so they are exact to a
+// few; what counts is that one script counts before and after a change. `npm run measure -- --list NAME` shows what a
+// row counted, and `--since COMMIT` the ten files that grew most since then. test/size.test.ts has the ceilings of the
+// first figures.
 import {execFileSync} from 'node:child_process';
 import path from 'node:path';
 import process from 'node:process';

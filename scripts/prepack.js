@@ -1,6 +1,6 @@
-// For `npm pack`: the package brings what is installed beside the bundle, in the versions that were tested, and asks npm for nothing
-// that the bundle holds. npm reads no lock file of a package, and in the repository `bundleDependencies` would be in npm's way: an
-// install with it never ends. `postpack` restores package.json.
+// For `npm pack`: the package brings what is installed beside the bundle, in the versions that were tested, and asks
+// npm for nothing that the bundle holds. npm reads no lock file of a package, and in the repository
+// `bundleDependencies` would be in npm's way: an install with it never ends. `postpack` restores package.json.
 import {copyFileSync, readFileSync, renameSync, rmSync, writeFileSync} from 'node:fs';
 import {beside} from './beside.js';
 

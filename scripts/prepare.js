@@ -1,4 +1,5 @@
-// What `npm ci` and `npm start` run: the build. Where its tools were left out (`npm ci --omit=dev`) the bundle that is there is used.
+// What `npm ci` and `npm start` run: the build. Where its tools were left out (`npm ci --omit=dev`) the bundle that is
+// there is used.
 import {execFileSync} from 'node:child_process';
 import {existsSync, statSync} from 'node:fs';
 

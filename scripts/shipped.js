@@ -1,5 +1,6 @@
-// What of others the package holds, for dist/bundle: LICENSES.txt of what is in the bundle, and sbom.cdx.json of that and of what is
-// installed beside it. `npm sbom` lists MJML's whole tree, and none of the libraries that development packages need too.
+// What of others the package holds, for dist/bundle: LICENSES.txt of what is in the bundle, and sbom.cdx.json of that
+// and of what is installed beside it. `npm sbom` lists MJML's whole tree, and none of the libraries that development
+// packages need too.
 import {readdirSync, readFileSync} from 'node:fs';
 import path from 'node:path';
 import {foldersBeside} from './beside.js';
@@ -23,7 +24,10 @@ export function licencesOf(files) {
 	return texts.join(line);
 }
 
-/** A software bill of materials, CycloneDX 1.5: the program, and each library in the version and of the file that npm installed. */
+/**
+ * A software bill of materials, CycloneDX 1.5: the program, and each library in the version and of the file that npm
+ * installed.
+ */
 export function sbomOf(files) {
 	const {packages} = read('package-lock.json');
 	const component = folder => {

@@ -1,5 +1,5 @@
-// Sizes of the tree: what `npm run measure` prints and test/size.test.ts holds. Functions are found by the layout that Biome gives
-// the code, so their number is exact to a few.
+// Sizes of the tree: what `npm run measure` prints and test/size.test.ts holds. Functions are found by the layout that
+// Biome gives the code, so their number is exact to a few.
 import {readdirSync, readFileSync} from 'node:fs';
 import path from 'node:path';
 
@@ -30,7 +30,9 @@ const control = /^\s*(?:\} )?(?:if|else|for|while|do|switch|try|catch|finally)\b
 const header = /(?:\bfunction\b.*|=>|\)(?:: .+)?) \{$/;
 const indentOf = line => /^\t*/.exec(line)[0].length;
 
-/** Functions of more than so many lines, as `file:line lines`. A signature of several lines counts from its last one. */
+/**
+ * Functions of more than so many lines, as `file:line lines`. A signature of several lines counts from its last one.
+ */
 export function functionsOver(files, limit) {
 	return files.flatMap(([file, text]) => {
 		const lines = text.split('\n');
@@ -40,7 +42,9 @@ export function functionsOver(files, limit) {
 			}
 			const indent = indentOf(line);
 			const length =
-				lines.slice(at + 1).findIndex(other => indentOf(other) === indent && other.trimStart().startsWith('}')) + 2;
+				lines
+					.slice(at + 1)
+					.findIndex(other => indentOf(other) === indent && other.trimStart().startsWith('}')) + 2;
 			return length > limit ? [`${file}:${at + 1} ${length}`] : [];
 		});
 	});

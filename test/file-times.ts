@@ -3,8 +3,8 @@ import path from 'node:path';
 import process from 'node:process';
 import {isMainThread} from 'node:worker_threads';
 
-// Loaded before all else by the processes of ava where `TEST_TIMES` names a file (test/run.ts): each test file adds its line
-// there. `node dist/test/file-times-table.js FILE` makes a table of it.
+// Loaded before all else by the processes of ava where `TEST_TIMES` names a file (test/run.ts): each test file adds its
+// line there. `node dist/test/file-times-table.js FILE` makes a table of it.
 
 /** What a test file took, seconds: in all, of CPU by its process, and of CPU by the programs that it ran. */
 export type FileTime = {

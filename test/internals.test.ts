@@ -63,7 +63,11 @@ test('knex and pg have the places at which the PostgreSQL client extends them', 
 });
 
 test('a client of knex has its driver, configuration and connection settings where ours look', t => {
-	mentions(t, Object.getPrototypeOf(SqliteDialect), ['this.driver = ', 'this.config = ', 'this.connectionSettings = ']);
+	mentions(t, Object.getPrototypeOf(SqliteDialect), [
+		'this.driver = ',
+		'this.config = ',
+		'this.connectionSettings = ',
+	]);
 	hasMethods(t, sqlite.Statement, ['all', 'finalize']);
 });
 

@@ -35,9 +35,11 @@ test('what the program imports is a dependency, so that audits see it, and nothi
 	const {dependencies} = JSON.parse(readFileSync('package.json', 'utf8')) as {dependencies: Record<string, string>};
 	const sources = readdirSync('src', {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
 	const imported = sources.flatMap(file =>
-		[...readFileSync(`src/${file}`, 'utf8').matchAll(/^(?:import .*|\} )from '([^']+)';$|\bimport\('([^']+)'\)/gm)].map(
-			([, name, lazily]) => `${name ?? lazily}`,
-		),
+		[
+			...readFileSync(`src/${file}`, 'utf8').matchAll(
+				/^(?:import .*|\} )from '([^']+)';$|\bimport\('([^']+)'\)/gm,
+			),
+		].map(([, name, lazily]) => `${name ?? lazily}`),
 	);
 	const packages = imported
 		.filter(name => !name.startsWith('.') && !isBuiltin(name))
@@ -46,7 +48,9 @@ test('what the program imports is a dependency, so that audits see it, and nothi
 	t.deepEqual([...new Set([...packages, 'htmx.org', 'uplot'])].toSorted(), Object.keys(dependencies).toSorted());
 });
 
-/** The first version of a library without the faults that are known and concern us: the newest fix of its advisories. */
+/**
+ * The first version of a library without the faults that are known and concern us: the newest fix of its advisories.
+ */
 const floors: Readonly<Record<string, string>> = {
 	fastify: '5.12.2',
 	knex: '2.4.0',

@@ -5,9 +5,10 @@ import {stageVariable} from './helpers/journey-list.ts';
 import {withTestEnvironment} from './test-environment.ts';
 import {gather, scatter} from './together.ts';
 
-// Runs tests with one PostgreSQL server for all: without arguments those of `npm test`; with `--slow` those that it leaves out
-// (installs, foreign mail servers, failovers, load, the simulation, journeys by the keyboard); with other arguments, ava gets them as they are.
-// The tests of `npm test` fail together if a sentence of the interface was not shown to hold by a test that passed.
+// Runs tests with one PostgreSQL server for all: without arguments those of `npm test`; with `--slow` those that it
+// leaves out (installs, foreign mail servers, failovers, load, the simulation, journeys by the keyboard); with other
+// arguments, ava gets them as they are. The tests of `npm test` fail together if a sentence of the interface was not
+// shown to hold by a test that passed.
 
 /** Says which sentences of the interface no passed test showed; returns the exit code. */
 function sayNotShown(shown: string): number {

@@ -1,8 +1,9 @@
 import {fileURLToPath} from 'node:url';
 import test from 'ava';
 
-// The ceiling of the tree. A number that is exceeded is lowered in the code, or raised here in a commit of its own whose message says
-// why, and which number falls elsewhere. One that has fallen by more than 3 % is lowered here, so that the room is not filled again.
+// The ceiling of the tree. A number that is exceeded is lowered in the code, or raised here in a commit of its own
+// whose message says why, and which number falls elsewhere. One that has fallen by more than 3 % is lowered here, so
+// that the room is not filled again.
 
 type Sizes = Readonly<Record<string, number>>;
 

@@ -4,8 +4,9 @@ import test from 'ava';
 import {nextStates, type RecipientState} from '../src/mail/message.ts';
 
 /**
- * Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. Where only some
- * files of a folder are meant, they are named: a command works beside the daemon, so it takes from it what needs none.
+ * Which folders of src a folder may import, besides itself. Steps know nothing of the store, edges are thin. Where only
+ * some files of a folder are meant, they are named: a command works beside the daemon, so it takes from it what needs
+ * none.
  */
 const mayImport: Record<string, readonly string[] | 'everything'> = {
 	kit: [],

@@ -21,7 +21,10 @@ async function roomiest(): Promise<string> {
 	}
 }
 
-/** Runs `work` with the environment that tests need: one PostgreSQL server for all of them, migrated databases and a folder to copy. */
+/**
+ * Runs `work` with the environment that tests need: one PostgreSQL server for all of them, migrated databases and a
+ * folder to copy.
+ */
 export async function withTestEnvironment<Result>(work: (env: NodeJS.ProcessEnv) => Promise<Result>): Promise<Result> {
 	const folder = await mkdtemp(path.join(await roomiest(), 'mailctl-tests-'));
 	if (process.getuid?.() === 0) {
@@ -39,9 +42,13 @@ export async function withTestEnvironment<Result>(work: (env: NodeJS.ProcessEnv)
 		initdbFlags: ['-c', 'scram_iterations=1'],
 		// PostgreSQL refuses to run as root: there the package makes a system user `postgres`, unless there is one.
 		createPostgresUser: process.getuid?.() === 0,
-		// A database of each test: vacuuming them all would cost more than the tests do, and what is lost in a crash nobody wants back.
+		// A database of each test: vacuuming them all would cost more than the tests do, and what is lost in a crash
+		// nobody wants back.
 		postgresFlags: [
-			...['fsync=off', 'full_page_writes=off', 'autovacuum=off', 'max_connections=400'].flatMap(flag => ['-c', flag]),
+			...['fsync=off', 'full_page_writes=off', 'autovacuum=off', 'max_connections=400'].flatMap(flag => [
+				'-c',
+				flag,
+			]),
 			...['-c', `unix_socket_directories=${folder}`],
 		],
 		onLog: () => undefined,

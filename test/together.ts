@@ -22,8 +22,9 @@ const opensItself = /\bfrom ['"]node:(?:net|http|https|tls|dgram|child_process|w
 const maxFilesWithStores = 8;
 
 /**
- * The test files below dist/test but those of some folders. Of each folder those that compute and wait for nothing run in one
- * process, and so do those whose tests take turns, some at a time: to start a process costs more than most of them do.
+ * The test files below dist/test but those of some folders. Of each folder those that compute and wait for nothing run
+ * in one process, and so do those whose tests take turns, some at a time: to start a process costs more than most of
+ * them do.
  */
 export function gather(without: readonly string[]): readonly string[] {
 	const files = readdirSync(root, {recursive: true, encoding: 'utf8'})
@@ -90,7 +91,9 @@ function createComputes(): (file: string) => boolean {
 		if (awaitsAtTop.test(text)) {
 			packages.add(laterTests);
 		}
-		for (const [, names = '', from = ''] of text.matchAll(/\bimport\b(?:\(|([^'";]*?)\bfrom\b)?\s*['"]([^'"]+)['"]/g)) {
+		for (const [, names = '', from = ''] of text.matchAll(
+			/\bimport\b(?:\(|([^'";]*?)\bfrom\b)?\s*['"]([^'"]+)['"]/g,
+		)) {
 			if (from.startsWith('.')) {
 				for (const each of packagesOf(path.resolve(path.dirname(file), from))) {
 					packages.add(each);

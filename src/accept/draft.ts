@@ -50,7 +50,10 @@ export type Draft = {
 	readonly idempotency: Idempotency | null;
 	/** The newest version of the template, which this message keeps after later saves. */
 	readonly versionId: string;
-	/** Its variables as they were sent, sealed for the workspace, where `send` has them without the sensitive ones; null: it has all. */
+	/**
+	 * Its variables as they were sent, sealed for the workspace, where `send` has them without the sensitive ones;
+	 * null: it has all.
+	 */
 	readonly sealed: string | null;
 	/** Null: no topic was named, or none has the code. */
 	readonly topicId: string | null;
@@ -67,7 +70,10 @@ export type Accepted =
 			readonly id: string;
 			/** The body of the answer, byte for byte: what an Idempotency-Key repeats. */
 			readonly body: string;
-			/** An earlier send with the same Idempotency-Key made the message; `differs`: its other fields had other values. */
+			/**
+			 * An earlier send with the same Idempotency-Key made the message; `differs`: its other fields had other
+			 * values.
+			 */
 			readonly replayed: false | 'true' | 'differs';
 	  }
 	| Refused;
@@ -95,7 +101,8 @@ function replayOf(
 ): Accepted {
 	const key = keyOf(first.fingerprint);
 	const comparable = [again, ...(again.former ?? [])].find(({fingerprint}) => keyOf(fingerprint) === key);
-	// Another node may have a key that this one does not have yet. A replay loses nothing then, and sends nothing twice.
+	// Another node may have a key that this one does not have yet. A replay loses nothing then, and sends nothing
+	// twice.
 	if (comparable !== undefined && comparable.fingerprint !== first.fingerprint) {
 		return refused('idempotency_key_reused');
 	}
@@ -117,8 +124,8 @@ type Fingerprinted = {
 type Macs = Pick<Vault, 'macs'>;
 
 /**
- * Of SHA-256 of canonical JSON: the order of names does not matter, the spelling of addresses does. An HMAC, because whoever reads
- * the database could try all codes of six digits against a plain digest.
+ * Of SHA-256 of canonical JSON: the order of names does not matter, the spelling of addresses does. An HMAC, because
+ * whoever reads the database could try all codes of six digits against a plain digest.
  */
 export function idempotencyOf(
 	vault: Macs,
@@ -150,7 +157,10 @@ function digestOf(value: unknown): string {
 	return createHash('sha256').update(canonicalJson(value)).digest('base64url');
 }
 
-/** JSON with the names of objects in order. Numbers count as they are written: the mail shows `1` and `1.0` as two texts. */
+/**
+ * JSON with the names of objects in order. Numbers count as they are written: the mail shows `1` and `1.0` as two
+ * texts.
+ */
 function canonicalJson(value: unknown): string {
 	if (value instanceof Numeral) {
 		return String(value);

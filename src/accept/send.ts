@@ -47,7 +47,8 @@ export function createCatalog(reader: Knex): Catalog {
 	const topics = createRowCache<TopicRow>();
 	return {
 		workspace: id => workspaces.get(id, () => findWorkspace(reader, id)),
-		sender: (workspaceId, key) => senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
+		sender: (workspaceId, key) =>
+			senders.get(`${workspaceId} ${key}`, () => lookUpSender(reader, workspaceId, key)),
 		template: (workspaceId, id) =>
 			isTemplateId(id)
 				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
@@ -99,7 +100,9 @@ export type AcceptOptions = {
 
 const defaultKeyWait = 30_000;
 
-/** Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage. */
+/**
+ * Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage.
+ */
 export function createAccept(options: AcceptOptions): Accept {
 	const {catalog, vault, reader, writer, clock, acceptWrite, keyRetention, keyWait = defaultKeyWait} = options;
 	const inFlight = createInFlight(keyWait);
@@ -150,7 +153,8 @@ export function createAccept(options: AcceptOptions): Accept {
 				drafted.push(await draft({catalog, vault}, send, idempotency));
 			}
 			if (sends.some(({idempotency}) => idempotency !== null)) {
-				// Handed to the writer one by one, in order: those with one key wait for each other, the others share a transaction.
+				// Handed to the writer one by one, in order: those with one key wait for each other, the others share a
+				// transaction.
 				return await Promise.all(
 					sends.map(({send, idempotency}, index) => {
 						const settled = () => settle(drafted[index] as Drafted, send, idempotency);

@@ -2,8 +2,8 @@ import {isObject, parseExact, writeExact} from '../kit/exact-json.ts';
 import {hiddenValue} from '../mail/message.ts';
 
 /**
- * The variables of a send as they are kept: `hiddenValue` in the place of those that their template calls sensitive; null: it has no such variable.
- * A dotted name is that of a variable within another.
+ * The variables of a send as they are kept: `hiddenValue` in the place of those that their template calls sensitive;
+ * null: it has no such variable. A dotted name is that of a variable within another.
  *
  * @param data JSON
  */

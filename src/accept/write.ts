@@ -37,7 +37,8 @@ type AcceptWriteOptions = {
 
 /**
  * Judges sends by the newest rows and writes those that are accepted, many in one transaction: Idempotency-Keys, usage,
- * contacts, messages (each is its `accepted` event), attachments, recipients. An item is a send, or the sends of a batch.
+ * contacts, messages (each is its `accepted` event), attachments, recipients. An item is a send, or the sends of a
+ * batch.
  */
 export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
 	const {clock, newId, keyRetention} = options;
@@ -123,7 +124,9 @@ async function recordSends(
 		const {by: operator, workspaceId, templateId, resentFrom} = draft.send;
 		if (operator) {
 			const [action, detail] =
-				resentFrom === null ? ['message.sent', {template: templateId}] : ['message.resent', {resent_from: resentFrom}];
+				resentFrom === null
+					? ['message.sent', {template: templateId}]
+					: ['message.resent', {resent_from: resentFrom}];
 			await recordAct(trx, {...tools, operator}, {action, workspaceId, target: id, detail});
 		}
 	}
@@ -170,7 +173,9 @@ function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accep
 	const judged: Accepted[] = [];
 	for (const draft of drafts) {
 		judged.push(
-			barred.isGone(draft) ? refused('sending_paused') : judge(draft, barred.reasonOf(draft, draft.send.to.key), newId),
+			barred.isGone(draft)
+				? refused('sending_paused')
+				: judge(draft, barred.reasonOf(draft, draft.send.to.key), newId),
 		);
 	}
 	return judged;
@@ -197,7 +202,8 @@ async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], maki
 	await insertAttachments(trx, entries.map(filesOf));
 }
 
-// What runs for each of many mails is a function of the module: V8 drops the compiled code of a function that was made for one batch.
+// What runs for each of many mails is a function of the module: V8 drops the compiled code of a function that was made
+// for one batch.
 
 function lessonsOf(entries: readonly Entry[], {addressees, newId}: Making): Parameters<typeof teachContacts>[1] {
 	const newContact = () => newId('con');
@@ -307,14 +313,19 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	};
 }
 
-/** The `to` recipient, then the `cc` recipients, each with the reason for which it is not sent; such a one is final from the start. */
+/**
+ * The `to` recipient, then the `cc` recipients, each with the reason for which it is not sent; such a one is final from
+ * the start.
+ */
 function recipientsOf(entries: readonly Entry[], making: Making): NewRecipient[] {
 	const recipients: NewRecipient[] = [];
 	for (const entry of entries) {
 		const {send} = entry.draft;
 		recipients.push(newRecipient(entry, send.to, 'to', null, making));
 		for (const address of send.cc) {
-			recipients.push(newRecipient(entry, address, 'cc', making.barred.reasonOf(entry.draft, address.key), making));
+			recipients.push(
+				newRecipient(entry, address, 'cc', making.barred.reasonOf(entry.draft, address.key), making),
+			);
 		}
 	}
 	return recipients;

@@ -40,7 +40,10 @@ type FirstStartOptions = {
 	/** Mail is captured, so that a sender of a reserved domain will do. */
 	readonly captures: boolean;
 	readonly dashboard: boolean;
-	/** No other process can be in the middle of the store's first start: the caller has the lock of SQLite's data folder. */
+	/**
+	 * No other process can be in the middle of the store's first start: the caller has the lock of SQLite's data
+	 * folder.
+	 */
 	readonly isAlone: boolean;
 	/** The file for first keys exists: a start that broke off got as far as writing them. */
 	readonly hasKeysFile: boolean;
@@ -51,10 +54,10 @@ const maxStartMs = 60_000;
 const firstKeyName = 'first';
 
 /**
- * Gives a store without any workspace what a first mail needs: workspace, template, two keys, the dashboard's first user and,
- * where mail is captured, a verified sender of a reserved domain. Of two processes that try at once one does it. The caller
- * shows the result, then calls `endFirstStart`; without that the next start does what is left. Returns `null` where there is
- * nothing to show.
+ * Gives a store without any workspace what a first mail needs: workspace, template, two keys, the dashboard's first
+ * user and, where mail is captured, a verified sender of a reserved domain. Of two processes that try at once one does
+ * it. The caller shows the result, then calls `endFirstStart`; without that the next start does what is left. Returns
+ * `null` where there is nothing to show.
  */
 export async function bootstrap(
 	store: Store,
@@ -100,8 +103,9 @@ export async function bootstrap(
 }
 
 /**
- * Continues a first start that broke off before it showed its keys. The store has only their hashes, so new keys and a new link
- * take their place. `null` where the first start ended, may still be under way, or led to somebody using the store.
+ * Continues a first start that broke off before it showed its keys. The store has only their hashes, so new keys and a
+ * new link take their place. `null` where the first start ended, may still be under way, or led to somebody using the
+ * store.
  */
 async function resumeBootstrap(
 	store: Store,

@@ -6,7 +6,18 @@ import {csvLine} from './csv.ts';
 /** The columns of an export: names of fields in the JSON of a row. */
 export const csvColumns = {
 	messages: [
-		...['id', 'status', 'to', 'from', 'reply_to', 'cc', 'subject', 'template_id', 'template_name', 'template_version'],
+		...[
+			'id',
+			'status',
+			'to',
+			'from',
+			'reply_to',
+			'cc',
+			'subject',
+			'template_id',
+			'template_name',
+			'template_version',
+		],
 		...['metadata', 'tags', 'mode', 'resent_from', 'created_at', 'updated_at'],
 	],
 	events: ['id', 'message_id', 'mode', 'type', 'occurred_at', 'recorded_at', 'detail'],
@@ -29,14 +40,20 @@ export async function* pagesOf<Row>(
 ): AsyncGenerator<readonly Row[]> {
 	let left = most;
 	for (let from: string | null | undefined = after; from !== undefined && left > 0; ) {
-		const {rows, next}: Awaited<ReturnType<Scan<Row>>> = await scan({after: from, limit: Math.min(left, rowsAtOnce)});
+		const {rows, next}: Awaited<ReturnType<Scan<Row>>> = await scan({
+			after: from,
+			limit: Math.min(left, rowsAtOnce),
+		});
 		yield rows;
 		left -= rows.length;
 		from = next ?? undefined;
 	}
 }
 
-/** A list as the text of a CSV file, part by part: a header, then a line for each row. What is no text or number is written as JSON. */
+/**
+ * A list as the text of a CSV file, part by part: a header, then a line for each row. What is no text or number is
+ * written as JSON.
+ */
 export async function* csvOf<Row>(
 	columns: readonly string[],
 	pages: AsyncIterable<readonly Row[]>,
@@ -57,7 +74,10 @@ function cellOf(value: unknown): string | number {
 	return typeof value === 'string' || typeof value === 'number' ? value : JSON.stringify(value);
 }
 
-/** The same as the body of an answer: rows are read as fast as they are taken. Fails where the first of them cannot be read. */
+/**
+ * The same as the body of an answer: rows are read as fast as they are taken. Fails where the first of them cannot be
+ * read.
+ */
 export async function csvFile(text: AsyncGenerator<string>): Promise<Readable> {
 	const first = await text.next();
 	return Readable.from(bytesOf(first.done ? '' : first.value, text), {objectMode: false});

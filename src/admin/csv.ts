@@ -135,8 +135,8 @@ export class CsvReader {
 	}
 
 	/**
-	 * While what is open can be no record, its first line is at fault and the next ones are read as beginnings. Nothing is scanned again
-	 * within quotes: wherever they were opened, the lines that follow go on as they did.
+	 * While what is open can be no record, its first line is at fault and the next ones are read as beginnings. Nothing
+	 * is scanned again within quotes: wherever they were opened, the lines that follow go on as they did.
 	 */
 	#giveUp(records: CsvRecord[], isNone: () => boolean, fault = 'its quote is not closed'): void {
 		while (this.#open.length > 0 && isNone()) {
@@ -194,7 +194,8 @@ function closingQuote(text: string, start: number): number {
 	return at;
 }
 
-// What spreadsheet programs run as a formula, and such a beginning that was made harmless before. Some of them take wide signs too.
+// What spreadsheet programs run as a formula, and such a beginning that was made harmless before. Some of them take
+// wide signs too.
 const formula = /^'*[=+\-@＝＋－＠\t\r\n]/;
 const harmless = /^'+[=+\-@＝＋－＠\t\r\n]/;
 const needsQuotes = /[",;\t\r\n]|^ | $/;
@@ -204,7 +205,9 @@ export function csvLine(cells: ReadonlyArray<string | number>): string {
 	return `${cells.map(cell => csvCell(String(cell))).join(',')}\r\n`;
 }
 
-/** The text that `csvLine` was given; only for cells that it wrote, for an apostrophe may also be part of an address. */
+/**
+ * The text that `csvLine` was given; only for cells that it wrote, for an apostrophe may also be part of an address.
+ */
 export function withoutApostrophe(cell: string): string {
 	return harmless.test(cell) ? cell.slice(1) : cell;
 }

@@ -24,8 +24,9 @@ type Deleted =
 	| {readonly kind: 'waiting'; readonly recipients: number};
 
 /**
- * Deletes a workspace: from now on nothing finds it, and its name is free; what it has left is for `removalOf`. The audit trail stays.
- * Accepted mail is never lost: while copies wait nothing is deleted, and none is accepted once it is.
+ * Deletes a workspace: from now on nothing finds it, and its name is free; what it has left is for `removalOf`. The
+ * audit trail stays. Accepted mail is never lost: while copies wait nothing is deleted, and none is accepted once it
+ * is.
  */
 export async function deleteWorkspace(
 	{store, tools}: {readonly store: Pick<Store, 'reader' | 'writer'>; readonly tools: ActTools},
@@ -42,7 +43,12 @@ export async function deleteWorkspace(
 		// Nobody can have taken the new name before.
 		const marked = {id, name: `deleted ${tools.newId('ws')}`, now: storeTime(tools.clock.now())};
 		await markDeleted(trx, marked);
-		await recordAct(trx, tools, {action: 'workspace.deleted', workspaceId: id, target: id, detail: {name, messages}});
+		await recordAct(trx, tools, {
+			action: 'workspace.deleted',
+			workspaceId: id,
+			target: id,
+			detail: {name, messages},
+		});
 		await bumpGeneration(trx);
 		return {kind: 'deleted', messages};
 	});
@@ -64,8 +70,8 @@ const copiesPerStep = 500;
 const noBefore = idFloor('msg', 2 ** 48 - 1);
 
 /**
- * Removes what is left of deleted workspaces, one after the other, in steps; a step says whether there may be more. What is
- * interrupted goes on when it begins again.
+ * Removes what is left of deleted workspaces, one after the other, in steps; a step says whether there may be more.
+ * What is interrupted goes on when it begins again.
  */
 export function removalOf({store, clock, removeCaptured, onStep}: RemovalOptions): () => Promise<boolean> {
 	let removed = 0;

@@ -74,7 +74,10 @@ export type Change = {
 	readonly users: ReadonlyArray<ReadyTemplate & {readonly id: string; readonly after: number}>;
 };
 
-/** Problems: `receipt/body.mjml:3:5: …`, or `receipt: _layouts/main/body.mjml:3:5: …` where a template meets one of another file. */
+/**
+ * Problems: `receipt/body.mjml:3:5: …`, or `receipt: _layouts/main/body.mjml:3:5: …` where a template meets one of
+ * another file.
+ */
 export type Planned =
 	| {readonly ok: true; readonly change: Change}
 	| {readonly ok: false; readonly problems: readonly string[]};
@@ -265,7 +268,10 @@ export async function checkLayoutRoom(
 	}
 }
 
-/** Saves a change; `changed` false: the newest version is like this. Throws `Refused` where the store changed since it was planned. */
+/**
+ * Saves a change; `changed` false: the newest version is like this. Throws `Refused` where the store changed since it
+ * was planned.
+ */
 export async function saveChange(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -302,7 +308,9 @@ export async function saveChange(
 	return saved;
 }
 
-/** Removes a layout or partial. Throws `Refused` where a template, a layout or a partial uses it, or it does not exist. */
+/**
+ * Removes a layout or partial. Throws `Refused` where a template, a layout or a partial uses it, or it does not exist.
+ */
 export async function removeLayout(
 	trx: Knex.Transaction,
 	tools: ActTools,

@@ -109,7 +109,10 @@ function withStop(row: Omit<QueueStatus, keyof Stopped | 'suspended'>, stop: Sto
 export type QueueChange = {
 	/** Names the count in the result, and the action in the audit trail: `held`. */
 	readonly done: string;
-	/** Whether a recipient that is being tried needs nothing done; else it is looked at again when its attempt may be over. */
+	/**
+	 * Whether a recipient that is being tried needs nothing done; else it is looked at again when its attempt may be
+	 * over.
+	 */
 	readonly passesOver: boolean;
 	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
 };
@@ -224,8 +227,8 @@ async function auditQueue(
 const noReason = 'suspended by the operator';
 
 /**
- * Nothing is sent to the destination until it is resumed, for all workspaces; mail is accepted, and waits. Said once more
- * without a reason it keeps the one that was given.
+ * Nothing is sent to the destination until it is resumed, for all workspaces; mail is accepted, and waits. Said once
+ * more without a reason it keeps the one that was given.
  */
 export async function suspendDestination(
 	trx: Knex.Transaction,
@@ -248,7 +251,10 @@ type Resumed = {
 	readonly sites: readonly string[];
 };
 
-/** Ends an operator's suspension. Of the sites that its mail waits for, those that back off are tried at once, with one message each. */
+/**
+ * Ends an operator's suspension. Of the sites that its mail waits for, those that back off are tried at once, with one
+ * message each.
+ */
 export async function resumeDestination(trx: Knex.Transaction, tools: ActTools, destination: string): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());
 	const suspension = await deleteSuspension(trx, destination);

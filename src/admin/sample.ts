@@ -13,7 +13,9 @@ import {removeTemplate} from './templates.ts';
 export const sampleSender = `hello@${sampleDomain}`;
 export const sampleTemplate = 'sample';
 
-/** `config/sample-template` as it is stored, made by write-sample.ts: a first start need not load MJML to compile it. */
+/**
+ * `config/sample-template` as it is stored, made by write-sample.ts: a first start need not load MJML to compile it.
+ */
 export const sampleFile = fileURLToPath(new URL('../../../config/sample-template.json', import.meta.url));
 
 /** The template that a first mail is made of. */
@@ -24,7 +26,10 @@ export async function readSample(): Promise<ReadyTemplate> {
 /** What was removed of the sample. A template that has a second version is the operator's own by now, and stays. */
 type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readonly template: boolean};
 
-/** Removes the sample of a workspace: its sender, their domain if no other sender uses it, its template if it is unchanged. */
+/**
+ * Removes the sample of a workspace: its sender, their domain if no other sender uses it, its template if it is
+ * unchanged.
+ */
 export async function removeSample(
 	trx: Knex.Transaction,
 	tools: ActTools,

@@ -144,7 +144,9 @@ export function exportedLine({id, address, reason, source, created_at}: Suppress
 	return csvLine([id, address, reason, source, apiTime(created_at)]);
 }
 
-/** The file as it is read. Its first page is read before the answer begins, which can still say that the store is gone. */
+/**
+ * The file as it is read. Its first page is read before the answer begins, which can still say that the store is gone.
+ */
 export async function exportedFile(reader: Knex, filter: ExportFilter): Promise<Readable> {
 	const pages = exportPages(reader, filter);
 	const first = await pages.next();
@@ -243,7 +245,9 @@ export class SuppressionImport {
 		this.#options = options;
 	}
 
-	/** Reads a file to its end; `onRead` gets the bytes read so far. Answers what is wrong with the file; null: nothing. */
+	/**
+	 * Reads a file to its end; `onRead` gets the bytes read so far. Answers what is wrong with the file; null: nothing.
+	 */
 	async read(
 		chunks: AsyncIterable<Uint8Array>,
 		onRead: (bytes: number) => void = () => undefined,

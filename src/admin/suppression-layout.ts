@@ -102,7 +102,9 @@ const namesAddress = (cells: readonly string[]) => cells.some(cell => names.addr
 
 /** Whether a line starts the table: it names the address column, or is an entry itself. */
 export function beginsTable(cells: readonly string[]): boolean {
-	return namesAddress(cells) || (!isComment(cells) && cells.some(cell => /^[^\s@]+@\S+$|<\S+@\S+>$/.test(cell.trim())));
+	return (
+		namesAddress(cells) || (!isComment(cells) && cells.some(cell => /^[^\s@]+@\S+$|<\S+@\S+>$/.test(cell.trim())))
+	);
 }
 
 function isComment([first = '']: readonly string[]): boolean {

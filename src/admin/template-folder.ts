@@ -15,8 +15,8 @@ export type ReadyFolder =
 	| {readonly ok: false; readonly problems: readonly string[]};
 
 /**
- * Reads and compiles a template folder, or a folder of template folders (those with a template.json) with its `_layouts` and `_partials`.
- * Those of the store and the templates that use them count too.
+ * Reads and compiles a template folder, or a folder of template folders (those with a template.json) with its
+ * `_layouts` and `_partials`. Those of the store and the templates that use them count too.
  */
 export async function readTemplates(folder: string, known = nothingKnown): Promise<ReadyFolder> {
 	const problems: string[] = [];

@@ -129,7 +129,10 @@ export type Content = {
 	readonly sample: string | null;
 	/** The name of the layout that the variants are in; null or absent: none. */
 	readonly layout?: string | null | undefined;
-	/** The store's, when the variants were compiled; absent: nothing of them is used, or no other changes them meanwhile. */
+	/**
+	 * The store's, when the variants were compiled; absent: nothing of them is used, or no other changes them
+	 * meanwhile.
+	 */
 	readonly layouts?: readonly ListedLayout[] | undefined;
 };
 
@@ -162,8 +165,8 @@ export async function conflictOf(reader: Knex, workspaceId: string, {id, name}: 
 }
 
 /**
- * Saves content as the template of this name, which is made, with this id, if it is missing. What the newest version holds already makes
- * no version.
+ * Saves content as the template of this name, which is made, with this id, if it is missing. What the newest version
+ * holds already makes no version.
  */
 export async function saveTemplate(
 	trx: Knex.Transaction,
@@ -192,9 +195,9 @@ export async function saveTemplate(
 }
 
 /**
- * Saves variants as the template's next version, even if the newest one holds the same. `sample` left out: it stays. `after`: the version that
- * they were made from (null: there was none), where another one must not be replaced unseen; `newer`: there is one. Undefined:
- * there is no such template.
+ * Saves variants as the template's next version, even if the newest one holds the same. `sample` left out: it stays.
+ * `after`: the version that they were made from (null: there was none), where another one must not be replaced unseen;
+ * `newer`: there is one. Undefined: there is no such template.
  */
 export async function addVersion(
 	trx: Knex.Transaction,
@@ -341,10 +344,13 @@ const variant: TemplateVariant = {
 	text: null,
 };
 
-/** Its id; undefined: the workspace has no such template yet. One of that name that the workspace made itself will do. */
+/**
+ * Its id; undefined: the workspace has no such template yet. One of that name that the workspace made itself will do.
+ */
 export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
 	const template =
-		(await findTemplate(reader, workspaceId, {id: submissionId})) ?? (await findTemplate(reader, workspaceId, {name}));
+		(await findTemplate(reader, workspaceId, {id: submissionId})) ??
+		(await findTemplate(reader, workspaceId, {name}));
 	return template && template.latest_version !== null ? template.id : undefined;
 }
 

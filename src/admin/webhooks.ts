@@ -83,8 +83,8 @@ function newSecret(random: ActTools['random']): string {
 }
 
 /**
- * Gives an endpoint a new signing secret. The one that it has signs too for `overlap` milliseconds; one that still overlaps
- * with that ends now. Undefined: there is no such endpoint.
+ * Gives an endpoint a new signing secret. The one that it has signs too for `overlap` milliseconds; one that still
+ * overlaps with that ends now. Undefined: there is no such endpoint.
  */
 export async function rotateSecret(
 	trx: Knex.Transaction,
@@ -126,8 +126,8 @@ export async function removeEndpoint(
 }
 
 /**
- * From now on it gets these events, at this url; also what waits for it, in the form that it has. False: there is no such
- * endpoint.
+ * From now on it gets these events, at this url; also what waits for it, in the form that it has. False: there is no
+ * such endpoint.
  */
 export async function changeEndpoint(
 	trx: Knex.Transaction,
@@ -169,8 +169,8 @@ export async function setEndpointActive(
 }
 
 /**
- * Has a delivery posted again. Undefined: there is no such delivery, or its endpoint was deleted or is not of the mode that
- * is given.
+ * Has a delivery posted again. Undefined: there is no such delivery, or its endpoint was deleted or is not of the mode
+ * that is given.
  */
 export async function replay(
 	trx: Knex.Transaction,
@@ -196,8 +196,8 @@ type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
 const rowsPerStep = 1000;
 
 /**
- * Posts deliveries of some endpoints again, those of events since a time; returns how many. Step by step: others write too.
- * What comes meanwhile is not replayed.
+ * Posts deliveries of some endpoints again, those of events since a time; returns how many. Step by step: others write
+ * too. What comes meanwhile is not replayed.
  */
 export async function replaySince(
 	write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>,

@@ -158,7 +158,9 @@ export type WhyContext = {
 	readonly heldBy: (recipient: RecipientFacts) => {readonly user: string | null; readonly reason: string | null};
 };
 
-/** All that keeps a copy from being tried: reasons without a known end first, then the one that ends last. At least one. */
+/**
+ * All that keeps a copy from being tried: reasons without a known end first, then the one that ends last. At least one.
+ */
 function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason, ...Reason[]] {
 	if (recipient.next_attempt_at === null) {
 		return [over(recipient)];
@@ -177,7 +179,9 @@ function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason,
 	].filter(reason => reason !== null);
 	// Where something else keeps it too, a flush alone would not get it tried.
 	const all =
-		found.length > 1 ? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason)) : found;
+		found.length > 1
+			? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason))
+			: found;
 	const [first = claimable(), ...others] = [
 		...all.filter(reason => endless.has(reason.waits_for)),
 		...all

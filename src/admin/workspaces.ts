@@ -125,7 +125,10 @@ export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: strin
 	return true;
 }
 
-/** Ends a pause by users of the workspace alone; what its reputation is judged by stays. False: it is paused from above, or gone. */
+/**
+ * Ends a pause by users of the workspace alone; what its reputation is judged by stays. False: it is paused from above,
+ * or gone.
+ */
 export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: string): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
 	if (!before || isPausedFromAbove(before)) {
@@ -139,8 +142,8 @@ export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: stri
 }
 
 /**
- * What was held goes out; the figures of its reputation start again from zero (R7.2). One that is neither paused nor warned of
- * stays as it is: who resumes by a script now and then must not disarm the guard.
+ * What was held goes out; the figures of its reputation start again from zero (R7.2). One that is neither paused nor
+ * warned of stays as it is: who resumes by a script now and then must not disarm the guard.
  */
 export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {
 	const before = await findWorkspace(trx, id);
@@ -192,8 +195,12 @@ function changesOf(
 		...plain,
 		...(track_opens !== undefined && {track_opens_at: track_opens ? now : null}),
 		...(track_clicks !== undefined && {track_clicks_at: track_clicks ? now : null}),
-		...(route !== undefined && {route: route && withPasswords(route.text, password => route.vault.seal(id, password))}),
+		...(route !== undefined && {
+			route: route && withPasswords(route.text, password => route.vault.seal(id, password)),
+		}),
 		...(limits !== undefined && {limits: changeLimits(before?.limits ?? null, limits)}),
-		...(branding !== undefined && {branding: writeBranding({...readBranding(before?.branding ?? null), ...branding})}),
+		...(branding !== undefined && {
+			branding: writeBranding({...readBranding(before?.branding ?? null), ...branding}),
+		}),
 	};
 }

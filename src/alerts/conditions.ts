@@ -101,7 +101,8 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 
 	async provider_blocks({store, clock}) {
 		const sites = await listBlockingSites(store.reader, storeTime(clock.now()), limits.limit);
-		// An address on a common blocklist is refused by many hosts, which is one condition for all without an entry of their own.
+		// An address on a common blocklist is refused by many hosts, which is one condition for all without an entry of
+		// their own.
 		return [...groupBy(sites, one => one.provider)].map(([provider, some]) => {
 			const names = some.slice(0, 3).map(({site}) => site);
 			const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
@@ -173,9 +174,13 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		];
 	},
 
-	/** A node that vanished cannot be read any more: whoever takes it off the list begins its condition (`loseNodes`). */
+	/**
+	 * A node that vanished cannot be read any more: whoever takes it off the list begins its condition (`loseNodes`).
+	 */
 	async node_lost({store, clock}) {
-		const lost = (await listConditions(store.reader)).filter(one => one.kind === 'node_lost' && one.ended_at === null);
+		const lost = (await listConditions(store.reader)).filter(
+			one => one.kind === 'node_lost' && one.ended_at === null,
+		);
 		const nodes = lost.length === 0 ? [] : await listNodes(store.reader, storeTime(clock.now() - aliveMs));
 		const alive = new Set(nodes.map(node => node.host));
 		const recently = storeTime(clock.now() - lostMs);
@@ -236,7 +241,9 @@ async function readChecks({host}: Sources, checks: readonly Check[]): Promise<Fo
 	for (const {name, look} of checks) {
 		const wrong = (await look()).filter(({status}) => status !== 'ok');
 		const detail = wrong.map(one => one.detail).join('; ');
-		found.push(...wrong.slice(0, 1).map(({fix}) => ({subject: `${host} ${name}`, detail: `${host}: ${detail}`, fix})));
+		found.push(
+			...wrong.slice(0, 1).map(({fix}) => ({subject: `${host} ${name}`, detail: `${host}: ${detail}`, fix})),
+		);
 	}
 	return found;
 }

@@ -31,9 +31,10 @@ type Reading = {
 };
 
 /**
- * What changes by a reading. A condition begins once it has lasted as long as its kind demands, and ends once it was not
- * read for a while: the more often it comes and goes, the longer that is, so that what changes all the time says little.
- * `watchedMs`: for how long this process reads. What needs time to be read again after a restart does not end before.
+ * What changes by a reading. A condition begins once it has lasted as long as its kind demands, and ends once it was
+ * not read for a while: the more often it comes and goes, the longer that is, so that what changes all the time says
+ * little. `watchedMs`: for how long this process reads. What needs time to be read again after a restart does not end
+ * before.
  */
 export function judge(
 	known: readonly KnownCondition[],

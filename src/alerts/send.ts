@@ -27,7 +27,9 @@ type AlertSenderOptions = {
 /** For one message in all: a stop of the daemon waits for it. */
 const limitMs = 20_000;
 
-/** Sends a message beside the queue, which may be what is broken; null: it went out, else why it did not. Never rejects. */
+/**
+ * Sends a message beside the queue, which may be what is broken; null: it went out, else why it did not. Never rejects.
+ */
 export async function sendAlert(
 	options: AlertSenderOptions,
 	alert: Alert,
@@ -100,8 +102,8 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 }
 
 /**
- * Sends a mail beside the queue, by the route of alerts. Rejects if no host takes it. `plain`: without TLS where that fails, as a
- * report about TLS must arrive (RFC 8460 §3).
+ * Sends a mail beside the queue, by the route of alerts. Rejects if no host takes it. `plain`: without TLS where that
+ * fails, as a report about TLS must arrive (RFC 8460 §3).
  */
 export async function sendBeside(
 	options: RouteOptions,

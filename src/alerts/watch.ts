@@ -89,7 +89,10 @@ export class AlertWatch {
 			} catch (error) {
 				if (!this.#failing.has(kind)) {
 					this.#failing.add(kind);
-					logger.warn({event: 'alert_look_failed', kind, err: error}, 'Alerts of this kind stay as they are.');
+					logger.warn(
+						{event: 'alert_look_failed', kind, err: error},
+						'Alerts of this kind stay as they are.',
+					);
 				}
 			}
 		}

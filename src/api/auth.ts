@@ -15,8 +15,8 @@ type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error)
 
 export type Auth = {
 	/**
-	 * An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. The 403 names the scope.
-	 * Every answer to a valid key says how much of the bucket is left.
+	 * An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. The 403 names the
+	 * scope. Every answer to a valid key says how much of the bucket is left.
 	 */
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
 	/** Whether the key of a request is still valid and has the scope: for answers that go on for hours. */
@@ -38,7 +38,9 @@ type AuthOptions = {
 	readonly onUse?: (keyId: string, minute: string) => void;
 };
 
-/** Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see. */
+/**
+ * Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see.
+ */
 export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
 	const usedIn = new WeakMap<KeyRow, number>();
@@ -139,8 +141,8 @@ function originOf({ip, socket}: FastifyRequest): string {
 export type Refuse = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
 /**
- * 401, and after too many failures of the client 429. A request without the header tries nothing: it is not counted, so that a
- * prober without a key learns what it lacks.
+ * 401, and after too many failures of the client 429. A request without the header tries nothing: it is not counted, so
+ * that a prober without a key learns what it lacks.
  */
 export function createRefuse(countFailure: FailureLimit): Refuse {
 	return ({headers, ip}, reply, done) => {

@@ -33,8 +33,8 @@ export async function visibleMessage(reader: Knex, caller: Caller, id: string): 
 }
 
 /**
- * An endpoint that the caller may see; throws `not_found`. A test key sees none of live keys: the secret would let it forge what
- * live mail is said to have done.
+ * An endpoint that the caller may see; throws `not_found`. A test key sees none of live keys: the secret would let it
+ * forge what live mail is said to have done.
  */
 export async function visibleEndpoint(reader: Knex, caller: Caller, id: string): Promise<Endpoint> {
 	const endpoint = isId('whe', id) ? await findEndpoint(reader, caller.workspaceId, id) : undefined;

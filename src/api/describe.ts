@@ -33,7 +33,10 @@ export type Description = {
 	readonly otherAnswer?: Answer;
 	/** Codes of the resource's own rules, in addition to those that any route of its kind can answer. */
 	readonly errors?: readonly ApiErrorCode[];
-	/** For routes that answer people: the statuses other than `answer` that also have a page as their body, and what they mean. */
+	/**
+	 * For routes that answer people: the statuses other than `answer` that also have a page as their body, and what
+	 * they mean.
+	 */
 	readonly pages?: Readonly<Record<number, string>>;
 	/** The columns of the CSV file that `answer` is where the request has `Accept: text/csv`. */
 	readonly csv?: readonly string[];
@@ -46,8 +49,8 @@ declare module 'fastify' {
 }
 
 /**
- * What the description of the API says of a route, to be spread into its schema beside `querystring`, `params` and `body`.
- * Answers are described, not shaped: what a view gives is sent as it is.
+ * What the description of the API says of a route, to be spread into its schema beside `querystring`, `params` and
+ * `body`. Answers are described, not shaped: what a view gives is sent as it is.
  */
 export function describe({tag, errors = [], ...description}: Description) {
 	return {tags: [tag], errors, ...description};

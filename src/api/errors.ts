@@ -144,9 +144,9 @@ function isAnswering(socket: HttpSocket): boolean {
 }
 
 /**
- * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection, of a stream one that
- * took nothing of what waits for this long. Node bounds only how long a request may take to arrive; an answer that is not read
- * would hold its memory and its descriptor for ever.
+ * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection, of a stream
+ * one that took nothing of what waits for this long. Node bounds only how long a request may take to arrive; an answer
+ * that is not read would hold its memory and its descriptor for ever.
  */
 export function createUnreadLimit(limit: number) {
 	return (_request: FastifyRequest, {raw}: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {

@@ -4,7 +4,9 @@ import type {Violation} from '../mail/api-error.ts';
 import type {Body} from './body.ts';
 import {inSlice} from './turns.ts';
 
-/** How much a JSON body may hold. What counts are its values: the names of its objects and the elements of its lists. */
+/**
+ * How much a JSON body may hold. What counts are its values: the names of its objects and the elements of its lists.
+ */
 export type JsonLimits = {
 	readonly values: number;
 	/** For a body that is an object with a list of items, which are read one by one. */
@@ -69,8 +71,8 @@ const lowerE = 0x65;
 const plainDigits = 15;
 
 /**
- * Looks through a JSON body (RFC 8259) as it comes, before anything is made of it: parsing costs memory and time for each value. Finds
- * what is nested too deep or has too many values, and where the items are.
+ * Looks through a JSON body (RFC 8259) as it comes, before anything is made of it: parsing costs memory and time for
+ * each value. Finds what is nested too deep or has too many values, and where the items are.
  *
  * A class, so that V8 compiles its methods once: functions that are made for each body lose their code with it.
  */
@@ -186,7 +188,10 @@ export class JsonScan {
 		if (this.#values > this.#most) {
 			return refuse(list ?? 'body', this.#most);
 		}
-		return refuse(list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body', this.#maxInPart);
+		return refuse(
+			list !== undefined && this.#isInList ? `${list}[${this.#list?.length}]` : 'body',
+			this.#maxInPart,
+		);
 	}
 
 	#open(bracket: number, at: number): ScanFault | null {
@@ -296,8 +301,8 @@ export function parseJson(bytes: Uint8Array, {names, oddNumbers}: Pick<Seen, 'na
 }
 
 /**
- * The same for a large body, a part at a time: others get their turn in between. The items of the list that was asked for
- * are parts of their own; those beyond the most that are read become null.
+ * The same for a large body, a part at a time: others get their turn in between. The items of the list that was asked
+ * for are parts of their own; those beyond the most that are read become null.
  */
 export async function parseLargeJson(
 	body: Body,
@@ -306,7 +311,8 @@ export async function parseLargeJson(
 ): Promise<ParsedJson> {
 	const spans = list && listName !== null && nameOf(body, list) === listName ? list : null;
 	const around = await readPart(
-		() => (spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all()),
+		() =>
+			spans ? Buffer.concat([body.between(0, spans.start), body.between(spans.end, body.length())]) : body.all(),
 		{decoder: ofDocument, oddNumbers},
 	);
 	const root = around.ok ? (around.value as Record<string, unknown> | null) : null;

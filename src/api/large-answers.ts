@@ -84,7 +84,8 @@ export class AnswerSeats {
 const ownerOf = ({caller, ip}: FastifyRequest): string => caller?.workspaceId ?? clientNetwork(ip);
 
 function tooMany(): ApiError {
-	const message = 'Too many large responses are in progress for this workspace. Read them to the end, then try again.';
+	const message =
+		'Too many large responses are in progress for this workspace. Read them to the end, then try again.';
 	return apiError('rate_limited', {message, headers: retryAfter(retryMs)});
 }
 
@@ -136,10 +137,15 @@ export function createAnswerBounds(seats = new AnswerSeats()) {
 	};
 }
 
-/** Event streams last for hours and have their own limit. A file, such as a script of a page, is read only as fast as it is sent. */
+/**
+ * Event streams last for hours and have their own limit. A file, such as a script of a page, is read only as fast as it
+ * is sent.
+ */
 function isLargeAnswer(reply: FastifyReply, payload: unknown): boolean {
 	if (payload instanceof Readable) {
-		return !(payload instanceof ReadStream) && !String(reply.getHeader('content-type')).startsWith('text/event-stream');
+		return (
+			!(payload instanceof ReadStream) && !String(reply.getHeader('content-type')).startsWith('text/event-stream')
+		);
 	}
 	return (typeof payload === 'string' || payload instanceof Uint8Array) && payload.length > large;
 }

@@ -41,7 +41,9 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 		'text/csv': {schema: Type.String({description: `All rows, with the columns ${csv.join(', ')}.`})},
 	};
 	for (const [status, meaning, body] of route.answers) {
-		const own = body ? {[media ?? 'application/json']: {schema: body}} : media && {[media]: {schema: Type.String()}};
+		const own = body
+			? {[media ?? 'application/json']: {schema: body}}
+			: media && {[media]: {schema: Type.String()}};
 		responses[status] = {description: meaning, headers, ...(own ? {content: {...own, ...asCsv}} : {type: 'null'})};
 	}
 	for (const [status, description] of Object.entries(pages ?? {})) {
@@ -61,7 +63,10 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 	return responses;
 }
 
-/** What any route of the kind can answer: 400 also for a path that cannot be decoded. 408 and 431 come before a route is known. */
+/**
+ * What any route of the kind can answer: 400 also for a path that cannot be decoded. 408 and 431 come before a route is
+ * known.
+ */
 function generalErrors({keyed, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
 	return [
 		...(keyed ? (['insufficient_scope', 'rate_limited'] as const) : []),
@@ -92,7 +97,8 @@ const errorEnvelope = Type.Object({
 		request_id: Type.String({description: 'Also in the header X-Request-Id.'}),
 		violations: Type.Optional(
 			Type.Array(Type.Object({field: Type.String(), message: Type.String()}), {
-				description: 'Only with `validation_failed`: every fault, at most twenty. `field` is a path such as `cc[3]`.',
+				description:
+					'Only with `validation_failed`: every fault, at most twenty. `field` is a path such as `cc[3]`.',
 			}),
 		),
 	}),
@@ -250,8 +256,8 @@ const tags = [
 ];
 
 /**
- * Makes a server that listens nowhere: it has the description of the API (OpenAPI 3.1) at /openapi.json, made from the schemas of these
- * routes, and pages of it at /docs, which load nothing from elsewhere.
+ * Makes a server that listens nowhere: it has the description of the API (OpenAPI 3.1) at /openapi.json, made from the
+ * schemas of these routes, and pages of it at /docs, which load nothing from elsewhere.
  */
 export async function makePages(routes: readonly RouteOptions[], version: string): Promise<FastifyInstance> {
 	const api = Fastify({pluginTimeout: 0});
@@ -291,7 +297,13 @@ export async function makePages(routes: readonly RouteOptions[], version: string
 	api.register(async scope => {
 		scope.get('/openapi.json', {schema: {hide: true} as FastifySchema}, async () => api.swagger());
 		for (const {method, url, schema, onRequest} of routes) {
-			scope.route({method, url, ...(schema && {schema}), ...(onRequest && {onRequest}), handler: () => undefined});
+			scope.route({
+				method,
+				url,
+				...(schema && {schema}),
+				...(onRequest && {onRequest}),
+				handler: () => undefined,
+			});
 		}
 	});
 	await api.ready();

@@ -26,8 +26,8 @@ export type Pages = {
 };
 
 /**
- * Remembers the routes that are to be described; to be called before any is added. The description is made when it is first
- * asked for: a start would take a tenth longer for what few daemons are ever asked.
+ * Remembers the routes that are to be described; to be called before any is added. The description is made when it is
+ * first asked for: a start would take a tenth longer for what few daemons are ever asked.
  */
 export function describeApi(api: FastifyInstance, version: string): void {
 	const routes: RouteOptions[] = [];
@@ -65,9 +65,10 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 }
 
 /**
- * Lets requests pass that name the server by an address, `localhost`, `name` or `publicName`; others get 404. A page elsewhere may
- * let its own name point to 127.0.0.1 (DNS rebinding), and a browser on this machine then reads for it what is behind that name.
- * Over TLS of ours strangers come, who name whatever they like: there only `publicName` passes.
+ * Lets requests pass that name the server by an address, `localhost`, `name` or `publicName`; others get 404. A page
+ * elsewhere may let its own name point to 127.0.0.1 (DNS rebinding), and a browser on this machine then reads for it
+ * what is behind that name. Over TLS of ours strangers come, who name whatever they like: there only `publicName`
+ * passes.
  */
 export function localHostGuard(name: string, publicName = ''): onRequestHookHandler {
 	const [own, open] = [name.toLowerCase(), publicName.toLowerCase()];
@@ -75,7 +76,11 @@ export function localHostGuard(name: string, publicName = ''): onRequestHookHand
 		const host = hostOf(headers.host ?? '');
 		const isLocal = host === '' || isIP(host) !== 0 || host === 'localhost' || host === own;
 		const isOurs = (host !== '' && host === open) || (isLocal && !(raw.socket as Partial<TLSSocket>).encrypted);
-		done(isOurs ? undefined : apiError('not_found', {message: 'Use the address of the admin listener, or localhost.'}));
+		done(
+			isOurs
+				? undefined
+				: apiError('not_found', {message: 'Use the address of the admin listener, or localhost.'}),
+		);
 	};
 }
 

@@ -63,7 +63,10 @@ export async function scanPage<Row>({query, defaultLimit, cursors, scope, scan}:
 	return {rows, nextCursor: next === null ? null : cursors.write(scope, next)};
 }
 
-/** Where the page begins that is asked for; null: at the start of the list. Throws `validation_failed` for a cursor of another list. */
+/**
+ * Where the page begins that is asked for; null: at the start of the list. Throws `validation_failed` for a cursor of
+ * another list.
+ */
 export function readCursor({query, cursors, scope}: Pick<ListOptions, 'query' | 'cursors' | 'scope'>): string | null {
 	const after = query.cursor === undefined ? null : cursors.read(scope, query.cursor);
 	if (query.cursor !== undefined && after === null) {
@@ -84,8 +87,8 @@ const macLength = 16;
 const maxCursorLength = 200;
 
 /**
- * Positions in lists as opaque, authenticated texts: base64url of a truncated HMAC-SHA256 and the position. The scope is
- * authenticated with it.
+ * Positions in lists as opaque, authenticated texts: base64url of a truncated HMAC-SHA256 and the position. The scope
+ * is authenticated with it.
  */
 export class Cursors {
 	readonly #key: Uint8Array | KeyObject;

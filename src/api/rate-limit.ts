@@ -20,7 +20,9 @@ export type Allowance = {
 
 export type RateLimits = {
 	readonly read: (caller: Caller, bucket: Bucket) => Allowance;
-	/** Takes up to `n` and answers how many there were; a promise where the nodes that share the store have to be asked. */
+	/**
+	 * Takes up to `n` and answers how many there were; a promise where the nodes that share the store have to be asked.
+	 */
 	readonly take: (caller: Caller, bucket: Bucket, n: number) => number | Promise<number>;
 };
 
@@ -52,8 +54,8 @@ const ahead = 4;
 const minPart = 100;
 
 /**
- * Fixed windows, aligned to the epoch, for each key. `usual` is for keys without a limit of their own. Where nodes share a
- * store they share the windows too: each takes small parts of them by `lease`; null: this process counts alone.
+ * Fixed windows, aligned to the epoch, for each key. `usual` is for keys without a limit of their own. Where nodes
+ * share a store they share the windows too: each takes small parts of them by `lease`; null: this process counts alone.
  */
 export function createRateLimits(
 	clock: Pick<Clock, 'now'>,

@@ -175,9 +175,9 @@ type Taken = Waiter & {
 };
 
 /**
- * Bounds the memory of large bodies from their arrival to their answer. They count by what has arrived, so that one that
- * comes slowly takes no room from others; the one that came first may always go on. A semaphore in which each took its whole length
- * refused four of ten sends of 4 MB that took 12 s to arrive, where this refuses one.
+ * Bounds the memory of large bodies from their arrival to their answer. They count by what has arrived, so that one
+ * that comes slowly takes no room from others; the one that came first may always go on. A semaphore in which each took
+ * its whole length refused four of ten sends of 4 MB that took 12 s to arrive, where this refuses one.
  */
 export function createBodyRoom({bytes: most, waiting, waitMs}: CapacityOptions) {
 	// In the order in which they came.

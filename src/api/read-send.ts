@@ -106,7 +106,8 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	if (Array.isArray(attachments)) {
 		fields.push(...contentIdFaults(attachments), ...(limits ? fileFaults(attachments, limits) : []));
 	}
-	const isThreaded = isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
+	const isThreaded =
+		isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
 	if (isThreaded && typeof inReplyTo === 'string') {
 		fields.push({field: 'inReplyTo', message: 'must not stand beside the headers In-Reply-To and References'});
 	}

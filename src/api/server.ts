@@ -82,7 +82,10 @@ const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
 const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000, stop: 2000};
 
-/** The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an X-Request-Id. */
+/**
+ * The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an
+ * X-Request-Id.
+ */
 export function createApi({
 	newId,
 	version,
@@ -143,8 +146,8 @@ export function createApi({
 		if (answer.status >= 500 && !(error instanceof ApiError)) {
 			report(request, error);
 		}
-		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees why.
-		// Node reads the rest and drops it, within the time limit of the request.
+		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees
+		// why. Node reads the rest and drops it, within the time limit of the request.
 		if (reply.raw.shouldKeepAlive) {
 			reply.removeHeader('connection');
 		}
@@ -255,8 +258,8 @@ function collectPaths(api: Api): Map<string, Set<string>> {
 }
 
 /**
- * No path takes a method that Fastify does not know (PROPFIND, say), or TRACE, which it does: all are answered alike. As methods of
- * their own they would need a thousand routes, and a tenth of a start.
+ * No path takes a method that Fastify does not know (PROPFIND, say), or TRACE, which it does: all are answered alike.
+ * As methods of their own they would need a thousand routes, and a tenth of a start.
  */
 function takeRareForTrace(api: Api): void {
 	api.server.prependListener('request', request => {
@@ -266,12 +269,17 @@ function takeRareForTrace(api: Api): void {
 	});
 }
 
-// OPTIONS and the methods that a path does not take are routes too, so that `/v1/messages/batch` is not taken for an id.
+// OPTIONS and the methods that a path does not take are routes too, so that `/v1/messages/batch` is not taken for an
+// id.
 function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<string>>): void {
 	for (const [url, methods] of [...paths]) {
 		const allow = [...methods, 'OPTIONS'].sort().join(', ');
 		const others = api.supportedMethods.filter(method => !methods.has(method) && method !== 'OPTIONS');
-		api.route({method: 'OPTIONS', url, handler: (_request, reply) => reply.code(204).header('allow', allow).send()});
+		api.route({
+			method: 'OPTIONS',
+			url,
+			handler: (_request, reply) => reply.code(204).header('allow', allow).send(),
+		});
 		api.route({
 			method: others,
 			url,
@@ -356,8 +364,8 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 	];
 }
 
-// What decides who makes a request, where it ends or what it does: of two such headers one program on the way may believe
-// the first and another the second. Node keeps the first of some, and joins others with a comma.
+// What decides who makes a request, where it ends or what it does: of two such headers one program on the way may
+// believe the first and another the second. Node keeps the first of some, and joins others with a comma.
 const singleHeaders: ReadonlySet<string> = new Set([
 	'authorization',
 	'content-encoding',

@@ -3,7 +3,9 @@ import type {Socket} from 'node:net';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import {unavailable} from './errors.ts';
 
-/** Does costly work one piece at a time: owners take turns, so that what one asks for holds each other up once at most. */
+/**
+ * Does costly work one piece at a time: owners take turns, so that what one asks for holds each other up once at most.
+ */
 type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Result>;
 
 type Waiting = {readonly start: () => void};
@@ -57,9 +59,9 @@ const maxAhead = 32;
 const ahead = new WeakMap<Socket, number>();
 
 /**
- * An `onRequest` hook for requests that a client sends before it has the answers to those before (RFC 9112 §9.3.2). Node begins
- * them all at once and holds unread answers, so that a few connections fill the memory. Here each one waits until
- * the answer before it is written.
+ * An `onRequest` hook for requests that a client sends before it has the answers to those before (RFC 9112 §9.3.2).
+ * Node begins them all at once and holds unread answers, so that a few connections fill the memory. Here each one waits
+ * until the answer before it is written.
  */
 export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, done: () => void): void {
 	if (raw.socket !== null) {
@@ -82,8 +84,8 @@ export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, don
 const waiting: Array<() => void> = [];
 
 /**
- * Runs a piece of work that may take tens of milliseconds, one piece at a time in the whole process, in turns of the event loop of their own: what
- * arrived meanwhile gets its turn between two of them.
+ * Runs a piece of work that may take tens of milliseconds, one piece at a time in the whole process, in turns of the
+ * event loop of their own: what arrived meanwhile gets its turn between two of them.
  */
 export function inSlice<Result>(work: () => Result): Promise<Result> {
 	return new Promise((resolve, reject) => {
@@ -112,8 +114,9 @@ function runNext(): void {
 const probes: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz']);
 
 /**
- * Wraps the listener of a server so that requests without an API key, except for probes, start one per turn of the event loop, in
- * order of arrival. A flood of them delays requests with a key by little more than the one that is being started.
+ * Wraps the listener of a server so that requests without an API key, except for probes, start one per turn of the
+ * event loop, in order of arrival. A flood of them delays requests with a key by little more than the one that is being
+ * started.
  */
 export function startKeylessInTurn(listener: RequestListener): RequestListener {
 	const queue: Array<() => void> = [];

@@ -8,7 +8,10 @@ import {apiError, bodyMissing} from './errors.ts';
 import {type FormatName, formats} from './schemas/formats.ts';
 import {variablesFault} from './schemas/send.ts';
 
-/** Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is valid. */
+/**
+ * Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is
+ * valid.
+ */
 type Check = (value: unknown) => readonly Violation[];
 
 export const maxViolations = 20;
@@ -18,8 +21,8 @@ const maxFieldLength = 100;
 let ajvs: readonly [quick: Ajv, thorough: Ajv] | undefined;
 
 /**
- * Makes the check of a schema. The usual path is one pass that stops at the first error. Only when that fails is the value
- * cut to what has allowed sizes, and read again for all its faults: 700,000 entries of `cc` make one violation.
+ * Makes the check of a schema. The usual path is one pass that stops at the first error. Only when that fails is the
+ * value cut to what has allowed sizes, and read again for all its faults: 700,000 entries of `cc` make one violation.
  */
 export function checkOf(schema: TSchema): Check {
 	// Compiled when it is first needed: all of them would hold up the start, and most routes never see a fault.
@@ -53,7 +56,9 @@ function readQuery(query: unknown): Violation[] {
 	return withoutRepeated(query);
 }
 
-/** `metadata[order_id]=1042` is an object of texts. Beside a plain `metadata` it stays as it is, which no schema takes. */
+/**
+ * `metadata[order_id]=1042` is an object of texts. Beside a plain `metadata` it stays as it is, which no schema takes.
+ */
 function nest(query: Record<string, unknown>): void {
 	const keys = Object.keys(query).filter(name => /^metadata\[.*\]$/s.test(name));
 	if (keys.length > 0 && query.metadata === undefined) {
@@ -158,7 +163,8 @@ function explain(error: ErrorObject): string {
 	return explanations[error.keyword]?.(error) ?? error.message ?? 'is not valid';
 }
 
-// `/attachments/0/content` → `attachments[0].content`. The name of an unknown field is the caller's: cut and made storable.
+// `/attachments/0/content` → `attachments[0].content`. The name of an unknown field is the caller's: cut and made
+// storable.
 function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
 	const names = instancePath === '' ? [] : instancePath.slice(1).split('/').map(unescapePointer);
 	const last = params.missingProperty ?? params.additionalProperty;
@@ -197,8 +203,8 @@ type Schema = {
 const namedUnknown = 20;
 
 /**
- * Takes `null` for an optional field of a strict object as its absence, unless the field's schema names null; changes the
- * value in place.
+ * Takes `null` for an optional field of a strict object as its absence, unless the field's schema names null; changes
+ * the value in place.
  */
 function withoutNulls(schema: Schema, value: unknown): void {
 	if (Array.isArray(value)) {

@@ -277,7 +277,9 @@ export function endpointView(endpoint: Endpoint, secret: string | null, now: str
 	};
 }
 
-/** A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), plus the result of the last attempt. */
+/**
+ * A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), plus the result of the last attempt.
+ */
 export function deliveryView(delivery: StoredDelivery) {
 	return {
 		id: delivery.id,

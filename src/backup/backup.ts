@@ -21,7 +21,10 @@ import {type QueueSize, readQueueSize} from '../store/queue/queue-summary.ts';
 import type {Store} from '../store/store.ts';
 
 export type BackupInput = {
-	/** Where the backup is put. An older one is replaced once the new one was read again; anything else there is refused. */
+	/**
+	 * Where the backup is put. An older one is replaced once the new one was read again; anything else there is
+	 * refused.
+	 */
 	readonly file: string;
 	readonly facts: Pick<Manifest, 'version' | 'engine' | 'time'>;
 	/** Puts the files into a folder of the owner's alone, beside the backup; answers the schema. */
@@ -90,8 +93,8 @@ export type RestoreInput = {
 };
 
 /**
- * Replaces the store of the data folder by that of a backup; its queue. Needs the folder's lock. Whenever it dies, the folder
- * has the former store or the new one. Throws as `readArchive` and `openData`; then the former one stays.
+ * Replaces the store of the data folder by that of a backup; its queue. Needs the folder's lock. Whenever it dies, the
+ * folder has the former store or the new one. Throws as `readArchive` and `openData`; then the former one stays.
  */
 export async function restoreBackup({file, settings, acting, hold, onBytes}: RestoreInput): Promise<QueueSize> {
 	const {dataDir} = settings;
@@ -101,7 +104,8 @@ export async function restoreBackup({file, settings, acting, hold, onBytes}: Res
 	mkdirSync(staging, {mode: 0o700});
 	try {
 		const manifest = await readArchive(file, staging, onBytes);
-		// As a daemon does at its start: a newer schema and foreign keys are found out, an older schema is brought up to date.
+		// As a daemon does at its start: a newer schema and foreign keys are found out, an older schema is brought up
+		// to date.
 		const {store, release} = await openData({...settings, dataDir: staging}, {asRoot: true});
 		const queue = await prepare(store, manifest, {acting, hold}).finally(release);
 		commitRestore(dataDir);
@@ -205,8 +209,8 @@ const bytesAtOnce = 1024 ** 2;
 const bytesUnsynced = 32 * 1024 ** 2;
 
 /**
- * Makes a tar of the files in a folder, the manifest first. They are read once: the manifest has its digests when all is packed. It
- * is on stable storage when this returns.
+ * Makes a tar of the files in a folder, the manifest first. They are read once: the manifest has its digests when all
+ * is packed. It is on stable storage when this returns.
  */
 export async function packArchive(
 	archive: string,
@@ -293,9 +297,9 @@ export async function readManifest(archive: string): Promise<Manifest> {
 }
 
 /**
- * Reads a backup to its end and compares it with its manifest; `into`: a folder of ours that its files are written to. It takes
- * the files that a backup has, under the names that they have there, and nothing else. Throws RefusedFileError for what is no
- * backup or a damaged one, ConfigError for one of a newer form, and what the system says of files.
+ * Reads a backup to its end and compares it with its manifest; `into`: a folder of ours that its files are written to.
+ * It takes the files that a backup has, under the names that they have there, and nothing else. Throws RefusedFileError
+ * for what is no backup or a damaged one, ConfigError for one of a newer form, and what the system says of files.
  */
 export async function readArchive(archive: string, into: string | null, onBytes: OnBytes): Promise<Manifest> {
 	const reading = createReading(archive, into);

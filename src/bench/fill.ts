@@ -96,7 +96,10 @@ function makeMessages(
 	return {each, moments, hours: [...hours.values()]};
 }
 
-/** How ids end, with the letter of how their messages ended, in the order of the indexes: what comes next goes behind it. */
+/**
+ * How ids end, with the letter of how their messages ended, in the order of the indexes: what comes next goes behind
+ * it.
+ */
 function endsOf({random}: FillOptions, count: number): string[] {
 	const each = chanceBytes + suffixBytes;
 	const bytes = random(count * each);

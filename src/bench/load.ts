@@ -1,7 +1,8 @@
 import {createConnection} from 'node:net';
 import {monotonicMs, percentiles} from './latency.ts';
 
-// A load generator in a process of its own: keep-alive HTTP/1.1 by hand, so that it takes little of the machine it measures.
+// A load generator in a process of its own: keep-alive HTTP/1.1 by hand, so that it takes little of the machine it
+// measures.
 
 export type LoadOrder = {
 	readonly host: string;
@@ -90,7 +91,13 @@ async function run(order: LoadOrder): Promise<LoadReport> {
 		),
 	);
 
-	return {ms: performance.now() - begun, accepted, refused: messages - accepted, latency: percentiles(latencies), sent};
+	return {
+		ms: performance.now() - begun,
+		accepted,
+		refused: messages - accepted,
+		latency: percentiles(latencies),
+		sent,
+	};
 }
 
 process.on('message', async (order: LoadOrder) => {

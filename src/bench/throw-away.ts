@@ -120,7 +120,9 @@ export async function startDaemon(
 		// The settings and the .env of the user do not get in.
 		cwd: dataDir,
 		env: {
-			...Object.fromEntries(Object.entries(processEnvironment()).filter(([name]) => !name.startsWith('MAILCTL_'))),
+			...Object.fromEntries(
+				Object.entries(processEnvironment()).filter(([name]) => !name.startsWith('MAILCTL_')),
+			),
 			...allocator,
 			MAILCTL_DATA_DIR: dataDir,
 			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',

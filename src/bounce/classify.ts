@@ -175,7 +175,9 @@ function facts({code, enhanced, status, host}: Evidence, text: string, phase: Ph
 	};
 }
 
-/** RFC 5321 §4.2.1: the reply's first digit alone decides. A report's `4.0.0` without one is no promise of another try. */
+/**
+ * RFC 5321 §4.2.1: the reply's first digit alone decides. A report's `4.0.0` without one is no promise of another try.
+ */
 function classOf(code: number | null, enhanced: string | null): 4 | 5 {
 	if (code !== null) {
 		return code < 500 ? 4 : 5;
@@ -260,7 +262,10 @@ export function plainText(text: string): string {
 		.trim();
 }
 
-/** How mailers say how far the session came, where their lines are broken: Postfix, Exim, qmail, DragonFly, OpenSMTPD, Sendmail. */
+/**
+ * How mailers say how far the session came, where their lines are broken: Postfix, Exim, qmail, DragonFly, OpenSMTPD,
+ * Sendmail.
+ */
 const words: ReadonlyArray<readonly [RegExp, Phase]> = [
 	[
 		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:the )?RCPT|RCPT[ _]TO command|\bRCPT command|RCPT_TO|SMTP:RCPT/i,

@@ -102,8 +102,8 @@ export class AcmeClient {
 	}
 
 	/**
-	 * Orders a certificate and waits for it; answers its chain (§7.4). A name that cannot be proved in one way is proved in the
-	 * next. Rejects with an AcmeError.
+	 * Orders a certificate and waits for it; answers its chain (§7.4). A name that cannot be proved in one way is
+	 * proved in the next. Rejects with an AcmeError.
 	 */
 	async order(account: Account, wanted: Wanted): Promise<string> {
 		const [type, ...others] = wanted.types;
@@ -146,7 +146,10 @@ export class AcmeClient {
 		return answer.status === 200 ? windowOf(readJson(answer), answer.retryAfterMs) : null;
 	}
 
-	/** A CA may not take what was replaced already, or what another account ordered: then it is a new certificate (RFC 9773 §5). */
+	/**
+	 * A CA may not take what was replaced already, or what another account ordered: then it is a new certificate (RFC
+	 * 9773 §5).
+	 */
 	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
 		const url = await this.#ca.urlOf('newOrder', signal);
 		const send = (more: JsonObject) =>
@@ -189,7 +192,10 @@ export class AcmeClient {
 		}
 	}
 
-	/** Has the CA look for the proof (§7.5.1). Asked twice, because an answer was lost, it may refuse and look all the same. */
+	/**
+	 * Has the CA look for the proof (§7.5.1). Asked twice, because an answer was lost, it may refuse and look all the
+	 * same.
+	 */
 	async #answer(account: Account, authorization: string, url: string, signal: AbortSignal): Promise<void> {
 		try {
 			await this.#ca.post(account, url, {}, signal);
@@ -225,8 +231,8 @@ export class AcmeClient {
 	}
 
 	/**
-	 * Null: the CA has the request. A number: it says that the order is not ready, and to come back after these milliseconds; but it
-	 * may have the request too, and only its answer was lost.
+	 * Null: the CA has the request. A number: it says that the order is not ready, and to come back after these
+	 * milliseconds; but it may have the request too, and only its answer was lost.
 	 */
 	async #finalize(account: Account, url: string, csr: string, signal: AbortSignal): Promise<number | null> {
 		try {

@@ -66,8 +66,8 @@ export const doubled = (firstMs: number, tries: number): number => firstMs * 2 *
 class TooLong extends Error {}
 
 /**
- * Requests to one CA: signed, with nonces (RFC 8555 §6). One that fails for a moment is repeated, for a CA is many servers, one of
- * which may restart or be behind the others. What the CA says is bounded, and so is each wait.
+ * Requests to one CA: signed, with nonces (RFC 8555 §6). One that fails for a moment is repeated, for a CA is many
+ * servers, one of which may restart or be behind the others. What the CA says is bounded, and so is each wait.
  */
 export class AcmeConnection {
 	readonly #options: AcmeOptions;
@@ -138,7 +138,12 @@ export class AcmeConnection {
 			const signature = encode(
 				sign('sha256', Buffer.from(`${head}.${body}`), {key: by.key, dsaEncoding: 'ieee-p1363'}),
 			);
-			const answer = await this.#ask('POST', url, signal, JSON.stringify({protected: head, payload: body, signature}));
+			const answer = await this.#ask(
+				'POST',
+				url,
+				signal,
+				JSON.stringify({protected: head, payload: body, signature}),
+			);
 			if (answer.status < 400) {
 				return answer;
 			}

@@ -14,14 +14,19 @@ type NamesInput = {
 	readonly mailDomains: readonly string[];
 	/** Names with a certificate that mail may still have links with. */
 	readonly former: readonly string[];
-	/** Of this machine. Private ones may be those of any machine: they count where a name of the settings leads there. */
+	/**
+	 * Of this machine. Private ones may be those of any machine: they count where a name of the settings leads there.
+	 */
 	readonly addresses: readonly string[];
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
 	/** Whether a name of others leads here, so that DNS is not asked. */
 	readonly isSure: (name: string) => boolean;
 };
 
-/** Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did not answer. */
+/**
+ * Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did
+ * not answer.
+ */
 export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 
 /**
@@ -38,8 +43,8 @@ const normal = (address: string): string =>
 	isIP(address) === 0 ? address : ipaddr.process(address).toNormalizedString();
 
 /**
- * Which names a certificate is to be had for. The two that the settings name are ours; the others only where all their addresses are
- * among ours. Nothing else is ever asked for.
+ * Which names a certificate is to be had for. The two that the settings name are ours; the others only where all their
+ * addresses are among ours. Nothing else is ever asked for.
  */
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
 	const {hostname, publicHost, linkHosts, mailDomains, former, addresses, resolver, isSure} = input;
@@ -85,8 +90,9 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 }
 
 /**
- * Answers whether one more name may be ordered: the limits of the CA are those of the whole installation, and a workspace that
- * changes its hosts all the time would use them up. `owners`: the workspace of each domain. `recent`: names of the last day.
+ * Answers whether one more name may be ordered: the limits of the CA are those of the whole installation, and a
+ * workspace that changes its hosts all the time would use them up. `owners`: the workspace of each domain. `recent`:
+ * names of the last day.
  */
 export function newNames(owners: ReadonlyMap<string, string>, recent: readonly string[]): (name: string) => boolean {
 	const left = new Map<string, number>();

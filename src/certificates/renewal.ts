@@ -5,7 +5,10 @@ import {type Certificate, type ChallengeType, challengeTypes} from '../store/cer
 const minuteMs = 60_000;
 const [firstWaitMs, maxWaitMs] = [5 * minuteMs, 12 * hourMs];
 
-/** When a certificate is renewed, milliseconds: at a moment of the CA's window that stays the same, else at two thirds of its life; null: there is none. */
+/**
+ * When a certificate is renewed, milliseconds: at a moment of the CA's window that stays the same, else at two thirds
+ * of its life; null: there is none.
+ */
 export function renewAt(
 	row: Pick<Certificate, 'name' | 'not_before' | 'not_after' | 'window_start' | 'window_end'>,
 ): number | null {
@@ -53,8 +56,8 @@ export function waitAfter(tries: number): number {
 type Served = {readonly redirects: boolean; readonly https: boolean};
 
 /**
- * By what a name is proved: ports that are open here first. The first order after a success, or for an operator, tries all ways at once;
- * later ones take turns, for a CA limits the proofs that fail (Let's Encrypt allows five an hour).
+ * By what a name is proved: ports that are open here first. The first order after a success, or for an operator, tries
+ * all ways at once; later ones take turns, for a CA limits the proofs that fail (Let's Encrypt allows five an hour).
  */
 export function challengesFor(tries: number, {redirects, https}: Served): readonly [ChallengeType, ...ChallengeType[]] {
 	const [http, tls] = challengeTypes;

@@ -147,7 +147,10 @@ export function renewalId(chain: string): string | null {
 	return keyId && `${keyId.toString('base64url')}.${padded.toString('base64url')}`;
 }
 
-/** `keyIdentifier` of the authority key identifier (RFC 5280 §4.2.1.1) of a certificate, DER; null: it has none in its usual form. */
+/**
+ * `keyIdentifier` of the authority key identifier (RFC 5280 §4.2.1.1) of a certificate, DER; null: it has none in its
+ * usual form.
+ */
 export function authorityKeyId(certificate: Buffer): Buffer | null {
 	const value = certificate.indexOf(Buffer.from('0603551d2304', 'hex')) + 6;
 	// OCTET STRING { SEQUENCE { [0] keyIdentifier

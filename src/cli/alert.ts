@@ -50,7 +50,11 @@ export function alertCommands(alert: CliCommand): void {
 			const given = Object.entries(ways) as Array<[AlertWay, string]>;
 			const [first] = given;
 			if (first === undefined || given.length > 1) {
-				throw new CliError('usage', 'an alert has exactly one target', 'give one of --mail, --webhook, --slack');
+				throw new CliError(
+					'usage',
+					'an alert has exactly one target',
+					'give one of --mail, --webhook, --slack',
+				);
 			}
 			const way = first[0];
 			const target = await readSecret(first[1]);
@@ -92,7 +96,9 @@ export function alertCommands(alert: CliCommand): void {
 				reader: await session.reader(),
 			};
 			const error = await sendTest(parts, one);
-			session.show({id: one.id, sent: error === null, error}, () => (error === null ? [`sent to ${one.target}`] : []));
+			session.show({id: one.id, sent: error === null, error}, () =>
+				error === null ? [`sent to ${one.target}`] : [],
+			);
 			if (error !== null) {
 				const fix = one.way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and what it answers';
 				throw new CliError('unavailable', `the message did not go out: ${error}`, fix);

@@ -22,8 +22,9 @@ type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?:
 export type Step = {readonly change: Change; readonly made: Made};
 
 /**
- * Makes the store what a file says (docs/guide/declared.md): shows what differs, asks before it removes anything, does one
- * change after the other. `--json`: `{"dry_run","changes":[{"workspace","action","kind","name","fields","done",…}]}`.
+ * Makes the store what a file says (docs/guide/declared.md): shows what differs, asks before it removes anything, does
+ * one change after the other. `--json`:
+ * `{"dry_run","changes":[{"workspace","action","kind","name","fields","done",…}]}`.
  */
 export function applyCommand(command: CliCommand): void {
 	command

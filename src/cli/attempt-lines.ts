@@ -3,8 +3,8 @@ import type {StoredAttempt} from '../store/recipients.ts';
 import {printable, shortTime, wrapped} from './terminal-text.ts';
 
 /**
- * One conversation for people: where and when, how far it came, the reply in full and, where it was kept, what was said.
- * Everything that came from outside is made safe to print.
+ * One conversation for people: where and when, how far it came, the reply in full and, where it was kept, what was
+ * said. Everything that came from outside is made safe to print.
  */
 export function attemptLines(attempt: StoredAttempt, width: number): string[] {
 	const {n, at, dialogue} = attempt;

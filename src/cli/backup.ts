@@ -56,7 +56,9 @@ async function backup(session: Session, _options: object, file: string): Promise
 		session.show({file, bytes, version: facts.version, schema, time, files}, () => [
 			`${file}: ${grouped(bytes)} bytes, as of ${shortTime(time)} UTC, read again and whole.`,
 			'It holds the keys that open all secrets: keep it where nobody else reads it.',
-			...(isSqlite ? [] : ['The database is not in it. Run: pg_dump -Fc -f mailctl.dump "$MAILCTL_DATABASE_URL"']),
+			...(isSqlite
+				? []
+				: ['The database is not in it. Run: pg_dump -Fc -f mailctl.dump "$MAILCTL_DATABASE_URL"']),
 		]);
 	} catch (error) {
 		throw refusedAs(error, 'name another file');
@@ -91,7 +93,9 @@ function sqliteSource(session: Session): Source {
 			try {
 				asked = await askDaemon(session);
 				const isMade = await asked?.isMade(onBytes);
-				const schema = isMade ? await linkCopy(liveCopyFile(dataDir), folder) : await copyHere(store, folder, onBytes);
+				const schema = isMade
+					? await linkCopy(liveCopyFile(dataDir), folder)
+					: await copyHere(store, folder, onBytes);
 				// After the store: a key is in the file before anything is sealed with it.
 				const secrets = secretsFile(dataDir);
 				if (!existsSync(secrets)) {
@@ -206,10 +210,18 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 			);
 		}
 		if (judged === 'newer') {
-			throw new CliError('config', `${file} was created by mailctl ${version}, which is newer`, 'install that version');
+			throw new CliError(
+				'config',
+				`${file} was created by mailctl ${version}, which is newer`,
+				'install that version',
+			);
 		}
 		if (session.settings().databaseUrl !== null) {
-			throw new CliError('config', `${file} has a store in SQLite`, 'take MAILCTL_DATABASE_URL out of the settings');
+			throw new CliError(
+				'config',
+				`${file} has a store in SQLite`,
+				'take MAILCTL_DATABASE_URL out of the settings',
+			);
 		}
 		const {dataDir} = session.settings();
 		const removeMade = noteMissing(dataDir);

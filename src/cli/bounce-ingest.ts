@@ -74,7 +74,11 @@ async function ingest(
 		return await ingestPaths(session, files, again);
 	}
 	if (process.stdin.isTTY) {
-		throw new CliError('usage', 'there is nothing on standard input', 'name a file or a folder, or pipe a message in');
+		throw new CliError(
+			'usage',
+			'there is nothing on standard input',
+			'name a file or a folder, or pipe a message in',
+		);
 	}
 	try {
 		await ingestStream(session, rcpt.map(bare));
@@ -289,7 +293,10 @@ function looksLikeMail(raw: Buffer): boolean {
 
 const someMails = 128;
 
-/** Takes mails in and reads them, as the daemon does, in this process. `rcptTo`: whom the mails were for, where that is known. */
+/**
+ * Takes mails in and reads them, as the daemon does, in this process. `rcptTo`: whom the mails were for, where that is
+ * known.
+ */
 export async function startIntake(session: Session, rcptTo: readonly string[]) {
 	const settings = session.settings();
 	const store = await session.store();
@@ -377,7 +384,10 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		}
 	}
 
-	/** To be called after each mail. Now and then it does `before`, has what was taken in read, and gives other writers their turn. */
+	/**
+	 * To be called after each mail. Now and then it does `before`, has what was taken in read, and gives other writers
+	 * their turn.
+	 */
 	async function drain(before: () => void | Promise<void>): Promise<void> {
 		found++;
 		if (found % someMails !== 0) {

@@ -8,7 +8,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 	[
 		'Running the service:',
 		[
-			['serve', 'Run the daemon until SIGTERM or SIGINT', () => import('./serve.ts').then(each => each.serveCommand)],
+			[
+				'serve',
+				'Run the daemon until SIGTERM or SIGINT',
+				() => import('./serve.ts').then(each => each.serveCommand),
+			],
 			['init', 'Prepare the data folder', () => import('./init.ts').then(each => each.initCommand)],
 			[
 				'migrate',
@@ -41,14 +45,22 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 	[
 		'Sending:',
 		[
-			['send', 'Send a message through the running daemon', () => import('./send.ts').then(each => each.sendCommand)],
+			[
+				'send',
+				'Send a message through the running daemon',
+				() => import('./send.ts').then(each => each.sendCommand),
+			],
 			[
 				'message',
 				'Messages, their recipients and attempts',
 				() => import('./message.ts').then(each => each.messageCommands),
 			],
 			['queue', 'Messages that wait for delivery', () => import('./queue.ts').then(each => each.queueCommands)],
-			['template', 'Templates and their versions', () => import('./template.ts').then(each => each.templateCommands)],
+			[
+				'template',
+				'Templates and their versions',
+				() => import('./template.ts').then(each => each.templateCommands),
+			],
 			[
 				'sample',
 				'The sample template and sender of the first start',
@@ -98,7 +110,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Addresses that receive no mail',
 				() => import('./suppression.ts').then(each => each.suppressionCommands),
 			],
-			['topic', 'Topics that recipients can opt out of', () => import('./topic.ts').then(each => each.topicCommands)],
+			[
+				'topic',
+				'Topics that recipients can opt out of',
+				() => import('./topic.ts').then(each => each.topicCommands),
+			],
 			[
 				'contact',
 				'What is stored about a recipient, and its erasure',
@@ -114,7 +130,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 	[
 		'Administration:',
 		[
-			['user', 'Dashboard users and their sign-in links', () => import('./user.ts').then(each => each.userCommands)],
+			[
+				'user',
+				'Dashboard users and their sign-in links',
+				() => import('./user.ts').then(each => each.userCommands),
+			],
 			['alert', 'Alerts and their recipients', () => import('./alert.ts').then(each => each.alertCommands)],
 			[
 				'audit',
@@ -126,7 +146,11 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Print workspaces and their configuration as YAML',
 				() => import('./apply.ts').then(each => each.exportCommand),
 			],
-			['apply', 'Change workspaces to match a YAML file', () => import('./apply.ts').then(each => each.applyCommand)],
+			[
+				'apply',
+				'Change workspaces to match a YAML file',
+				() => import('./apply.ts').then(each => each.applyCommand),
+			],
 			[
 				'backup',
 				'Write the store and its keys to one file',
@@ -159,8 +183,8 @@ const entries = groups.flatMap(([heading, inGroup]) =>
 );
 
 /**
- * The tree of commands. Loading them all takes longer than most commands do: with `words`, the arguments of a call, only
- * those that are named get their verbs.
+ * The tree of commands. Loading them all takes longer than most commands do: with `words`, the arguments of a call,
+ * only those that are named get their verbs.
  */
 export async function mailctl(words?: readonly string[]): Promise<CliCommand> {
 	const program = createProgram().commandsGroup('Administration:').helpCommand(true);

@@ -50,7 +50,9 @@ export function contactCommands(contact: CliCommand): void {
 		.verb('preferences-link <contact>', 'Create a link to a person’s preference page, by id or address')
 		.sample('mailctl contact preferences-link user@example.org')
 		.does<object, [string]>(async (session, _options, text) => {
-			const {workspaceId, address} = await session.perform(linkPreferences, {id: (await chosen(session, text)).id});
+			const {workspaceId, address} = await session.perform(linkPreferences, {
+				id: (await chosen(session, text)).id,
+			});
 			const settings = session.settings();
 			const now = session.tools.clock.now();
 			const host = await findLinkHost(await session.reader(), workspaceId, storeTime(now), servesHttps(settings));
@@ -92,14 +94,16 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	if (!contact && messages + recipients + received === 0) {
 		notFound('contact', text);
 	}
-	session.show({email: address, erased: true, messages, cc_messages: recipients, ...(received > 0 && {received})}, () =>
-		fields([
-			['erased', address],
-			['messages to it', messages],
-			['with it in cc', recipients],
-			...(received > 0 ? ([['received', received]] as const) : []),
-			...(isLeft ? ([['remaining', 'hidden already, the daemon removes it from the store']] as const) : []),
-		]),
+	session.show(
+		{email: address, erased: true, messages, cc_messages: recipients, ...(received > 0 && {received})},
+		() =>
+			fields([
+				['erased', address],
+				['messages to it', messages],
+				['with it in cc', recipients],
+				...(received > 0 ? ([['received', received]] as const) : []),
+				...(isLeft ? ([['remaining', 'hidden already, the daemon removes it from the store']] as const) : []),
+			]),
 	);
 }
 
@@ -138,7 +142,10 @@ const contacts: Noun<Contact> = {
 		{title: 'TIMEZONE', name: 'timezone', cell: row => row.timezone, cut: true},
 		{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : leftBy(row) || null), cut: true},
 		{name: 'opted out of', cell: row => leftBy(row) || null},
-		{name: 'paused until', cell: row => (row.pausedUntil === null ? undefined : `${shortTime(row.pausedUntil)} UTC`)},
+		{
+			name: 'paused until',
+			cell: row => (row.pausedUntil === null ? undefined : `${shortTime(row.pausedUntil)} UTC`),
+		},
 		{name: 'suppressed', cell: row => (row.suppressed ? 'yes' : 'no')},
 		{name: 'created', cell: row => `${shortTime(row.createdAt)} UTC`},
 		{name: 'updated', cell: row => `${shortTime(row.updatedAt)} UTC`},

@@ -14,7 +14,11 @@ type Options = {to?: string[]; timeServer?: TimeServer};
 export function doctorCommand(command: CliCommand): void {
 	command
 		.sample('mailctl doctor --json')
-		.option('--to <domain...>', `greet the mail hosts of these domains (default: ${usual.targets.join(' ')})`, domains)
+		.option(
+			'--to <domain...>',
+			`greet the mail hosts of these domains (default: ${usual.targets.join(' ')})`,
+			domains,
+		)
 		.option(
 			'--time-server <host[:port]>',
 			`compare the clock with this one (default: ${usual.timeServer.host})`,
@@ -96,7 +100,8 @@ function domains(text: string, before: string[] | undefined): string[] {
 }
 
 function timeServer(text: string): TimeServer {
-	const [, bracketed, host = bracketed, port = '123'] = /^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
+	const [, bracketed, host = bracketed, port = '123'] =
+		/^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d{1,5}))?$/.exec(text) ?? [];
 	if (host === undefined || Number(port) < 1 || Number(port) > 65_535) {
 		throw new CliError('usage', `--time-server "${text}" is not allowed`, 'use host or host:port');
 	}

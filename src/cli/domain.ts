@@ -195,7 +195,11 @@ async function rotateKey(
 				'publish them, or discard them with --cancel',
 			);
 		case 'selector_taken':
-			throw new CliError('data', `${row.name} already has a key ${rotation.selector}`, 'choose another --selector');
+			throw new CliError(
+				'data',
+				`${row.name} already has a key ${rotation.selector}`,
+				'choose another --selector',
+			);
 		case 'begun':
 			await showUnasked(session, row, rotation.keys, ['dkim']);
 	}
@@ -275,8 +279,14 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight
 		...fields(
 			[
 				['domain', row.name],
-				['reports', reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, of ${reporters.join(', ')}`],
-				['not signed', unsigned > 0 ? `reports of ${grouped(unsigned)} mails, which the advice leaves out` : undefined],
+				[
+					'reports',
+					reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, of ${reporters.join(', ')}`,
+				],
+				[
+					'not signed',
+					unsigned > 0 ? `reports of ${grouped(unsigned)} mails, which the advice leaves out` : undefined,
+				],
 				['policy', policy],
 				['a stricter one', reports > 0 ? stopped : undefined],
 				['TLS to us', tlsWords(tls) ?? undefined],
@@ -414,7 +424,9 @@ function head(session: Session, row: Domain, next: string | null, unsigned = fal
 		['return path', isUsed ? own : `${own} (until DNS shows it: ${returnPathDomain})`],
 		...(row.link_host === null
 			? []
-			: ([['links', row.links_ok_at === null ? `${row.link_host} once DNS leads it here` : row.link_host]] as const)),
+			: ([
+					['links', row.links_ok_at === null ? `${row.link_host} once DNS leads it here` : row.link_host],
+				] as const)),
 	]);
 }
 

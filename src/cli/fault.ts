@@ -106,8 +106,7 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exi
 		exitCode: exitCodes.io,
 	},
 	{
-		codes:
-			/^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
+		codes: /^(SQLITE_(CANTOPEN|READONLY|FULL|IOERR|PERM)|EROFS|ENOSPC|EDQUOT|EIO|ENOENT|ENOTDIR|EISDIR|ENAMETOOLONG|EAGAIN|EFBIG|ELOOP|EMFILE|ENFILE)$/,
 		wrong: 'a file cannot be read or written',
 		fix: 'check the path, its owner and the space on the disk',
 		exitCode: exitCodes.io,

@@ -2,7 +2,9 @@ import type {Reading} from '../mail/report.ts';
 import type {ReportEffect} from '../outcome/reports.ts';
 import {fields, grouped} from './terminal-text.ts';
 
-/** The results of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`. */
+/**
+ * The results of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`.
+ */
 export const nothingYet = {
 	/** Mails that were found. */
 	mails: 0,

@@ -60,7 +60,9 @@ async function init(session: Session): Promise<void> {
 
 type FirstKeys = Omit<WelcomeInput, 'command' | 'inFile'>;
 
-/** The link that a token of a log-in makes; null: there is no token, or no dashboard. `bound`: where a daemon serves it. */
+/**
+ * The link that a token of a log-in makes; null: there is no token, or no dashboard. `bound`: where a daemon serves it.
+ */
 export function logInLink(
 	settings: Parameters<typeof dashboardUrl>[0],
 	token: string | null,
@@ -76,8 +78,8 @@ export function welcomeLines(made: FirstKeys): string[] {
 }
 
 /**
- * Keeps the welcome, and so the keys, from everybody but the data folder's owner: what is printed off a terminal ends in
- * journals and in the logs of containers. Answers the file; null: one is there already, and its keys stay.
+ * Keeps the welcome, and so the keys, from everybody but the data folder's owner: what is printed off a terminal ends
+ * in journals and in the logs of containers. Answers the file; null: one is there already, and its keys stay.
  */
 export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null {
 	const file = join(dataDir, firstKeysFile);

@@ -14,8 +14,7 @@ type CreateOptions = {name: string; mode: Mode; scope?: Scope[]; rateLimit?: str
 const day = 86_400_000;
 
 export function keyCommands(key: CliCommand): void {
-	key
-		.verb('create', 'Create a key and show it once')
+	key.verb('create', 'Create a key and show it once')
 		.sample('mailctl key create --name app --scope messages:send')
 		.requiredOption('--name <name>', 'what it is for', label('--name'))
 		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
@@ -33,16 +32,14 @@ export function keyCommands(key: CliCommand): void {
 			showKey(session, await session.perform(createKey, {...input, ...(rate_limit && {rate_limit})}));
 		});
 
-	key
-		.verb('list', 'List keys, newest first')
+	key.verb('list', 'List keys, newest first')
 		.sample('mailctl key list')
 		.does(async session => {
 			const {reader, workspaceId} = await session.inWorkspace();
 			session.list(keysAt(storeTime(session.tools.clock.now())), await listApiKeys(reader, workspaceId));
 		});
 
-	key
-		.verb('revoke <id>', 'Revoke a key immediately')
+	key.verb('revoke <id>', 'Revoke a key immediately')
 		.sample('mailctl key revoke key_06f…')
 		.does<object, [string]>(async (session, _options, text) => {
 			const id = (await session.idOf('key', text)) ?? notFound('key', text);
@@ -51,8 +48,7 @@ export function keyCommands(key: CliCommand): void {
 			session.show(keysAt(now).json(revoked), () => [`revoked ${revoked.id} (${revoked.name})`]);
 		});
 
-	key
-		.verb('rotate <id>', 'Replace a key; the old one expires later')
+	key.verb('rotate <id>', 'Replace a key; the old one expires later')
 		.sample('mailctl key rotate key_06f… --overlap 24h')
 		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
 		.does<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {

@@ -35,7 +35,10 @@ function quietPipe(stream: NodeJS.WriteStream): void {
 	});
 }
 
-/** At its end Node sets terminals as it found them, and aborts where one is gone: /dev/null takes the place of such a one. */
+/**
+ * At its end Node sets terminals as it found them, and aborts where one is gone: /dev/null takes the place of such a
+ * one.
+ */
 function leaveClosed(terminals: readonly number[]): void {
 	for (const fd of terminals.filter(fd => !isatty(fd))) {
 		closeSync(fd);

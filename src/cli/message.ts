@@ -78,7 +78,9 @@ export function messageCommands(message: CliCommand): void {
 		.requiredOption('--csv', 'print CSV')
 		.does(async session => {
 			const {reader, workspaceId} = await session.inWorkspace();
-			await session.csv(csvOf(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView));
+			await session.csv(
+				csvOf(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView),
+			);
 		});
 
 	message
@@ -146,7 +148,9 @@ export function messageCommands(message: CliCommand): void {
 			const {id: workspaceId} = await session.workspace();
 			const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
 			const wanted = to === undefined ? undefined : address(to, true).key;
-			const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
+			const recipient = recipients.find(
+				each => wanted === undefined || address(each.address, true).key === wanted,
+			);
 			if ((await findMessageStatus(await session.reader(), workspaceId, found.id))?.isEmptied) {
 				throw new CliError(
 					'data',
@@ -283,7 +287,10 @@ type Afterwards = {
 	readonly answers: readonly Received[];
 };
 
-/** What `message show` prints for people: the message, its timeline, each recipient with its tries, reports, opens and clicks, and answers. */
+/**
+ * What `message show` prints for people: the message, its timeline, each recipient with its tries, reports, opens and
+ * clicks, and answers.
+ */
 export function describe(
 	session: Session,
 	message: StoredMessage,
@@ -322,10 +329,14 @@ export function describe(
 		),
 		...recipients.flatMap(recipient => [
 			'',
-			bold(`${recipient.role} ${printable(recipient.address)}: ${queuedStatus(recipient, session.tools.clock.now())}`),
+			bold(
+				`${recipient.role} ${printable(recipient.address)}: ${queuedStatus(recipient, session.tools.clock.now())}`,
+			),
 			...recipient.attempts.flatMap(attempt => attemptLines(attempt, width)),
 			...captured(session, recipient),
-			...reports.filter(({recipientId}) => recipientId === recipient.id).flatMap(report => reportLines(report, width)),
+			...reports
+				.filter(({recipientId}) => recipientId === recipient.id)
+				.flatMap(report => reportLines(report, width)),
 			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
 		]),
 		...(answers.length === 0 ? [] : ['', bold('Answers')]),

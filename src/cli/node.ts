@@ -15,8 +15,7 @@ type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {
 };
 
 export function nodeCommands(node: CliCommand): void {
-	node
-		.verb('list', 'List the nodes on this PostgreSQL database; with SQLite there is one daemon')
+	node.verb('list', 'List the nodes on this PostgreSQL database; with SQLite there is one daemon')
 		.sample('mailctl node list')
 		.does(async session => {
 			const reader = await session.reader();

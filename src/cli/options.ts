@@ -22,7 +22,8 @@ function refuse(option: string, text: string, fix: string): never {
 /** One of some words. */
 export function oneOf<Word extends string>(option: string, words: readonly Word[]): (text: string) => Word {
 	const parse = (text: string) =>
-		words.find(each => each === text) ?? refuse(option, text, `use ${words.join(words.length === 2 ? ' or ' : ', ')}`);
+		words.find(each => each === text) ??
+		refuse(option, text, `use ${words.join(words.length === 2 ? ' or ' : ', ')}`);
 	return Object.assign(parse, {choices: words});
 }
 
@@ -68,7 +69,9 @@ export function timezone(text: string): string {
 export function count(option: string, least: number, most: number): (text: string) => number {
 	return text => {
 		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
-		return number >= least && number <= most ? number : refuse(option, text, `use a whole number, ${least} to ${most}`);
+		return number >= least && number <= most
+			? number
+			: refuse(option, text, `use a whole number, ${least} to ${most}`);
 	};
 }
 

@@ -35,7 +35,10 @@ export function targetOptions(command: CliCommand): CliCommand {
 		.option('--older-than <time>', 'all accepted before: a duration before now, or a time', past('--older-than'));
 }
 
-/** Of every workspace unless one is named. Throws usage (64) where nothing, or two things, are named, bad data (65) for unknown ids. */
+/**
+ * Of every workspace unless one is named. Throws usage (64) where nothing, or two things, are named, bad data (65) for
+ * unknown ids.
+ */
 export async function chosenTargets(
 	session: Session,
 	ids: readonly string[],
@@ -47,7 +50,11 @@ export async function chosenTargets(
 		throw new CliError('usage', 'ids and filters cannot be combined', 'use ids, or --destination and --older-than');
 	}
 	if (!filtered && ids.length === 0 && !noneMeansAll) {
-		throw new CliError('usage', 'no messages were selected', 'give ids (rcp_…, msg_…), --destination or --older-than');
+		throw new CliError(
+			'usage',
+			'no messages were selected',
+			'give ids (rcp_…, msg_…), --destination or --older-than',
+		);
 	}
 	const workspaceId = (await session.chosenWorkspace())?.id;
 	if (ids.length > 0) {
@@ -125,7 +132,12 @@ export function changeVerbs(queue: CliCommand): void {
 		});
 
 	reasonOption(
-		targetVerb(queue, 'fail', 'Bounce messages now, as if they had expired; webhooks are notified', '--older-than 2d'),
+		targetVerb(
+			queue,
+			'fail',
+			'Bounce messages now, as if they had expired; webhooks are notified',
+			'--older-than 2d',
+		),
 	).does<Options, Ids>(async (session, options, ids) => await change(session, fail(options.reason), ids, options));
 }
 
@@ -143,8 +155,8 @@ function reasonOption(command: CliCommand): CliCommand {
 }
 
 /**
- * Changes the recipients step by step, beside a running daemon or without one, and shows the result. Throws temporary (75)
- * where some are still being tried.
+ * Changes the recipients step by step, beside a running daemon or without one, and shows the result. Throws temporary
+ * (75) where some are still being tried.
  */
 async function runChange(
 	session: Session,
@@ -172,7 +184,9 @@ async function runChange(
 					...(changed > 0 ? [saysOf(change)(recipientsOf(changed))] : []),
 					...(unchanged > 0 ? [`${recipientsOf(unchanged)} as before: nothing was to be changed`] : []),
 					...(gone.length > 0 ? [`${recipientsOf(gone.length)} not in the queue any more`] : []),
-					...(busy.length > 0 && change.passesOver ? [`${recipientsOf(busy.length)} being attempted right now`] : []),
+					...(busy.length > 0 && change.passesOver
+						? [`${recipientsOf(busy.length)} being attempted right now`]
+						: []),
 				],
 	);
 	if (busy.length > 0 && !change.passesOver) {
@@ -196,7 +210,9 @@ export function suspendVerbs(queue: CliCommand): void {
 		.option('--reason <text>', 'why: shown by queue summary and queue why', label('--reason'))
 		.does<{reason?: string}, [string]>(async (session, {reason}, text) => {
 			const destination = domain(text);
-			const suspension = await session.write(trx => suspendDestination(trx, session.tools, {destination, reason}));
+			const suspension = await session.write(trx =>
+				suspendDestination(trx, session.tools, {destination, reason}),
+			);
 			session.show({...suspension, suspended: true}, () => [
 				`nothing is sent to ${destination} since ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
 			]);
@@ -214,7 +230,8 @@ export function suspendVerbs(queue: CliCommand): void {
 					? [
 							...(suspension ? [`mail to ${destination} goes again`] : []),
 							...sites.map(
-								site => `one mail tries the site ${printable(site)} now, which was backing off after failures`,
+								site =>
+									`one mail tries the site ${printable(site)} now, which was backing off after failures`,
 							),
 						]
 					: [`${destination} was not suspended`],

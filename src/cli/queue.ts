@@ -28,7 +28,9 @@ export function queueCommands(queue: CliCommand): void {
 
 export function summaryVerb(queue: CliCommand): void {
 	watchOption(
-		queue.verb('summary', 'Count waiting messages by destination, most first').sample('mailctl queue summary --watch'),
+		queue
+			.verb('summary', 'Count waiting messages by destination, most first')
+			.sample('mailctl queue summary --watch'),
 	).does<{readonly watch?: true}>(async (session, options) => {
 		if (options.watch) {
 			await watch(session, async () => {

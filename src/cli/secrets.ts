@@ -52,7 +52,15 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 	const total = Object.values(rows).reduce((sum, n) => sum + n);
 	const restart = isFile && liveDaemon(dataDir) !== null;
 	session.show(
-		{key_id: keys.current, former_key_ids: former, resealed: rows, total, damaged, keep_former_until: until, restart},
+		{
+			key_id: keys.current,
+			former_key_ids: former,
+			resealed: rows,
+			total,
+			damaged,
+			keep_former_until: until,
+			restart,
+		},
 		() => [
 			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
 			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts, ${grouped(rows.alerts)} alerts, ${grouped(rows.messages)} messages, ${grouped(rows.certificates)} certificates, ${grouped(rows.acme_accounts)} CA accounts.`,

@@ -17,7 +17,10 @@ type Addresses = {readonly http: string | null; readonly admin: string | null; r
 export function serveCommand(command: CliCommand): void {
 	command.sample('mailctl serve').action(async (_options: object, command: CliCommand) => {
 		const {envFile, asRoot = false} = command.optsWithGlobals<{envFile?: string; asRoot?: boolean}>();
-		const [{runDaemon}, {bootstrap}] = await Promise.all([import('../daemon/run.ts'), import('../admin/bootstrap.ts')]);
+		const [{runDaemon}, {bootstrap}] = await Promise.all([
+			import('../daemon/run.ts'),
+			import('../admin/bootstrap.ts'),
+		]);
 		process.exitCode = await runDaemon({
 			version: version(),
 			installed: version,

@@ -47,8 +47,8 @@ import {Progress, Terminal} from './terminal.ts';
 import {linesOf, type Noun, tableOf} from './terminal-text.ts';
 
 /**
- * Opens the store beside a running daemon or without one; an empty one gets its tables if `makesStore`. `anyAge`: one of an older
- * version too, which is only to be copied.
+ * Opens the store beside a running daemon or without one; an empty one gets its tables if `makesStore`. `anyAge`: one
+ * of an older version too, which is only to be copied.
  */
 export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
 	const store = await openAt(settings);
@@ -184,7 +184,10 @@ export class Session {
 		return this.#settings;
 	}
 
-	/** The same, with the data folder checked. Throws unavailable (69) where there is no store, unless the verb makes one. */
+	/**
+	 * The same, with the data folder checked. Throws unavailable (69) where there is no store, unless the verb makes
+	 * one.
+	 */
 	storeSettings(): Settings {
 		this.#storeSettings ??= this.#folderSettings(false);
 		return this.#storeSettings;
@@ -261,10 +264,14 @@ export class Session {
 		return createVault(await this.secrets());
 	}
 
-	/** The one of the id that `idOf` found, of `--workspace`, of MAILCTL_WORKSPACE, of `workspace use`, or the only one. */
+	/**
+	 * The one of the id that `idOf` found, of `--workspace`, of MAILCTL_WORKSPACE, of `workspace use`, or the only one.
+	 */
 	async workspace(): Promise<Workspace> {
 		const named =
-			this.#ofId === undefined ? await this.chosenWorkspace() : await findWorkspace(await this.reader(), this.#ofId);
+			this.#ofId === undefined
+				? await this.chosenWorkspace()
+				: await findWorkspace(await this.reader(), this.#ofId);
 		return named ?? foundWorkspace(this.settings(), await this.#usual());
 	}
 
@@ -290,8 +297,8 @@ export class Session {
 	}
 
 	/**
-	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which. Undefined: there
-	 * is none. Throws bad data (65) where several begin so.
+	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which.
+	 * Undefined: there is none. Throws bad data (65) where several begin so.
 	 */
 	async idOf(kind: OwnedKind, text: string): Promise<string | undefined> {
 		if (!text.startsWith(`${kind}_`) || !/^[\w-]{1,80}$/.test(text)) {
@@ -453,7 +460,9 @@ function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual):
 
 const maxNamed = 10;
 
-/** The id itself, else the only one that begins so; of several that of the usual workspace: templates may share an id. */
+/**
+ * The id itself, else the only one that begins so; of several that of the usual workspace: templates may share an id.
+ */
 async function oneOfIds(
 	text: string,
 	found: readonly OwnedId[],

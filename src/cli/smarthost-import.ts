@@ -20,7 +20,10 @@ type ImportOptions = {keyFile?: string; region?: string; domain?: string; stream
 
 export function importCommand(smarthost: CliCommand): void {
 	smarthost
-		.verb('import <provider>', `Import a provider’s suppression list through its API: ${listingProviders.join(', ')}`)
+		.verb(
+			'import <provider>',
+			`Import a provider’s suppression list through its API: ${listingProviders.join(', ')}`,
+		)
 		.sample('mailctl smarthost import postmark --key-file token.txt')
 		.option('--key-file <file>', 'has the API key, - is standard input; default: the key in MAILCTL_RELAY_URL')
 		.option('--region <region>', 'ses: such as eu-west-1; mailgun, sendgrid: eu', region)
@@ -114,7 +117,10 @@ const defaultWait = 10;
 /** What an import waits in all, for a provider that asks it to. */
 const maxWait = 900;
 
-/** Asks for a page; null: the provider has forgotten where an earlier import stopped, and its list is read from the start. */
+/**
+ * Asks for a page; null: the provider has forgotten where an earlier import stopped, and its list is read from the
+ * start.
+ */
 function asking(session: Session, name: ListingProvider, options: ImportOptions, key: string) {
 	const resolver = openResolver(session);
 	const standIns = new Map(session.settings().providerHosts);
@@ -139,7 +145,10 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 	};
 }
 
-/** Throws what the command ends with: 78 for what the user corrects, 75 for what passes, 69 for an answer that is no list. */
+/**
+ * Throws what the command ends with: 78 for what the user corrects, 75 for what passes, 69 for an answer that is no
+ * list.
+ */
 function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 	let parsed: unknown = null;
 	try {
@@ -161,7 +170,11 @@ function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 	const page = status === 200 ? readPage(name, parsed, url) : null;
 	const leads = page !== null && (page.next === null || isOnward(page.next, url));
 	if (!leads) {
-		throw new CliError('unavailable', `${said} with ${page ? 'a next page elsewhere' : 'no suppression list'}`, again);
+		throw new CliError(
+			'unavailable',
+			`${said} with ${page ? 'a next page elsewhere' : 'no suppression list'}`,
+			again,
+		);
 	}
 	return page;
 }
@@ -171,7 +184,10 @@ function isOnward(next: string, {href, origin}: URL): boolean {
 	return URL.canParse(next) && new URL(next).origin === origin && new URL(next).href !== href;
 }
 
-/** How far an import has come: the list, the page that is not stored yet (null: the first), and the sums of the pages before. */
+/**
+ * How far an import has come: the list, the page that is not stored yet (null: the first), and the sums of the pages
+ * before.
+ */
 type Place = Pick<SuppressionImport, 'counts' | 'bad'> & {readonly list: number; readonly next: string | null};
 
 /** A file in the data folder while an import is under way; each account, workspace and key has its own. */

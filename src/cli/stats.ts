@@ -26,7 +26,11 @@ export function statsCommand(command: CliCommand): void {
 	watchOption(
 		command
 			.sample('mailctl stats --by destination --days 7')
-			.option('--days <n>', `this many days up to today, in UTC (default: ${defaultDays})`, count('--days', 1, maxDays))
+			.option(
+				'--days <n>',
+				`this many days up to today, in UTC (default: ${defaultDays})`,
+				count('--days', 1, maxDays),
+			)
 			.option('--by <group>', `a row for each ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
 			.option('--csv', 'print CSV'),
 	).does<Options>(stats);

@@ -97,7 +97,9 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 	await session.workspace();
 	await session.confirm(`Remove ${text} from the suppression list? Mail will be sent to it again.`, yes);
 	const removed = await session.perform(removeSuppression, isId ? {id: id ?? text} : {recipient: text});
-	session.show({...suppressionEntry(removed), removed: true}, () => [`removed ${removed.address} (${removed.reason})`]);
+	session.show({...suppressionEntry(removed), removed: true}, () => [
+		`removed ${removed.address} (${removed.reason})`,
+	]);
 }
 
 /** An entry as the CLI shows it: as the API does, with the store's exact time. */

@@ -61,7 +61,11 @@ function variableNames(text: string): readonly string[] {
 	const names = text.split(',');
 	const bad = names.find(name => !isVariableName(name));
 	if (bad !== undefined) {
-		throw new CliError('usage', `--sensitive "${bad}" is not allowed`, 'name variables, such as code or order.code');
+		throw new CliError(
+			'usage',
+			`--sensitive "${bad}" is not allowed`,
+			'name variables, such as code or order.code',
+		);
 	}
 	return names;
 }
@@ -335,7 +339,11 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 		const name = path.basename(path.resolve(folder));
 		const found = await findTemplate(reader, workspaceId, {name});
 		if (!found) {
-			throw new CliError('data', `there is no template ${name}, as the folder is called`, 'see mailctl template list');
+			throw new CliError(
+				'data',
+				`there is no template ${name}, as the folder is called`,
+				'see mailctl template list',
+			);
 		}
 		return [[found, folder]];
 	}

@@ -3,8 +3,8 @@ import {unprintable} from '../kit/text.ts';
 import {durationText} from '../kit/time.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 
-// What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies of
-// foreign servers are printed too.
+// What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies
+// of foreign servers are printed too.
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
 /** The text with control, direction and invisible characters as `\x1b` or `\u202e`. */
@@ -110,7 +110,10 @@ export function grouped(count: number): string {
 	return `${count}`.replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
 }
 
-/** The text in lines of at most this many columns, indent included, broken at spaces; a word that is longer stands alone. */
+/**
+ * The text in lines of at most this many columns, indent included, broken at spaces; a word that is longer stands
+ * alone.
+ */
 export function wrapped(text: string, width: number, indent = ''): string[] {
 	const lines: string[] = [];
 	let line = '';
@@ -126,7 +129,9 @@ export function wrapped(text: string, width: number, indent = ''): string[] {
 	return [...lines, indent + line];
 }
 
-/** The same of what strangers wrote, where a word may be longer than a line: it is broken, not to be copied from here. */
+/**
+ * The same of what strangers wrote, where a word may be longer than a line: it is broken, not to be copied from here.
+ */
 export function folded(text: string, width: number, indent = ''): string[] {
 	return wrapped(broken(text, Math.max(1, width - widthOf(indent))), width, indent);
 }
@@ -200,7 +205,9 @@ export function linesOf<Row>(noun: Noun<Row>, row: Row, width?: number): string[
 const gap = '  ';
 const minWidth = 8;
 
-/** Aligned columns under their titles; lines are at most `width` columns as far as the columns that may be cut allow. */
+/**
+ * Aligned columns under their titles; lines are at most `width` columns as far as the columns that may be cut allow.
+ */
 export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
 	const cells = rows.map(row => columns.map(column => printable(String(column.cell(row) ?? '–'))));
 	const titles = columns.map(column => column.title);

@@ -32,8 +32,8 @@ export class Terminal {
 	}
 
 	/**
-	 * Columns for tables; off a terminal lines are as long as they are, unless COLUMNS says otherwise. Read each time: people resize
-	 * what they watch.
+	 * Columns for tables; off a terminal lines are as long as they are, unless COLUMNS says otherwise. Read each time:
+	 * people resize what they watch.
 	 */
 	get width(): number {
 		if (Number.isInteger(this.#asked) && this.#asked > 0) {
@@ -86,7 +86,10 @@ export class Terminal {
 
 /** JSON writes C1 controls as they are, and terminals obey them too: escaped they mean the same. */
 function jsonOf(value: unknown, space: number | undefined): string {
-	return writeExact(value, space).replace(/[\u007f-\u009f]/g, control => `\\u00${control.charCodeAt(0).toString(16)}`);
+	return writeExact(value, space).replace(
+		/[\u007f-\u009f]/g,
+		control => `\\u00${control.charCodeAt(0).toString(16)}`,
+	);
 }
 
 /** A terminal of unknown size, as `docker exec -t` makes them, says 0. */

@@ -30,7 +30,11 @@ const ofMail = (verb: CliCommand): CliCommand =>
 		.option('--public', 'people find it on the preference page')
 		.option('--required', 'its mail is needed: its unsubscribe page offers to stop everything else')
 		.option('--description <text>', 'what its mail is for; people see it', unless(label('--description', 500)))
-		.option('--priority <priority>', 'of its mail, where a send names none', unless(oneOf('--priority', priorities)));
+		.option(
+			'--priority <priority>',
+			'of its mail, where a send names none',
+			unless(oneOf('--priority', priorities)),
+		);
 
 export function topicCommands(topic: CliCommand): void {
 	ofMail(
@@ -84,7 +88,10 @@ export function topicCommands(topic: CliCommand): void {
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
 			const known = await optOutsOf(await session.reader(), (await session.workspace()).id, code);
-			await session.confirm(`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`, yes);
+			await session.confirm(
+				`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`,
+				yes,
+			);
 			const forgotten = await session.perform(purgeTopic, {code});
 			session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
 		});
@@ -113,7 +120,9 @@ const topics: Noun<Topic> = {
 const counted: Noun<CountedTopic> = {
 	none: noTopics,
 	json: ({topic, code, optedOut: opted_out}) =>
-		topic ? {...topicView(topic, storedTime), opted_out} : {id: null, code, name: null, opted_out, created_at: null},
+		topic
+			? {...topicView(topic, storedTime), opted_out}
+			: {id: null, code, name: null, opted_out, created_at: null},
 	fields: [
 		{title: 'ID', cell: row => row.topic?.id ?? 'removed', id: true},
 		{title: 'CODE', cell: row => row.code, cut: true},

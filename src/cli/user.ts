@@ -12,8 +12,7 @@ import type {Session} from './session.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 
 export function userCommands(user: CliCommand): void {
-	user
-		.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')
+	user.verb('add <email>', 'Add a dashboard user and print a one-time sign-in link')
 		.sample('mailctl user add ann@example.com --role operator --workspace shop')
 		.option(
 			'--role <role>',
@@ -33,24 +32,24 @@ export function userCommands(user: CliCommand): void {
 			showLink(session, added);
 		});
 
-	user
-		.verb('list', 'List dashboard users')
+	user.verb('list', 'List dashboard users')
 		.sample('mailctl user list')
 		.does(async session => {
 			const workspace = await session.chosenWorkspace();
 			session.list(users, await listUsers(await session.reader(), workspace?.id));
 		});
 
-	user
-		.verb('link <email>', 'Create a one-time sign-in link, which needs no password or one-time code')
+	user.verb('link <email>', 'Create a one-time sign-in link, which needs no password or one-time code')
 		.sample('mailctl user link ann@example.com')
 		.does<object, [string]>(async (session, _options, text) => {
 			const found = await userOf(session, text);
-			showLink(session, (await session.write(trx => linkFor(trx, session.tools, found))) ?? notFound('user', text));
+			showLink(
+				session,
+				(await session.write(trx => linkFor(trx, session.tools, found))) ?? notFound('user', text),
+			);
 		});
 
-	user
-		.verb('remove <email>', 'Remove a user and end their sessions')
+	user.verb('remove <email>', 'Remove a user and end their sessions')
 		.sample('mailctl user remove ann@example.com --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
@@ -115,6 +114,9 @@ const users: Noun<ListedUser> = {
 
 /** What a user logs in by. */
 function logInOf({password_hash, totp, passkeys}: ListedUser): string {
-	const ways = [passkeys > 0 && 'passkey', password_hash !== null && (totp === null ? 'password' : 'password + code')];
+	const ways = [
+		passkeys > 0 && 'passkey',
+		password_hash !== null && (totp === null ? 'password' : 'password + code'),
+	];
 	return ways.filter(way => way !== false).join(', ') || 'link';
 }

@@ -11,8 +11,8 @@ export function watchOption(command: CliCommand): CliCommand {
 }
 
 /**
- * Draws until Ctrl-C, each time over the lines of the last one and in one write, so that nothing flickers. What does not fit is
- * left out below.
+ * Draws until Ctrl-C, each time over the lines of the last one and in one write, so that nothing flickers. What does
+ * not fit is left out below.
  */
 export async function watch({terminal, json}: Session, draw: () => Promise<readonly string[]>): Promise<void> {
 	if (terminal.height === null || json) {

@@ -55,7 +55,11 @@ export function webhookCommands(webhook: CliCommand): void {
 		.sample('mailctl webhook add https://shop.example/hooks --event delivered --event bounced')
 		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, webhookEvents)
 		.option('--format <format>', 'full: bodies have more than the five fields; default: those alone', webhookFormat)
-		.option('--retry <retry>', 'long: for three days, then the endpoint is disabled; default: five times', webhookRetry)
+		.option(
+			'--retry <retry>',
+			'long: for three days, then the endpoint is disabled; default: five times',
+			webhookRetry,
+		)
 		.does<AddOptions, [string]>(async (session, {event, ...forms}, argument) => {
 			const url = await readSecret(argument);
 			const {id: workspaceId} = await session.workspace();
@@ -192,16 +196,23 @@ export function testVerb(webhook: CliCommand): void {
 		.sample('mailctl webhook test whe_06f…')
 		.does<object, [string]>(async (session, _options, id) => {
 			const endpoint = await chosenEndpoint(session, id);
-			const parts = {settings: session.settings(), version: version(), vault: await session.vault(), ...session.tools};
+			const parts = {
+				settings: session.settings(),
+				version: version(),
+				vault: await session.vault(),
+				...session.tools,
+			};
 			const end = await postExample(parts, endpoint);
-			session.show({acknowledged: end.error === null, ...end, retryAfterMs: undefined, ms: Math.round(end.ms)}, () =>
-				fields([
-					['answer', end.status ?? 'none'],
-					['took', `${Math.round(end.ms)} ms`],
-					['address', end.address],
-					['tls', end.tls],
-					...(end.detail === null ? [] : ([['detail', end.detail]] as const)),
-				]),
+			session.show(
+				{acknowledged: end.error === null, ...end, retryAfterMs: undefined, ms: Math.round(end.ms)},
+				() =>
+					fields([
+						['answer', end.status ?? 'none'],
+						['took', `${Math.round(end.ms)} ms`],
+						['address', end.address],
+						['tls', end.tls],
+						...(end.detail === null ? [] : ([['detail', end.detail]] as const)),
+					]),
 			);
 			if (end.error !== null) {
 				throw new CliError('unavailable', `${endpoint.url} did not acknowledge it: ${end.error}`, mendOf(end));
@@ -277,7 +288,11 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 			} else if (await findEndpoint(await session.reader(), workspaceId, id)) {
 				await sleep(pollMs, undefined, {signal: stop}).catch(() => undefined);
 			} else {
-				throw new CliError('unavailable', `somebody removed the endpoint ${id}`, 'run mailctl webhook listen again');
+				throw new CliError(
+					'unavailable',
+					`somebody removed the endpoint ${id}`,
+					'run mailctl webhook listen again',
+				);
 			}
 		}
 	} finally {
@@ -330,7 +345,10 @@ function stopSignal(): AbortSignal {
 
 export function deliveriesVerb(webhook: CliCommand): void {
 	webhook
-		.verb('deliveries <id>', 'List the deliveries of an endpoint, newest first, or show one (whd_…) with its attempts')
+		.verb(
+			'deliveries <id>',
+			'List the deliveries of an endpoint, newest first, or show one (whd_…) with its attempts',
+		)
 		.sample('mailctl webhook deliveries whe_06f… --status exhausted')
 		.option('--status <status>', deliveryStates.join(', '), deliveryState)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
@@ -402,7 +420,11 @@ export function replayVerb(webhook: CliCommand): void {
 	webhook
 		.verb('replay [id]', 'Post a delivery again, or all deliveries since a time')
 		.sample('mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted')
-		.option('--since <time>', 'all whose event came then or later: a time, or a duration before now', past('--since'))
+		.option(
+			'--since <time>',
+			'all whose event came then or later: a time, or a duration before now',
+			past('--since'),
+		)
 		.option('--event <event>', `only of this type: ${webhookEventTypes.join(', ')}`, webhookEvent)
 		.option('--endpoint <id>', 'only of this endpoint')
 		.option('--status <status>', `only those that are ${deliveryStates.join(', ')}`, deliveryState)

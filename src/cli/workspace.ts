@@ -87,7 +87,9 @@ export function workspaceCommands(workspace: CliCommand): void {
 	).does<Options & {name: string}>(
 		async (session, options) => {
 			const input = await inputOf(session, options);
-			const created = await session.write(trx => createWorkspace(trx, session.tools, {...input, name: options.name}));
+			const created = await session.write(trx =>
+				createWorkspace(trx, session.tools, {...input, name: options.name}),
+			);
 			await showWorkspace(session, created ?? nameTaken(options.name));
 		},
 		{makesStore: () => true},
@@ -139,7 +141,11 @@ export function workspaceCommands(workspace: CliCommand): void {
 	workspace
 		.verb('pause [workspace]', 'Pause a workspace: refuse sends and hold queued messages')
 		.sample('mailctl workspace pause acme --reason "under review"')
-		.requiredOption('--reason <reason>', 'why; shown with the workspace and to callers of the API', label('--reason'))
+		.requiredOption(
+			'--reason <reason>',
+			'why; shown with the workspace and to callers of the API',
+			label('--reason'),
+		)
 		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
 			const found = await chosen(session, key);
 			await showWorkspace(session, await session.write(trx => pauseWorkspace(trx, session.tools, found, reason)));
@@ -172,7 +178,11 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 			'messages accepted per calendar month',
 			unless(count('--monthly-quota', 0, 2_000_000_000)),
 		)
-		.option('--queue-lifetime <duration>', 'how long delivery is tried', unlessDefault(duration('--queue-lifetime')))
+		.option(
+			'--queue-lifetime <duration>',
+			'how long delivery is tried',
+			unlessDefault(duration('--queue-lifetime')),
+		)
 		.option(
 			'--pool <name>',
 			'send from this pool of MAILCTL_SOURCE_POOLS',
@@ -201,7 +211,11 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		)
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
-		.option('--brand-name <name>', 'what recipients know it by, for its hosted pages', unless(label('--brand-name')))
+		.option(
+			'--brand-name <name>',
+			'what recipients know it by, for its hosted pages',
+			unless(label('--brand-name')),
+		)
 		.option('--brand-logo <url>', 'its logo there, an https URL', unless(logoUrl('--brand-logo')))
 		.option('--brand-color <#rrggbb>', 'its accent color there', unless(colour('--brand-color')))
 		.option('--brand-support <address>', 'where recipients may write to', unless(email('--brand-support')));
@@ -423,10 +437,15 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['attachments', row.max_attachments === null ? undefined : `at most ${row.max_attachments}`],
 				[
 					'attachment size',
-					row.max_attachment_bytes === null ? undefined : `at most ${grouped(row.max_attachment_bytes)} octets`,
+					row.max_attachment_bytes === null
+						? undefined
+						: `at most ${grouped(row.max_attachment_bytes)} octets`,
 				],
 				['limits', limitsText(row)],
-				['tracks', [row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null],
+				[
+					'tracks',
+					[row.track_opens_at && 'opens', row.track_clicks_at && 'clicks'].filter(Boolean).join(', ') || null,
+				],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				['  reason', row.pause_reason ?? undefined],
 				['  ends by', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
@@ -476,7 +495,12 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 		const {clock} = session.tools;
 		const progress = session.progress('messages');
 		const onStep = (messages: number) => progress.show(messages, messages / Math.max(1, deleted.messages));
-		const removing = {store, clock, removeCaptured: (ids: readonly string[]) => removeCaptured(folder, ids), onStep};
+		const removing = {
+			store,
+			clock,
+			removeCaptured: (ids: readonly string[]) => removeCaptured(folder, ids),
+			onStep,
+		};
 		await takeSteps(removalOf(removing), clock);
 		progress.end();
 	}

@@ -6,7 +6,10 @@ export class MailctlError extends Error {
 	override readonly name = 'MailctlError';
 	/** Of HTTP; 0: no answer came. */
 	readonly status: number;
-	/** Stable: switch on this. `no_answer`, `bad_answer` and `unauthorized` come from the client, all others from the API. */
+	/**
+	 * Stable: switch on this. `no_answer`, `bad_answer` and `unauthorized` come from the client, all others from the
+	 * API.
+	 */
 	readonly code: string;
 	/** Names the request in the server's log, `req_…`; null: no answer came. */
 	readonly requestId: string | null;

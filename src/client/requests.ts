@@ -19,7 +19,10 @@ export type CallOptions = {
 };
 
 export type SendOptions = CallOptions & {
-	/** Makes one message however often the call is repeated, also by another process. By default a random one for each call. */
+	/**
+	 * Makes one message however often the call is repeated, also by another process. By default a random one for each
+	 * call.
+	 */
 	readonly idempotencyKey?: string | undefined;
 };
 
@@ -77,7 +80,10 @@ export class Requests {
 	): Promise<Answer> {
 		// An id such as `..` is encoded as it is, and would reach another route.
 		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
-			throw new MailctlError(`${path} has an empty id, or "." or ".." as an id.`, {code: 'not_found', status: 404});
+			throw new MailctlError(`${path} has an empty id, or "." or ".." as an id.`, {
+				code: 'not_found',
+				status: 404,
+			});
 		}
 		const {baseUrl, apiKey, maxRetries, timeoutMs} = this.#options;
 		const headers = new Headers({authorization: `Bearer ${apiKey}`});
@@ -88,7 +94,8 @@ export class Requests {
 			headers.set('idempotency-key', idempotencyKey ?? randomUUID());
 		}
 		const sent = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body);
-		// What was refused by the rate limit was not done. All else may have been, and is repeated only where that is harmless.
+		// What was refused by the rate limit was not done. All else may have been, and is repeated only where that is
+		// harmless.
 		const harmless = method !== 'POST' || once;
 		for (let retry = 0; ; retry += 1) {
 			const limit = AbortSignal.timeout(timeoutMs);
@@ -107,7 +114,8 @@ export class Requests {
 			signal?.throwIfAborted();
 			const {error, retryAfterMs} = answered;
 			const pauseMs = retryAfterMs ?? Math.random() * 500 * 2 ** retry;
-			const isPassing = error.status === 0 ? harmless : passing.has(error.status) && (harmless || error.status === 429);
+			const isPassing =
+				error.status === 0 ? harmless : passing.has(error.status) && (harmless || error.status === 429);
 			if (!isPassing || retry >= maxRetries || pauseMs > maxWaitMs) {
 				throw error;
 			}
@@ -116,8 +124,9 @@ export class Requests {
 	}
 
 	/**
-	 * Follows a stream, for as long as you iterate. A connection that is lost is opened again, and the stream goes on behind the last
-	 * item; one item may come twice. Rejects with a MailctlError where that is refused, or with the reason of the signal.
+	 * Follows a stream, for as long as you iterate. A connection that is lost is opened again, and the stream goes on
+	 * behind the last item; one item may come twice. Rejects with a MailctlError where that is refused, or with the
+	 * reason of the signal.
 	 */
 	protected async *stream<Item>(
 		path: string,
@@ -148,7 +157,8 @@ export class Requests {
 
 	/** Reads a list page by page. */
 	protected pages<Item>(path: string, {query = {}}: Call, options: CallOptions): Items<Item> {
-		const page = (cursor?: string) => this.call<Page<Item>>('GET', path, 'json', {query: {...query, cursor}}, options);
+		const page = (cursor?: string) =>
+			this.call<Page<Item>>('GET', path, 'json', {query: {...query, cursor}}, options);
 		return {
 			page,
 			async *[Symbol.asyncIterator]() {
@@ -265,7 +275,10 @@ function noAnswer(cause: unknown, what: string): Answered<never> {
 /** A server-sent event; `data` empty: it only says how far the stream has come. */
 export type StreamMessage = {readonly id: string | null; readonly data: string};
 
-/** Reads a stream of server-sent events (HTML Standard, "Server-sent events") piece by piece: the messages that a piece completes. */
+/**
+ * Reads a stream of server-sent events (HTML Standard, "Server-sent events") piece by piece: the messages that a piece
+ * completes.
+ */
 export function createMessageReader(): (text: string) => StreamMessage[] {
 	let rest = '';
 	let id: string | null = null;
@@ -291,7 +304,10 @@ export function createMessageReader(): (text: string) => StreamMessage[] {
 	};
 }
 
-/** The messages of an answer. It ends with the connection, and where nothing comes for that many milliseconds while the caller waits. */
+/**
+ * The messages of an answer. It ends with the connection, and where nothing comes for that many milliseconds while the
+ * caller waits.
+ */
 export async function* messagesOf(body: ReadableStream<Uint8Array>, silenceMs: number): AsyncGenerator<StreamMessage> {
 	const [reader, decoder, read] = [body.getReader(), new TextDecoder(), createMessageReader()];
 	const end = () => reader.cancel().catch(() => undefined);

@@ -22,7 +22,9 @@ export function verifyWebhook<Event>(rawBody: string | Uint8Array, headers: Requ
 		return given.length === expected.length && timingSafeEqual(given, expected);
 	});
 	if (!isRight) {
-		throw unauthentic('its X-Webhook-Signature does not fit: check the secret, and pass the body as it was received');
+		throw unauthentic(
+			'its X-Webhook-Signature does not fit: check the secret, and pass the body as it was received',
+		);
 	}
 	return JSON.parse(typeof rawBody === 'string' ? rawBody : Buffer.from(rawBody).toString('utf8')) as Event;
 }

@@ -68,7 +68,10 @@ function aliveIn(terms: readonly NodeTerm[], self: string): NodeSet {
 type NodeSharesOptions = {
 	/** A daemon's boot id. */
 	readonly node: string;
-	/** Renews the node's term, one node at a time; `choose` says what it knows, by all terms. Returns them as they are then. */
+	/**
+	 * Renews the node's term, one node at a time; `choose` says what it knows, by all terms. Returns them as they are
+	 * then.
+	 */
 	readonly renewTerm: (choose: (terms: readonly NodeTerm[]) => string) => Promise<readonly NodeTerm[]>;
 	/** What the store remembers of sites that are paused or slowed. */
 	readonly readPauses: () => Promise<ReadonlyMap<string, SavedSite>>;
@@ -230,7 +233,10 @@ export class NodeShares implements Shares {
 		const {moment, maxWait} = this.#options;
 		for (const site of this.#sites?.sites() ?? []) {
 			const pause = {before: before.get(site.name) ?? null, after: this.#pauses.get(site.name) ?? null};
-			if (JSON.stringify(pause.before) !== JSON.stringify(pause.after) || isProbing(site.state, moment().monotonic)) {
+			if (
+				JSON.stringify(pause.before) !== JSON.stringify(pause.after) ||
+				isProbing(site.state, moment().monotonic)
+			) {
 				site.saved ||= pause.after !== null;
 				this.#sites?.regrade(site, state => takeOver(state, pause, moment(), maxWait()));
 			}

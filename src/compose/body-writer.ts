@@ -20,8 +20,8 @@ const initialRoom = 512 * 1024;
 const softLine = Buffer.from('=\r\n', 'latin1');
 
 /**
- * Writes bodies, each with its relaxed form beside it. The constants of texts are encoded once: each begins a line of its
- * own, after a soft break, so that it is the same octets in every mail.
+ * Writes bodies, each with its relaxed form beside it. The constants of texts are encoded once: each begins a line of
+ * its own, after a soft break, so that it is the same octets in every mail.
  */
 export class BodyWriter {
 	readonly #known = new WeakMap<Constant, QuotedPrintable>();
@@ -89,7 +89,10 @@ function roomFor(parts: readonly BodyPart[], constantRoom: (constant: Constant) 
 	for (const part of parts) {
 		if ('text' in part) {
 			for (const piece of part.text) {
-				room += typeof piece === 'string' ? quotedPrintableRoom(piece.length) : softLine.length + constantRoom(piece);
+				room +=
+					typeof piece === 'string'
+						? quotedPrintableRoom(piece.length)
+						: softLine.length + constantRoom(piece);
 			}
 		} else {
 			room += 'ascii' in part ? part.ascii.length : base64Length(part.bytes.length);
@@ -191,8 +194,8 @@ const reusedUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
 const octetsPerUnit = 3;
 
 /**
- * Writes a text's UTF-8 as quoted-printable (RFC 2045 §6.7): lines of at most 76 octets, 7-bit. Every line end (CRLF, CR
- * or LF) becomes CRLF. What is written next may follow on the same line: the last octet is no white space.
+ * Writes a text's UTF-8 as quoted-printable (RFC 2045 §6.7): lines of at most 76 octets, 7-bit. Every line end (CRLF,
+ * CR or LF) becomes CRLF. What is written next may follow on the same line: the last octet is no white space.
  */
 function writeQuotedPrintable(text: string, writing: Writing): void {
 	// Half a surrogate pair becomes U+FFFD here. Octets are read several times as fast as the characters of a string.
@@ -331,7 +334,10 @@ function attachmentEntity({contentType, filename, content, contentId}: Attachmen
 	const named = disposition(filename, place);
 	return {
 		fields: [
-			headerField('Content-Type', contentTypeWords(contentType, content, named.isEncoded ? oldName(filename) : [])),
+			headerField(
+				'Content-Type',
+				contentTypeWords(contentType, content, named.isEncoded ? oldName(filename) : []),
+			),
 			headerField('Content-Disposition', named.words),
 			...(typeof contentId === 'string' ? [asciiField('Content-ID', `<${contentId}>`)] : []),
 			headerField('Content-Transfer-Encoding', ['base64']),
@@ -351,7 +357,10 @@ function contentTypeWords(contentType: string, content: Uint8Array, name: readon
 	return [...words.slice(0, -1).map(word => `${word};`), `${words.at(-1)}${name.length > 0 ? ';' : ''}`, ...name];
 }
 
-/** The name once more for readers that know no RFC 2231: encoded words in quotes, which RFC 2047 §5 forbids and they expect. */
+/**
+ * The name once more for readers that know no RFC 2231: encoded words in quotes, which RFC 2047 §5 forbids and they
+ * expect.
+ */
 function oldName(filename: string): string[] {
 	const words = encodedWords(withoutControls(filename));
 	return words.map((word, index) => `${index === 0 ? 'name="' : ''}${word}${index === words.length - 1 ? '"' : ''}`);

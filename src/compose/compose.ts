@@ -34,7 +34,10 @@ export function createCompose(): Compose {
 	};
 }
 
-/** The bytes of a mail, signed by every key (`now`, milliseconds). The buffer owns its ArrayBuffer, so it can be transferred. */
+/**
+ * The bytes of a mail, signed by every key (`now`, milliseconds). The buffer owns its ArrayBuffer, so it can be
+ * transferred.
+ */
 function signed(
 	fields: readonly HeaderField[],
 	{octets, canonical}: Body,

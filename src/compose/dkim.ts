@@ -99,7 +99,9 @@ function folded(signature: string): string {
 	return lines;
 }
 
-/** The signature (base64) of what RFC 6376 §3.7 gives to the signing algorithm: header fields and own field, `b=` empty. */
+/**
+ * The signature (base64) of what RFC 6376 §3.7 gives to the signing algorithm: header fields and own field, `b=` empty.
+ */
 export function signatureOf({algorithm, key}: Pick<SigningKey, 'algorithm' | 'key'>, header: string): string {
 	const data = Buffer.from(header, 'utf8');
 	// RFC 8463 §3: Ed25519 signs the SHA-256 of the data, not the data.

@@ -78,7 +78,9 @@ export function addedField(name: string, value: string): HeaderField {
 	return isAsIs ? asciiField(name, ...value.split(' ')) : headerField(name, encodedWords(value));
 }
 
-/** The words of a display name (RFC 5322 phrase): atoms, one quoted string, or encoded words; none for an empty name. */
+/**
+ * The words of a display name (RFC 5322 phrase): atoms, one quoted string, or encoded words; none for an empty name.
+ */
 function phrase(name: string): string[] {
 	const clean = withoutControls(name).trim();
 	if (clean === '') {
@@ -165,6 +167,8 @@ export type Letter = {
 	readonly ref: string;
 	/** The whole value of Feedback-ID (R3.20). */
 	readonly feedbackId: string | null;
-	/** Where a receiver may send complaints of this mail; null: nowhere. Its domain fits the signatures (RFC 9477 §3.1). */
+	/**
+	 * Where a receiver may send complaints of this mail; null: nowhere. Its domain fits the signatures (RFC 9477 §3.1).
+	 */
 	readonly cfblAddress: string | null;
 };

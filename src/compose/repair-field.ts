@@ -21,8 +21,8 @@ const defaultLine = 76;
 const maxBlanks = 60;
 
 /**
- * Repairs a field that has octets beyond ASCII or a line of more than 998 (RFC 6409 §8): encodes its text (RFC 2047, RFC 2231)
- * and folds it. A field that needs no repair stays as it is. Its line holds octets (latin1).
+ * Repairs a field that has octets beyond ASCII or a line of more than 998 (RFC 6409 §8): encodes its text (RFC 2047,
+ * RFC 2231) and folds it. A field that needs no repair stays as it is. Its line holds octets (latin1).
  */
 export function repairField({name, line}: SourceField): RepairedField {
 	if (isGoodLine(line)) {
@@ -261,8 +261,8 @@ function foldedField(shown: string, value: string, name: string): string | null 
 		const blanks = word.length - word.trimStart().length;
 		const part = blanks === 0 || blanks > maxBlanks ? ` ${word.trimStart()}` : word;
 		const last = lines.at(-1) as string;
-		// The first word stays beside the name where it can: some readers take a first line without a word for an empty field. And
-		// some take several blanks at the start of a line for one.
+		// The first word stays beside the name where it can: some readers take a first line without a word for an empty
+		// field. And some take several blanks at the start of a line for one.
 		if (last.length + part.length > (index === 0 || blanks > 1 ? maxLineLength : defaultLine)) {
 			lines.push(part);
 		} else {
@@ -272,7 +272,9 @@ function foldedField(shown: string, value: string, name: string): string | null 
 	return lines.every(line => line.length <= maxLineLength) ? lines.join('\r\n') : null;
 }
 
-/** A word that is too long for a line, as several: blanks may follow the marks of a list, and stand between addresses. */
+/**
+ * A word that is too long for a line, as several: blanks may follow the marks of a list, and stand between addresses.
+ */
 function shorter(word: string): string[] {
 	if (word.length < maxLineLength) {
 		return [word];

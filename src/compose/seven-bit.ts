@@ -14,7 +14,10 @@ const maxScannedBytes = 40 * 1024 * 1024;
 /** A longer text becomes base64, which takes less memory to write. */
 const maxTextLength = 256 * 1024;
 
-/** `encodes`: else the bodies that would be encoded come out empty. `fault`: the first thing that cannot be done, a clause for people. */
+/**
+ * `encodes`: else the bodies that would be encoded come out empty. `fault`: the first thing that cannot be done, a
+ * clause for people.
+ */
 type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number; looksLeft: number};
 
 const empty = Buffer.alloc(0);
@@ -62,7 +65,9 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 	};
 	work.looksLeft -= body.length;
 	if (depth > deepest || work.looksLeft < 0) {
-		return leave(depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that lies too deep');
+		return leave(
+			depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that lies too deep',
+		);
 	}
 	const named = fieldOf(head, 'content-type');
 	const type = named.trim() === '' ? defaultType : named;
@@ -120,7 +125,8 @@ function repairedHead(head: string, work: Work): string {
 		if (made?.ok) {
 			return made.line;
 		}
-		work.fault ??= made !== null && longLineIn(Buffer.from(line, 'latin1')) !== -1 ? `in a part ${made.fault}` : null;
+		work.fault ??=
+			made !== null && longLineIn(Buffer.from(line, 'latin1')) !== -1 ? `in a part ${made.fault}` : null;
 		return line;
 	});
 	return `${repaired.join('\r\n')}\r\n`;

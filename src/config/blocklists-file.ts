@@ -25,7 +25,10 @@ type BlocklistsSettings = Pick<TableValues, 'blocklistsFile'>;
 /** What is wrong with MAILCTL_BLOCKLISTS_FILE, all of it. */
 export const blocklistsProblems = (settings: BlocklistsSettings): readonly string[] => read(settings).problems;
 
-/** The shipped lists with the operator's over them, field by field; null removes one. Throws ConfigError if the file is broken. */
+/**
+ * The shipped lists with the operator's over them, field by field; null removes one. Throws ConfigError if the file is
+ * broken.
+ */
 export function loadBlocklists(settings: BlocklistsSettings): readonly Blocklist[] {
 	const {lists, problems} = read(settings);
 	if (problems.length > 0) {

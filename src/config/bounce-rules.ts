@@ -20,7 +20,9 @@ export function bounceRulesProblems(settings: BounceRulesSettings): string[] {
 	return own.ok ? [] : [...own.problems];
 }
 
-/** The operator's rules, then the shipped ones; each problem is a sentence that begins with the file and the path in it. */
+/**
+ * The operator's rules, then the shipped ones; each problem is a sentence that begins with the file and the path in it.
+ */
 export function bounceRulesOf({bounceRulesFile}: BounceRulesSettings): RuleTable {
 	const own = ownRules({bounceRulesFile});
 	if (!own.ok) {

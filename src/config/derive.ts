@@ -59,7 +59,10 @@ export function localUrl(url: string): string {
 	return isWildcard(hostname) ? listenUrl({host: '127.0.0.1', port: Number(port || 80)}) : url;
 }
 
-/** Where this machine reaches the dashboard, without a slash at its end; null: nowhere. `bound`: where a daemon serves it. */
+/**
+ * Where this machine reaches the dashboard, without a slash at its end; null: nowhere. `bound`: where a daemon serves
+ * it.
+ */
 export function dashboardUrl(
 	{
 		dashboard,
@@ -74,8 +77,8 @@ export function dashboardUrl(
 }
 
 /**
- * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only then). No
- * link names a wildcard address: the machine's full name takes its place, or loopback.
+ * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only
+ * then). No link names a wildcard address: the machine's full name takes its place, or loopback.
  */
 export function linkBase(
 	{publicUrl, httpListen, hostname}: Pick<TableValues, 'publicUrl' | 'httpListen' | 'hostname'>,

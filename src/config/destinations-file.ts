@@ -25,7 +25,9 @@ export function destinationsProblems(settings: DestinationsSettings): string[] {
 	return read.ok ? [] : [...read.faults];
 }
 
-/** The shipped file with the operator's over it; each fault is a sentence that begins with the file and the path in it. */
+/**
+ * The shipped file with the operator's over it; each fault is a sentence that begins with the file and the path in it.
+ */
 export function destinationsOf(settings: DestinationsSettings): ParsedDestinations {
 	const parsed = parse(settings);
 	return parsed.ok ? parsed : {ok: false, faults: parsed.faults.map(fault => `${named(settings)} ${fault}`)};
@@ -120,7 +122,10 @@ const numbers = {
 	failures: [1, 1000],
 } as const;
 
-/** Lays the operator's entries over the shipped ones, field by field; null removes an entry. `report` gets each fault in both. */
+/**
+ * Lays the operator's entries over the shipped ones, field by field; null removes an entry. `report` gets each fault in
+ * both.
+ */
 export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
 	const faults: string[] = [];
 	const refuse: Refuse = (path, fault) => faults.push(`${path}: ${fault}`);
@@ -232,8 +237,11 @@ function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: 
 	};
 	return {
 		schedule:
-			read('retry', retrySchedule, 'use waits between commas such as "1m,5m,4h*", * after the last to repeat it') ??
-			base.schedule,
+			read(
+				'retry',
+				retrySchedule,
+				'use waits between commas such as "1m,5m,4h*", * after the last to repeat it',
+			) ?? base.schedule,
 		lifetime: read('lifetime', lifetime, 'use a time such as "30m" or "2d"') ?? base.lifetime,
 	};
 }

@@ -110,7 +110,12 @@ export const delivery = {
 		'Worker threads that render, compose and sign.',
 	),
 	senders: setting('MAILCTL_SENDERS', '1', count(1, 64), 'Worker threads that hold SMTP sessions.'),
-	maxSessions: setting('MAILCTL_MAX_SESSIONS', '64', count(1, 10_000), 'Outbound SMTP sessions at once, this process.'),
+	maxSessions: setting(
+		'MAILCTL_MAX_SESSIONS',
+		'64',
+		count(1, 10_000),
+		'Outbound SMTP sessions at once, this process.',
+	),
 	destinationsFile: optional(
 		'MAILCTL_DESTINATIONS_FILE',
 		'`config/destinations.json`, as shipped',

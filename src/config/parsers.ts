@@ -135,7 +135,10 @@ function orList(words: readonly string[]): string {
 	return words.length < 2 ? words.join() : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
-/** What a parser makes of a setting's text: the ready value, or what would be allowed (a clause after `name="text" …: `). */
+/**
+ * What a parser makes of a setting's text: the ready value, or what would be allowed (a clause after
+ * `name="text" …: `).
+ */
 type Parsed<T> = {readonly ok: true; readonly value: T} | {readonly ok: false; readonly allowed: string};
 /** Pure and total: never throws. `cwd` is what relative paths start from. */
 export type Parser<T> = (text: string, cwd: string) => Parsed<T>;
@@ -284,7 +287,9 @@ export const publicUrl: Parser<string> = text => {
 export const issuer: Parser<string> = text => {
 	const url = parseUrl(text);
 	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopbackName(url.hostname));
-	return url && isSafe && !url.username && !/[?#]/.test(text) ? value(text) : allowed('use https://host[:port][/path]');
+	return url && isSafe && !url.username && !/[?#]/.test(text)
+		? value(text)
+		: allowed('use https://host[:port][/path]');
 };
 
 /** The directory of an ACME server (RFC 8555 §7.1.1). */
@@ -327,7 +332,15 @@ export const bounceMailbox: Parser<BounceMailbox> = (text, cwd) => {
 	const isSecure = url?.protocol === 'imaps:';
 	const tls = isSecure && !url.search ? 'implicit' : !isSecure && imapTls[url?.search ?? ''];
 	return url && host && user && password && name && tls
-		? value({kind: 'imap', host, port: Number(url.port) || (isSecure ? 993 : 143), tls, user, password, folder: name})
+		? value({
+				kind: 'imap',
+				host,
+				port: Number(url.port) || (isSecure ? 993 : 143),
+				tls,
+				user,
+				password,
+				folder: name,
+			})
 		: allowed(mailboxForms);
 };
 
@@ -346,7 +359,10 @@ export function hidden(): string {
 	return '***';
 }
 
-/** Hides what stands between `user:` (of `…+https` URLs: the beginning) and the last `@` of a URL's authority, and query parameters named like a password. */
+/**
+ * Hides what stands between `user:` (of `…+https` URLs: the beginning) and the last `@` of a URL's authority, and query
+ * parameters named like a password.
+ */
 export function maskPassword(url: string): string {
 	return url
 		.replace(/(\+https:\/\/|:\/\/[^:@/?#]*:)[^/?#]*@/i, '$1***@')
@@ -386,7 +402,9 @@ export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
 		const [name = '', length = '', ...rest] = part.trim().split('=');
 		const parsed = stepTimeout(length, cwd);
 		if (!parsed.ok || rest.length > 0 || !isStep(name)) {
-			return allowed(`use step=duration between commas, the steps are ${Object.keys(smtpTimeoutDefaults).join(' ')}`);
+			return allowed(
+				`use step=duration between commas, the steps are ${Object.keys(smtpTimeoutDefaults).join(' ')}`,
+			);
 		}
 
 		timeouts[name] = parsed.value;

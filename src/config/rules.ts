@@ -10,7 +10,9 @@ import {type SettingKey, type TableValues, table} from './table.ts';
 type Rule = {
 	readonly needs: readonly SettingKey[];
 	readonly problem: (values: TableValues) => string | readonly string[] | undefined;
-	/** Of no matter to a command beside the daemon, which goes on with what it read: an operator must not be locked out. */
+	/**
+	 * Of no matter to a command beside the daemon, which goes on with what it read: an operator must not be locked out.
+	 */
 	readonly daemonOnly?: true;
 };
 

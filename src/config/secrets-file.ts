@@ -56,8 +56,8 @@ export function loadSecrets({dataDir, expected, random = randomBytes, now = Date
 }
 
 /**
- * Puts a new key first in `secrets.json` and keeps the others. It is on stable storage when this returns: what is sealed
- * with it from now on can be opened. `avoid`: ids that the store gave to other keys.
+ * Puts a new key first in `secrets.json` and keeps the others. It is on stable storage when this returns: what is
+ * sealed with it from now on can be opened. `avoid`: ids that the store gave to other keys.
  */
 export function addSecret(
 	dataDir: string,
@@ -205,7 +205,9 @@ export function parseSecrets(text: string): Secrets | undefined {
 	return isWhole ? {current, keys: parsed} : undefined;
 }
 
-/** The keys of MAILCTL_SECRET_KEY or of its file: the first seals, all open. Throws ConfigError for a file without keys. */
+/**
+ * The keys of MAILCTL_SECRET_KEY or of its file: the first seals, all open. Throws ConfigError for a file without keys.
+ */
 export function secretKeysOf({
 	secretKey,
 	secretKeyFile,

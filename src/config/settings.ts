@@ -28,7 +28,10 @@ type SettingsInput = Omit<Machine, 'terminal'> & {
 	/** `--env-file`: read instead of `.env`, and must be there. */
 	readonly envFile?: string | undefined;
 	readonly cwd: string;
-	/** Settings of the system's daemon. They are read first if nothing else says where the store is; unreadable ones are left out. */
+	/**
+	 * Settings of the system's daemon. They are read first if nothing else says where the store is; unreadable ones are
+	 * left out.
+	 */
 	readonly systemFile?: string;
 	/** For a command beside the daemon: what only the daemon uses may be wrong. */
 	readonly beside?: boolean;
@@ -41,7 +44,9 @@ const maxShownLength = 120;
 /** Working directory and data folder of the system's daemon, as config/mailctl.service says. */
 const systemFolder = '/var/lib/mailctl';
 
-/** Reads all settings: the environment wins over the file, the file over the defaults. Reports every problem at once. */
+/**
+ * Reads all settings: the environment wins over the file, the file over the defaults. Reports every problem at once.
+ */
 export function loadSettings(input: SettingsInput): LoadedSettings {
 	const fileName = input.envFile ?? '.env';
 	const {values: fileValues, problems, exposed} = openEnvFile(fileName, input);
@@ -58,7 +63,9 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 		}
 	}
 
-	const holdsSecret = settingKeys.some(key => given.get(table[key].name)?.source === fileName && isSecret(key, given));
+	const holdsSecret = settingKeys.some(
+		key => given.get(table[key].name)?.source === fileName && isSecret(key, given),
+	);
 	if (exposed && holdsSecret) {
 		problems.push(`${fileName} holds a password or key and others can read it: run chmod 600 ${fileName}`);
 	}
@@ -111,7 +118,10 @@ function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {pr
 			return {...file, problems: file.problems.map(problem => `${name} ${problem}`)};
 		}
 
-		return {...empty, problems: envFile === undefined ? [] : [`${name} does not exist: name an existing --env-file`]};
+		return {
+			...empty,
+			problems: envFile === undefined ? [] : [`${name} does not exist: name an existing --env-file`],
+		};
 	} catch (error) {
 		return {...empty, problems: [`${name} cannot be read: ${(error as Error).message}`]};
 	}
@@ -193,7 +203,9 @@ type EnvFile = {
 	readonly exposed: boolean;
 };
 
-/** Reads an environment file (dotenv's format) and changes nothing; undefined: no such file. Throws the system's error. */
+/**
+ * Reads an environment file (dotenv's format) and changes nothing; undefined: no such file. Throws the system's error.
+ */
 function readEnvFile(path: string): EnvFile | undefined {
 	if (!existsSync(path)) {
 		return undefined;

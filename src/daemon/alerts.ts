@@ -58,7 +58,10 @@ export function createAlertWatch(context: Context, {installed, mailboxUp, public
 	const withLink = ({workspace_id: workspaceId, target}: Alert, message: AlertMessage): AlertMessage => {
 		const parsed = parseAddress(target, {utf8Local: false});
 		return message.event === 'confirm' && workspaceId !== null && parsed.ok
-			? {...message, link: links.alertUrl({workspaceId, address: parsed.address.key, expiresAt: clock.now() + linkMs})}
+			? {
+					...message,
+					link: links.alertUrl({workspaceId, address: parsed.address.key, expiresAt: clock.now() + linkMs}),
+				}
 			: message;
 	};
 	const clockWatch = new ClockWatch(clock);

@@ -27,7 +27,9 @@ export function watchBlocklists({
 
 	async function look(): Promise<void> {
 		const now = clock.now();
-		const known = new Map((await listBlocklistings(store.reader, 0)).map(row => [`${row.source} ${row.zone}`, row]));
+		const known = new Map(
+			(await listBlocklistings(store.reader, 0)).map(row => [`${row.source} ${row.zone}`, row]),
+		);
 		const due: Array<{readonly list: Blocklist; readonly row: Blocklisting}> = [];
 		for (const source of new Set([...sendingAddresses(settings), ...(await listVerifiedDomains(store.reader))])) {
 			for (const list of lists.filter(one => doesList(one, source))) {

@@ -188,8 +188,8 @@ export class Certificates {
 	}
 
 	/**
-	 * Does what is due now, one after the other; `isOwn`: for our own names alone. Each order may take minutes: what is to be done is
-	 * looked up again before it.
+	 * Does what is due now, one after the other; `isOwn`: for our own names alone. Each order may take minutes: what is
+	 * to be done is looked up again before it.
 	 */
 	async look(isOwn = false): Promise<void> {
 		for (;;) {
@@ -268,7 +268,12 @@ export class Certificates {
 			const noted = isSame ? changes : {};
 			const isOurs = await updateCertificate(trx, {name, taken_until: until}, {...noted, taken_until: null});
 			if (isOurs && chain) {
-				const act = {action: 'certificate.issued', workspaceId: null, target: name, detail: {not_after, issuer}};
+				const act = {
+					action: 'certificate.issued',
+					workspaceId: null,
+					target: name,
+					detail: {not_after, issuer},
+				};
 				await recordAct(trx, actingOf(this.#context), act);
 				await bumpGeneration(trx);
 			}
@@ -280,7 +285,10 @@ export class Certificates {
 			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
 		} else if (kept && fault) {
 			const level = not_after !== null && not_after <= storeTime(clock.now()) ? 'error' : 'warn';
-			observer.logger[level]({event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at}, fault);
+			observer.logger[level](
+				{event: 'certificate_failed', name, not_after, next_try_at: changes.next_try_at},
+				fault,
+			);
 		}
 	}
 

@@ -28,8 +28,8 @@ export function configuredListeners(settings: ListenerSettings): Listener[] {
 }
 
 /**
- * Binds every address and frees it again, before the daemon creates anything: a start that cannot listen leaves nothing behind.
- * Throws ConfigError for the first address that cannot be bound.
+ * Binds every address and frees it again, before the daemon creates anything: a start that cannot listen leaves nothing
+ * behind. Throws ConfigError for the first address that cannot be bound.
  */
 export async function checkPorts(listeners: readonly Listener[]): Promise<void> {
 	const servers: Server[] = [];
@@ -58,7 +58,9 @@ async function bind(listener: Listener, all: readonly Listener[]): Promise<Serve
 	return server;
 }
 
-/** Returns the system's reason why an address cannot be bound in the operator's words, or `null` for any other error. */
+/**
+ * Returns the system's reason why an address cannot be bound in the operator's words, or `null` for any other error.
+ */
 export function explainListenError(error: unknown, {setting, host, port}: Listener): ConfigError | null {
 	switch (Object(error).code) {
 		case 'EADDRINUSE':

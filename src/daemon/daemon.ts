@@ -399,10 +399,14 @@ function createRoles(context: Context) {
 
 		/** The writer has mail for these queues. */
 		arriving: (queues: Iterable<Arrival>): void => engine?.scheduler.arriving(queues),
-		/** Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it. */
+		/**
+		 * Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it.
+		 */
 		accepted(queues: Iterable<QueueKey>): void {
 			if (isShared && presence.hasPeers()) {
-				notices.send(engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)));
+				notices.send(
+					engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)),
+				);
 			}
 		},
 		/** Whether an outcome waits for the store, or the node's own beat failed. */
@@ -423,7 +427,9 @@ function createRoles(context: Context) {
 		/** Another process changed domains. */
 		recheckDomains: (): void => domainChecks?.rescan(),
 
-		/** Applies changed settings. `renewed`: the rules for refusals changed. `certificates`: reads the submission's. */
+		/**
+		 * Applies changed settings. `renewed`: the rules for refusals changed. `certificates`: reads the submission's.
+		 */
 		reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
 			if (renewed) {
 				engine?.renewBounceRules();
@@ -433,7 +439,10 @@ function createRoles(context: Context) {
 				try {
 					readAgain();
 				} catch (error) {
-					logger.error({event: 'certificate_refused', err: error}, 'The certificate that was read before still holds.');
+					logger.error(
+						{event: 'certificate_refused', err: error},
+						'The certificate that was read before still holds.',
+					);
 				}
 			}
 			engine?.renewDestinations();
@@ -479,7 +488,8 @@ function makeDomainChecks(context: Context): DomainChecks {
 	return new DomainChecks({
 		store,
 		names: sendingNames(settings),
-		openSources: () => openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
+		openSources: () =>
+			openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
 		acting: actingOf(context),
 		observer,
 	});

@@ -64,7 +64,10 @@ const dnsTimeoutMs = 5000;
 const dnsTries = 2;
 /** How long it waits before it asks a failing store again, milliseconds. */
 const renewRetryMs = 1000;
-/** Other nodes announce mail that waits. How often the store is searched for mail after a lost announcement, milliseconds. */
+/**
+ * Other nodes announce mail that waits. How often the store is searched for mail after a lost announcement,
+ * milliseconds.
+ */
 const missedMs = 3000;
 /** It finds what comes due by then: scheduled mail that another node accepted leaves in time. */
 const aheadMs = 10 * missedMs;
@@ -286,7 +289,8 @@ export function createEngine(context: Context, publicUrl: string) {
 			if (isShared) {
 				const watched = watchArrivals({
 					readDue: () => readDue(store.reader, storeTime(clock.now() + aheadMs)),
-					onDue: queues => scheduler.noticed(queues.map(({due, ...queue}) => ({...queue, dueAt: Date.parse(due)}))),
+					onDue: queues =>
+						scheduler.noticed(queues.map(({due, ...queue}) => ({...queue, dueAt: Date.parse(due)}))),
 					observer,
 					clock,
 					periodMs: missedMs,

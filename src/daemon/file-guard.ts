@@ -17,13 +17,17 @@ type FileGuardOptions = {
 	readonly dataDir: string;
 	readonly keys: MasterKeys;
 	readonly logger: Pick<Logger, 'fatal' | 'error'>;
-	/** Ends the process (74) and closes no file: SQLite's last close would remove the log of whatever store is there now. */
+	/**
+	 * Ends the process (74) and closes no file: SQLite's last close would remove the log of whatever store is there
+	 * now.
+	 */
 	readonly exit: () => void;
 };
 
 /**
- * Ends the daemon when a file that it works with was removed or replaced, or its folder moved: what it writes then is gone at
- * the next start. The writer itself looks after each commit, so that nobody hears of one that went to such a file.
+ * Ends the daemon when a file that it works with was removed or replaced, or its folder moved: what it writes then is
+ * gone at the next start. The writer itself looks after each commit, so that nobody hears of one that went to such a
+ * file.
  */
 export class FileGuard {
 	readonly #options: FileGuardOptions;
@@ -50,7 +54,10 @@ export class FileGuard {
 		await this.#leaving;
 	};
 
-	/** Looks for the last time: closing the files, which may follow, removes SQLite's logs, or those of a store that replaced it. */
+	/**
+	 * Looks for the last time: closing the files, which may follow, removes SQLite's logs, or those of a store that
+	 * replaced it.
+	 */
 	async stop(): Promise<void> {
 		await this.#watch.stop();
 		await this.look();

@@ -57,8 +57,8 @@ import {guardOf, postExample} from './webhook-posting.ts';
 const dnsTimeoutMs = 5000;
 
 /**
- * All that is served by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or not.
- * Without the role `api` nothing is served.
+ * All that is served by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or
+ * not. Without the role `api` nothing is served.
  */
 export function createHttp(
 	context: Context,
@@ -118,7 +118,12 @@ export function createHttp(
 			isUnavailable: store.dialect.isUnavailable,
 			onAnswered: (method, route, status, ms) => metrics.httpSeconds.observe({method, route, status}, ms / 1000),
 			report: (request, error) => {
-				logger.error({event: 'request_failed', request_id: request.id, route: request.routeOptions.url, err: error});
+				logger.error({
+					event: 'request_failed',
+					request_id: request.id,
+					route: request.routeOptions.url,
+					err: error,
+				});
 				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
 					storeFailed(error);
 				}
@@ -169,7 +174,12 @@ export function createHttp(
 		}),
 		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
 			const expiresAt = clock.now() + settings.tokenLifetime;
-			const host = await findLinkHost(store.reader, person.workspaceId, storeTime(clock.now()), servesHttps(settings));
+			const host = await findLinkHost(
+				store.reader,
+				person.workspaceId,
+				storeTime(clock.now()),
+				servesHttps(settings),
+			);
 			const base = linkBase(settings, boundUrl);
 			return {url: (host ? withHost(base, host) : base) + links.personUrl({...person, expiresAt}), expiresAt};
 		},
@@ -195,7 +205,8 @@ export function createHttp(
 						live: context.live,
 						version: context.version,
 						bounceRules: context.bounceRules,
-						ownRetryOf: destination => ownRetryOf(destination, settings.delivery, context.destinations(), resolver),
+						ownRetryOf: destination =>
+							ownRetryOf(destination, settings.delivery, context.destinations(), resolver),
 						process,
 						store,
 						secrets: keys,

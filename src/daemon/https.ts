@@ -35,8 +35,9 @@ const recordHead = 5;
 const maxRecordLength = 16 * 1024;
 
 /**
- * A TLS listener before the HTTP server of the API, which listens too: what it decrypts is handed to that server, with its limits of time. A
- * client that is slow with the handshake, or with a request, is ended by those limits; one that is idle by the next that comes.
+ * A TLS listener before the HTTP server of the API, which listens too: what it decrypts is handed to that server, with
+ * its limits of time. A client that is slow with the handshake, or with a request, is ended by those limits; one that
+ * is idle by the next that comes.
  */
 export function createHttps({api, certificates, onBare, most, handshakeMs = handshakeLimitMs}: HttpsOptions): {
 	readonly server: Server;
@@ -46,7 +47,8 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	const rawOf = new WeakMap<Socket, Socket>();
 	let hasSaid = false;
 
-	// Before the API answers. What a proxy passes on comes by other connections: whether its certificate stays is not ours to say.
+	// Before the API answers. What a proxy passes on comes by other connections: whether its certificate stays is not
+	// ours to say.
 	api.server.prependListener('request', (request, response) => {
 		const raw = rawOf.get(request.socket);
 		if (raw !== undefined) {
@@ -144,8 +146,8 @@ function peek(raw: Socket, limitMs: number, then: (offersProof: boolean) => void
 }
 
 /**
- * Whether a ClientHello offers the protocol of a proof; null: it is not here whole. The octets are looked for without reading
- * the rest: who has them elsewhere gets a certificate that proves nothing to them.
+ * Whether a ClientHello offers the protocol of a proof; null: it is not here whole. The octets are looked for without
+ * reading the rest: who has them elsewhere gets a certificate that proves nothing to them.
  */
 export function offersProof(bytes: Buffer): boolean | null {
 	const handshake = 22;

@@ -379,7 +379,8 @@ function startMailboxPolling(
 				save: savePosition,
 			},
 			observer: {
-				mailUnreadable: (path, error) => logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
+				mailUnreadable: (path, error) =>
+					logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
 				unwatched(error) {
 					const text =
 						'New bounces wait for MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances and max_user_watches.';

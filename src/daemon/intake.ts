@@ -107,7 +107,9 @@ export function createSubmission(
 			for (const {host, port} of submissionListen) {
 				const implicitTls = port === implicitTlsPort;
 				const bound = await made.listen({host, port, implicitTls, isLoopback: isLoopback(host)});
-				addresses.push(isIPv6(bound.address) ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`);
+				addresses.push(
+					isIPv6(bound.address) ? `[${bound.address}]:${bound.port}` : `${bound.address}:${bound.port}`,
+				);
 			}
 			return addresses.join(',');
 		},

@@ -29,7 +29,9 @@ type LiveCopyOptions = {
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 };
 
-/** Copies the store for `mailctl backup` (SQLite): only the process that writes can do so without making the log grow. */
+/**
+ * Copies the store for `mailctl backup` (SQLite): only the process that writes can do so without making the log grow.
+ */
 export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logger}: LiveCopyOptions) {
 	const {dataDir} = settings;
 	let isStopping = false;
@@ -49,7 +51,8 @@ export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logg
 			return;
 		}
 		if (!takeRequest(dataDir)) {
-			// No copy is being made here, so a daemon that was killed had begun this one, or its result could not be written.
+			// No copy is being made here, so a daemon that was killed had begun this one, or its result could not be
+			// written.
 			if (readCopyEnd(dataDir) === null) {
 				endCopy(dataDir, {ok: false, error: 'the copy was interrupted'});
 			}

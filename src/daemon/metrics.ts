@@ -19,7 +19,10 @@ export type MailboxFigures = {
 	readonly failures: number;
 };
 
-/** Where the figures come from that are asked for at each scrape. A gauge is absent where its source fails or answers null. */
+/**
+ * Where the figures come from that are asked for at each scrape. A gauge is absent where its source fails or answers
+ * null.
+ */
 type MetricsSources = {
 	readonly version: string;
 	/** Milliseconds that this machine's clock is ahead of the store's. */
@@ -138,7 +141,12 @@ export class Metrics {
 		'category',
 	);
 	/** `phase`: how far the conversation came. `reply`: the class of the last reply, or `none`. */
-	readonly #conversations = this.#counter('mailctl_send_attempts_total', 'Conversations with hosts.', 'phase', 'reply');
+	readonly #conversations = this.#counter(
+		'mailctl_send_attempts_total',
+		'Conversations with hosts.',
+		'phase',
+		'reply',
+	);
 	readonly #logIns = this.#counter('mailctl_log_in_refusals_total', 'Log-ins that a smarthost refused.');
 	readonly #waits = this.#histogram(
 		'mailctl_queue_wait_seconds',
@@ -315,8 +323,11 @@ export class Metrics {
 			['source', 'provider'],
 			async () => (await figures()).warmUp.map(({source, provider, n}) => [source, provider, n]),
 		);
-		this.#ask('mailctl_site_connections', `Connections that the ${maxSites} busiest sites may have.`, ['site'], () =>
-			busiest().map(({site, connections}) => [site, connections]),
+		this.#ask(
+			'mailctl_site_connections',
+			`Connections that the ${maxSites} busiest sites may have.`,
+			['site'],
+			() => busiest().map(({site, connections}) => [site, connections]),
 		);
 		this.#ask('mailctl_site_in_flight', `Recipients under way to the ${maxSites} busiest sites.`, ['site'], () =>
 			busiest().map(({site, inFlight}) => [site, inFlight]),
@@ -363,7 +374,10 @@ function replyClass({code}: Attempt): string {
 
 /** A site's name is a label's value: only the sites with most under way are shown. */
 const maxSites = 10;
-/** A workspace's id is a label's value: only the workspaces that are paused or warned and those with most mail are shown. */
+/**
+ * A workspace's id is a label's value: only the workspaces that are paused or warned and those with most mail are
+ * shown.
+ */
 const maxWorkspaces = 100;
 const maxProviders = 20;
 const maxListings = 500;

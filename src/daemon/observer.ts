@@ -56,9 +56,10 @@ const judgements = {
 } as const;
 
 /**
- * Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. The log has one line per mail
- * event, always with the same fields, null where there is nothing to say; no key, token, variable or body gets into it. What stops mail
- * is a warning or an error, its end is `info`, and so is a mail event; each step on the way there is `debug` (docs/reference/logs.md).
+ * Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. The log has one
+ * line per mail event, always with the same fields, null where there is nothing to say; no key, token, variable or body
+ * gets into it. What stops mail is a warning or an error, its end is `info`, and so is a mail event; each step on the
+ * way there is `debug` (docs/reference/logs.md).
  */
 export function createObserver({
 	metrics,
@@ -90,11 +91,15 @@ export function createObserver({
 			const judged = {...result, outcome: verdict.outcome};
 			const begun = result.attempts[0]?.at ?? result.sentAt;
 			const waitMs =
-				recipient.attempts === 0 && begun !== null ? Date.parse(begun) - Date.parse(recipient.created_at) : null;
+				recipient.attempts === 0 && begun !== null
+					? Date.parse(begun) - Date.parse(recipient.created_at)
+					: null;
 			metrics.attempted(judged, delayMs, waitMs);
 			logAttempt(logger, recipient, judged, {delay_ms: delayMs, attempt: verdict.attempts});
 			// The next smarthost may have accepted the message, and a try that does not count leaves nothing else.
-			for (const {host, code, reply} of [...result.attempts, ...(result.uncounted ?? [])].filter(isLoginRefusal)) {
+			for (const {host, code, reply} of [...result.attempts, ...(result.uncounted ?? [])].filter(
+				isLoginRefusal,
+			)) {
 				if (mayLogLogInRefusal(host ?? '')) {
 					const text = refusalText(code === null ? reply : `${code} ${reply}`, `smarthost ${host}`);
 					logger.error({event: 'log_in_refused', host, code, reply: reply.slice(0, maxReplyLength)}, text);
@@ -103,7 +108,10 @@ export function createObserver({
 			const alarm = infrastructure.tried(result);
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
 				const text = `${alarm.provider} refuses ${alarm.refused} of ${alarm.attempts} mails of the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
-				logger.error({event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, maxReplyLength)}, text);
+				logger.error(
+					{event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, maxReplyLength)},
+					text,
+				);
 			}
 		},
 
@@ -131,7 +139,10 @@ export function createObserver({
 			}
 		},
 
-		/** The pace of a site changed. Its mail waits meanwhile; smarthosts are the operator's, so their refusals are errors. */
+		/**
+		 * The pace of a site changed. Its mail waits meanwhile; smarthosts are the operator's, so their refusals are
+		 * errors.
+		 */
 		siteChanged({name, state}: Site, changes: readonly SiteChange[]): void {
 			const {reason, advice} = state.backoff ?? {};
 			if (changes.includes('route_stopped')) {
@@ -179,7 +190,10 @@ export function createObserver({
 			}
 		},
 
-		/** An attempt to post an event to an endpoint ended. The path of its URL may hold a secret: only its host is named. */
+		/**
+		 * An attempt to post an event to an endpoint ended. The path of its URL may hold a secret: only its host is
+		 * named.
+		 */
 		posted({delivery, end, after}: Attempted): void {
 			if (end === null) {
 				return;
@@ -263,7 +277,12 @@ export function createObserver({
 				const {host: mx = null, code = null, status: enhanced = null, reason: reply = null} = report ?? {};
 				logger.info({
 					...{event: event ?? 'reported', message_id: messageId, recipient, workspace, mx, code, enhanced},
-					...{reply: reply?.slice(0, maxReplyLength) ?? null, action, category: report?.category ?? null, inbound},
+					...{
+						reply: reply?.slice(0, maxReplyLength) ?? null,
+						action,
+						category: report?.category ?? null,
+						inbound,
+					},
 				});
 			}
 		},
@@ -309,7 +328,11 @@ function createEndpointLog(logger: Logger) {
 	const disabled = new LRUCache<string, true>({max: maxRemembered});
 	return {
 		attempted(
-			{endpoint, error, after}: {readonly endpoint: string; readonly error: string | null} & Pick<Attempted, 'after'>,
+			{
+				endpoint,
+				error,
+				after,
+			}: {readonly endpoint: string; readonly error: string | null} & Pick<Attempted, 'after'>,
 			about: object,
 		): void {
 			if (after.disables !== undefined) {
@@ -327,7 +350,8 @@ function createEndpointLog(logger: Logger) {
 				}
 			} else if (after.state === 'exhausted' && !exhausted.has(endpoint)) {
 				exhausted.set(endpoint, true);
-				const text = 'An event was given up after its last attempt. Repair the endpoint, then mailctl webhook replay.';
+				const text =
+					'An event was given up after its last attempt. Repair the endpoint, then mailctl webhook replay.';
 				logger.warn({event: 'webhook_exhausted', ...about}, text);
 			}
 		},

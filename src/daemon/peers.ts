@@ -15,7 +15,9 @@ import type {Observer} from './observer.ts';
 // Several nodes on one store: which of them are alive, and how a node learns of mail that another one accepted.
 
 const defaultBeatMs = 1500;
-/** A node is dead after it has not beaten for this long and the server saw its connection end; a frozen one keeps it. */
+/**
+ * A node is dead after it has not beaten for this long and the server saw its connection end; a frozen one keeps it.
+ */
 const quietMs = 3 * defaultBeatMs;
 /** A node that could not beat for this long does not know whether others could. */
 const gapMs = quietMs - defaultBeatMs;
@@ -25,7 +27,9 @@ const returnMs = 2 * quietMs;
 type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
-	/** The daemon that had this data folder before. The folder's lock is ours: it is dead, unless the folder is a copy. */
+	/**
+	 * The daemon that had this data folder before. The folder's lock is ours: it is dead, unless the folder is a copy.
+	 */
 	readonly former?: string | null;
 	/** From now on claims are ours: called once, before the first. */
 	readonly onBegin?: () => void;
@@ -38,9 +42,10 @@ type PresenceOptions = {
 };
 
 /**
- * Which daemons are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is dead. On
- * PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from it, only once
- * the others have had the time to beat again. What the daemon before held on the same data folder is given back at once.
+ * Which daemons are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is
+ * dead. On PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from
+ * it, only once the others have had the time to beat again. What the daemon before held on the same data folder is
+ * given back at once.
  */
 export class Presence {
 	readonly #options: PresenceOptions;
@@ -134,7 +139,8 @@ export class Presence {
 			}
 			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
 			// Nodes are forgotten together with their recipients: the deliveries go first.
-			const released = (await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
+			const released =
+				(await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 			return buried + released;
 		});
 		this.#beatAt = monotonic;
@@ -189,7 +195,10 @@ type ArrivalsOptions<Due> = {
 	readonly periodMs: number;
 };
 
-/** Asks the store what is due: mail that another node accepted, or left behind. Less often if a long queue makes the answer slow. */
+/**
+ * Asks the store what is due: mail that another node accepted, or left behind. Less often if a long queue makes the
+ * answer slow.
+ */
 export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: ArrivalsOptions<Due>): {
 	/** Asks now, unless it is asking. */
 	readonly look: () => void;
@@ -229,7 +238,10 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 /** Sent when the list is longer than a notice holds: look. */
 const all = '*';
 
-/** Notifies other nodes of destination queues with waiting mail. What comes while one notice is on its way goes with the next. */
+/**
+ * Notifies other nodes of destination queues with waiting mail. What comes while one notice is on its way goes with the
+ * next.
+ */
 export class ArrivalNotices {
 	readonly #store: Pick<Store, 'tell'>;
 	/** The own node's, which need not listen to itself. */
@@ -248,7 +260,11 @@ export class ArrivalNotices {
 		for (const queue of queues) {
 			const {destination, workspaceId, priority = 'normal'} = queue;
 			// A node of an older version reads two parts; where there are three it looks.
-			this.#waiting.set(queueKeyText(queue), [destination, workspaceId, ...(priority === 'normal' ? [] : [priority])]);
+			this.#waiting.set(queueKeyText(queue), [
+				destination,
+				workspaceId,
+				...(priority === 'normal' ? [] : [priority]),
+			]);
 		}
 		if (!this.#telling) {
 			void this.#sendAll().catch(this.#observer.storeFailed);
@@ -283,7 +299,11 @@ export function readArrivalNotice(notice: string | null, boot: string): QueueKey
 	try {
 		const queues: unknown = JSON.parse(body);
 		return Array.isArray(queues) && queues.every(isQueue)
-			? queues.map(([destination, workspaceId, priority]) => ({destination, workspaceId, ...(priority && {priority})}))
+			? queues.map(([destination, workspaceId, priority]) => ({
+					destination,
+					workspaceId,
+					...(priority && {priority}),
+				}))
 			: null;
 	} catch {
 		return null;

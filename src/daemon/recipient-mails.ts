@@ -50,8 +50,8 @@ export class RecipientMails {
 	}
 
 	/**
-	 * The recipient's mail as the daemon would make it now: the signatures and the tokens of its links are other ones. That of a
-	 * test key has no signature.
+	 * The recipient's mail as the daemon would make it now: the signatures and the tokens of its links are other ones.
+	 * That of a test key has no signature.
 	 */
 	async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
 		const {settings, store, vault, secrets, clock, publicUrl} = this.#options;
@@ -117,7 +117,12 @@ export class Signing {
 	async of(domainId: string): Promise<DomainSigning> {
 		let found = this.#domains.get(domainId);
 		if (!found) {
-			found = findDomainSigning(this.#store.reader, domainId, storeTime(this.#clock.now()), this.#needsCertificate);
+			found = findDomainSigning(
+				this.#store.reader,
+				domainId,
+				storeTime(this.#clock.now()),
+				this.#needsCertificate,
+			);
 			this.#domains.set(domainId, found);
 			found.catch(() => this.#domains.delete(domainId));
 		}

@@ -78,10 +78,15 @@ function send(response: ServerResponse, status: number, text: string, headers: R
 	response.end(text);
 }
 
-/** The host and the path of a request. In the absolute form its URL has both, whatever the Host field says (RFC 9112 §3.2.2). */
+/**
+ * The host and the path of a request. In the absolute form its URL has both, whatever the Host field says (RFC 9112
+ * §3.2.2).
+ */
 function readTarget({url = '', headers}: IncomingMessage): {readonly host: string | undefined; readonly path: string} {
 	const [, host, rest = ''] = absoluteForm.exec(url) ?? [];
-	return host === undefined ? {host: headers.host, path: url} : {host, path: rest.startsWith('/') ? rest : `/${rest}`};
+	return host === undefined
+		? {host: headers.host, path: url}
+		: {host, path: rest.startsWith('/') ? rest : `/${rest}`};
 }
 
 /** A redirect would hide from a client that each of its requests shows its key to the network. */
@@ -94,8 +99,8 @@ function refuseKey(response: ServerResponse, publicUrl: string, requestId: strin
 }
 
 /**
- * Where a request for a host and a path goes by https; null: the host is not ours, or it is no path. What a client writes
- * decides about nothing else, so that no link to here leads elsewhere.
+ * Where a request for a host and a path goes by https; null: the host is not ours, or it is no path. What a client
+ * writes decides about nothing else, so that no link to here leads elsewhere.
  */
 export function redirectOf(
 	hostHeader: string | undefined,

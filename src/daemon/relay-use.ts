@@ -10,7 +10,10 @@ import type {Context} from './context.ts';
 const noteMs = 10 * 60_000;
 const maxRemembered = 10_000;
 
-/** Returns a function that stores that a relay accepted a message, so that a provider that reports nothing about it is noticed. */
+/**
+ * Returns a function that stores that a relay accepted a message, so that a provider that reports nothing about it is
+ * noticed.
+ */
 export function createRelayUse({store, clock}: Pick<Context, 'store' | 'clock'>) {
 	const noted = new LRUCache<string, true>({...atMost(maxRemembered), ttl: noteMs});
 	return (workspaceId: string, {outcome, attempts}: AttemptResult): void => {

@@ -47,12 +47,19 @@ const reloadRestMs = 250;
 const failedStartMs = 1000;
 const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 
-/** Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws ConfigError when it cannot start. */
+/**
+ * Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws
+ * ConfigError when it cannot start.
+ */
 export async function runDaemon({version, installed, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
 	const started = loadOrThrow(envFile);
 	let {settings} = started;
-	const log = createLog({level: settings.logLevel, format: settings.logFormat, colour: process.stdout.isTTY === true});
+	const log = createLog({
+		level: settings.logLevel,
+		format: settings.logFormat,
+		colour: process.stdout.isTTY === true,
+	});
 	const {logger} = log;
 	const notify = new Notify({env: processEnvironment(), warn: text => logger.warn(text)});
 
@@ -89,7 +96,8 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 	try {
 		await greet(daemon, logger);
 	} catch (error) {
-		const text = 'The first keys could not be shown. The next start creates others, and so does mailctl key create.';
+		const text =
+			'The first keys could not be shown. The next start creates others, and so does mailctl key create.';
 		logger.error({event: 'first_keys', file: null, err: error}, text);
 	}
 	await notify.ready();
@@ -126,7 +134,9 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		await notify.ready();
 	}
 
-	/** At once, and then not again for a while: to read the settings takes many milliseconds, and signals cost nothing. */
+	/**
+	 * At once, and then not again for a while: to read the settings takes many milliseconds, and signals cost nothing.
+	 */
 	function onHangup(): void {
 		reloadAsked = true;
 		if (running && !reloading) {
@@ -208,8 +218,8 @@ function after(milliseconds: number): Promise<void> {
 }
 
 /**
- * Checks every port of the daemon. A port that is taken may be held by the daemon of the same data folder, and the folder's
- * lock knows more about that daemon than the port does.
+ * Checks every port of the daemon. A port that is taken may be held by the daemon of the same data folder, and the
+ * folder's lock knows more about that daemon than the port does.
  */
 async function checkAll(settings: Settings): Promise<void> {
 	try {
@@ -238,8 +248,8 @@ type NotifyInput = {
 const maxCallMs = 5000;
 
 /**
- * Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. Node has no Unix datagram
- * sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all).
+ * Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. Node has no Unix
+ * datagram sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all).
  */
 export class Notify {
 	/** How often to ping, milliseconds: half of what systemd allows; null: it does not watch. */

@@ -49,7 +49,9 @@ export function watchForStoreFaults(
 	}
 
 	return {
-		/** Notes that a read or write failed. A damaged store, or a failing disk, ends the process with exit code 74. */
+		/**
+		 * Notes that a read or write failed. A damaged store, or a failing disk, ends the process with exit code 74.
+		 */
 		failed(error: unknown): void {
 			const isOfDisk = dialect.isDamage(error);
 			if (isOfDisk && dialect.isDamage(error, isDiskFull())) {
@@ -89,7 +91,9 @@ export function exitDamaged(): void {
 
 const slowCommitMs = 1000;
 
-/** Takes how long each commit took, and logs once when the disk or server becomes slow, and once when it is quick again. */
+/**
+ * Takes how long each commit took, and logs once when the disk or server becomes slow, and once when it is quick again.
+ */
 export function createCommitWatch(logger: Pick<Logger, 'info' | 'warn'>): (ms: number) => void {
 	let isSlow = false;
 	return ms => {
@@ -112,8 +116,8 @@ export const exitSeconds = 20;
 const script = '(sleep "$1"; kill -KILL "$0") & read -r _; kill 0';
 
 /**
- * Kills this process (SIGKILL) if it is still there after that many seconds. Node waits for every thread at its end, and one
- * that is stuck in a system call never ends; nothing in the process itself is left to run then.
+ * Kills this process (SIGKILL) if it is still there after that many seconds. Node waits for every thread at its end,
+ * and one that is stuck in a system call never ends; nothing in the process itself is left to run then.
  */
 export function killIfStuck(seconds: number): void {
 	const child = spawn('/bin/sh', ['-c', script, String(process.pid), String(seconds)], {
@@ -183,7 +187,8 @@ export function createWriting({
 			}
 		},
 		onDeath(error) {
-			// As where it happens in the main thread: nothing is answered that may not be written, and the next start knows our claims.
+			// As where it happens in the main thread: nothing is answered that may not be written, and the next start
+			// knows our claims.
 			throw error;
 		},
 	});
@@ -216,12 +221,14 @@ type FreeSpace = {
 };
 
 const diskLookMs = 1000;
-/** After a shortage a tenth more than the limit is needed: at the limit itself the state would change with every mail. */
+/**
+ * After a shortage a tenth more than the limit is needed: at the limit itself the state would change with every mail.
+ */
 const recovery = 1.1;
 
 /**
- * Looks every second, and logs each change. `free`: bytes that the file system of the data folder has left for us. `least`:
- * MAILCTL_MIN_FREE_DISK.
+ * Looks every second, and logs each change. `free`: bytes that the file system of the data folder has left for us.
+ * `least`: MAILCTL_MIN_FREE_DISK.
  */
 export function watchFreeSpace(
 	free: () => Promise<number>,
@@ -259,8 +266,9 @@ export function watchFreeSpace(
 const silentTries = 5;
 
 /**
- * Looks at SQLite's write-ahead log every second, and empties it above `most` bytes. SQLite itself only appends to it during a
- * read, and never shrinks it without writes. A log that cannot be emptied is logged each time that it has doubled.
+ * Looks at SQLite's write-ahead log every second, and empties it above `most` bytes. SQLite itself only appends to it
+ * during a read, and never shrinks it without writes. A log that cannot be emptied is logged each time that it has
+ * doubled.
  */
 export function watchWal({
 	wal,

@@ -163,12 +163,19 @@ export const keyTask = ({retention, ...options}: RowTaskOptions & {readonly rete
 export const pauseTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('pauses', options, now => async (trx, limit) => [await purgePauses(trx, storeTime(now), limit)]);
 
-/** MTA-STS policies that hold no longer, old counts of TLS results, and what others reported: half a year shows what has changed. */
+/**
+ * MTA-STS policies that hold no longer, old counts of TLS results, and what others reported: half a year shows what has
+ * changed.
+ */
 export const tlsTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('tls', options, now => async (trx, limit) => [
 		await purgePolicies(trx, storeTime(now), limit),
 		await purgeTlsDays(trx, dayBefore(now, aggregateDays), limit),
-		await purgeAggregates(trx, {day: dayBefore(now, aggregateDays), unprovenDay: dayBefore(now, unprovenDays)}, limit),
+		await purgeAggregates(
+			trx,
+			{day: dayBefore(now, aggregateDays), unprovenDay: dayBefore(now, unprovenDays)},
+			limit,
+		),
 	]);
 
 /** What a site took long ago says nothing of what it takes now. */
@@ -239,7 +246,10 @@ export function fileTask({
 	readonly store: Pick<Store, 'writer' | 'wal'>;
 	readonly pagesPerStep?: number;
 }): SweepTask {
-	/** The file ends where it did until SQLite takes all of its log into it, which a daemon without mail does not do by itself. */
+	/**
+	 * The file ends where it did until SQLite takes all of its log into it, which a daemon without mail does not do by
+	 * itself.
+	 */
 	let isCut = true;
 	return {
 		name: 'file',
@@ -331,7 +341,8 @@ export function messageTask({
 			return async () => {
 				const {day, rowsBefore} = await findPast(store.reader, kept);
 				if (day !== null) {
-					// A long reader, such as pg_dump, may use it. Others that need the table wait behind an attempt: the next sweep repeats it.
+					// A long reader, such as pg_dump, may use it. Others that need the table wait behind an attempt:
+					// the next sweep repeats it.
 					return await removeDay(day);
 				}
 				const before = idFloor('msg', rowsBefore);
@@ -350,8 +361,8 @@ export function messageTask({
 }
 
 /**
- * What workspaces keep for less long than the installation: their messages, or the content of them. Content that is removed is not
- * looked at again: `emptied` says how far a workspace is.
+ * What workspaces keep for less long than the installation: their messages, or the content of them. Content that is
+ * removed is not looked at again: `emptied` says how far a workspace is.
  */
 export function workspaceTask({
 	store,
@@ -362,7 +373,9 @@ export function workspaceTask({
 	const emptied = new Map<string, string>();
 
 	async function* steps(): AsyncGenerator<void> {
-		for (const {id: workspaceId, retention_days: kept, content_days: content} of await findShortKept(store.reader)) {
+		for (const {id: workspaceId, retention_days: kept, content_days: content} of await findShortKept(
+			store.reader,
+		)) {
 			const part = (after: string, days: number) => ({
 				...{workspaceId, after, before: idFloor('msg', clock.now() - days * dayMs), limit: messagesPerStep},
 			});
@@ -422,7 +435,8 @@ export function erasureTask({
 			yield* eraser.parts(erasure);
 			const next = await findErasureBefore(reader, before);
 			// Another node is at it.
-			erasure = next?.addressKey === erasure.addressKey && next.workspaceId === erasure.workspaceId ? undefined : next;
+			erasure =
+				next?.addressKey === erasure.addressKey && next.workspaceId === erasure.workspaceId ? undefined : next;
 		}
 	}
 

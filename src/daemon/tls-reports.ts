@@ -44,7 +44,8 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		const day = storeTime(clock.now() - dayMs - restMs).slice(0, 10);
 		const due = await listDueTlsReports(store.reader, day, storeTime(clock.now()), maxConcurrent);
 		const own = due.length === 0 ? undefined : await findOwnDomain(store.reader, settings.hostname);
-		const keys = own === undefined ? [] : (await signing.keys((await signing.of(own.id)).keyIds)).map(importSigningKey);
+		const keys =
+			own === undefined ? [] : (await signing.keys((await signing.of(own.id)).keyIds)).map(importSigningKey);
 		if (own === undefined || keys.length === 0) {
 			return; // Reports must be signed (RFC 8460 §3): without a domain that signs there are none.
 		}
@@ -63,7 +64,9 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		}
 	}
 
-	/** Sends it, unless the domain asks for none. Rejects where no address took it: one that did must not get it again. */
+	/**
+	 * Sends it, unless the domain asks for none. Rejects where no address took it: one that did must not get it again.
+	 */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
 		const addresses = await unlessEnough(await reportAddresses(resolver, domain));
 		if (addresses.length === 0) {
@@ -113,7 +116,9 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	};
 }
 
-/** The `mailto:` addresses of a TLSRPT record (RFC 8460 §3); `https:` is not done. Rejects where DNS does not answer. */
+/**
+ * The `mailto:` addresses of a TLSRPT record (RFC 8460 §3); `https:` is not done. Rejects where DNS does not answer.
+ */
 export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: string): Promise<readonly string[]> {
 	const answer = await resolver.txt(`_smtp._tls.${domain}`);
 	if (answer.kind === 'failed') {
@@ -142,7 +147,9 @@ type ReportMail = Readonly<Record<'day' | 'domain' | 'own' | 'host' | 'to', stri
 	readonly now: number;
 };
 
-/** The mail with a report (RFC 8460 §5.3), signed. The id says which report it is: one that is sent twice counts once. */
+/**
+ * The mail with a report (RFC 8460 §5.3), signed. The id says which report it is: one that is sent twice counts once.
+ */
 export function tlsReportMail({day, domain, own, host, to, counts, policy, keys, now}: ReportMail): string {
 	const [begin, end] = [`${day}T00:00:00Z`, `${day}T23:59:59Z`];
 	const id = `${begin}_${domain}@${host}`;
@@ -198,7 +205,10 @@ function policyOf(domain: string, type: string, counts: ReportMail['counts'], po
 	const sts = type === 'sts' && policy !== null && {'policy-string': linesOf(policy), 'mx-host': policy.mx};
 	return {
 		policy: {'policy-type': type, ...sts, 'policy-domain': domain},
-		summary: {'total-successful-session-count': sum(counts) - sum(failed), 'total-failure-session-count': sum(failed)},
+		summary: {
+			'total-successful-session-count': sum(counts) - sum(failed),
+			'total-failure-session-count': sum(failed),
+		},
 		'failure-details': failed.map(({result, host, n}) => ({
 			'result-type': result,
 			'receiving-mx-hostname': host,

@@ -119,7 +119,11 @@ export function startUpkeep(
 		await store.writer.transaction(async trx => {
 			await takeTime(trx);
 			await bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + maxWait), storeTime(now));
-			await bringForward(waitingDeliveries(trx), storeTime(now + context.settings.webhookBackoff), storeTime(now));
+			await bringForward(
+				waitingDeliveries(trx),
+				storeTime(now + context.settings.webhookBackoff),
+				storeTime(now),
+			);
 		});
 		moved();
 	}
@@ -185,7 +189,10 @@ export class ClockWatch {
 		this.#offset = clock.now() - clock.monotonic();
 	}
 
-	/** Called about once a second: by how many milliseconds the wall clock stepped back since the last call, 0 if it did not. */
+	/**
+	 * Called about once a second: by how many milliseconds the wall clock stepped back since the last call, 0 if it did
+	 * not.
+	 */
 	step(): number {
 		const before = this.#offset;
 		this.#offset = this.#clock.now() - this.#clock.monotonic();
@@ -380,7 +387,9 @@ export class DomainChecks {
 			eager: storeTime(now - gracePeriodMs - dayMs),
 		};
 		const rows = await listDueDomains(store.reader, moments, maxRead);
-		return rows.filter(row => nextCheck(row, now) <= now).map(({pending_at: _pendingAt, ...domain}): Domain => domain);
+		return rows
+			.filter(row => nextCheck(row, now) <= now)
+			.map(({pending_at: _pendingAt, ...domain}): Domain => domain);
 	}
 
 	async #check(due: Domain): Promise<void> {

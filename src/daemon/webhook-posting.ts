@@ -132,7 +132,13 @@ export function guardOf({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAl
 
 type PostingSettings = Pick<
 	Settings,
-	'caFile' | 'webhookCaFile' | 'webhookAllowCidrs' | 'delivery' | 'dnsServers' | 'webhookTimeout' | 'webhookConcurrency'
+	| 'caFile'
+	| 'webhookCaFile'
+	| 'webhookAllowCidrs'
+	| 'delivery'
+	| 'dnsServers'
+	| 'webhookTimeout'
+	| 'webhookConcurrency'
 >;
 
 /** How endpoints are posted to, as the settings say. */
@@ -152,7 +158,9 @@ type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
 	readonly newId: NewId;
 };
 
-/** Posts a signed example event to an endpoint now, from this thread, as deliveries are posted; nothing of it is stored. */
+/**
+ * Posts a signed example event to an endpoint now, from this thread, as deliveries are posted; nothing of it is stored.
+ */
 export async function postExample(
 	{settings, version, vault, clock, newId}: ExampleOptions,
 	endpoint: Endpoint,

@@ -23,7 +23,9 @@ ${section('One-time codes', totpForms(user, secret ?? createTotpSecret(parts.too
 ${section(
 	'Sessions',
 	sessionTable(living, signedIn.sessionId, now),
-	living.length > 1 ? act({to: '/account/sessions/end', label: 'Log out everywhere else', look: 'danger'}) : undefined,
+	living.length > 1
+		? act({to: '/account/sessions/end', label: 'Log out everywhere else', look: 'danger'})
+		: undefined,
 )}`;
 		return {kind: 'page', place: null, title: user.email, content, ...more};
 	}
@@ -52,7 +54,9 @@ ${section(
 			const site = siteOf(request);
 			const given = {...passkeyOf(form), name: form.get('name') ?? ''};
 			const made = site && (await passkeys.register(tools.operator, await userOf(visit), {...given, site}));
-			return made ? done('The passkey is added.') : await failed(visit, 'This passkey could not be added. Try again.');
+			return made
+				? done('The passkey is added.')
+				: await failed(visit, 'This passkey could not be added. Try again.');
 		}),
 		fresh('/account/passkeys/:id/remove', async visit => {
 			const user = await userOf(visit);

@@ -94,7 +94,9 @@ export function alertPages(parts: DashboardParts): readonly Route[] {
 			read,
 		}),
 		form(muteAlert, `${path}/:id/mute`, ({target, muted_until: until}) =>
-			until === null ? `${target} gets messages again.` : `${target} hears nothing until ${until.slice(0, 16)} UTC.`,
+			until === null
+				? `${target} gets messages again.`
+				: `${target} hears nothing until ${until.slice(0, 16)} UTC.`,
 		),
 		form(removeAlert, `${path}/:id/remove`, ({target}) => `${target} hears nothing more.`),
 		form(testAlert, `${path}/:id/test`, test),

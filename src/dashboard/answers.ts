@@ -39,7 +39,10 @@ export function sendAnswer(
 		case 'content':
 			reply.headers({'content-security-policy': answer.policy ?? "default-src 'none'", ...answer.headers});
 			if (answer.saveAs !== undefined) {
-				reply.header('content-disposition', `attachment; filename="${answer.saveAs.replace(/[^\w.@-]/g, '_')}"`);
+				reply.header(
+					'content-disposition',
+					`attachment; filename="${answer.saveAs.replace(/[^\w.@-]/g, '_')}"`,
+				);
 			}
 			return reply
 				.code(answer.status ?? 200)

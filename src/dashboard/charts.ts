@@ -23,8 +23,8 @@ type Chart = {
 };
 
 /**
- * Series over time: drawn where scripts run (assets/charts.js), and as a table, newest first, for everybody. Its page says
- * `charts: true`.
+ * Series over time: drawn where scripts run (assets/charts.js), and as a table, newest first, for everybody. Its page
+ * says `charts: true`.
  */
 export function chart({label, times, unit, series}: Chart): Html {
 	const seconds = times.map(time => Date.parse(time.length > 10 ? `${time}:00:00Z` : `${time}T00:00:00Z`) / 1000);

@@ -60,7 +60,8 @@ export function withSimulated({times, each}: Traffic, {span}: Period, simulated:
 		const more = times.map(() => 0);
 		for (const {at, state} of simulated) {
 			const index = times.indexOf(storeTime(at).slice(0, length));
-			const isOne = status === 'accepted' || state === status || (status === 'delivered' && state === 'complained');
+			const isOne =
+				status === 'accepted' || state === status || (status === 'delivered' && state === 'complained');
 			more[index] = (more[index] ?? 0) + (isOne ? 1 : 0);
 		}
 		return each[status].map((n, index) => n + (more[index] ?? 0));
@@ -69,8 +70,8 @@ export function withSimulated({times, each}: Traffic, {span}: Period, simulated:
 }
 
 /**
- * How many simulated messages a page leaves out or counts, with a link to the other view; empty if there are no such messages.
- * `newest`: the page looked at this many messages, not at the whole period.
+ * How many simulated messages a page leaves out or counts, with a link to the other view; empty if there are no such
+ * messages. `newest`: the page looked at this many messages, not at the whole period.
  */
 export function simulatedLine(path: string, query: URLSearchParams, n: number, newest: number | null = null): Html {
 	if (n === 0) {

@@ -139,7 +139,10 @@ function certificateTable(rows: readonly Certificate[], now: number): Html {
 		label: 'Certificates',
 		columns: [
 			{title: 'State', cell: row => badge(state(row), stateTones[state(row)])},
-			{title: 'Name', cell: row => html`<div class="told">${name(row.name)}${why(row.fault ?? row.unused)}</div>`},
+			{
+				title: 'Name',
+				cell: row => html`<div class="told">${name(row.name)}${why(row.fault ?? row.unused)}</div>`,
+			},
 			{title: 'Ends', cell: row => time(row.not_after, now), right: true},
 		],
 		rows: rows.toSorted((a, b) => Number(b.fault !== null) - Number(a.fault !== null)).slice(0, maxCertificates),
@@ -252,7 +255,10 @@ export function createMadeChecks({settings, live, version, process, tools}: Dash
 
 	return {
 		look,
-		/** What they found last. Where that is an hour ago, or never, they are made for those who ask next; null: not yet. */
+		/**
+		 * What they found last. Where that is an hour ago, or never, they are made for those who ask next; null: not
+		 * yet.
+		 */
 		last(): Found | null {
 			if (newest === null || tools.clock.now() - newest.at > freshMs) {
 				look().catch(() => undefined); // The page of the checks shows the error.

@@ -138,7 +138,8 @@ function stateBadge(row: ApiKey, now: string): Html {
 
 /** Few want to read nineteen of them. */
 function scopeText({scopes: own, mode}: ApiKey): Html {
-	const isUsual = defaultScopes(mode).every(scope => own.includes(scope)) && own.length === defaultScopes(mode).length;
+	const isUsual =
+		defaultScopes(mode).every(scope => own.includes(scope)) && own.length === defaultScopes(mode).length;
 	return isUsual ? html`${mode === 'live' ? 'all but messages:submit' : 'send and read'}` : html`${own.join(', ')}`;
 }
 

@@ -33,7 +33,9 @@ export type Visitor = {
 	readonly places: readonly Place[];
 };
 
-/** A whole page. Everything in it works without script; with it parts are fetched alone and lists follow what happens. */
+/**
+ * A whole page. Everything in it works without script; with it parts are fetched alone and lists follow what happens.
+ */
 export function layout(frame: Frame): string {
 	const {title, actions, problem, content, place, notice, visitor, nonce, token, assets, hasCharts} = frame;
 	const page = html`<!doctype html>

@@ -31,7 +31,9 @@ export async function csvContent(file: string, text: AsyncGenerator<string>): Pr
 	return {kind: 'content', type: 'text/csv; charset=utf-8', saveAs: `${file}.csv`, body: await csvFile(text)};
 }
 
-/** What a page of a list shows of rows that were read, one more than it shows; `last`: its last row if there are more. */
+/**
+ * What a page of a list shows of rows that were read, one more than it shows; `last`: its last row if there are more.
+ */
 export function pageOf<Row>(
 	found: readonly Row[],
 	perPage: number,

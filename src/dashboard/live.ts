@@ -27,9 +27,9 @@ const tooMany: Answer = {
 const silence = Buffer.from(':\n\n');
 
 /**
- * A part of a page that is fetched again while it is looked at: its own page is asked for, and this part of it put in its place.
- * `path`: null where the part does not change by itself, as the older pages of a list. `when`: `mail` as soon as something
- * happens to a message of the workspace, else every so often.
+ * A part of a page that is fetched again while it is looked at: its own page is asked for, and this part of it put in
+ * its place. `path`: null where the part does not change by itself, as the older pages of a list. `when`: `mail` as
+ * soon as something happens to a message of the workspace, else every so often.
  */
 export function live(id: string, path: string | null, content: Html, when: 'mail' | `${number}s` = '5s'): Html {
 	if (path === null) {

@@ -39,7 +39,13 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 		}
 		const site = siteOf(request);
 		const asked = site && (await passkeys.askToLogIn(site, null));
-		const email = {name: 'email', label: 'E-mail', type: 'email', required: true, autocomplete: 'username'} as const;
+		const email = {
+			name: 'email',
+			label: 'E-mail',
+			type: 'email',
+			required: true,
+			autocomplete: 'username',
+		} as const;
 		const fields = html`${input({...email, value: form.get('email') ?? ''})}${passwordField}`;
 		const content = html`<div class="card">${act({to: hrefOf('/login', query), label: 'Log in', fields})}</div>
 ${asked && passkeyForm('get', asked, {to: hrefOf('/login/passkey', query), label: 'Log in with a passkey'})}

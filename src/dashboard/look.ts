@@ -27,8 +27,8 @@ const timeoutMs = 5000;
 const turns = createTurns();
 
 /**
- * Reads the bytes of a mail in a thread of its own, one mail at a time: megabytes would block the process. `fault`: why it
- * failed, a clause.
+ * Reads the bytes of a mail in a thread of its own, one mail at a time: megabytes would block the process. `fault`: why
+ * it failed, a clause.
  */
 export async function lookAt<Kind extends keyof Looks>(
 	owner: string,

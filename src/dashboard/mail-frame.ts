@@ -1,8 +1,9 @@
 import {type Html, html} from '../hosted/html.ts';
 import type {Content} from './route.ts';
 
-// Mail and templates are foreign html. They are shown in a frame that can do nothing and reach nothing. Three walls keep them
-// in: the frame and its policy, the policy of the page around it (no other host in frames), and what is changed in the html.
+// Mail and templates are foreign html. They are shown in a frame that can do nothing and reach nothing. Three walls
+// keep them in: the frame and its policy, the policy of the page around it (no other host in frames), and what is
+// changed in the html.
 
 /**
  * The sandbox without exceptions has no scripts, forms or refresh, an origin of its own, and no way out of the frame.
@@ -32,8 +33,8 @@ export function framedContent(body: string | Buffer, images: boolean): Content {
 const dangerous = /<(\/?)(link|base|i?frame|frameset|fencedframe|object|embed|applet|portal)(?=[\s/>])/gi;
 
 /**
- * Links lead nowhere; elements that name another page or file, and `http-equiv`, mean nothing. This holds for any text: a tag
- * begins with its name, and of two attributes the first one counts (HTML Standard §13.2.5).
+ * Links lead nowhere; elements that name another page or file, and `http-equiv`, mean nothing. This holds for any text:
+ * a tag begins with its name, and of two attributes the first one counts (HTML Standard §13.2.5).
  */
 export function defused(mail: string): string {
 	return mail

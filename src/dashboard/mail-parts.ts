@@ -6,7 +6,10 @@ import {type Answer, go, type Visit} from './route.ts';
 
 // What pages of a mail have in common, be it one of ours or one that came in.
 
-/** What is in the frame of a page: html where there is some, else text. Alone in a window its links could lead somewhere. */
+/**
+ * What is in the frame of a page: html where there is some, else text. Alone in a window its links could lead
+ * somewhere.
+ */
 export function frameContent(
 	{query, request}: Visit,
 	page: string,

@@ -217,7 +217,10 @@ type Act = {
 	readonly id?: string;
 };
 
-/** Where `layout` puts the token that proves that the form is ours. Forms are made before it is known; no text names the place. */
+/**
+ * Where `layout` puts the token that proves that the form is ours. Forms are made before it is known; no text names the
+ * place.
+ */
 const tokenPlace = `\u0000${randomUUID()}\u0000`;
 
 export function act({to, label, fields, look = 'main', file, typed, id}: Act): Html {

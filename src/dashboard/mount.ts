@@ -46,14 +46,17 @@ declare module 'fastify' {
 }
 
 /**
- * Serves the pages. Every route passes the same checks, in this order: the host that was asked for, the origin of a form, the
- * session, the role, how fresh the log-in is, the token of the form. `guard`: who may reach the admin listener at all.
+ * Serves the pages. Every route passes the same checks, in this order: the host that was asked for, the origin of a
+ * form, the session, the role, how fresh the log-in is, the token of the form. `guard`: who may reach the admin
+ * listener at all.
  */
 export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandler): Routes {
 	const {reader, sessions, tools} = parts;
 	const answering = {assets: readAssets(), random: tools.random};
 	const table = pages(parts);
-	const placeRoutes = table.filter(({method, path}) => method === 'GET' && places.some(place => path === `/${place}`));
+	const placeRoutes = table.filter(
+		({method, path}) => method === 'GET' && places.some(place => path === `/${place}`),
+	);
 
 	/** `token`: of a session that has just begun; absent: the one that the request has. */
 	async function known(request: FastifyRequest, token?: string): Promise<Visitor | null> {
@@ -281,8 +284,8 @@ function toLogIn(request: FastifyRequest): OpenAnswer {
 const isPart = ({headers}: FastifyRequest) => headers['hx-request'] !== undefined;
 
 /**
- * For an open page after the end of its session. It would follow a redirect and insert that page; a stream would reconnect at
- * once, for ever. Instead the page reloads, which shows the log-in, unless something was typed in it.
+ * For an open page after the end of its session. It would follow a redirect and insert that page; a stream would
+ * reconnect at once, for ever. Instead the page reloads, which shows the log-in, unless something was typed in it.
  */
 function ended({method}: FastifyRequest): OpenAnswer {
 	return {
@@ -304,8 +307,8 @@ function pageOf({method, headers, url, host}: FastifyRequest): string {
 }
 
 /**
- * Links name the host that the guard has checked, never the one that a proxy says the client asked for. A proxy with https that passes an
- * address in `Host` stands for MAILCTL_PUBLIC_URL, unless the browser is at that address itself.
+ * Links name the host that the guard has checked, never the one that a proxy says the client asked for. A proxy with
+ * https that passes an address in `Host` stands for MAILCTL_PUBLIC_URL, unless the browser is at that address itself.
  */
 function checkedHost(publicUrl: string | null): onRequestHookHandler {
 	const site = publicUrl?.startsWith('https:') ? new URL(publicUrl).host : null;
@@ -347,7 +350,10 @@ function beStrict(_request: FastifyRequest, reply: FastifyReply, done: () => voi
 	done();
 }
 
-/** A request with a key is meant for the API, which has no such path: `/messages` without `/v1` gets an error that says so. */
+/**
+ * A request with a key is meant for the API, which has no such path: `/messages` without `/v1` gets an error that says
+ * so.
+ */
 function leaveToApi({headers}: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
 	done(headers.authorization === undefined ? undefined : apiError('not_found'));
 }

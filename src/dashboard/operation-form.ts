@@ -22,12 +22,20 @@ type Parts = Pick<DashboardParts, 'writer' | 'change' | 'vault'>;
 
 /** Who visits, for an operation. */
 export function contextOf({writer, change, vault}: Parts, {workspace, tools}: Visit): Context {
-	return {face: 'dashboard', workspaceId: workspace.id, mode: 'live', tools, writer, change, vault: async () => vault};
+	return {
+		face: 'dashboard',
+		workspaceId: workspace.id,
+		mode: 'live',
+		tools,
+		writer,
+		change,
+		vault: async () => vault,
+	};
 }
 
 /**
- * Makes routes for the forms of a page. The form of an operation needs the operation's role and works in the workspace that is
- * looked at. `done` is what the page then says, or another page.
+ * Makes routes for the forms of a page. The form of an operation needs the operation's role and works in the workspace
+ * that is looked at. `done` is what the page then says, or another page.
  */
 export const operationForms =
 	(parts: Parts, origin: Origin) =>
@@ -50,7 +58,9 @@ export const operationForms =
 		return pageForms(origin.show)(path, role, answer, {...(everywhere && {everywhere}), ...(fresh && {fresh})});
 	};
 
-/** Makes routes for the forms of a page that do no operation. Where they throw what was wrong, the page is shown again. */
+/**
+ * Makes routes for the forms of a page that do no operation. Where they throw what was wrong, the page is shown again.
+ */
 export const pageForms =
 	(show: Show) =>
 	(

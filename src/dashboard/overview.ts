@@ -35,7 +35,10 @@ import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 import {countingRest, createShared} from './shared.ts';
 
-/** The time to delivery is measured on this many of the newest deliveries, and simulated messages are looked for among as many. */
+/**
+ * The time to delivery is measured on this many of the newest deliveries, and simulated messages are looked for among
+ * as many.
+ */
 const timed = 1000;
 const maxEndpoints = 1000;
 /** It shows sums of hours: looked at again often enough. */

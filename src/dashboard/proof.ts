@@ -39,7 +39,10 @@ export function wayBack(query: URLSearchParams): string {
 	return /^\/(?![/\\])[\x21-\x7e]*$/.test(to) ? to : '/';
 }
 
-/** A button for a passkey. `kind`: what the browser is asked. It shows only where scripts run and the browser has passkeys. */
+/**
+ * A button for a passkey. `kind`: what the browser is asked. It shows only where scripts run and the browser has
+ * passkeys.
+ */
 export function passkeyForm(
 	kind: 'create' | 'get',
 	{options, pending}: Asked<unknown>,

@@ -70,7 +70,8 @@ async function queueList(
 		problem,
 		place: 'queue',
 		title: 'Queue',
-		actions: may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
+		actions:
+			may('operator') && seesAll ? opened('Suspend a domain', suspendForm(form.get('domain') ?? '')) : nothing,
 		// Outside of the part that is fetched again, so that typing is not interrupted.
 		content: html`${rows.length > maxListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
@@ -122,7 +123,12 @@ function statuses(rows: readonly QueueStatus[], query: URLSearchParams, now: num
 				{title: 'In flight', cell: row => count(row.in_flight), right: true, wide: true},
 				{title: 'Held', cell: row => count(row.held), right: true, wide: true},
 				{title: 'Oldest', cell: row => time(row.oldest, now), right: true, wide: true},
-				{title: 'Last reply', cell: row => name(row.suspension_reason ?? row.last_reply ?? ''), wide: true, cut: true},
+				{
+					title: 'Last reply',
+					cell: row => name(row.suspension_reason ?? row.last_reply ?? ''),
+					wide: true,
+					cut: true,
+				},
 			],
 			rows: listed,
 			empty:
@@ -161,8 +167,17 @@ function bySite(sites: readonly SiteReport[], now: number): Html {
 				{title: 'Site', cell: row => name(row.site), cut: true},
 				{title: 'State', cell: siteBadge},
 				{title: 'In flight', cell: row => count(row.inFlight), right: true},
-				{title: 'Connections', cell: row => `${row.connections} of ${row.maxConnections}`, right: true, wide: true},
-				{title: 'A minute', cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)), right: true},
+				{
+					title: 'Connections',
+					cell: row => `${row.connections} of ${row.maxConnections}`,
+					right: true,
+					wide: true,
+				},
+				{
+					title: 'A minute',
+					cell: row => (row.perMinute === null ? 'no limit' : count(row.perMinute)),
+					right: true,
+				},
 				{title: 'Until', cell: row => time(untilOf(row), now), right: true, wide: true},
 				{title: 'Why', cell: row => name(row.reason ?? ''), wide: true, cut: true},
 			],

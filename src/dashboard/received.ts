@@ -177,7 +177,13 @@ const addForm = (value: string): Html =>
 	act({
 		to: inbound,
 		label: 'Receive its mail',
-		fields: input({name: 'address', label: 'Address', value, required: true, hint: 'Or *@ and a domain: all of it'}),
+		fields: input({
+			name: 'address',
+			label: 'Address',
+			value,
+			required: true,
+			hint: 'Or *@ and a domain: all of it',
+		}),
 	});
 
 const removeForm = ({id}: InboundAddress): Html => act({to: `${inbound}/${id}/remove`, label: 'Remove', look: 'quiet'});

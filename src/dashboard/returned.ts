@@ -39,8 +39,8 @@ const path = '/returned';
 const perPage = 50;
 
 /**
- * Mails that came back and proved to be about no mail of ours. They belong to no workspace, so users of one see only how a mail
- * is read.
+ * Mails that came back and proved to be about no mail of ours. They belong to no workspace, so users of one see only
+ * how a mail is read.
  */
 function returnedPages({reader}: DashboardParts): readonly Route[] {
 	async function find(id = ''): Promise<KeptMail | undefined> {
@@ -216,7 +216,10 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 	async function readMail({form, file, signedIn}: Visit): Promise<Read> {
 		const raw = file?.content ?? Buffer.from(form.get('mail')?.trimStart() ?? '');
 		if (raw.length === 0) {
-			return {problem: 'There is no mail: paste its source, headers included, or choose its file.', content: nothing};
+			return {
+				problem: 'There is no mail: paste its source, headers included, or choose its file.',
+				content: nothing,
+			};
 		}
 		const asked = {raw: raw.subarray(0, maxRead), rules: bounceRules()};
 		const looked = await lookAt(signedIn.user.id, 'report', asked);

@@ -4,7 +4,8 @@ import {decodeWords} from '../report/decode.ts';
 import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
 import {defused, maxLinkLength} from './mail-frame.ts';
 
-// What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a second.
+// What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a
+// second.
 
 /** A mail, taken apart to be looked at: no more of it than the pages show. */
 export type SeenMail = {
@@ -32,7 +33,10 @@ type SeenFile = {readonly name: string; readonly type: string; readonly octets: 
 
 /** Octets of a part that are read. */
 const maxPartLength = 8 * 1024 * 1024;
-/** Characters of html and text that are shown. Ours is shorter; with more, what is found in it could take the thread's memory. */
+/**
+ * Characters of html and text that are shown. Ours is shorter; with more, what is found in it could take the thread's
+ * memory.
+ */
 const maxTextLength = 1024 * 1024;
 const maxLinks = 200;
 
@@ -44,7 +48,11 @@ export function seenMail(raw: Buffer): SeenMail {
 		fields: root.fields.map(({name, value}) => ({name, value: decodeWords(value)})),
 		html: markup === undefined ? null : seenHtml(markup.slice(0, maxTextLength), files),
 		text: plain?.slice(0, maxTextLength) ?? null,
-		files: files.map((part, index) => ({name: nameOfFile(part, index), type: part.type, octets: part.body().length})),
+		files: files.map((part, index) => ({
+			name: nameOfFile(part, index),
+			type: part.type,
+			octets: part.body().length,
+		})),
 		fault: fault ?? (isCut ? `a part has more than ${maxTextLength} characters` : null),
 	};
 }

@@ -11,9 +11,9 @@ export const sharedMs = 1000;
 export const countingRest = 20;
 
 /**
- * Reads once what many open pages ask for at the same moment. A page that is opened reads for itself.
- * `name` must contain all that the answer depends on, the workspace first. `rest`: an answer is shared for this many times as
- * long as it took, so that open pages cost a small part of the time, regardless of their number.
+ * Reads once what many open pages ask for at the same moment. A page that is opened reads for itself. `name` must
+ * contain all that the answer depends on, the workspace first. `rest`: an answer is shared for this many times as long
+ * as it took, so that open pages cost a small part of the time, regardless of their number.
  */
 export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
 	const kept = new LRUCache<string, {readonly until: number; readonly answer: Promise<unknown>}>({max: maxRetained});
@@ -33,7 +33,8 @@ export function createShared(clock: Pick<Clock, 'monotonic'>, rest = 0) {
 		const answer = read();
 		kept.set(name, {until: rest === 0 ? now + sharedMs : Number.POSITIVE_INFINITY, answer});
 		answer.then(
-			() => kept.set(name, {until: Math.max(now + sharedMs, now + (rest + 1) * (clock.monotonic() - now)), answer}),
+			() =>
+				kept.set(name, {until: Math.max(now + sharedMs, now + (rest + 1) * (clock.monotonic() - now)), answer}),
 			// Only the requests that wait now get a failure.
 			() => kept.delete(name),
 		);

@@ -30,7 +30,8 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 					{
 						title: 'Mail of',
 						wide: true,
-						cell: row => (row.workspace_id === null ? badge('every workspace', 'idle') : html`this workspace`),
+						cell: row =>
+							row.workspace_id === null ? badge('every workspace', 'idle') : html`this workspace`,
 					},
 					{
 						title: 'Last event',

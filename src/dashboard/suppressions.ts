@@ -97,12 +97,18 @@ const entriesTable = (now: number, mayRemove: boolean) => ({
 				html`${badge(reasonWords[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
 		},
 		{title: 'Because of', cell: (row: Suppression) => sourceOf(row), wide: true as const},
-		{title: 'Since', cell: (row: Suppression) => time(row.created_at, now), right: true as const, wide: true as const},
+		{
+			title: 'Since',
+			cell: (row: Suppression) => time(row.created_at, now),
+			right: true as const,
+			wide: true as const,
+		},
 		...(mayRemove
 			? [
 					{
 						title: '',
-						cell: (row: Suppression) => act({to: `${path}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
+						cell: (row: Suppression) =>
+							act({to: `${path}/${row.id}/remove`, label: 'Remove', look: 'quiet'}),
 						right: true as const,
 					},
 				]
@@ -212,7 +218,9 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 		}
 		run(job, reading, file.content)
 			.catch(() => {
-				job.end = {fault: 'The store could not be written. What was imported so far stays; import the file again.'};
+				job.end = {
+					fault: 'The store could not be written. What was imported so far stays; import the file again.',
+				};
 			})
 			.finally(leave);
 		return go(`${importPath}/${id}`);

@@ -88,7 +88,9 @@ function rowActs({code: topicCode, topic, optedOut}: CountedTopic): Html {
 	return opened(
 		'Change',
 		html`${topic && html`${act({to: to('update'), label: 'Save', fields})}${act({to: to('remove'), label: 'Remove the topic', look: 'danger'})}`}${
-			optedOut > 0 ? act({to: to('purge'), label: 'Forget who opted out', look: 'danger', typed: topicCode}) : null
+			optedOut > 0
+				? act({to: to('purge'), label: 'Forget who opted out', look: 'danger', typed: topicCode})
+				: null
 		}`,
 	);
 }

@@ -45,7 +45,10 @@ export function userPages({reader, change}: DashboardParts): readonly Route[] {
 		const said = facts([
 			['Role', user.role],
 			['Workspace', user.workspace_id === null ? 'all' : name(workspace?.name ?? user.workspace_id)],
-			['Password', user.password_hash === null ? 'none' : user.totp === null ? 'set' : 'set, with a one-time code'],
+			[
+				'Password',
+				user.password_hash === null ? 'none' : user.totp === null ? 'set' : 'set, with a one-time code',
+			],
 			['Added', time(user.created_at, now)],
 			['Last log-in', time(user.last_login_at, now)],
 		]);

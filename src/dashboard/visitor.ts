@@ -6,8 +6,8 @@ import type {Sessions, SignedIn} from '../users/sessions.ts';
 // Who asks, by the cookie of a session.
 
 /**
- * Over https the cookie is for this host alone and never leaves it unencrypted; http is for loopback, where browsers would not
- * take such a cookie.
+ * Over https the cookie is for this host alone and never leaves it unencrypted; http is for loopback, where browsers
+ * would not take such a cookie.
  */
 const cookieName = ({protocol}: FastifyRequest): string => (protocol === 'https' ? '__Host-mailctl' : 'mailctl');
 
@@ -53,8 +53,8 @@ export function setSession(request: FastifyRequest, reply: FastifyReply, token: 
 export const maxOffered = 50;
 
 /**
- * The newest workspaces that a user may see, one more than are offered if there are more, and the chosen one; null: they may see
- * none.
+ * The newest workspaces that a user may see, one more than are offered if there are more, and the chosen one; null:
+ * they may see none.
  */
 export async function readWorkspaces(
 	reader: Knex,

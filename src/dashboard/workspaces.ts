@@ -78,22 +78,24 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 			place: 'workspaces',
 			title: 'Workspaces',
 			actions: mayCreate ? opened('New workspace', newForm(form)) : nothing,
-			content: html`${isSearched ? searchForm({to: path, query, placeholder: 'a part of the name'}) : null}${table({
-				label: 'Workspaces',
-				link: ({workspace}) => `${path}/${workspace.id}`,
-				columns: [
-					{title: 'Name', cell: ({workspace}) => name(workspace.name), cut: true},
-					{title: 'State', cell: ({workspace}) => stateBadge(workspace)},
-					{title: 'This month', cell: row => count(row.accepted), right: true},
-					{title: 'Quota', cell: ({workspace}) => quotaText(workspace), right: true},
-					{title: 'Id', cell: ({workspace}) => code(workspace.id), wide: true},
-				],
-				rows,
-				empty:
-					named === ''
-						? html`<p>No workspace yet.</p><p>A workspace has its own senders, templates, keys and lists.</p>`
-						: html`<p>No workspace has this in its name.</p><p><a href="${path}">Show all</a></p>`,
-			})}${pager(path, query, last?.id ?? null)}`,
+			content: html`${isSearched ? searchForm({to: path, query, placeholder: 'a part of the name'}) : null}${table(
+				{
+					label: 'Workspaces',
+					link: ({workspace}) => `${path}/${workspace.id}`,
+					columns: [
+						{title: 'Name', cell: ({workspace}) => name(workspace.name), cut: true},
+						{title: 'State', cell: ({workspace}) => stateBadge(workspace)},
+						{title: 'This month', cell: row => count(row.accepted), right: true},
+						{title: 'Quota', cell: ({workspace}) => quotaText(workspace), right: true},
+						{title: 'Id', cell: ({workspace}) => code(workspace.id), wide: true},
+					],
+					rows,
+					empty:
+						named === ''
+							? html`<p>No workspace yet.</p><p>A workspace has its own senders, templates, keys and lists.</p>`
+							: html`<p>No workspace has this in its name.</p><p><a href="${path}">Show all</a></p>`,
+				},
+			)}${pager(path, query, last?.id ?? null)}`,
 		};
 	}
 
@@ -102,7 +104,9 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const {now} = visit;
 		const used = (await readMonth(reader, workspace.id, monthOf(now).name)).accepted;
 		const share =
-			workspace.monthly_quota === null ? null : Math.min(100, (100 * used) / Math.max(1, workspace.monthly_quota));
+			workspace.monthly_quota === null
+				? null
+				: Math.min(100, (100 * used) / Math.max(1, workspace.monthly_quota));
 		const known = facts([
 			['State', stateBadge(workspace)],
 			['Paused', workspace.paused_at && time(workspace.paused_at, now)],
@@ -252,7 +256,9 @@ function pausing(workspace: Workspace, everywhere: boolean): Html {
 		fields: reason,
 	});
 	const resume =
-		paused === null && !(everywhere && warned !== null) ? nothing : act({to: `${path}/${id}/resume`, label: 'Resume'});
+		paused === null && !(everywhere && warned !== null)
+			? nothing
+			: act({to: `${path}/${id}/resume`, label: 'Resume'});
 	return html`<div class="card"><p>While paused it refuses sends and holds what waits; nothing is lost.</p><div class="actions">${resume}${pause}</div></div>`;
 }
 
@@ -336,8 +342,8 @@ function readSettings(form: URLSearchParams): Partial<WorkspaceInput> {
 }
 
 /**
- * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue is used are the
- * installation's. `longest`: milliseconds.
+ * What users of one workspace may not set, a sentence for them; null: nothing of it. The quota and how long the queue
+ * is used are the installation's. `longest`: milliseconds.
  */
 function foreignSetting(workspace: Workspace, input: Partial<WorkspaceInput>, longest: number): string | null {
 	const differs = (field: 'max_attachments' | 'max_attachment_bytes' | 'monthly_quota' | 'queue_lifetime_s') =>

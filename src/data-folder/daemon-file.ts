@@ -4,7 +4,9 @@ import process from 'node:process';
 import {readGuarded} from '../kit/regular-file.ts';
 import {isId} from '../mail/ids.ts';
 
-/** `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0. */
+/**
+ * `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0.
+ */
 export type DaemonFile = {
 	readonly pid: number;
 	/** `http://127.0.0.1:8125`, null: this daemon serves no HTTP. */
@@ -70,8 +72,8 @@ export function readDaemonFile(dataDir: string): DaemonFile | null {
 }
 
 /**
- * The daemon of this folder, if its process exists. After `kill -9` another process may have got the number, so a refused
- * connection to `http` still means that no daemon runs.
+ * The daemon of this folder, if its process exists. After `kill -9` another process may have got the number, so a
+ * refused connection to `http` still means that no daemon runs.
  */
 export function liveDaemon(dataDir: string): DaemonFile | null {
 	const file = readDaemonFile(dataDir);

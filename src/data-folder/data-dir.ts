@@ -45,8 +45,8 @@ const troubles = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'ENFILE', 'EMFILE', 'ENOMEM
 
 /**
  * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
- * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 78 for a folder that cannot or should not be used, 74
- * where the disk fails.
+ * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 78 for a folder that cannot or should not be
+ * used, 74 where the disk fails.
  */
 export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
@@ -94,8 +94,9 @@ export function rescuedStore(dataDir: string): string {
 }
 
 /**
- * Refuses a data folder that lost its store: SQLite would create an empty one, and nobody would notice that all mail is gone.
- * The first start creates the store before `secrets.json`, so keys without a store mean that there was one. Throws ConfigError (74).
+ * Refuses a data folder that lost its store: SQLite would create an empty one, and nobody would notice that all mail is
+ * gone. The first start creates the store before `secrets.json`, so keys without a store mean that there was one.
+ * Throws ConfigError (74).
  */
 export function refuseLostStore(dataDir: string): void {
 	if (isRestored(dataDir)) {
@@ -204,8 +205,8 @@ function faultsOf(dataDir: string, name: string, uid: number | undefined): strin
 }
 
 /**
- * Notes what is not there yet of a data folder and its lock. The answer removes what has been made of it since, as far as
- * nothing else is in there: for the process that holds the lock, right before it releases it.
+ * Notes what is not there yet of a data folder and its lock. The answer removes what has been made of it since, as far
+ * as nothing else is in there: for the process that holds the lock, right before it releases it.
  */
 export function noteMissing(dataDir: string): () => void {
 	const isMissing = (path: string) => !existsSync(path);
@@ -226,7 +227,10 @@ export function noteMissing(dataDir: string): () => void {
 	};
 }
 
-/** Whether there is surely no store of SQLite: a folder that cannot be read may have one, and so may a restore that died. */
+/**
+ * Whether there is surely no store of SQLite: a folder that cannot be read may have one, and so may a restore that
+ * died.
+ */
 export function lacksStore(dataDir: string): boolean {
 	try {
 		statSync(join(dataDir, 'mailctl.db'));
@@ -274,8 +278,8 @@ export function isDiskFull(folder: string): boolean {
 }
 
 /**
- * What an error of SQLite or the file system means, found by writing to the data folder: SQLite reports a full disk and a failing
- * one alike. Other errors are returned as they are.
+ * What an error of SQLite or the file system means, found by writing to the data folder: SQLite reports a full disk and
+ * a failing one alike. Other errors are returned as they are.
  */
 export function explainDiskError(error: unknown, dataDir: string): unknown {
 	const code = systemCode(error);
@@ -304,7 +308,10 @@ export function explainDiskError(error: unknown, dataDir: string): unknown {
 
 const diskErrors = /^(SQLITE_(IOERR|FULL|CANTOPEN|READONLY)|ENOSPC|EDQUOT|EROFS|EIO)$/;
 
-/** With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for ever. */
+/**
+ * With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for
+ * ever.
+ */
 function makeFolder(path: string): void {
 	if (isFolder(path)) {
 		return;
@@ -342,8 +349,8 @@ export function isRestored(dataDir: string): boolean {
 /** Lets the staged store take the place of the one before. Needs the folder's lock. */
 export function commitRestore(dataDir: string): void {
 	const [staging, {uid, gid}] = [stagingFolder(dataDir), statSync(dataDir)];
-	// Root may restore what a daemon of another user runs on, which then wants the lock too. That user can have put links
-	// into the folder: their targets keep their owner.
+	// Root may restore what a daemon of another user runs on, which then wants the lock too. That user can have put
+	// links into the folder: their targets keep their owner.
 	for (const name of readdirSync(dataDir).filter(name => name.startsWith('daemon.lock'))) {
 		lchownSync(join(dataDir, name), uid, gid);
 	}

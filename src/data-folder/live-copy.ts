@@ -63,7 +63,10 @@ export function isWanted(dataDir: string): boolean {
 	return request !== undefined && Date.now() - request.mtimeMs < requestTimeoutMs;
 }
 
-/** Accepts a request by creating the file of the copy. Returns `false` if there is no request, or it was accepted before. */
+/**
+ * Accepts a request by creating the file of the copy. Returns `false` if there is no request, or it was accepted
+ * before.
+ */
 export function takeRequest(dataDir: string): boolean {
 	try {
 		writeFileSync(liveCopyFile(dataDir), '', {mode: 0o600, flag: 'wx'});

@@ -87,8 +87,8 @@ export function vaultOf({dataDir, databaseUrl}: Settings, keys: MasterKeys): Vau
 const unlockedMs = 2500;
 
 /**
- * A running daemon whose lock was removed finds that within a second and ends. A second daemon that did not wait for this would
- * send again what the first one is sending. `daemon.json` is there: no daemon has ended in good order since.
+ * A running daemon whose lock was removed finds that within a second and ends. A second daemon that did not wait for
+ * this would send again what the first one is sending. `daemon.json` is there: no daemon has ended in good order since.
  */
 async function waitForUnlocked(dataDir: string): Promise<void> {
 	const [lock = '', ...others] = lockFiles(dataDir);
@@ -104,14 +104,19 @@ function lockFiles(dataDir: string): string[] {
 	return ['', '-wal', '-shm'].map(end => path.join(dataDir, `daemon.lock${end}`));
 }
 
-/** What else has to stay where it is while a daemon runs on the folder; the folder comes first, it explains all others. */
+/**
+ * What else has to stay where it is while a daemon runs on the folder; the folder comes first, it explains all others.
+ */
 function filesBeside(dataDir: string): OpenFile[] {
 	const open = identifyFiles([dataDir, ...lockFiles(dataDir)]);
 	// Rotating the keys replaces the file.
 	return [...open, {path: secretsFile(dataDir), identity: null}];
 }
 
-/** Takes the data folder's lock, which a daemon holds for life; answers how to let go of it. Throws ConfigError where another one has it. */
+/**
+ * Takes the data folder's lock, which a daemon holds for life; answers how to let go of it. Throws ConfigError where
+ * another one has it.
+ */
 export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 	const self = {pid: process.pid, host: hostname(), startedAt: storeTime(systemClock.now())};
 	const taken = await lockFolder(path.join(dataDir, 'daemon.lock'), self);
@@ -164,7 +169,10 @@ export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
 	const running = await runningNodes(trx);
 	if (running.length > 0) {
 		const who = running.map(({host, pid}) => `process ${pid} on ${host}`).join(', ');
-		throw new ConfigError([`this version changes the store so that older ones cannot use it: stop ${who} first`], 75);
+		throw new ConfigError(
+			[`this version changes the store so that older ones cannot use it: stop ${who} first`],
+			75,
+		);
 	}
 }
 
@@ -175,7 +183,9 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 			throw new ConfigError([`${where} was created by a version that is too old: ${tooOldFix}`]);
 		}
 		if (state === 'newer') {
-			throw new ConfigError([`${where} was created by a newer version: install that version or restore a backup`]);
+			throw new ConfigError([
+				`${where} was created by a newer version: install that version or restore a backup`,
+			]);
 		}
 		let secrets: MasterKeys | undefined;
 		await migrate(store.database, {
@@ -250,8 +260,9 @@ function problemOf(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettin
 }
 
 /**
- * The keys of a store in SQLite after a new one was put first in `secrets.json`. The file comes before the store: a process
- * that dies in between leaves a key that nothing is sealed with yet. The transaction holds off a second rotation.
+ * The keys of a store in SQLite after a new one was put first in `secrets.json`. The file comes before the store: a
+ * process that dies in between leaves a key that nothing is sealed with yet. The transaction holds off a second
+ * rotation.
  */
 export async function addKeyToFile(
 	{writer}: Pick<Store, 'writer'>,
@@ -277,9 +288,9 @@ export type ResealedStore = {
 const rowsAtOnce = 200;
 
 /**
- * Seals every secret of the store with the vault's first key. Many transactions: until the last one some rows are sealed
- * with a former key, which must stay configured. `record` notes the act in each of them that changes something, `onStep` is
- * called with the rows sealed so far.
+ * Seals every secret of the store with the vault's first key. Many transactions: until the last one some rows are
+ * sealed with a former key, which must stay configured. `record` notes the act in each of them that changes something,
+ * `onStep` is called with the rows sealed so far.
  */
 export async function resealStore(
 	{writer}: Pick<Store, 'writer'>,

@@ -64,8 +64,16 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 	const {name: workspace, settings = {}} = wanted;
 	const faults: Fault[] = [];
 	const fields = fieldsOf(flat(settings), state && flat(state.settings));
-	const differing = Object.entries(settings).filter(([field]) => field === 'branding' || Object.hasOwn(fields, field));
-	const head = {workspace, kind: 'workspace', name: workspace, fields, wanted: Object.fromEntries(differing)} as const;
+	const differing = Object.entries(settings).filter(
+		([field]) => field === 'branding' || Object.hasOwn(fields, field),
+	);
+	const head = {
+		workspace,
+		kind: 'workspace',
+		name: workspace,
+		fields,
+		wanted: Object.fromEntries(differing),
+	} as const;
 	const first: Change[] = state
 		? Object.keys(fields).length > 0
 			? [{...head, action: 'change'}]
@@ -158,7 +166,9 @@ function fieldsOf(wanted: object, before: object | undefined): Fields {
 			const from = known?.[field];
 			const isSame = known ? JSON.stringify(from) === JSON.stringify(to) : to === (usual[field] ?? null);
 			const isFixed = identifying.has(field) || (field === 'name' && isNamed);
-			return to === undefined || isSame || isFixed ? [] : [[field, known ? {from, to: shown(to)} : {to: shown(to)}]];
+			return to === undefined || isSame || isFixed
+				? []
+				: [[field, known ? {from, to: shown(to)} : {to: shown(to)}]];
 		}),
 	);
 }
@@ -255,8 +265,8 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 }
 
 /**
- * The workspace with a route that it has already written as the state has it: with masked passwords. Whether a password is
- * another one only the vault can say.
+ * The workspace with a route that it has already written as the state has it: with masked passwords. Whether a password
+ * is another one only the vault can say.
  */
 export function withKnownRoute(wanted: WantedWorkspace, row: Workspace | undefined, vault: Vault): WantedWorkspace {
 	const {route} = wanted.settings ?? {};
@@ -316,7 +326,12 @@ async function performSender(
 	const switched: SenderChange[] = active ? [active.to ? 'enable' : 'disable'] : [];
 	if (change.action === 'add') {
 		const newKeys = await prepareKeys(reader, workspaceId, address.domain);
-		const input = {workspaceId, address, name: change.wanted.name ?? null, verified: change.wanted.verified ?? false};
+		const input = {
+			workspaceId,
+			address,
+			name: change.wanted.name ?? null,
+			verified: change.wanted.verified ?? false,
+		};
 		return await write(async trx => {
 			const added = await addSender(trx, tools, vault, {...input, newKeys});
 			return added && (await changeInTurn(trx, tools, added, switched));

@@ -134,7 +134,9 @@ function readSettings(settings: Partial<Settings>, refuse: Refuse): Partial<Sett
 			branding: {
 				...branding,
 				...(logo && {logo_url: validLogoUrl(logo) ?? look('logo_url', 'must be an https URL of an image')}),
-				...(accent && {accent: validAccent(accent) ?? look('accent', 'must be six hex digits such as #0a7d4f')}),
+				...(accent && {
+					accent: validAccent(accent) ?? look('accent', 'must be six hex digits such as #0a7d4f'),
+				}),
 			},
 		}),
 	};

@@ -11,7 +11,10 @@ import {listEndpoints} from '../store/webhooks.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import type {Items, Settings, WorkspaceItems} from './document.ts';
 
-/** Things as they are, with the ids of their rows. A key may have several: one more until the overlap of a rotation ends. */
+/**
+ * Things as they are, with the ids of their rows. A key may have several: one more until the overlap of a rotation
+ * ends.
+ */
 export type Known = Items & {
 	readonly webhook: Items['webhook'] & {readonly id: string};
 	readonly key: Items['key'] & {readonly ids: readonly [string, ...string[]]};
@@ -39,7 +42,11 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 		name,
 		settings: settingsOf(row),
 		domains: sorted(
-			domains.map(each => ({name: each.name, return_path_domain: each.return_path_domain, link_host: each.link_host})),
+			domains.map(each => ({
+				name: each.name,
+				return_path_domain: each.return_path_domain,
+				link_host: each.link_host,
+			})),
 			each => each.name,
 		),
 		senders: sorted(

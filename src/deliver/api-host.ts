@@ -29,8 +29,8 @@ type Sending = Apis & {
 const atGateway: ReadonlySet<number> = new Set([502, 504]);
 
 /**
- * Sends one mail to one recipient by a provider's API. The answer becomes the SMTP reply that means the same, so that it is judged as
- * one. Without an answer the mail may have been taken if the whole request was sent.
+ * Sends one mail to one recipient by a provider's API. The answer becomes the SMTP reply that means the same, so that
+ * it is judged as one. Without an answer the mail may have been taken if the whole request was sent.
  */
 export async function sendByApi(
 	host: ApiHost,
@@ -86,7 +86,9 @@ const requests: Readonly<
 		const proof = signAws({method: 'POST', url, body}, {keyId, secret, region, service: 'ses'}, now);
 		return post(url, body, {'content-type': 'application/json', ...proof});
 	},
-	/** https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/messages/post-v3--domain-name--messages.mime */
+	/**
+	 * https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/messages/post-v3--domain-name--messages.mime
+	 */
 	mailgun(host, {envelope: {to}, data}, {user: domain, password: key}) {
 		// It is in no mail, for it is made of the mail.
 		const boundary = createHash('sha256').update(data).digest('hex');

@@ -20,7 +20,10 @@ export type ConversationOptions = {
 	readonly apis: Apis;
 	/** Resolves when one more mail may be put on the wire; absent: always. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
-	/** Whether the site may have connections still; asked after the wait for the permit, which lasts as long as the store is silent. */
+	/**
+	 * Whether the site may have connections still; asked after the wait for the permit, which lasts as long as the
+	 * store is silent.
+	 */
 	readonly isAllowed: () => boolean;
 };
 

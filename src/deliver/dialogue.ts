@@ -51,8 +51,8 @@ export class Dialogue {
 	}
 
 	/**
-	 * All of it, a line each: milliseconds since the beginning, who, what (`    12 C: MAIL FROM:<a@b.example>`), passwords
-	 * masked, data as `C: (4321 octets)`; printable, at most 4 KB. Null: nothing was sent.
+	 * All of it, a line each: milliseconds since the beginning, who, what (`    12 C: MAIL FROM:<a@b.example>`),
+	 * passwords masked, data as `C: (4321 octets)`; printable, at most 4 KB. Null: nothing was sent.
 	 */
 	text(): string | null {
 		return this.#entries.length === 0 ? null : shortened(lines(this.#entries, this.#begun));
@@ -115,8 +115,8 @@ function shortened(lines: readonly string[]): string {
 /** A reply as it came: its code and its lines without their codes. */
 export type RawReply = {readonly code: number; readonly lines: readonly string[]};
 
-// RFC 5321 §4.5.3.1.5 allows 512 octets a line; real servers write more. What is beyond the first two is dropped, what is
-// beyond the last one is an attack.
+// RFC 5321 §4.5.3.1.5 allows 512 octets a line; real servers write more. What is beyond the first two is dropped, what
+// is beyond the last one is an attack.
 const maxLineLength = 8 * 1024;
 const maxTextLength = 64 * 1024;
 const maxReceivedBytes = 1024 * 1024;
@@ -155,13 +155,14 @@ export class ReplyReader {
 	#strays = 0;
 
 	/**
-	 * Takes what arrived, hands each complete reply to `found`, and each line without a code to `stray`: such a line is no
-	 * answer, so the one that follows counts. A text says what was wrong, the reader is of no use then.
+	 * Takes what arrived, hands each complete reply to `found`, and each line without a code to `stray`: such a line is
+	 * no answer, so the one that follows counts. A text says what was wrong, the reader is of no use then.
 	 */
 	push(chunk: Buffer, found: (reply: RawReply) => void, stray: (line: string) => void): string | null {
 		let start = 0;
 		for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
-			const line = this.#rest === null ? textOf(chunk, start, end) : textOf(this.#added(chunk.subarray(start, end)));
+			const line =
+				this.#rest === null ? textOf(chunk, start, end) : textOf(this.#added(chunk.subarray(start, end)));
 			this.#sent += end + 1 - start;
 			start = end + 1;
 			this.#rest = null;
@@ -176,7 +177,8 @@ export class ReplyReader {
 				}
 				continue;
 			}
-			// RFC 5321 §4.2.1: the code is the same in every line. Where one line accepts and another refuses, neither counts.
+			// RFC 5321 §4.2.1: the code is the same in every line. Where one line accepts and another refuses, neither
+			// counts.
 			if (this.#code !== null && contradict(this.#code, next)) {
 				return `the server sent a reply of two codes: ${this.#code} and ${next}`;
 			}

@@ -40,8 +40,8 @@ export type Seeking = {
 /** R1.6: the addresses that one attempt tries at most. */
 const maxAddresses = 5;
 /**
- * Hosts that are looked up together, where those of the first tries were not enough or a look-up failed. If one of these fails,
- * no further hosts are looked up: each failure takes its full time.
+ * Hosts that are looked up together, where those of the first tries were not enough or a look-up failed. If one of
+ * these fails, no further hosts are looked up: each failure takes its full time.
  */
 const hostsAtOnce = 10;
 
@@ -146,7 +146,10 @@ async function hostAddressesOf(
 		: noAddress(domain, noAddressBefore);
 }
 
-/** The addresses of a host, IPv6 and IPv4 in turn, and why one of the look-ups failed. `fresh`: what was kept does not count. */
+/**
+ * The addresses of a host, IPv6 and IPv4 in turn, and why one of the look-ups failed. `fresh`: what was kept does not
+ * count.
+ */
 async function hostAddresses(
 	host: string,
 	fresh: boolean,
@@ -288,8 +291,8 @@ export class Families {
 	}
 
 	/**
-	 * By mail from these sources (none: the system's own). IPv6 needs an address with a name in DNS: large providers refuse
-	 * mail from others permanently (R1.6).
+	 * By mail from these sources (none: the system's own). IPv6 needs an address with a name in DNS: large providers
+	 * refuse mail from others permanently (R1.6).
 	 */
 	async of(sources: readonly Source[]): Promise<Reachable> {
 		const {ipv6, allowPrivate} = this.#options;
@@ -345,8 +348,8 @@ export class RelayHosts {
 	}
 
 	/**
-	 * In the order of the smarthosts, addresses asked before last; one that cannot be found is skipped. None is crowded out by
-	 * the many addresses of another: each is there at least once.
+	 * In the order of the smarthosts, addresses asked before last; one that cannot be found is skipped. None is crowded
+	 * out by the many addresses of another: each is there at least once.
 	 */
 	async find(relays: readonly Relay[], asked: readonly Asked[] = []): Promise<Host[] | NoHost> {
 		const found: Array<readonly Host[]> = [];
@@ -417,7 +420,12 @@ const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
 /** It may go later. `waitMs`: not sooner than that. */
 function deferral(category: BounceCategory, enhanced: string, reply: string, waitMs?: number): NoHost {
 	const wait = waitMs === undefined ? {} : {waitMs};
-	return {outcome: {kind: 'deferred', category, reason: `${enhanced} ${reply}`, ...wait}, code: null, enhanced, reply};
+	return {
+		outcome: {kind: 'deferred', category, reason: `${enhanced} ${reply}`, ...wait},
+		code: null,
+		enhanced,
+		reply,
+	};
 }
 
 /** It never goes. `code`: the reply that a host would have given, where there is one. */
@@ -456,8 +464,8 @@ function noAddress(domain: string, noAddressBefore: boolean): NoHost {
 }
 
 /**
- * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a second
- * such answer to be final. After a flush, which may bring the recipient back sooner, it does not count.
+ * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a
+ * second such answer to be final. After a flush, which may bring the recipient back sooner, it does not count.
  */
 export function confirmationsOf(
 	recipient: {readonly last_category: string | null; readonly state_at: string},

@@ -79,15 +79,19 @@ type DemandOptions = {
 };
 
 /**
- * What MTA-STS, DANE and the operator demand of the hosts of a domain. DANE goes before MTA-STS where both hold (RFC 8461
- * §2), and records that we cannot use ask for TLS without more (RFC 7672 §2.2).
+ * What MTA-STS, DANE and the operator demand of the hosts of a domain. DANE goes before MTA-STS where both hold (RFC
+ * 8461 §2), and records that we cannot use ask for TLS without more (RFC 7672 §2.2).
  */
 export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, options: DemandOptions): DemandOf {
 	const {tls, mtaSts} = terms;
 	return async host => {
 		const names = mtaSts?.mx.some(pattern => namesHost(pattern, host)) ?? false;
 		if (mtaSts?.mode === 'enforce' && !names) {
-			return {kind: 'refused', reason: `the MTA-STS policy of ${domain} does not name the host ${host}`, by: 'sts'};
+			return {
+				kind: 'refused',
+				reason: `the MTA-STS policy of ${domain} does not name the host ${host}`,
+				by: 'sts',
+			};
 		}
 		const {secureResolver, port} = options;
 		const found = secureResolver === undefined ? 'none' : await findTlsa(domain, host, port, secureResolver);

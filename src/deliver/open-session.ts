@@ -154,8 +154,8 @@ async function upgrade(
 }
 
 /**
- * In TLS 1.3 a server judges our part of the handshake when it is over for us: whether we have a certificate, for example.
- * So a connection that ends before the first reply within TLS is a handshake that failed.
+ * In TLS 1.3 a server judges our part of the handshake when it is over for us: whether we have a certificate, for
+ * example. So a connection that ends before the first reply within TLS is a handshake that failed.
  */
 function afterHandshake(host: Host, stop: Stop): Stop {
 	const mayDoWithout = host.tls === 'opportunistic' && !host.implicitTls;
@@ -188,7 +188,8 @@ async function secure(connection: SmtpConnection, host: Host, options: SessionOp
 			? {
 					host: policy.names[0] ?? name,
 					verify: false,
-					judge: (certificate: X509Certificate) => tlsaFailure(certificate, policy.records, policy.names, clock.now()),
+					judge: (certificate: X509Certificate) =>
+						tlsaFailure(certificate, policy.records, policy.names, clock.now()),
 				}
 			: {host: name, verify: tls === 'required'};
 	const broken = await connection.startTls({...demand, secureContext}, timeouts.starttls);
@@ -217,8 +218,8 @@ async function logInSafely(
 }
 
 /**
- * Logs in at a smarthost with the mechanisms it offers (RFC 4954): PLAIN, else LOGIN. Null: done. What the server repeats
- * of the password is masked, to the end of the connection where it refuses.
+ * Logs in at a smarthost with the mechanisms it offers (RFC 4954): PLAIN, else LOGIN. Null: done. What the server
+ * repeats of the password is masked, to the end of the connection where it refuses.
  */
 async function logIn(
 	connection: SmtpConnection,
@@ -279,10 +280,14 @@ export type Hello = 'usual' | 'reduced' | 'none';
 const usual = {minVersion: 'TLSv1.2'} as const;
 const small = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
 const strictly = {...small, minVersion: 'TLSv1.2'} as const;
-// Where plain text comes next, TLS 1.0 and short keys are better than nothing (RFC 7435 §3); Node refuses them by default.
+// Where plain text comes next, TLS 1.0 and short keys are better than nothing (RFC 7435 §3); Node refuses them by
+// default.
 const old = {...small, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 
-/** What the TLS of connections is made with. Each context is made once: reading all public certificates costs milliseconds. */
+/**
+ * What the TLS of connections is made with. Each context is made once: reading all public certificates costs
+ * milliseconds.
+ */
 export class SecureContexts {
 	readonly #trusted: {readonly ca?: string[]};
 	readonly #made = new Map<object, SecureContext>();

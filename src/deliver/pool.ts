@@ -48,8 +48,8 @@ type Silent = {readonly workspaceId: string; readonly giveUp: () => void};
 type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
 
 /**
- * One workspace's recipients that wait for a connection to a site. `highInRow` counts how often high priority went first while
- * another priority waited.
+ * One workspace's recipients that wait for a connection to a site. `highInRow` counts how often high priority went
+ * first while another priority waited.
  */
 type Lane = {readonly waiters: Waiter[]; highInRow: number};
 
@@ -106,10 +106,14 @@ export class ConnectionPool {
 	}
 
 	/**
-	 * Waits for a slot at the site, which holds at most `limit` connections, idle ones included, or what was allowed since;
-	 * null: stopped before, or none within the time.
+	 * Waits for a slot at the site, which holds at most `limit` connections, idle ones included, or what was allowed
+	 * since; null: stopped before, or none within the time.
 	 */
-	acquire(name: string, limit: number, {workspaceId, fits, waitMs, precedence, signal}: Wanted): Promise<Slot | null> {
+	acquire(
+		name: string,
+		limit: number,
+		{workspaceId, fits, waitMs, precedence, signal}: Wanted,
+	): Promise<Slot | null> {
 		const site = this.#siteOf(name, Math.max(1, limit));
 		if (this.#closed !== null || signal?.aborted === true || site.limit === 0 || waitMs <= 0) {
 			this.#forget(name, site);
@@ -356,8 +360,8 @@ export class ConnectionPool {
 	}
 
 	/**
-	 * If too many slots are silent, gives up one of the workspace that has the most of them. Its oldest ones keep waiting until
-	 * their timeouts, so that a server that is merely slow has a chance.
+	 * If too many slots are silent, gives up one of the workspace that has the most of them. Its oldest ones keep
+	 * waiting until their timeouts, so that a server that is merely slow has a chance.
 	 */
 	#makeRoom(): void {
 		if (this.#silent.size <= this.#maxSilent) {

@@ -20,7 +20,10 @@ export type Lost = {
 };
 export type Answer = RawReply | Lost;
 
-/** Callbacks for a wait that lasts longer than `afterMs`: `began` at that time, `ended` when the wait is over, however it ends. */
+/**
+ * Callbacks for a wait that lasts longer than `afterMs`: `began` at that time, `ended` when the wait is over, however
+ * it ends.
+ */
 export type SilenceWatch = {
 	readonly afterMs: number;
 	readonly began: () => void;
@@ -149,9 +152,12 @@ export class SmtpConnection {
 		return this.#waitLost('taking a part of the data', timeoutMs);
 	}
 
-	/** The next reply. One that is there before its command was written ends the connection, and is never answered here. */
+	/**
+	 * The next reply. One that is there before its command was written ends the connection, and is never answered here.
+	 */
 	async read(timeoutMs: number): Promise<Answer> {
-		const answer = this.#replies.shift() ?? this.#lost ?? ((await this.#wait('the reply', timeoutMs, true)) as Answer);
+		const answer =
+			this.#replies.shift() ?? this.#lost ?? ((await this.#wait('the reply', timeoutMs, true)) as Answer);
 		// A reply too many came with it. What accepts is believed, for what follows fails; what refuses is not.
 		const {cause} = this.#lost ?? {};
 		const isCertain = cause !== 'outOfStep' || 'lost' in answer || (answer.code >= 200 && answer.code < 300);
@@ -252,7 +258,8 @@ export class SmtpConnection {
 			// RFC 5321 §3.8: a server that leaves may say so at any time; what it said before still counts.
 			const leaves = reply.code === 421 || reply.code === 221;
 			// Some servers write no hyphens in a refusal of several lines. Each of these lines refuses.
-			const repeats = this.#expected === 1 && this.#lastCode >= 400 && reply.code >= (this.#lastCode < 500 ? 400 : 500);
+			const repeats =
+				this.#expected === 1 && this.#lastCode >= 400 && reply.code >= (this.#lastCode < 500 ? 400 : 500);
 			const text = `the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
 			this.#end(text, leaves ? {cause: 'closed'} : repeats ? {} : {cause: 'outOfStep'});
 			return;

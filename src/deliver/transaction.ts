@@ -17,7 +17,9 @@ export type Delivery = {
 		readonly from: string;
 		/** The validated address; its domain is an A-label. */
 		readonly to: string;
-		/** It, or an address in the headers, is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531). */
+		/**
+		 * It, or an address in the headers, is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531).
+		 */
 		readonly smtputf8: boolean;
 	};
 	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
@@ -147,10 +149,10 @@ export async function transact(
 }
 
 /**
- * The end of a transaction by an answer with none behind it. What the host says unasked just before it answers passes for
- * the answer, and would refuse the mail for good, or send again what was taken. So QUIT is said: only that is answered with
- * 221, and where another reply comes first, the server is out of step (one that closes behind it meant QUIT). Before the data an earlier mail that was taken shows
- * that it is in step.
+ * The end of a transaction by an answer with none behind it. What the host says unasked just before it answers passes
+ * for the answer, and would refuse the mail for good, or send again what was taken. So QUIT is said: only that is
+ * answered with 221, and where another reply comes first, the server is out of step (one that closes behind it meant
+ * QUIT). Before the data an earlier mail that was taken shows that it is in step.
  */
 async function loneRefusal(
 	{connection, taken}: Session,
@@ -178,9 +180,9 @@ async function loneRefusal(
 }
 
 /**
- * The end of a transaction that an answer stops short of the data. The replies to what was sent with the refused command
- * (`left`) show whether the refusal was its answer: a host that says one thing too many is out of step, and a refusal then
- * belongs to something else. RFC 2920 §3.1: a server may say 354 although it refused the recipient.
+ * The end of a transaction that an answer stops short of the data. The replies to what was sent with the refused
+ * command (`left`) show whether the refusal was its answer: a host that says one thing too many is out of step, and a
+ * refusal then belongs to something else. RFC 2920 §3.1: a server may say 354 although it refused the recipient.
  */
 async function refusal(
 	connection: SmtpConnection,
@@ -217,7 +219,11 @@ function cannotAnswer(phase: Phase, code: number): boolean {
 /** What can be seen before a byte of the mail is sent. */
 function unfitness(job: Delivery, {extensions}: Session): Stop | null {
 	if (job.envelope.smtputf8 && !extensions.smtputf8) {
-		return {by: 'utf8', phase: 'ehlo', text: 'the host does not offer SMTPUTF8, which an address of this mail needs'};
+		return {
+			by: 'utf8',
+			phase: 'ehlo',
+			text: 'the host does not offer SMTPUTF8, which an address of this mail needs',
+		};
 	}
 	const {largest} = extensions;
 	return largest !== null && job.data.length > largest

@@ -261,21 +261,26 @@ function isLeaving(end: Accepted | Stop): boolean {
 const pipeliningWords =
 	/pipelin|synchroni[sz]|out of sync|before (?:the |my |our )?(?:previous |last )?(?:reply|response|greeting|banner)|out of (?:sequence|order)|unexpected (?:data|input|command)|protocol violation|(?:talk|spoke|speak)\w* too (?:early|soon)|premature|early ?talk/i;
 
-/** Replies that do not fit commands sent together, or a refusal that may be because of that. After the dot it is too late. */
+/**
+ * Replies that do not fit commands sent together, or a refusal that may be because of that. After the dot it is too
+ * late.
+ */
 function isAgainstPipelining(end: Accepted | Stop): boolean {
 	if (end.phase === 'dot') {
 		return false;
 	}
 	if (end.by === 'reply') {
 		const {code, enhanced, text} = end.reply;
-		// RFC 3463 §3.6: these are about commands; many say 5.5.0 of a recipient. What is misunderstood is tried with HELO.
+		// RFC 3463 §3.6: these are about commands; many say 5.5.0 of a recipient. What is misunderstood is tried with
+		// HELO.
 		const isForGood =
 			enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
 		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
 	// Some throw away what comes with MAIL, and wait for the rest.
 	return (
-		end.by === 'loss' && (end.cause === 'outOfStep' || ((end.cause ?? 'silent') === 'silent' && end.phase === 'rcpt'))
+		end.by === 'loss' &&
+		(end.cause === 'outOfStep' || ((end.cause ?? 'silent') === 'silent' && end.phase === 'rcpt'))
 	);
 }
 

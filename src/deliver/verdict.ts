@@ -36,7 +36,13 @@ export type Stop =
 export function stopped(phase: Phase, answer: Answer): Stop {
 	if ('lost' in answer) {
 		const {lost: text, errno, cause} = answer;
-		return {by: 'loss', phase, text, ...(errno === undefined ? {} : {errno}), ...(cause === undefined ? {} : {cause})};
+		return {
+			by: 'loss',
+			phase,
+			text,
+			...(errno === undefined ? {} : {errno}),
+			...(cause === undefined ? {} : {cause}),
+		};
 	}
 	return {by: 'reply', phase, reply: readable(answer)};
 }
@@ -48,7 +54,10 @@ export function readable(reply: RawReply): SmtpReply {
 export type HostVerdict = {
 	/** What stands when no other host is left, or at once. */
 	readonly outcome: Outcome;
-	/** `host`: the next one may take it. `plainHelo`: the same one, once more, with HELO and no extensions. `none`: final. */
+	/**
+	 * `host`: the next one may take it. `plainHelo`: the same one, once more, with HELO and no extensions. `none`:
+	 * final.
+	 */
 	readonly next: 'host' | 'plainHelo' | 'none';
 };
 

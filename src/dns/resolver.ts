@@ -36,7 +36,10 @@ type Found<T> = {readonly records: readonly T[]; readonly ttl: number; readonly 
 /** Without `ttl` the answer is not kept. */
 type Fetched<Answer> = {readonly answer: Answer; readonly ttl?: number};
 
-/** Answers of DNS for as long as they may be kept, and the queries under way, which all that ask for the same name share. */
+/**
+ * Answers of DNS for as long as they may be kept, and the queries under way, which all that ask for the same name
+ * share.
+ */
 export class AnswerCache {
 	readonly #known = new LRUCache<string, {readonly until: number; readonly answer: unknown}>({
 		...atMost(maxAnswers),
@@ -155,7 +158,9 @@ type RecordSourcesOptions = {
 const timeoutMs = 5000;
 const dnsPort = 53;
 
-/** Opens the resolvers of one check of published records: each server by itself, and the servers of a domain's own zone. */
+/**
+ * Opens the resolvers of one check of published records: each server by itself, and the servers of a domain's own zone.
+ */
 export function openRecordSources({servers, allowPrivate, clock}: RecordSourcesOptions): {
 	readonly resolvers: readonly Resolver[];
 	readonly authority: (domain: string) => Promise<Resolver | null>;

@@ -8,7 +8,10 @@ import {type Check, type Found, fail, ok, warn} from './finding.ts';
 import type {OpenedStore} from './machine.ts';
 import {publicInterfaceAddresses} from './outbound.ts';
 
-/** The public addresses that mail leaves from, as far as this machine knows them. Behind a smarthost they are the smarthost's. */
+/**
+ * The public addresses that mail leaves from, as far as this machine knows them. Behind a smarthost they are the
+ * smarthost's.
+ */
 export function sendingAddresses(
 	{delivery, sourceAddresses}: Pick<Settings, 'delivery' | 'sourceAddresses'>,
 	interfaceAddresses: readonly string[] = publicInterfaceAddresses(),

@@ -44,7 +44,12 @@ export function acmeCheck(reader: Knex, clock: Clock): Check {
 		async look() {
 			const rows = (await listCertificates(reader)).filter(({unused}) => unused !== notAsked);
 			return rows.length === 0
-				? [warn('MAILCTL_ACME is true and no certificate was asked for', 'start the daemon, which asks at once')]
+				? [
+						warn(
+							'MAILCTL_ACME is true and no certificate was asked for',
+							'start the daemon, which asks at once',
+						),
+					]
 				: rows.map(row => judgeCertificate(row, clock.now()));
 		},
 	};

@@ -69,7 +69,10 @@ type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen
 		readonly tools: {readonly clock: Clock; readonly newId: NewId};
 	};
 
-/** Makes every check that fits the settings, beside a daemon or in it; it changes nothing. Takes up to a minute where no server answers. */
+/**
+ * Makes every check that fits the settings, beside a daemon or in it; it changes nothing. Takes up to a minute where no
+ * server answers.
+ */
 export async function inspect(
 	{settings, tools, ...input}: InspectInput,
 	onFinding: Parameters<typeof examine>[1],
@@ -132,7 +135,10 @@ type DoctorInput = {
 	readonly openSources: OpenSources;
 };
 
-/** Every check that fits the settings, in the order in which one would look: the machine, its names, the ways out, the way back. */
+/**
+ * Every check that fits the settings, in the order in which one would look: the machine, its names, the ways out, the
+ * way back.
+ */
 function checksFor(input: DoctorInput): Check[] {
 	const {settings, resolver, clock} = input;
 	const here = [

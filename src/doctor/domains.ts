@@ -33,7 +33,9 @@ export function domainsCheck({store: {reader}, names, openSources, clock}: Domai
 			for (const host of new Set([names.returnPathDomain, ...(await listInboundDomains(reader))])) {
 				const records = await lookAtHost(reader, host, names, openSources, clock.now());
 				const command = host === names.returnPathDomain ? 'tls' : 'inbound show';
-				found.push(...(records.length === 0 ? [] : [judged(host, records, `mailctl ${command} says what to publish`)]));
+				found.push(
+					...(records.length === 0 ? [] : [judged(host, records, `mailctl ${command} says what to publish`)]),
+				);
 			}
 			return found;
 		},

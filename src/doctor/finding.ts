@@ -38,7 +38,10 @@ export async function examine(
 		began(name);
 		// What one check stumbles over must not hide what the others find.
 		const results = await look().catch((error: unknown) => [
-			fail(`the check itself failed: ${error instanceof Error ? error.message : String(error)}`, 'please report it'),
+			fail(
+				`the check itself failed: ${error instanceof Error ? error.message : String(error)}`,
+				'please report it',
+			),
 		]);
 		for (const one of results) {
 			const finding = {check: name, why, ...one};

@@ -13,7 +13,10 @@ export async function inboundMx(
 	const [answer, ours] = await Promise.all([resolver.mx(domain, true), resolver.mx(returnPathDomain, true)]);
 	const record = `publish ${domain} MX "10 ${bounceHost}."`;
 	if (answer.kind === 'failed') {
-		return warn(`not known: DNS did not answer for the MX of ${domain} (${answer.code})`, 'see whether DNS answers');
+		return warn(
+			`not known: DNS did not answer for the MX of ${domain} (${answer.code})`,
+			'see whether DNS answers',
+		);
 	}
 	if (answer.kind !== 'found') {
 		return fail(`${domain} has no MX: mail to it does not come here`, record);

@@ -96,7 +96,9 @@ export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 		async look() {
 			const file = join(dataDir, firstKeysFile);
 			const isOld = existsSync(file) && clock.now() - statSync(file).mtimeMs > dayMs;
-			return isOld ? [warn(`${file} is older than a day`, 'copy the keys to a safe place and remove the file')] : [];
+			return isOld
+				? [warn(`${file} is older than a day`, 'copy the keys to a safe place and remove the file')]
+				: [];
 		},
 	};
 }
@@ -153,7 +155,9 @@ export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: R
 			}
 			const detail = `${(Math.abs(skew) / 1000).toFixed(1)} s ${skew < 0 ? 'behind' : 'ahead of'} ${server.host}`;
 			const off = Math.abs(skew);
-			return [off > tooMuchMs ? fail(detail, keepTime) : off > noticeableMs ? warn(detail, keepTime) : ok(detail)];
+			return [
+				off > tooMuchMs ? fail(detail, keepTime) : off > noticeableMs ? warn(detail, keepTime) : ok(detail),
+			];
 		},
 	};
 }
@@ -228,7 +232,9 @@ export function walCheck(wal: WriteAheadLog): Check {
 			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
 			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
 			return [
-				bytes > walSizeLimit ? warn(`${detail}: a long read probably keeps it from being emptied`, fix) : ok(detail),
+				bytes > walSizeLimit
+					? warn(`${detail}: a long read probably keeps it from being emptied`, fix)
+					: ok(detail),
 			];
 		},
 	};
@@ -253,7 +259,10 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 	}
 	const where = databaseUrl === null ? file : 'the PostgreSQL of MAILCTL_DATABASE_URL';
 	try {
-		return await judged(await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}), where);
+		return await judged(
+			await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}),
+			where,
+		);
 	} catch (error) {
 		const fix = databaseUrl === null ? 'restore it from a backup' : 'start it, or correct the URL';
 		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, fix)]};
@@ -277,7 +286,10 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 		case 'tooOld':
 			return {store: null, found: [fail(`${where} was created by a version that is too old`, tooOldFix)]};
 		case 'newer':
-			return {store: null, found: [fail(`${where} was created by a newer version`, 'install that version again')]};
+			return {
+				store: null,
+				found: [fail(`${where} was created by a newer version`, 'install that version again')],
+			};
 	}
 }
 

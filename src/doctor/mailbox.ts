@@ -23,7 +23,9 @@ type MailboxCheckOptions = {
 	readonly waitLimitMs?: number;
 };
 
-/** Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read, and whether messages of it were skipped lately. */
+/**
+ * Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read, and whether messages of it were skipped lately.
+ */
 export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOptions): Check {
 	const name = nameOfMailbox(mailbox);
 	return {

@@ -32,7 +32,10 @@ export async function addressesOf(resolver: Resolver, name: string): Promise<str
 	return answers.flatMap(recordsOf);
 }
 
-/** Whether the EHLO name is a full name that DNS knows (RFC 5321 §4.1.1.1). No resolver: a smarthost talks to the receivers. */
+/**
+ * Whether the EHLO name is a full name that DNS knows (RFC 5321 §4.1.1.1). No resolver: a smarthost talks to the
+ * receivers.
+ */
 export function hostnameCheck(hostname: string, resolver: Resolver | null): Check {
 	return {
 		name: 'hostname',
@@ -40,7 +43,10 @@ export function hostnameCheck(hostname: string, resolver: Resolver | null): Chec
 		async look() {
 			if (!hostname.includes('.')) {
 				return [
-					fail(`${hostname} is not a fully qualified name`, 'set MAILCTL_HOSTNAME to a name such as mail.example.com'),
+					fail(
+						`${hostname} is not a fully qualified name`,
+						'set MAILCTL_HOSTNAME to a name such as mail.example.com',
+					),
 				];
 			}
 			if (resolver === null) {
@@ -50,7 +56,10 @@ export function hostnameCheck(hostname: string, resolver: Resolver | null): Chec
 			return [
 				addresses.length > 0
 					? ok(`${hostname} is ${addresses.join(', ')}`)
-					: fail(`${hostname} has no address in DNS`, `publish ${hostname} A and AAAA with this machine’s addresses`),
+					: fail(
+							`${hostname} has no address in DNS`,
+							`publish ${hostname} A and AAAA with this machine’s addresses`,
+						),
 			];
 		},
 	};
@@ -227,7 +236,12 @@ function certificateCheck(listener: Listener, {certFile, keyFile, hostname, cloc
 			try {
 				certificate = new X509Certificate(readSettingFile(certFile));
 				if (!certificate.checkPrivateKey(createPrivateKey(readSettingFile(keyFile)))) {
-					return [fail(`the key of ${keyFile} is not that of ${certFile}`, 'set the two files that belong together')];
+					return [
+						fail(
+							`the key of ${keyFile} is not that of ${certFile}`,
+							'set the two files that belong together',
+						),
+					];
 				}
 			} catch (error) {
 				return [fail((error as Error).message, `correct ${listener.settings}`)];
@@ -267,11 +281,16 @@ export function publicUrlCheck({
 			const {protocol, hostname} = new URL(publicUrl);
 			const found: Found[] = [];
 			if (hostname === 'localhost' || isLoopbackAddress(hostname.replace(/^\[|\]$/g, ''))) {
-				return [fail(`links in mail lead to ${publicUrl}, which is this machine only`, 'set MAILCTL_PUBLIC_URL')];
+				return [
+					fail(`links in mail lead to ${publicUrl}, which is this machine only`, 'set MAILCTL_PUBLIC_URL'),
+				];
 			}
 			if (protocol !== 'https:') {
 				found.push(
-					warn(`links in mail lead to ${publicUrl}`, 'put an https proxy before it and set MAILCTL_PUBLIC_URL'),
+					warn(
+						`links in mail lead to ${publicUrl}`,
+						'put an https proxy before it and set MAILCTL_PUBLIC_URL',
+					),
 				);
 			}
 			found.push(running ? await answers(publicUrl, get) : ok(`${publicUrl}; not asked, no daemon runs`));
@@ -280,7 +299,9 @@ export function publicUrlCheck({
 	};
 }
 
-/** A proxy may pass nothing but what links and the API need, so the check asks for the page of links, not `/healthz`. */
+/**
+ * A proxy may pass nothing but what links and the API need, so the check asks for the page of links, not `/healthz`.
+ */
 async function answers(publicUrl: string, get: Get): Promise<Found> {
 	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
 	try {
@@ -405,7 +426,9 @@ export function relayCheck(
 		name: 'relay',
 		why: 'Mail that goes through a smarthost waits while it refuses the log-in.',
 		look: async () =>
-			await Promise.all(relays.map(one => (one.api ? reachApi(one.host, one.api, client) : logIn(one, reach, lookUp)))),
+			await Promise.all(
+				relays.map(one => (one.api ? reachApi(one.host, one.api, client) : logIn(one, reach, lookUp))),
+			),
 	};
 }
 
@@ -465,7 +488,10 @@ async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient
 		const {status} = await client.ask(api, new URL(`https://${host}/`));
 		return ok(`${host} answers by HTTPS (${status}); the first mail shows whether it takes the key`);
 	} catch (error) {
-		return fail((error as Error).message, 'check the host in MAILCTL_RELAY_URL, DNS, and the firewall for port 443');
+		return fail(
+			(error as Error).message,
+			'check the host in MAILCTL_RELAY_URL, DNS, and the firewall for port 443',
+		);
 	}
 }
 

@@ -159,12 +159,15 @@ function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
 	if (wanted?.key == null || found.algorithm !== wanted.algorithm || !found.key.equals(wanted.key)) {
 		return different(texts, 'it is another key');
 	}
-	return ok(texts, found.testing ? 't=y says that DKIM is only tried out, some receivers ignore the signature' : null);
+	return ok(
+		texts,
+		found.testing ? 't=y says that DKIM is only tried out, some receivers ignore the signature' : null,
+	);
 }
 
 /**
- * Right by MX or by CNAME: what counts is that mail to the name goes where mail to the bounce host goes, or where that to
- * the domain of the return paths does, which another machine may take.
+ * Right by MX or by CNAME: what counts is that mail to the name goes where mail to the bounce host goes, or where that
+ * to the domain of the return paths does, which another machine may take.
  */
 async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainRecord): Promise<Verdict> {
 	const host = value.split(' ').at(-1) ?? '';
@@ -242,7 +245,9 @@ function judgeIncludes(only: string, value: string): Verdict {
 function includesOf(text: string): string[] {
 	const parsed = parseSpf(text);
 	const mechanisms = parsed.ok ? parsed.record.mechanisms : [];
-	return mechanisms.flatMap(({name, target}) => (name === 'include' && target !== null ? [target.toLowerCase()] : []));
+	return mechanisms.flatMap(({name, target}) =>
+		name === 'include' && target !== null ? [target.toLowerCase()] : [],
+	);
 }
 
 /** Every address that the proposal names must pass. */

@@ -71,7 +71,9 @@ export type ReviewDmarc = (domain: Domain, days: number) => Promise<DmarcSight>;
  */
 export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 	const {reader, names, openSources, clock} = options;
-	const cache = new LRUCache<string, {readonly until: number; readonly evidence: Promise<Evidence>}>(atMost(maxCached));
+	const cache = new LRUCache<string, {readonly until: number; readonly evidence: Promise<Evidence>}>(
+		atMost(maxCached),
+	);
 
 	function findEvidence(domain: Domain, days: number): Promise<Evidence> {
 		const key = `${domain.id} ${days}`;
@@ -100,8 +102,8 @@ export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 }
 
 /**
- * How TLS to hosts of a domain went since a day, as other mail systems report it. A workspace sees nothing until it has proved
- * that it owns the domain.
+ * How TLS to hosts of a domain went since a day, as other mail systems report it. A workspace sees nothing until it has
+ * proved that it owns the domain.
  */
 export async function readReportedTls(
 	reader: Knex,
@@ -134,7 +136,11 @@ async function gather(
 	const judgedDays = Math.max(days, dmarcPeriod.usual);
 	const judgedBy = {domainId: domain.id, since: firstDay(judgedDays, now), counted: 'signed'} as const;
 	const judged = await readDmarc(reader, judgedBy, maxSources);
-	const counted = await readDmarc(reader, {domainId: domain.id, since: firstDay(days, now), counted: 'n'}, maxSources);
+	const counted = await readDmarc(
+		reader,
+		{domainId: domain.id, since: firstDay(days, now), counted: 'n'},
+		maxSources,
+	);
 	const ips = new Set([...judged.sources, ...counted.sources].map(({ip}) => ip));
 	const ours = await ownAddresses(recordFor('spf', domain, names), ips, openSources, clock);
 	const own = judged.sources.filter(({ip}) => ours.has(ip));
@@ -191,7 +197,10 @@ const minDays = 7;
 /** Of our mail that is not aligned: more than forwarding breaks. */
 const maxUnalignedShare = 0.01;
 
-/** What signed reports of some days say: our sources, the days with mail of them, mails of all sources that are not aligned. */
+/**
+ * What signed reports of some days say: our sources, the days with mail of them, mails of all sources that are not
+ * aligned.
+ */
 type Judged = {readonly own: readonly DmarcSource[]} & Readonly<Record<'ownDays' | 'lost' | 'days', number>>;
 
 /** The next step towards `p=reject`, one at a time, where the reports show that it is safe. */
@@ -223,7 +232,8 @@ export function adviceOf(
 		return advise(policy, 'nothing is stricter');
 	}
 	if (ownDays < minDays) {
-		const have = ownDays === 0 ? 'no signed reports' : `signed reports of ${ownDays} ${ownDays === 1 ? 'day' : 'days'}`;
+		const have =
+			ownDays === 0 ? 'no signed reports' : `signed reports of ${ownDays} ${ownDays === 1 ? 'day' : 'days'}`;
 		return advise(policy, `${have} about mail of yours are here: wait until there are ${minDays} days`);
 	}
 	if (ours > all * maxUnalignedShare) {
@@ -253,7 +263,11 @@ export const stepOf = ({policy, next, change}: DmarcAdvice): string =>
 /** The published record with another policy, for all mail if that changes; its other tags stay. */
 function recordOf(tags: ReadonlyMap<string, string>, policy: string, change: boolean, uri: string | null): string {
 	const rua = tags.get('rua');
-	const changed = new Map([['v', 'DMARC1'], ['p', policy], ...[...tags].filter(([tag]) => tag !== 'v' && tag !== 'p')]);
+	const changed = new Map([
+		['v', 'DMARC1'],
+		['p', policy],
+		...[...tags].filter(([tag]) => tag !== 'v' && tag !== 'p'),
+	]);
 	if (change && Number(changed.get('pct')) < 100) {
 		changed.delete('pct');
 	}
@@ -276,7 +290,15 @@ export function tlsWords(seen: readonly TlsSum[]): string | null {
 export function dmarcView({days, reports, unsigned, sources, advice, tls}: DmarcSight) {
 	return {
 		...{days, reports, unsigned},
-		sources: sources.map(({ip, n, aligned, spf, dkim, ours, why}) => ({ip, count: n, aligned, spf, dkim, ours, why})),
+		sources: sources.map(({ip, n, aligned, spf, dkim, ours, why}) => ({
+			ip,
+			count: n,
+			aligned,
+			spf,
+			dkim,
+			ours,
+			why,
+		})),
 		advice,
 		tls: tls.map(({policy, result, count}) => ({policy, result, count})),
 	};

@@ -37,7 +37,9 @@ export type DomainRecord = {
 export type RecordKey = {
 	readonly id: string;
 	readonly algorithm: DkimKey['algorithm'];
-	/** `pending`: made by a rotation, signs once DNS shows it. `retired`: signs no more, its mail is still on the way. */
+	/**
+	 * `pending`: made by a rotation, signs once DNS shows it. `retired`: signs no more, its mail is still on the way.
+	 */
 	readonly state: 'active' | 'pending' | 'retired';
 	/** How long the record of a retired key has to stay. */
 	readonly keep_until: string | null;
@@ -49,7 +51,10 @@ export type SendingNames = {
 	readonly host: string;
 	/** The host that takes bounces: an MX names one that has an address (RFC 5321 §5.1). */
 	readonly bounceHost: string;
-	/** The MX of this domain are the hosts that take bounces: other machines, a mailbox's provider (MAILCTL_RETURN_PATH_DOMAIN). */
+	/**
+	 * The MX of this domain are the hosts that take bounces: other machines, a mailbox's provider
+	 * (MAILCTL_RETURN_PATH_DOMAIN).
+	 */
 	readonly returnPathDomain: string;
 	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of this machine. */
 	readonly sourceAddresses: readonly string[];
@@ -147,9 +152,18 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 			const name = `${row.selector}._domainkey.${domain.name}`;
 			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), required), key};
 		}),
-		{...record('return_path', 'MX', returnPath, `10 ${bounceHost}`), alike: [returnPathDomain], ...named(bounceHost)},
+		{
+			...record('return_path', 'MX', returnPath, `10 ${bounceHost}`),
+			alike: [returnPathDomain],
+			...named(bounceHost),
+		},
 		{...record('spf', 'TXT', returnPath, ''), ...spf(input)},
-		record('dmarc', 'TXT', `_dmarc.${domain.name}`, `v=DMARC1; p=none${receives ? `; rua=${dmarcUri(domain)}` : ''}`),
+		record(
+			'dmarc',
+			'TXT',
+			`_dmarc.${domain.name}`,
+			`v=DMARC1; p=none${receives ? `; rua=${dmarcUri(domain)}` : ''}`,
+		),
 		...(domain.link_host === null
 			? []
 			: [{...record('links', 'CNAME', domain.link_host, publicHost), ...reachable(publicHost)}]),
@@ -209,8 +223,8 @@ const maxStringLength = 255;
 
 /**
  * Records as lines of a zone file (RFC 1035 §5.1): absolute names, a TXT in strings of at most 255 octets. DMARC is a
- * comment, because a second record beside one that is there would void both; so is the record of a key that is not needed any more,
- * and one with a placeholder.
+ * comment, because a second record beside one that is there would void both; so is the record of a key that is not
+ * needed any more, and one with a placeholder.
  */
 export function zoneFile(domain: string, records: readonly DomainRecord[], now: string): string[] {
 	return [

@@ -34,7 +34,10 @@ type DomainInput = {
 /** RFC 1035 §2.3.4, without the dot at the end. */
 const maxHostLength = 253;
 
-/** What is wrong with the return path of a domain, a clause for people; null: nothing. Elsewhere it may be another tenant's. */
+/**
+ * What is wrong with the return path of a domain, a clause for people; null: nothing. Elsewhere it may be another
+ * tenant's.
+ */
 export function returnPathFault(name: string, host: string | null): string | null {
 	if (host !== null && !host.endsWith(`.${name}`)) {
 		return `must be a host below ${name}, such as bounce.${name}`;
@@ -45,8 +48,8 @@ export function returnPathFault(name: string, host: string | null): string | nul
 }
 
 /**
- * Adds a domain with its two DKIM keys. Each signs once DNS showed it, or at once where an operator verified a sender of the domain.
- * Undefined: it is there already. Throws `Refused` for a link host that it may not have.
+ * Adds a domain with its two DKIM keys. Each signs once DNS showed it, or at once where an operator verified a sender
+ * of the domain. Undefined: it is there already. Throws `Refused` for a link host that it may not have.
  */
 export async function addDomain(
 	trx: Knex.Transaction,
@@ -92,8 +95,9 @@ export async function addDomain(
 }
 
 /**
- * Removes a domain with its keys, and the addresses at which its workspace receives mail there. Its senders would go with it, and their queued mail: it is refused while there are any.
- * Undefined: it is removed; else the addresses of its senders.
+ * Removes a domain with its keys, and the addresses at which its workspace receives mail there. Its senders would go
+ * with it, and their queued mail: it is refused while there are any. Undefined: it is removed; else the addresses of
+ * its senders.
  */
 export async function removeDomain(
 	trx: Knex.Transaction,

@@ -6,7 +6,10 @@ import {bumpGeneration} from '../store/changes.ts';
 import {type Domain, findByLinkHost, setLinkHost} from '../store/domains.ts';
 import {returnPathHost} from './domain-records.ts';
 
-/** What is wrong with the link host of a domain, a clause for people; null: nothing. Elsewhere it may be another tenant's. */
+/**
+ * What is wrong with the link host of a domain, a clause for people; null: nothing. Elsewhere it may be another
+ * tenant's.
+ */
 export function linkHostFault(domain: Pick<Domain, 'name' | 'return_path_domain'>, host: string | null): string | null {
 	if (host === null) {
 		return null;
@@ -23,8 +26,8 @@ export function linkHostFault(domain: Pick<Domain, 'name' | 'return_path_domain'
 type OwnHosts = readonly string[];
 
 /**
- * Takes a host for a domain, from a domain that has not proved itself if this one has. Throws `Refused`. To be called before
- * anything else is written: two nodes at once would both find it free.
+ * Takes a host for a domain, from a domain that has not proved itself if this one has. Throws `Refused`. To be called
+ * before anything else is written: two nodes at once would both find it free.
  */
 export async function claimLinkHost(
 	trx: Knex.Transaction,

@@ -359,9 +359,9 @@ const providers: readonly Provider[] = [
 ];
 
 /**
- * The SPF record for mail that leaves by smarthosts, by name or address, with what a person should know of it; null: nothing.
- * A smarthost that is not known gets a placeholder, one on this machine the machine's name. Nothing is forbidden: from where they
- * send only their operators know.
+ * The SPF record for mail that leaves by smarthosts, by name or address, with what a person should know of it; null:
+ * nothing. A smarthost that is not known gets a placeholder, one on this machine the machine's name. Nothing is
+ * forbidden: from where they send only their operators know.
  */
 export function smarthostSpf(
 	hosts: readonly string[],
@@ -381,7 +381,9 @@ export function smarthostSpf(
 		} else {
 			terms.add(`include:${provider.include}`);
 			if (provider.ownReturnPath) {
-				notes.add(`${provider.name} uses its own return path, set up one below your domain there for SPF to align`);
+				notes.add(
+					`${provider.name} uses its own return path, set up one below your domain there for SPF to align`,
+				);
 			}
 		}
 	}

@@ -63,9 +63,9 @@ export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: num
 }
 
 /**
- * Writes what follows from what DNS answered: the domain's state, keys of a rotation that sign from now on, retired ones
- * that are not needed any more, and whether its own return path is used. Undefined: another process checks it since, or it is
- * gone; then nothing is written.
+ * Writes what follows from what DNS answered: the domain's state, keys of a rotation that sign from now on, retired
+ * ones that are not needed any more, and whether its own return path is used. Undefined: another process checks it
+ * since, or it is gone; then nothing is written.
  */
 export async function recordDomainCheck(
 	trx: Knex.Transaction,
@@ -76,7 +76,11 @@ export async function recordDomainCheck(
 	const next = nextStatus(before, sightOf(records), at);
 	const status = {...next, first_verified_at: before.first_verified_at ?? before.verified_at ?? next.verified_at};
 	const now = {...before, ...status};
-	const changes = {...status, return_path_at: returnPathAt(now, records, at), links_ok_at: linksOkAt(now, records, at)};
+	const changes = {
+		...status,
+		return_path_at: returnPathAt(now, records, at),
+		links_ok_at: linksOkAt(now, records, at),
+	};
 	if (!(await updateCheckedDomain(trx, before, changes))) {
 		return undefined;
 	}
@@ -131,8 +135,8 @@ type CheckDomain = {
 const maxAttempts = 3;
 
 /**
- * Checks a domain now, as the daemon does; where the daemon takes it at the same moment, it is taken from it. Undefined: the
- * domain is gone; `busy`: others check it all the time.
+ * Checks a domain now, as the daemon does; where the daemon takes it at the same moment, it is taken from it.
+ * Undefined: the domain is gone; `busy`: others check it all the time.
  */
 export async function checkDomain({find, look, write, acting}: CheckDomain): Promise<DomainCheck | 'busy' | undefined> {
 	for (let tries = 0; tries < maxAttempts; tries++) {
@@ -170,8 +174,8 @@ function sightOf(records: readonly CheckedRecord[]): Sight {
 }
 
 /**
- * Without its MX bounces would be lost, without its SPF mail be refused: both have to be there. No answer changes nothing. Both may
- * have been published for another workspace, so the domain has to have proved itself.
+ * Without its MX bounces would be lost, without its SPF mail be refused: both have to be there. No answer changes
+ * nothing. Both may have been published for another workspace, so the domain has to have proved itself.
  */
 function returnPathAt(
 	{name, return_path_domain: host, return_path_at: before, verified_at: provedAt}: Domain,
@@ -219,7 +223,9 @@ function isGone({key, found, state}: CheckedRecord, at: string): boolean {
 	return isOver && state !== 'unknown' && found.every(text => parseDkimRecord(text)?.key === null);
 }
 
-/** What a check saw of the records that verify a domain. `unknown`: DNS did not answer, which is no fault of the domain. */
+/**
+ * What a check saw of the records that verify a domain. `unknown`: DNS did not answer, which is no fault of the domain.
+ */
 export type Sight = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
@@ -243,7 +249,9 @@ export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainS
 			if (state === 'verified') {
 				return {state: 'degraded', state_at: at, verified_at, failures: 1};
 			}
-			return state !== 'failed' && failures + 1 >= maxFailures && Date.parse(at) - Date.parse(state_at) >= gracePeriodMs
+			return state !== 'failed' &&
+				failures + 1 >= maxFailures &&
+				Date.parse(at) - Date.parse(state_at) >= gracePeriodMs
 				? {state: 'failed', state_at: at, verified_at: null, failures: failures + 1}
 				: {state, state_at, verified_at, failures: failures + 1};
 	}

@@ -2,7 +2,10 @@ import type {Clock} from '../kit/clock.ts';
 import {merged} from '../outcome/engagement.ts';
 import type {Hit} from './tracking.ts';
 
-/** A burst is over without another link for `quietMs`, and after `maxMs`; what comes while `most` wait is passed at once. */
+/**
+ * A burst is over without another link for `quietMs`, and after `maxMs`; what comes while `most` wait is passed at
+ * once.
+ */
 type BurstsOptions = {
 	readonly pass: (hit: Hit) => void;
 	readonly clock: Pick<Clock, 'monotonic'>;
@@ -15,8 +18,8 @@ type BurstsOptions = {
 type Burst = {readonly hits: Map<string, Hit>; readonly until: number; timer?: NodeJS.Timeout};
 
 /**
- * Holds clicks for a moment, so that it is seen how many links of a mail one address follows in a burst: who follows all of
- * them is hardly a person.
+ * Holds clicks for a moment, so that it is seen how many links of a mail one address follows in a burst: who follows
+ * all of them is hardly a person.
  */
 export class Bursts {
 	readonly #options: Required<BurstsOptions>;
@@ -40,7 +43,10 @@ export class Bursts {
 		burst.hits.set(hit.url, same ? merged(same, hit) : hit);
 		if (!same) {
 			clearTimeout(burst.timer);
-			burst.timer = setTimeout(() => this.#end(key), Math.max(0, Math.min(quietMs, burst.until - clock.monotonic())));
+			burst.timer = setTimeout(
+				() => this.#end(key),
+				Math.max(0, Math.min(quietMs, burst.until - clock.monotonic())),
+			);
 		}
 	}
 

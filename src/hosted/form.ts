@@ -17,8 +17,9 @@ export const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-d
 const maxFields = 2000;
 
 /**
- * Reads the fields of a submitted form of one of `formTypes`. One that cannot be read counts as empty: what a mail provider
- * posts says no more than the URL that it posts to (RFC 8058 §3.1), and must unsubscribe however it spells that.
+ * Reads the fields of a submitted form of one of `formTypes`. One that cannot be read counts as empty: what a mail
+ * provider posts says no more than the URL that it posts to (RFC 8058 §3.1), and must unsubscribe however it spells
+ * that.
  */
 export function readFields(body: Uint8Array, contentType: string): readonly Field[] {
 	return /^\s*multipart\//i.test(contentType)
@@ -40,9 +41,10 @@ export function formOf(fields: readonly Field[]): Form {
 export type Field = {readonly name: string; readonly value: string | null};
 
 /**
- * The fields of a multipart/form-data body (RFC 7578), in their order; null if the type names no boundary. Reads what HTTP
- * clients and hand-written requests send: any boundary that is in use, also one that occurs in a value; a preamble; names
- * without quotes; further header fields; lines that end in LF only. The platform's parser refuses each of these.
+ * The fields of a multipart/form-data body (RFC 7578), in their order; null if the type names no boundary. Reads what
+ * HTTP clients and hand-written requests send: any boundary that is in use, also one that occurs in a value; a
+ * preamble; names without quotes; further header fields; lines that end in LF only. The platform's parser refuses each
+ * of these.
  */
 export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {
 	const boundary = parameterOf(contentType, 'boundary');

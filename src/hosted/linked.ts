@@ -53,7 +53,10 @@ export type LinkPage = {
 	readonly answer: (visit: Visit, form: Form | null, fields: readonly Field[]) => Promise<Page>;
 };
 
-/** Makes the routes of pages behind links, which share one limit of forged ones. What GET and HEAD answer changes nothing. */
+/**
+ * Makes the routes of pages behind links, which share one limit of forged ones. What GET and HEAD answer changes
+ * nothing.
+ */
 export function createLinkPages({links, reader, clock, random}: LinkParts): (page: LinkPage) => Routes {
 	const failForged = createFailureLimit(clock, () => forgedLimit);
 
@@ -108,16 +111,24 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 	return ({path, formLimit, show, act, answer}) =>
 		api => {
 			api.register(async scope => {
-				acceptForms(scope, ({query}) => (tokenOf(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit));
+				acceptForms(scope, ({query}) =>
+					tokenOf(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit,
+				);
 				// Every request is answered by a page; the schemas only describe.
 				scope.setValidatorCompiler(() => () => true);
 
-				scope.get(path, {schema: {...schemaOf(show), querystring: Type.Object({token})}}, async (request, reply) =>
-					send(reply, await visit(request, null, opened => answer(opened, null, []))),
+				scope.get(
+					path,
+					{schema: {...schemaOf(show), querystring: Type.Object({token})}},
+					async (request, reply) =>
+						send(reply, await visit(request, null, opened => answer(opened, null, []))),
 				);
 
 				scope.post(path, {schema: actSchemaOf(act), onRequest: refuseForged}, async (request, reply) => {
-					const {bytes, type} = (request.body as Submitted | undefined) ?? {bytes: new Uint8Array(), type: ''};
+					const {bytes, type} = (request.body as Submitted | undefined) ?? {
+						bytes: new Uint8Array(),
+						type: '',
+					};
 					const fields = readFields(bytes, type);
 					const form = formOf(fields);
 					return send(reply, await visit(request, form, opened => answer(opened, form, fields)));

@@ -33,15 +33,20 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 	},
 	act: {
 		summary: 'Change preferences',
-		description: 'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
+		description:
+			'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
 		answer: 'The choices as they are now, as a page.',
 		fields: {
 			action: Type.Enum([...actions], {
 				description:
 					'`save`: in and out of topics; `pause`: only what is required for 30 days; `resume`: ends it; `all`: no mail at all; `undo`: takes `all` back.',
 			}),
-			topic: Type.Optional(Type.String({description: 'The code of a topic that the person wants; once for each.'})),
-			shown: Type.Optional(Type.String({description: 'The codes that could be chosen, with spaces between them.'})),
+			topic: Type.Optional(
+				Type.String({description: 'The code of a topic that the person wants; once for each.'}),
+			),
+			shown: Type.Optional(
+				Type.String({description: 'The codes that could be chosen, with spaces between them.'}),
+			),
 		},
 		example: {action: 'save', topic: 'newsletter', shown: 'newsletter offers'},
 	},

@@ -24,8 +24,9 @@ const pixel = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICR
 const kept = {'cache-control': 'no-store', 'referrer-policy': 'no-referrer', 'x-robots-tag': 'noindex'};
 
 /**
- * The targets of tracked mail: the pixel of an open, the link of a click. The answer waits for nothing; what is recorded of
- * it is collected for later. A token that has expired still shows its pixel and leads where it led: nothing is recorded then.
+ * The targets of tracked mail: the pixel of an open, the link of a click. The answer waits for nothing; what is
+ * recorded of it is collected for later. A token that has expired still shows its pixel and leads where it led: nothing
+ * is recorded then.
  */
 export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOptions): Routes {
 	function note(request: FastifyRequest, type: EngagementType, claims: Claims, url: string, now: number): void {
@@ -134,8 +135,8 @@ export function userAgentOf({'user-agent': agent}: IncomingHttpHeaders): string 
 }
 
 /**
- * Whether the request is a known machine's. A program without a name is one: mail programs and browsers have one. What a
- * browser fetches ahead says so in `Sec-Purpose`, `Purpose` or `X-Moz`.
+ * Whether the request is a known machine's. A program without a name is one: mail programs and browsers have one. What
+ * a browser fetches ahead says so in `Sec-Purpose`, `Purpose` or `X-Moz`.
  */
 export function isMachine(headers: IncomingHttpHeaders): boolean {
 	const agent = userAgentOf(headers);

@@ -6,7 +6,10 @@ import {reportLocals} from '../mail/aggregate.ts';
 import {idTime} from '../mail/ids.ts';
 import {precedence, type ReadingTurn} from '../mail/report.ts';
 
-/** The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token unproved. */
+/**
+ * The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token
+ * unproved.
+ */
 export type Role =
 	| 'return_path'
 	| 'unsubscribe'
@@ -69,7 +72,10 @@ const reporters = new Map<string, Role>([
 	[reportLocals.tls, 'tlsrpt'],
 ]);
 
-/** Accepts mail for signed addresses of our recipients, workspaces, feedback and the operator only (R3.6); relays nothing. */
+/**
+ * Accepts mail for signed addresses of our recipients, workspaces, feedback and the operator only (R3.6); relays
+ * nothing.
+ */
 export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
 	const {links, domains} = options;
 	const {local, domain} = partsOf(text, options.returnPathDomain);
@@ -136,7 +142,10 @@ function partsOf(text: string, ownDomain: string): {local: string; domain: strin
 const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 No such address here'};
 const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
 
-/** The domains for which mail is accepted: those of the settings, and those of the store, read at first use and after `forget`. */
+/**
+ * The domains for which mail is accepted: those of the settings, and those of the store, read at first use and after
+ * `forget`.
+ */
 export class OurDomains {
 	readonly #fixed: ReadonlySet<string>;
 	readonly #read: () => Promise<readonly string[]>;
@@ -173,7 +182,10 @@ type Asked<Value> = {
 	readonly reject: (error: unknown) => void;
 };
 
-/** Looks keys up, one query at a time: keys that come meanwhile share the next query. Undefined for a key without a value. */
+/**
+ * Looks keys up, one query at a time: keys that come meanwhile share the next query. Undefined for a key without a
+ * value.
+ */
 export function askTogether<Value>(
 	askAll: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
 ): (key: string) => Promise<Value | undefined> {

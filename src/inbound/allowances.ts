@@ -13,8 +13,8 @@ type Share = {
 
 export type MailShare = Share & {
 	/**
-	 * The mail proved by tokens to be about these recipients: it counts for them, no longer for the client, as long as they
-	 * have something left.
+	 * The mail proved by tokens to be about these recipients: it counts for them, no longer for the client, as long as
+	 * they have something left.
 	 */
 	readonly prove: (recipients: readonly string[]) => void;
 };
@@ -41,8 +41,8 @@ type AllowancesOptions = {
 };
 
 /**
- * How much mail the listener accepts: an hour's allowance of each role, by client and in all, and of each recipient. A client
- * that brings mail faster than it is read waits for that.
+ * How much mail the listener accepts: an hour's allowance of each role, by client and in all, and of each recipient. A
+ * client that brings mail faster than it is read waits for that.
  */
 export class Allowances {
 	readonly #untilRead: () => Promise<void>;
@@ -56,7 +56,8 @@ export class Allowances {
 		this.#untilRead = untilRead;
 		const all = timesAll(each);
 		const ofClients = (amount: Amount) => new Allowance(amount, timesAll(amount), clock);
-		// These prove themselves before they come, thousands an hour from one provider: the limit is what waits to be read.
+		// These prove themselves before they come, thousands an hour from one provider: the limit is what waits to be
+		// read.
 		const ofTokens = () => new Allowance(all, all, clock);
 		this.#recipients = new Allowance(ofRecipient, unlimited, clock);
 		this.#ofProven = ofClients(each);
@@ -159,12 +160,17 @@ function timesAll({mails, bytes}: Amount): Amount {
 	return {mails: mails * inAll, bytes: bytes * inAll};
 }
 
-/** Beyond this many the key that was used least recently starts over; the limit of all keys together still holds for it. */
+/**
+ * Beyond this many the key that was used least recently starts over; the limit of all keys together still holds for it.
+ */
 const maxKeys = 10_000;
 
 type Used = {mails: number; bytes: number};
 
-/** What each key, and all keys together, may bring in an hour, which begins with the first look after the one before is over. */
+/**
+ * What each key, and all keys together, may bring in an hour, which begins with the first look after the one before is
+ * over.
+ */
 export class Allowance {
 	readonly #each: Amount;
 	readonly #all: Amount;

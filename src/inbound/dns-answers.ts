@@ -1,10 +1,14 @@
 import {type Clock, inTime} from '../kit/clock.ts';
 import {type Answers, type DnsAnswer, oversizedCode, type Question, questionKey, type Resolver} from '../net/dns.ts';
 
-// DNS look-ups for the verdicts on a message. The verdicts are computed in the reader thread, which has no network: it returns the
-// questions it needs answered, and often has new ones once it has the answers, because one SPF record includes another.
+// DNS look-ups for the verdicts on a message. The verdicts are computed in the reader thread, which has no network: it
+// returns the questions it needs answered, and often has new ones once it has the answers, because one SPF record
+// includes another.
 
-/** Time for all look-ups of one message; without an answer by then the verdict is `temperror`. Time spent in the reader is not counted. */
+/**
+ * Time for all look-ups of one message; without an answer by then the verdict is `temperror`. Time spent in the reader
+ * is not counted.
+ */
 const maxLookupMs = 5000;
 /** SPF allows ten nested look-ups, and MX hosts need another one for their addresses. */
 const maxRounds = 15;

@@ -4,7 +4,9 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/** `extensions`: further keywords of an answer to EHLO. `awaitsTls`: no session begins before there is a certificate. */
+/**
+ * `extensions`: further keywords of an answer to EHLO. `awaitsTls`: no session begins before there is a certificate.
+ */
 export type GuardedOptions = SMTPServerOptions & {
 	readonly extensions?: () => readonly string[];
 	readonly awaitsTls?: boolean;
@@ -18,8 +20,8 @@ export class GuardedServer extends SMTPServer {
 	#awaitsTls: boolean;
 
 	/**
-	 * `maxErrors`: errors after which a session ends, unless a mail is stored in between. `maxHandshakes`: connections whose TLS
-	 * handshake comes before the session, at once.
+	 * `maxErrors`: errors after which a session ends, unless a mail is stored in between. `maxHandshakes`: connections
+	 * whose TLS handshake comes before the session, at once.
 	 */
 	constructor(options: GuardedOptions, maxErrors: number, maxHandshakes = Number.POSITIVE_INFINITY) {
 		super(options);
@@ -37,7 +39,10 @@ export class GuardedServer extends SMTPServer {
 		this.options.disabledCommands = this.options.disabledCommands?.filter(command => command !== 'STARTTLS');
 	}
 
-	/** Of the connections that have not shaken hands the oldest makes room. The library lets in any number, or refuses the newest. */
+	/**
+	 * Of the connections that have not shaken hands the oldest makes room. The library lets in any number, or refuses
+	 * the newest.
+	 */
 	override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
 		const waiting = [...this._pendingSockets.values()].filter(each => !each.destroyed);
 		if (waiting.length >= this.#maxHandshakes) {
@@ -80,7 +85,10 @@ export function announcedSize({mailFrom}: SMTPServerSession['envelope']): number
 }
 
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3} /;
-/** Our own troubles, and recipients that come again in the next mail: no errors of the client. 421 ends the session anyway. */
+/**
+ * Our own troubles, and recipients that come again in the next mail: no errors of the client. 421 ends the session
+ * anyway.
+ */
 const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
 class GuardedSession extends SMTPConnection {
@@ -126,7 +134,10 @@ class GuardedSession extends SMTPConnection {
 		}
 	}
 
-	/** The library reads all values as xtext (RFC 3461 §4), in which the plus of `BY=+120;R` and of `+02:00` begins an octet. */
+	/**
+	 * The library reads all values as xtext (RFC 3461 §4), in which the plus of `BY=+120;R` and of `+02:00` begins an
+	 * octet.
+	 */
 	override _parseAddressCommand(
 		name: string,
 		command: Buffer | string,
@@ -146,7 +157,10 @@ class GuardedSession extends SMTPConnection {
 	}
 }
 
-/** Reads mails in one pass. The library takes a turn of the event loop for each dot that it takes away: 7 s for 10 MB of them. */
+/**
+ * Reads mails in one pass. The library takes a turn of the event loop for each dot that it takes away: 7 s for 10 MB of
+ * them.
+ */
 class GuardedStream extends SMTPStream {
 	#unstuffing = new DotUnstuffing();
 
@@ -188,9 +202,9 @@ type Unstuffed = {
 const [inLine, afterCr, lineStart, afterDot, afterDotCr] = [0, 1, 2, 3, 4];
 
 /**
- * Removes the dots that the sender put before those at the beginning of lines, and finds the end of the mail
- * (RFC 5321 §4.5.2). Only CRLF ends a line: CRLF `.` CRLF and nothing else ends the mail, however it is cut into chunks. Takes
- * as long for ten million dots as for ten million letters.
+ * Removes the dots that the sender put before those at the beginning of lines, and finds the end of the mail (RFC 5321
+ * §4.5.2). Only CRLF ends a line: CRLF `.` CRLF and nothing else ends the mail, however it is cut into chunks. Takes as
+ * long for ten million dots as for ten million letters.
  */
 export class DotUnstuffing {
 	#state = lineStart;

@@ -14,8 +14,8 @@ export type Checkpoint = {
 
 type Counting = {taken: number; known: number; cut: number; skipped: number};
 /**
- * Counts of one reading of a mailbox: messages that are new here, messages that were known, of both those too large to be
- * read whole, and messages that the server did not hand out.
+ * Counts of one reading of a mailbox: messages that are new here, messages that were known, of both those too large to
+ * be read whole, and messages that the server did not hand out.
  */
 export type Round = Readonly<Counting>;
 
@@ -67,9 +67,10 @@ const messagesAtOnce = 100;
 const maxLosses = 2;
 
 /**
- * Stores what came into a folder, over as many connections as that takes. A message that the server refuses to hand out, or at
- * which it ends the connection, does not keep others from being read: what fails together is fetched one by one, and the
- * message is skipped once the server has handed out another one. A server that hands out none is broken, and nothing is skipped.
+ * Stores what came into a folder, over as many connections as that takes. A message that the server refuses to hand
+ * out, or at which it ends the connection, does not keep others from being read: what fails together is fetched one by
+ * one, and the message is skipped once the server has handed out another one. A server that hands out none is broken,
+ * and nothing is skipped.
  */
 export class FolderReader {
 	#validity: string | null = null;
@@ -81,8 +82,9 @@ export class FolderReader {
 	readonly #losses = new Map<number, number>();
 
 	/**
-	 * Stores what is new in the open folder (RFC 3501 §2.3.1.1: UIDs only ever grow, while UIDVALIDITY is the same; otherwise
-	 * all is read again, and known messages are recognized). Messages are on stable storage before the checkpoint moves.
+	 * Stores what is new in the open folder (RFC 3501 §2.3.1.1: UIDs only ever grow, while UIDVALIDITY is the same;
+	 * otherwise all is read again, and known messages are recognized). Messages are on stable storage before the
+	 * checkpoint moves.
 	 */
 	async takeNew(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
 		const validity = validityOf(client);
@@ -259,7 +261,10 @@ function uidIn(position: string | null, validity: string): number {
 
 const probeBytes = 1024;
 
-/** Fetches the beginning of the message that is to be read next, if there is one. Rejects if the server does not hand it out. */
+/**
+ * Fetches the beginning of the message that is to be read next, if there is one. Rejects if the server does not hand it
+ * out.
+ */
 export async function probeNext(client: ImapFlow, position: string | null): Promise<void> {
 	const [uid] = await uidsAfter(client, uidIn(position, validityOf(client)));
 	if (uid === undefined) {

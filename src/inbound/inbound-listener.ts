@@ -56,8 +56,8 @@ const maxNameLength = 255;
 const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 /**
- * The SMTP listener of what comes in: receives mail for signed addresses, for those of workspaces and for the operator, and answers
- * 250 when it is on stable storage. It relays nothing, makes no mail, and reads none (R3.5 to R3.8).
+ * The SMTP listener of what comes in: receives mail for signed addresses, for those of workspaces and for the operator,
+ * and answers 250 when it is on stable storage. It relays nothing, makes no mail, and reads none (R3.5 to R3.8).
  */
 export class InboundListener extends SmtpListener<State> {
 	declare protected readonly options: InboundListenerOptions;
@@ -135,7 +135,13 @@ export class InboundListener extends SmtpListener<State> {
 	): Promise<string | Error> {
 		const {observer, ourNames, takeIn} = this.options;
 		const roles = [...new Set(addressees.map(({role}) => role))];
-		const received = {client, roles, size: raw.length, tls: secure && tlsOptions ? tlsOptions.version : null, share};
+		const received = {
+			client,
+			roles,
+			size: raw.length,
+			tls: secure && tlsOptions ? tlsOptions.version : null,
+			share,
+		};
 		if (isLooping(raw, ourNames)) {
 			// Its sender hears of it; that of a report has none who could.
 			if (roles.some(isForPeople)) {

@@ -15,9 +15,9 @@ export type MailFile = {
 };
 
 /**
- * The files that may hold mail: the file itself, or all in a folder and those below it, in the order of their names. Of a
- * Maildir they are those of `new` and `cur`. Hidden files and links are left out. A folder that cannot be listed is named
- * in place of its files: opening it fails with the reason. Throws if `path` does not exist.
+ * The files that may hold mail: the file itself, or all in a folder and those below it, in the order of their names. Of
+ * a Maildir they are those of `new` and `cur`. Hidden files and links are left out. A folder that cannot be listed is
+ * named in place of its files: opening it fails with the reason. Throws if `path` does not exist.
  */
 export async function* mailFiles(path: string): AsyncGenerator<MailFile> {
 	const found = await stat(path);
@@ -80,7 +80,10 @@ async function isFolder(path: string): Promise<boolean> {
 	);
 }
 
-/** The names of the mails in a part of a Maildir, oldest first: a name begins with the time. What lies in `tmp` is not complete. */
+/**
+ * The names of the mails in a part of a Maildir, oldest first: a name begins with the time. What lies in `tmp` is not
+ * complete.
+ */
 export async function namesIn(folder: string, part: 'new' | 'cur'): Promise<string[]> {
 	const entries = await readdir(join(folder, part), {withFileTypes: true});
 	return entries
@@ -109,7 +112,8 @@ export async function readMailFile(path: string, source: FoundMail['source'], li
 }
 
 /**
- * The mails of `new`. Passes over one that another reader took; reports one that cannot be read, which stays where it is.
+ * The mails of `new`. Passes over one that another reader took; reports one that cannot be read, which stays where it
+ * is.
  */
 export async function* newMails(
 	folder: string,
@@ -168,8 +172,8 @@ const fromLine = new RegExp(
 const maxLineLength = 1000;
 
 /**
- * Whether a line begins a mail of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date it may as
- * well be a sentence.
+ * Whether a line begins a mail of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date it may
+ * as well be a sentence.
  */
 export function isFromLine(line: string): boolean {
 	return line.length <= maxLineLength && fromLine.test(line);
@@ -179,14 +183,14 @@ const mark = Buffer.from('\nFrom ');
 const [newline, space] = [0x0a, 0x20];
 
 /**
- * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. Keeps up to `longest` octets of a
- * mail in memory and counts the rest. Ignores Content-Length: what writes it is often wrong, and the lines of a mail that
- * would be taken for the next one are quoted.
+ * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. Keeps up to `longest`
+ * octets of a mail in memory and counts the rest. Ignores Content-Length: what writes it is often wrong, and the lines
+ * of a mail that would be taken for the next one are quoted.
  */
 export class MboxSplitter {
 	readonly #longest: number;
-	// What is to be looked at again, and how much of it belongs to a mail already. The first `From ` line begins like all
-	// others once a line end precedes it.
+	// What is to be looked at again, and how much of it belongs to a mail already. The first `From ` line begins like
+	// all others once a line end precedes it.
 	#rest: Buffer = Buffer.from('\n');
 	#restAt: number;
 	#added = 1;
@@ -272,8 +276,8 @@ function unquoted(bytes: Buffer): Buffer {
 }
 
 /**
- * How far an mbox was read: the last mail that was stored. It is read again the next time, as it may have been incomplete:
- * a program that appends to the file may not have finished.
+ * How far an mbox was read: the last mail that was stored. It is read again the next time, as it may have been
+ * incomplete: a program that appends to the file may not have finished.
  */
 export type MboxPosition = {
 	readonly device: number;
@@ -349,8 +353,8 @@ export function parsePosition(text: string | null): MboxPosition | null {
 const maxMessageBytes = 256 * 1024 ** 2;
 
 /**
- * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line comes first. Throws
- * RefusedFileError where a mail has no end.
+ * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line comes first.
+ * Throws RefusedFileError where a mail has no end.
  */
 export async function* mailsOfStream(
 	chunks: AsyncIterable<Buffer>,
@@ -433,12 +437,14 @@ export type FoundMail = {
 export const maxMailBytes = 10 * 1024 * 1024;
 
 /**
- * What is read of a larger one. A report begins with its own words and returns the mail last, so its beginning says all; the
- * rest would only fill the store.
+ * What is read of a larger one. A report begins with its own words and returns the mail last, so its beginning says
+ * all; the rest would only fill the store.
  */
 const partOfLarger = 1024 * 1024;
 
-/** A mail of a mailbox or a file: `bytes` are its first `maxMailBytes` octets at least, `size` is the size of the whole. */
+/**
+ * A mail of a mailbox or a file: `bytes` are its first `maxMailBytes` octets at least, `size` is the size of the whole.
+ */
 export function foundMail(source: InboundSource, bytes: Buffer, size: number): FoundMail {
 	const cut = size > maxMailBytes;
 	const raw = wireForm(cut ? bytes.subarray(0, partOfLarger) : bytes);
@@ -456,8 +462,8 @@ function returnPathOf(raw: Buffer): string | null {
 const [lf, cr] = [0x0a, 0x0d];
 
 /**
- * A stored mail as it went over the wire: each line ends with CRLF, the last one too. So the same mail has the same digest
- * wherever it lay. A lone CR stays as it is.
+ * A stored mail as it went over the wire: each line ends with CRLF, the last one too. So the same mail has the same
+ * digest wherever it lay. A lone CR stays as it is.
  */
 export function wireForm(stored: Buffer): Buffer {
 	const bare = bareLineFeeds(stored);

@@ -4,7 +4,10 @@ import type {Envelope, InboundMail, Reading} from '../mail/report.ts';
 import type {Answers, Question} from '../net/dns.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 
-/** What the thread is given: a mail, an event that a provider posted, or the beginning of a mail that DNS has to be asked for. */
+/**
+ * What the thread is given: a mail, an event that a provider posted, or the beginning of a mail that DNS has to be
+ * asked for.
+ */
 export type ReaderJob =
 	| ({readonly kind: 'mail'} & InboundMail)
 	| {readonly kind: 'event'; readonly raw: Uint8Array}
@@ -37,8 +40,8 @@ const maxBatchBytes = 1024 * 1024;
 const defaultRestMs = 60_000;
 
 /**
- * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread collects
- * no garbage, and kept 60 MB of the mails that it had read.
+ * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread
+ * collects no garbage, and kept 60 MB of the mails that it had read.
  */
 export class MailReader {
 	readonly #work: ForeignWork<ReaderJob, ReaderResult, NewRules>;
@@ -96,6 +99,13 @@ export class MailReader {
 
 /** A mail that ended its reader. What it says is not known, but its workspace shall have it. */
 export function unreadable({message}: UnreadableError): Reading {
-	const clues = {addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []};
+	const clues = {
+		addressees: [],
+		envelopeIds: [],
+		refs: [],
+		messageIds: [],
+		returnPaths: [],
+		unsubscribeAddresses: [],
+	};
 	return {kind: 'other', reports: [], clues, fault: message, letter: unreadLetter(message), verdicts: unjudged};
 }

@@ -12,7 +12,9 @@ import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mai
 import {type Taken, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
-	/** The mailbox was read. `works`: it also answers after a rest; until then one that hung does not count as repaired. */
+	/**
+	 * The mailbox was read. `works`: it also answers after a rest; until then one that hung does not count as repaired.
+	 */
 	readonly mailboxRead: (round: Round, works: boolean) => void;
 	/** The mailbox cannot be read; it is tried again after this time, milliseconds, at least. */
 	readonly mailboxFailed: (error: unknown, waitMs: number) => void;
@@ -115,7 +117,10 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 			return {
 				async takeNew(signal, more) {
 					const round = newRound();
-					for await (const {mail, taken} of takeAll(newMails(folder, signal, observer), noting(takeIn, more))) {
+					for await (const {mail, taken} of takeAll(
+						newMails(folder, signal, observer),
+						noting(takeIn, more),
+					)) {
 						await putAside(folder, mail.name);
 						count(round, mail.found, taken);
 					}
@@ -185,8 +190,9 @@ export function withinLimit<Result>(waitLimitMs: number, work: (more: () => void
 }
 
 /**
- * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it again
- * when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one that hangs is.
+ * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it
+ * again when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one
+ * that hangs is.
  */
 export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: FollowOptions) {
 	const stopping = new AbortController();
@@ -236,9 +242,11 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 		try {
 			while (!signal.aborted) {
 				awake = false;
-				const round = await withinLimit(waitLimitMs, more => current.takeNew(signal, more)).catch((error: unknown) => {
-					throw current.explain(error);
-				});
+				const round = await withinLimit(waitLimitMs, more => current.takeNew(signal, more)).catch(
+					(error: unknown) => {
+						throw current.explain(error);
+					},
+				);
 				counted.times++;
 				hung &&= counted.times === 1;
 				observer.mailboxRead(round, !hung);
@@ -312,8 +320,8 @@ export function nameOfMailbox(mailbox: BounceMailbox): string {
 }
 
 /**
- * Connects, logs in and opens the folder for reading only: nothing in it changes. Rejects if that fails, see `imapFault`,
- * and if `signal` aborts. `ca`: PEM of authorities to trust in addition to the public ones.
+ * Connects, logs in and opens the folder for reading only: nothing in it changes. Rejects if that fails, see
+ * `imapFault`, and if `signal` aborts. `ca`: PEM of authorities to trust in addition to the public ones.
  */
 export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal?: AbortSignal): Promise<ImapFlow> {
 	const {ImapFlow} = await import('imapflow');

@@ -1,6 +1,7 @@
 /**
- * Runs work of many owners: of each owner one batch at a time, in the order in which it came. What an owner adds meanwhile shares
- * the next batch, so that no owner fills the queue of the store's writer, and others wait for one batch of each at most.
+ * Runs work of many owners: of each owner one batch at a time, in the order in which it came. What an owner adds
+ * meanwhile shares the next batch, so that no owner fills the queue of the store's writer, and others wait for one
+ * batch of each at most.
  */
 export class OwnerBatches {
 	readonly #size: number;

@@ -52,13 +52,18 @@ const maxNoted = 10_000;
 const maxEvents = 10_000;
 /** Half of what the store's writer takes in one transaction. */
 const batchSize = 64;
-/** Events of one workspace's smarthosts that may wait to be stored or read. Providers post again later what is refused. */
+/**
+ * Events of one workspace's smarthosts that may wait to be stored or read. Providers post again later what is refused.
+ */
 const maxWaiting = 2 * maxEvents;
 /** The store is asked how many of them are unread at most so often, milliseconds. */
 const countMs = 1000;
 const maxCounted = 1000;
 
-/** Takes what providers post: who posts is proven, then each event is stored by itself. Reading them is the inbound reader's. */
+/**
+ * Takes what providers post: who posts is proven, then each event is stored by itself. Reading them is the inbound
+ * reader's.
+ */
 export class ProviderIntake {
 	readonly #options: IntakeOptions;
 	readonly #certificates: LRUCache<string, Promise<string>>;

@@ -61,14 +61,17 @@ const maxSetAside = 256;
 /** Pause before a failing store is asked again, milliseconds. */
 const retryMs = 1000;
 const maxFaultLength = 300;
-/** How often the reading of a mail may begin and not end because the program did: it is likely to have been the reason. */
+/**
+ * How often the reading of a mail may begin and not end because the program did: it is likely to have been the reason.
+ */
 const maxStarts = 2;
 /** A provider's event was parsed when it was accepted: its reading cannot have ended the program. */
 const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
 
 /**
- * Reads the mails that came in and are on stable storage, one turn after the other, the oldest of each first, several at once within
- * a bound of memory. A mail that cannot be read is kept and reported; if the store fails, the mail is read again.
+ * Reads the mails that came in and are on stable storage, one turn after the other, the oldest of each first, several
+ * at once within a bound of memory. A mail that cannot be read is kept and reported; if the store fails, the mail is
+ * read again.
  */
 export class ReadingLoop {
 	readonly #options: ReadingOptions;
@@ -177,7 +180,11 @@ export class ReadingLoop {
 		const end =
 			this.#begun.has(id) || !isSuspect(cameIn)
 				? await this.#readOrSetAside(cameIn, raw)
-				: await this.#giveUp(cameIn, raw, new UnreadableError(`The program ended ${begun} times while it was read.`));
+				: await this.#giveUp(
+						cameIn,
+						raw,
+						new UnreadableError(`The program ended ${begun} times while it was read.`),
+					);
 		if (end === 'done') {
 			this.#begun.delete(id);
 		}
@@ -239,7 +246,9 @@ export class ReadingLoop {
 			observer.inboundUnrecorded(cameIn, error);
 			// People see the fault: the error may hold SQL and what strangers wrote.
 			const unrecorded = new UnreadableError('What it says could not be recorded; the log says why.');
-			return attempt === 'first' ? await this.#giveUp(cameIn, raw, unrecorded) : await this.#keep(cameIn, unrecorded);
+			return attempt === 'first'
+				? await this.#giveUp(cameIn, raw, unrecorded)
+				: await this.#keep(cameIn, unrecorded);
 		}
 		return 'done';
 	}
@@ -350,8 +359,8 @@ async function providerCandidates(store: Knex, providerIds: readonly string[]): 
 const maxTexts = 50;
 
 /**
- * The recipients that a mail may be about, best first (R3.14, R3.19). A candidate proves nothing until its `verify` is asked
- * with the address of its row.
+ * The recipients that a mail may be about, best first (R3.14, R3.19). A candidate proves nothing until its `verify` is
+ * asked with the address of its row.
  */
 export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
 	const {clues} = reading;
@@ -402,7 +411,8 @@ function localPart(address: string): string {
 }
 
 /**
- * The trusted reporter that signed a report that has no token of ours (R3.19); null: none did, or it is no feedback report.
+ * The trusted reporter that signed a report that has no token of ours (R3.19); null: none did, or it is no feedback
+ * report.
  */
 export function trustedReporter(reporters: readonly string[], {kind, forwarded, signers = []}: Reading): string | null {
 	return kind === 'arf' && !forwarded ? (signers.find(name => reporters.includes(name)) ?? null) : null;

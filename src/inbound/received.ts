@@ -138,8 +138,8 @@ async function findAnswered(
 const minProviderIdLength = 16;
 
 /**
- * The workspace's messages by Message-IDs of providers. Amazon SES and others replace ours by one that begins with the id in
- * their reply, or is that id.
+ * The workspace's messages by Message-IDs of providers. Amazon SES and others replace ours by one that begins with the
+ * id in their reply, or is that id.
  */
 async function findRelayed(
 	reader: Knex,

@@ -63,9 +63,9 @@ type Done = (error?: Error | null) => void;
 type DataDone = (error?: Error | null, message?: string) => void;
 
 /**
- * What the two SMTP listeners share, that of reports and that of submission: how many sessions each client has and for how
- * long, on one address or several; how a mail is received; how the listener closes. A subclass decides about commands and
- * stores mails.
+ * What the two SMTP listeners share, that of reports and that of submission: how many sessions each client has and for
+ * how long, on one address or several; how a mail is received; how the listener closes. A subclass decides about
+ * commands and stores mails.
  */
 export abstract class SmtpListener<State extends object> {
 	protected readonly limits: ListenerLimits;
@@ -334,7 +334,8 @@ const small = 256 * 1024;
 const first = 8 * 1024;
 
 /**
- * The bytes of a mail that is coming in. They are copied together: a hostile client sends ten million chunks of one byte.
+ * The bytes of a mail that is coming in. They are copied together: a hostile client sends ten million chunks of one
+ * byte.
  */
 class MailBuffer {
 	readonly #held: HeldBytes;
@@ -415,7 +416,9 @@ async function receiveMail(
 		stream.on('end', () => {
 			reason = stream.sizeExceeded ? 'too_large' : reason;
 			resolve(
-				share !== null && reason === null ? {kind: 'whole', share} : {kind: 'refused', reason: reason ?? 'too_many'},
+				share !== null && reason === null
+					? {kind: 'whole', share}
+					: {kind: 'refused', reason: reason ?? 'too_many'},
 			);
 		});
 		// The stream may have ended before there was a listener.
@@ -437,8 +440,8 @@ const maxReceived = 25;
 const maxHeaderLength = 256 * 1024;
 
 /**
- * Whether a mail goes round in circles: more trace fields than any route has (RFC 5321 §6.3), or an `X-Loop` with one of our
- * names.
+ * Whether a mail goes round in circles: more trace fields than any route has (RFC 5321 §6.3), or an `X-Loop` with one
+ * of our names.
  */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 	const header = headerOf(raw);

@@ -51,7 +51,10 @@ export function digestInbound(raw: Buffer): string {
 	return createHash('sha256').update(raw).digest('hex');
 }
 
-/** Stores an inbound mail; resolves once it is on stable storage. Rejects if the store fails: then the sender tries again. */
+/**
+ * Stores an inbound mail; resolves once it is on stable storage. Rejects if the store fails: then the sender tries
+ * again.
+ */
 export async function takeIn(
 	{writer, node, clock}: TakeInOptions,
 	{turn = ofOperator, once, ...mail}: Coming,
@@ -86,8 +89,8 @@ const maxConcurrent = 32;
 const maxConcurrentBytes = 16 * 1024 * 1024;
 
 /**
- * Stores mails as they come, several at once, so that they share the store's commits. Yields each in their order, when it and
- * all before it are on stable storage. Stops at the first that cannot be stored.
+ * Stores mails as they come, several at once, so that they share the store's commits. Yields each in their order, when
+ * it and all before it are on stable storage. Stops at the first that cannot be stored.
  */
 export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 	mails: AsyncIterable<Mail>,

@@ -81,8 +81,8 @@ export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Resul
 }
 
 /**
- * Lets long work pause. The function that it returns resolves at once, or after all else that waits for the event loop if the last
- * pause is longer ago than `everyMs`.
+ * Lets long work pause. The function that it returns resolves at once, or after all else that waits for the event loop
+ * if the last pause is longer ago than `everyMs`.
  */
 export function createPauses(clock: Pick<Clock, 'monotonic'>, everyMs = 10): () => Promise<void> {
 	let last = clock.monotonic();

@@ -8,8 +8,8 @@ type DiffLine = {
 export const maxDiffLines = 2000;
 
 /**
- * The lines of two texts beside one another, with the longest common sequence retained; `null` if more than `maxDiffLines` of
- * either text lie between the first difference and the last.
+ * The lines of two texts beside one another, with the longest common sequence retained; `null` if more than
+ * `maxDiffLines` of either text lie between the first difference and the last.
  */
 export function diffLines(before: string, after: string): DiffLine[] | null {
 	const [old, fresh] = [linesOf(before), linesOf(after)];
@@ -99,7 +99,10 @@ export function fold(lines: readonly DiffLine[]): Folded[] {
 	return folded;
 }
 
-/** The changes as `diff -u` writes them, under the names of both texts; empty if they are the same, `null` if they are too long. */
+/**
+ * The changes as `diff -u` writes them, under the names of both texts; empty if they are the same, `null` if they are
+ * too long.
+ */
 export function unifiedDiff(
 	[from, to]: readonly [from: string, to: string],
 	before: string,

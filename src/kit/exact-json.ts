@@ -51,7 +51,9 @@ export class Numeral {
 const mark = `${randomBytes(12).toString('base64url')} `;
 const marked = new RegExp(`"${mark}([-+.\\dEe]+)"`, 'g');
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
-/** Matches each number that JavaScript may spell differently, and some texts that look like one. Captures the number. */
+/**
+ * Matches each number that JavaScript may spell differently, and some texts that look like one. Captures the number.
+ */
 const oddNumber = new RegExp(
 	`(?:^|[,:[])\\s*(?=(${number.source}))-?(?:\\d[\\d.]{15}|\\d+(?:\\.\\d+)?[eE]|\\d+\\.\\d*0(?!\\d)|0\\.000000|(?<=-)0(?![\\d.]))`,
 	'g',
@@ -135,7 +137,9 @@ function markNumbers(text: string): string {
 		const quote = text.indexOf('"', start);
 		const end = quote === -1 ? text.length : quote;
 		parts.push(
-			text.slice(start, end).replace(number, spelling => (isRespelled(spelling) ? `"${mark}${spelling}"` : spelling)),
+			text
+				.slice(start, end)
+				.replace(number, spelling => (isRespelled(spelling) ? `"${mark}${spelling}"` : spelling)),
 		);
 		start = quote === -1 ? text.length : endOfText(text, quote);
 		parts.push(text.slice(end, start));

@@ -19,13 +19,15 @@ export const threadLimits = {
 	poster: {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 8},
 	// With half of it objects of a batch outlive collections: a quarter more time for garbage.
 	writer: {maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 24},
-	// It holds mails, which V8 lets go only when it collects, and makes few objects: with more, four times as many whole collections.
+	// It holds mails, which V8 lets go only when it collects, and makes few objects: with more, four times as many
+	// whole collections.
 	smtpWorker: {maxYoungGenerationSizeMb: 8},
 } as const;
 
 /**
- * Of glibc, in the environment of the process: freed blocks go back to the system, and the threads share two arenas instead of keeping
- * what is free in one each. What starts the program sets them: `bin`, `npm start`, the service and the image.
+ * Of glibc, in the environment of the process: freed blocks go back to the system, and the threads share two arenas
+ * instead of keeping what is free in one each. What starts the program sets them: `bin`, `npm start`, the service and
+ * the image.
  */
 export const allocator = {
 	MALLOC_ARENA_MAX: '2',
@@ -36,8 +38,8 @@ export const allocator = {
 const growingPercent = 40;
 
 /**
- * Lets V8 collect when the heap is 40 % larger than after the last collection, in all threads. By default it waits until the
- * heap is up to four times as large: 31 MB alive became 135 MB, which looked like a leak for minutes.
+ * Lets V8 collect when the heap is 40 % larger than after the last collection, in all threads. By default it waits
+ * until the heap is up to four times as large: 31 MB alive became 135 MB, which looked like a leak for minutes.
  */
 export function keepHeapSmall(): void {
 	setFlagsFromString(`--heap-growing-percent=${growingPercent}`);
@@ -47,9 +49,9 @@ const defaultMax = 8 * 1024 * 1024;
 const defaultMin = 512 * 1024;
 
 /**
- * Returns a function that counts bytes of large values that are no longer needed, and collects this thread's garbage after
- * every 8 MiB of them. V8 itself keeps up to 64 MiB of unused buffers in each thread before it collects. Smaller values
- * are left to V8: a collection costs milliseconds, and usual mail should not pay for it.
+ * Returns a function that counts bytes of large values that are no longer needed, and collects this thread's garbage
+ * after every 8 MiB of them. V8 itself keeps up to 64 MiB of unused buffers in each thread before it collects. Smaller
+ * values are left to V8: a collection costs milliseconds, and usual mail should not pay for it.
  */
 export function createGarbage({most = defaultMax, least = defaultMin} = {}): (bytes: number) => void {
 	setFlagsFromString('--expose-gc');

@@ -2,8 +2,9 @@ const maxBoundaryLength = 1000;
 const lf = 0x0a;
 
 /**
- * The parts between the lines of a boundary (RFC 2046 §5.1.1), as views of `content`, which may have lines that end in LF
- * or in CRLF; a part keeps the CR before its end. A boundary that is a prefix of another one is a different boundary.
+ * The parts between the lines of a boundary (RFC 2046 §5.1.1), as views of `content`, which may have lines that end in
+ * LF or in CRLF; a part keeps the CR before its end. A boundary that is a prefix of another one is a different
+ * boundary.
  *
  * @param most parts that are answered at most
  * @param unclosed whether a part that no boundary ends counts, up to the end of the content

@@ -1,6 +1,9 @@
 import {statSync} from 'node:fs';
 
-/** A file or folder that this process has open, and what its path led to when it was opened. Plain data: threads get copies. */
+/**
+ * A file or folder that this process has open, and what its path led to when it was opened. Plain data: threads get
+ * copies.
+ */
 export type OpenFile = {
 	readonly path: string;
 	/** `null`: the file may be replaced, but not be missing. */
@@ -10,7 +13,10 @@ export type OpenFile = {
 /** A path that no longer leads to the open file: the file was removed, or something else has taken its place. */
 export type DisplacedFile = {readonly path: string; readonly how: 'removed' | 'replaced'};
 
-/** Those of the paths that exist. To be called while they are open: until then a new file may get the number of a removed one. */
+/**
+ * Those of the paths that exist. To be called while they are open: until then a new file may get the number of a
+ * removed one.
+ */
 export function identifyFiles(paths: readonly string[]): OpenFile[] {
 	return paths.flatMap(path => {
 		const found = statSync(path, {bigint: true, throwIfNoEntry: false});
@@ -20,7 +26,8 @@ export function identifyFiles(paths: readonly string[]): OpenFile[] {
 
 /**
  * The files whose paths lead elsewhere, in the order given. Links, mounts and other file systems do not matter: the
- * kernel keeps the numbers of what is open. An error that says nothing about the file (EIO, EACCES) is not reported here.
+ * kernel keeps the numbers of what is open. An error that says nothing about the file (EIO, EACCES) is not reported
+ * here.
  */
 export function findDisplaced(files: readonly OpenFile[]): DisplacedFile[] {
 	return files.flatMap(({path, identity}) => {

@@ -19,8 +19,8 @@ export class RefusedFileError extends Error {
 }
 
 /**
- * Opens a regular file for reading. Throws RefusedFileError for a link, a device, a FIFO or a folder, and otherwise what the
- * system says. Never waits for the other end of a FIFO.
+ * Opens a regular file for reading. Throws RefusedFileError for a link, a device, a FIFO or a folder, and otherwise
+ * what the system says. Never waits for the other end of a FIFO.
  */
 export async function openRegular(path: string, links: Links): Promise<{file: FileHandle; size: number}> {
 	const file = await open(path, flags(links)).catch(error => {
@@ -62,7 +62,10 @@ export function readSettingFile(path: string): Buffer {
 	return readGuarded(path, maxSettingBytes).content;
 }
 
-/** What was read of a file, with the permissions and the owner of that very file: its name may lead elsewhere a moment later. */
+/**
+ * What was read of a file, with the permissions and the owner of that very file: its name may lead elsewhere a moment
+ * later.
+ */
 type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
 
 export function readGuarded(path: string, most = maxSettingBytes): Guarded {
@@ -86,7 +89,9 @@ export function readGuarded(path: string, most = maxSettingBytes): Guarded {
 /** `isOwn`: the file is this user's, only its mode is wrong. */
 type AccessFault = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
 
-/** Why this user may not use a file or folder that is there, and the command that repairs it; null: for another reason. */
+/**
+ * Why this user may not use a file or folder that is there, and the command that repairs it; null: for another reason.
+ */
 export function accessFault(path: string, uid = process.getuid?.()): AccessFault | null {
 	let found: Stats;
 	try {

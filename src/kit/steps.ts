@@ -3,8 +3,8 @@ import type {Clock} from './clock.ts';
 const maxRestMs = 1000;
 
 /**
- * Takes steps until one says that there are no more, or `isStopped` does. It rests after each for as long as the step took, so that
- * work of hours leaves half of the time of what it uses to others.
+ * Takes steps until one says that there are no more, or `isStopped` does. It rests after each for as long as the step
+ * took, so that work of hours leaves half of the time of what it uses to others.
  */
 export async function takeSteps(
 	step: () => Promise<boolean>,

@@ -1,13 +1,13 @@
 /**
  * Characters that no log, terminal or page shows as they are, for use between the brackets of a regular expression with
- * the flag `u`: controls, direction marks and invisible characters, halves of characters, line and paragraph separators.
- * Every text that a foreign host wrote is freed of them before it is stored or printed.
+ * the flag `u`: controls, direction marks and invisible characters, halves of characters, line and paragraph
+ * separators. Every text that a foreign host wrote is freed of them before it is stored or printed.
  */
 export const unprintable = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}`;
 
 /**
- * The ones of them that no name may hold, for the same use. Names that people choose keep the other invisible characters:
- * some scripts and many emoji are joined by them.
+ * The ones of them that no name may hold, for the same use. Names that people choose keep the other invisible
+ * characters: some scripts and many emoji are joined by them.
  */
 export const badInNames = String.raw`\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069`;
 
@@ -22,7 +22,10 @@ export function withoutControls(text: string): string {
 // Controls would break lines of logs and tables; what turns the direction of writing makes one name look like another.
 const blocked = new RegExp(`[${badInNames}\\ufeff]`, 'u');
 
-/** What is wrong with a name that people give to a thing (a clause for people), or null: 1 to 200 characters on one line. */
+/**
+ * What is wrong with a name that people give to a thing (a clause for people), or null: 1 to 200 characters on one
+ * line.
+ */
 export function labelFault(text: string, longest = 200): string | null {
 	if (text.trim() !== text || text === '' || text.length > 2 * longest || [...text].length > longest) {
 		return `must have 1 to ${longest} characters and no space at its ends`;
@@ -39,7 +42,10 @@ export type Pieces = ReadonlyArray<string | Constant>;
 const shortest = 64;
 const halfPair = /^[\udc00-\udfff]|[\ud800-\udbff]$/;
 
-/** The text as a constant where keeping pays, else as it is. A constant never holds half of a surrogate pair at its ends. */
+/**
+ * The text as a constant where keeping pays, else as it is. A constant never holds half of a surrogate pair at its
+ * ends.
+ */
 export function constantOf(text: string): string | Constant {
 	return text.length < shortest || halfPair.test(text) ? text : {text};
 }

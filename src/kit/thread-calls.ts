@@ -39,8 +39,8 @@ type CallerOptions<Event> = {
 };
 
 /**
- * Calls the methods of a thread. The calls of one turn of the event loop travel in one message: a message costs as much for one
- * call as for many. Calls wait until the thread is ready.
+ * Calls the methods of a thread. The calls of one turn of the event loop travel in one message: a message costs as much
+ * for one call as for many. Calls wait until the thread is ready.
  */
 export class ThreadCaller<Its extends Methods, Event = never> {
 	readonly #options: CallerOptions<Event>;
@@ -104,7 +104,10 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		}
 	}
 
-	/** The thread has ended: each call goes to the next thread, or is rejected with the error if it was tried often enough. */
+	/**
+	 * The thread has ended: each call goes to the next thread, or is rejected with the error if it was tried often
+	 * enough.
+	 */
 	end(error: Error): void {
 		this.#isReady = false;
 		const all = [...this.#sent.values(), ...this.#waiting];

@@ -1,7 +1,10 @@
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
-/** The store's form: fixed-width UTC text with milliseconds (`2026-06-09T10:15:30.123Z`), so that text order is time order. */
+/**
+ * The store's form: fixed-width UTC text with milliseconds (`2026-06-09T10:15:30.123Z`), so that text order is time
+ * order.
+ */
 export function storeTime(milliseconds: number): string {
 	return new Date(milliseconds).toISOString();
 }
@@ -14,7 +17,10 @@ export function apiTime(stored: string): string {
 const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d(?:\.\d+)?)([Zz]|[+-]\d\d:\d\d)?)?$/;
 const maxTimeLength = 60;
 
-/** Milliseconds of an RFC 3339 date or date-time (no offset: UTC), checked against the calendar; undefined for anything else. */
+/**
+ * Milliseconds of an RFC 3339 date or date-time (no offset: UTC), checked against the calendar; undefined for anything
+ * else.
+ */
 export function parseTime(text: string): number | undefined {
 	const found = text.length <= maxTimeLength ? rfc3339.exec(text) : null;
 	const [, year, month, day, hour = '00', minute = '00', second = '00', offset = 'Z'] = found ?? [];

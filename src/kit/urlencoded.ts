@@ -1,17 +1,18 @@
 const [percent, plus, space, ampersand, equals] = [0x25, 0x2b, 0x20, 0x26, 0x3d];
 
 /**
- * Undoes percent-encoding (URL Standard, "percent-decode"): an incomplete escape stays as it is, and octets that are not UTF-8
- * become U+FFFD. `decodeURIComponent` throws for both, and exceptions are too expensive for text that strangers write.
+ * Undoes percent-encoding (URL Standard, "percent-decode"): an incomplete escape stays as it is, and octets that are
+ * not UTF-8 become U+FFFD. `decodeURIComponent` throws for both, and exceptions are too expensive for text that
+ * strangers write.
  */
 export function percentDecode(text: string): string {
 	return text.includes('%') ? decodeOctets(Buffer.from(text)) : text;
 }
 
 /**
- * The first `maxFields` fields of an application/x-www-form-urlencoded body or query, in their order. Broken escapes are read as by
- * `percentDecode`: URLSearchParams throws and catches an exception inside Node for each of them, and takes a third of a second
- * with a megabyte of `+`.
+ * The first `maxFields` fields of an application/x-www-form-urlencoded body or query, in their order. Broken escapes
+ * are read as by `percentDecode`: URLSearchParams throws and catches an exception inside Node for each of them, and
+ * takes a third of a second with a megabyte of `+`.
  */
 export function parseUrlencoded(body: Uint8Array, maxFields: number): Array<[name: string, value: string]> {
 	const fields: Array<[string, string]> = [];
@@ -28,7 +29,10 @@ export function parseUrlencoded(body: Uint8Array, maxFields: number): Array<[nam
 			if (at > start) {
 				const nameEnd = separator === -1 ? at : separator;
 				const valueStart = Math.min(nameEnd + 1, at);
-				fields.push([decodeOctets(octets.subarray(start, nameEnd)), decodeOctets(octets.subarray(valueStart, at))]);
+				fields.push([
+					decodeOctets(octets.subarray(start, nameEnd)),
+					decodeOctets(octets.subarray(valueStart, at)),
+				]);
 			}
 			start = at + 1;
 			separator = -1;

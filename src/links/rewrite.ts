@@ -136,7 +136,10 @@ function writeAttribute(text: string): string {
 type Span = {readonly start: number; readonly end: number};
 
 type FoundLinks = {
-	/** The `href` values of `<a>` and `<area>`, in order; none of those marked `data-notrack` unless they were asked for. */
+	/**
+	 * The `href` values of `<a>` and `<area>`, in order; none of those marked `data-notrack` unless they were asked
+	 * for.
+	 */
 	readonly hrefs: readonly Span[];
 	/** Where more html may be added: before the last `</body>`, else at the end of what is complete. */
 	readonly end: number;
@@ -165,8 +168,9 @@ const isSpace = (character: number) =>
 	character === 0x20 || (character >= 0x09 && character <= 0x0d && character !== 0x0b);
 
 /**
- * Finds the links that may be tracked, in one pass, by the rules by which browsers find tags (HTML Standard §13.2.5). Not
- * those in comments, including Outlook's conditional ones, in `<style>` and the like. Takes linear time for any text.
+ * Finds the links that may be tracked, in one pass, by the rules by which browsers find tags (HTML Standard §13.2.5).
+ * Not those in comments, including Outlook's conditional ones, in `<style>` and the like. Takes linear time for any
+ * text.
  */
 export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 	const hrefs: Span[] = [];

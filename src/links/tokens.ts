@@ -63,7 +63,9 @@ export class SealedToken {
 			return null;
 		}
 
-		const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(2, headLength), {authTagLength: tagLength});
+		const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(2, headLength), {
+			authTagLength: tagLength,
+		});
 		decipher.setAAD(this.#associated);
 		decipher.setAuthTag(bytes.subarray(-tagLength));
 		const content = decipher.update(bytes.subarray(headLength, -tagLength));
@@ -76,7 +78,9 @@ export class SealedToken {
 	}
 }
 
-/** Master keys of 32 bytes by key id (0–255). New tokens use `current`; the others only read what is still out there. */
+/**
+ * Master keys of 32 bytes by key id (0–255). New tokens use `current`; the others only read what is still out there.
+ */
 export type TokenKeys = {
 	readonly current: number;
 	readonly keys: Readonly<Record<number, Uint8Array>>;
@@ -130,8 +134,8 @@ export type SignedId = {
 
 /**
  * Tokens that carry one id through mail systems: 45 characters of `[0-9a-z]`, readable in any case (R3.1). Those of one
- * purpose: a letter that names the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖ lower-case
- * address) cut to 80 bits.
+ * purpose: a letter that names the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖
+ * lower-case address) cut to 80 bits.
  */
 export class SignedIds {
 	readonly #keys: PurposeKeys;
@@ -145,7 +149,9 @@ export class SignedIds {
 	sign(id: string, address: string): string {
 		const bytes = idBytes(id);
 		const {key, id: keyId} = this.#keys.current;
-		return this.#kind.letter + toBase32(Buffer.concat([Uint8Array.of(keyId), bytes, this.#mac(key, bytes, address)]));
+		return (
+			this.#kind.letter + toBase32(Buffer.concat([Uint8Array.of(keyId), bytes, this.#mac(key, bytes, address)]))
+		);
 	}
 
 	/** Null where the text has not the form of such a token, or its key is not known. */

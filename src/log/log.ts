@@ -82,12 +82,14 @@ const fullBuffer = 16 << 20;
 const maxWriteBytes = 64 << 10;
 const retryMs = 100;
 const flushMs = 1000;
-/** The reader is slow or the disk full: the same bytes may be written later. After any other error there is no reader. */
+/**
+ * The reader is slow or the disk full: the same bytes may be written later. After any other error there is no reader.
+ */
 const passing = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
 
 /**
- * Standard output for a process that must not wait for its reader: one write at a time, in libuv's pool, of all lines that
- * came meanwhile. What `kill -9` loses is one turn of the event loop.
+ * Standard output for a process that must not wait for its reader: one write at a time, in libuv's pool, of all lines
+ * that came meanwhile. What `kill -9` loses is one turn of the event loop.
  */
 function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 	let lines: string[] = [];
@@ -184,8 +186,8 @@ function sizeOf(line = ''): number {
 }
 
 /**
- * `process.stdout` makes pipes and sockets non-blocking, but lets writes to a terminal block, which Ctrl-S does for hours:
- * a terminal is opened once more. A terminal of another user cannot be; it stays as it is.
+ * `process.stdout` makes pipes and sockets non-blocking, but lets writes to a terminal block, which Ctrl-S does for
+ * hours: a terminal is opened once more. A terminal of another user cannot be; it stays as it is.
  */
 function nonBlocking(fd: number): number {
 	if (!isatty(fd)) {

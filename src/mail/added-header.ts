@@ -10,7 +10,10 @@ export const maxHeaderLength = 998;
 export const maxMessageIdLength = 900;
 // RFC 5322 §2.2; a long name leaves its line no room.
 const xName = /^x-[!-9;-~]{1,74}$/i;
-/** What is ours, what steers a provider or carries its references, and what others read as an address, a path or a proof. */
+/**
+ * What is ours, what steers a provider or carries its references, and what others read as an address, a path or a
+ * proof.
+ */
 const kept = new RegExp(
 	`^x-(?:${[
 		'(?:mailctl|ses|mailgun|smtpapi|pm|postmark|mailin|sib|mj|mailjet|msys|mc)(?:-.*)?',
@@ -52,7 +55,9 @@ export function addedFault(name: string, value: string): string | null {
 		case 'Importance':
 			return /^(?:high|normal|low)$/i.test(value) ? null : 'must be high, normal or low';
 		case 'Auto-Submitted':
-			return autoSubmitted.test(value) ? null : 'must be no, auto-generated, auto-replied or another token (RFC 3834)';
+			return autoSubmitted.test(value)
+				? null
+				: 'must be no, auto-generated, auto-replied or another token (RFC 3834)';
 		default:
 			return null;
 	}
@@ -67,7 +72,10 @@ export function addedValue(headers: Headers | undefined, name: (typeof known)[nu
 	return headers?.find(([one]) => one === name)?.[1];
 }
 
-/** The fields of a mail that answers another one (RFC 5322 §3.6.4). Of a long thread the first mail stays, and the newest. */
+/**
+ * The fields of a mail that answers another one (RFC 5322 §3.6.4). Of a long thread the first mail stays, and the
+ * newest.
+ */
 export function answering(messageId: string, its: Headers | undefined): Headers {
 	const before = addedValue(its, 'References') ?? addedValue(its, 'In-Reply-To');
 	const ids = [...(before?.split(' ') ?? []), messageId];

@@ -14,7 +14,9 @@ export type Address = {
 	readonly wire: string;
 };
 
-/** A local part in quotes means the same without them where it needs none (RFC 5321 §4.1.2). Others stay as they are. */
+/**
+ * A local part in quotes means the same without them where it needs none (RFC 5321 §4.1.2). Others stay as they are.
+ */
 export function unquotedLocal(local: string): string {
 	const quoted = /^"((?:[^"\\]|\\.)*)"$/su.exec(local)?.[1]?.replace(/\\(.)/gsu, '$1');
 	return quoted !== undefined && dotAtom.test(quoted) ? quoted : local;
@@ -102,8 +104,9 @@ export function parseDomain(text: string): string | null {
 		: null;
 }
 
-// domainToASCII is the host parser of URLs: it stops at a `/` and decodes `%41`, so only letters, digits, hyphens and dots
-// may reach it. It takes A-labels that decode to plain ASCII and leading hyphens, hence the look at what they mean.
+// domainToASCII is the host parser of URLs: it stops at a `/` and decodes `%41`, so only letters, digits, hyphens and
+// dots may reach it. It takes A-labels that decode to plain ASCII and leading hyphens, hence the look at what they
+// mean.
 function toALabels(text: string): string {
 	if (!/^[a-z0-9.\x80-\u{10ffff}-]+$/u.test(text)) {
 		return '';

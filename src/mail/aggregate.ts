@@ -29,7 +29,10 @@ export const otherAddresses = 'others';
 /** Who sent mail with a domain in `From`, as one receiver saw it (RFC 7489 §7.2). */
 export type DmarcReport = Head & {
 	readonly kind: 'dmarc';
-	/** Registered domains of the reporter, by its email address and its name. A report proves them if one of them signed it. */
+	/**
+	 * Registered domains of the reporter, by its email address and its name. A report proves them if one of them signed
+	 * it.
+	 */
 	readonly reporterDomains: readonly string[];
 	/** Those of most mail first. */
 	readonly counts: readonly DmarcCount[];

@@ -1,6 +1,6 @@
 /**
- * Every error code of the API with its status and its usual message (docs/reference/errors.md). A 401 has no code: its body
- * is `{"error":"Unauthorized"}`.
+ * Every error code of the API with its status and its usual message (docs/reference/errors.md). A 401 has no code: its
+ * body is `{"error":"Unauthorized"}`.
  */
 export const apiErrors = {
 	bad_request: {status: 400, message: 'The request is malformed.'},
@@ -24,7 +24,10 @@ export const apiErrors = {
 	template_required: {status: 422, message: 'A templateId is required.'},
 	template_not_found: {status: 422, message: 'There is no such template in this workspace.'},
 	template_has_no_version: {status: 422, message: 'The template has no saved version.'},
-	sender_not_available: {status: 422, message: 'The from address is not an active, verified sender of this workspace.'},
+	sender_not_available: {
+		status: 422,
+		message: 'The from address is not an active, verified sender of this workspace.',
+	},
 	recipient_suppressed: {status: 422, message: 'The recipient is on the suppression list.'},
 	recipient_unsubscribed: {status: 422, message: 'The recipient has opted out of this topic.'},
 	unknown_unsubscribe_group: {status: 422, message: 'There is no topic with this code in this workspace.'},
@@ -36,5 +39,8 @@ export const apiErrors = {
 
 export type ApiErrorCode = keyof typeof apiErrors;
 
-/** One fault of a request. `field` is a dotted path (`attachments[0].content`), `message` a clause that says what is allowed. */
+/**
+ * One fault of a request. `field` is a dotted path (`attachments[0].content`), `message` a clause that says what is
+ * allowed.
+ */
 export type Violation = {readonly field: string; readonly message: string};

@@ -25,7 +25,10 @@ export function createApiKey(mode: Mode, random: (size: number) => Uint8Array = 
 	return start + checksum(start);
 }
 
-/** The mode of a key of the right form and checksum; null for any other text. Says nothing of whether there is such a key. */
+/**
+ * The mode of a key of the right form and checksum; null for any other text. Says nothing of whether there is such a
+ * key.
+ */
 export function apiKeyMode(key: string): Mode | null {
 	const mode = form.exec(key)?.[1];
 	return mode !== undefined && key.endsWith(checksum(key.slice(0, -checksumLength))) ? (mode as Mode) : null;

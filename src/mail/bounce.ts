@@ -44,7 +44,10 @@ export function suppresses(category: BounceCategory): boolean {
 	return hardCategories.has(category);
 }
 
-/** How refusals are read: a rule matches when each of its conditions that is not null matches. It can be sent to a thread. */
+/**
+ * How refusals are read: a rule matches when each of its conditions that is not null matches. It can be sent to a
+ * thread.
+ */
 export type BounceRule = {
 	readonly name: string;
 	/** The enhanced code; `none` if there is no code. */

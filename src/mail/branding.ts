@@ -20,7 +20,8 @@ export function validLogoUrl(text: string): string | null {
 		return null;
 	}
 	const {protocol, username, password, hostname, href} = new URL(text);
-	// Its origin goes into a Content-Security-Policy: a host of letters, digits, hyphens and dots cannot say more there.
+	// Its origin goes into a Content-Security-Policy: a host of letters, digits, hyphens and dots cannot say more
+	// there.
 	const sound = protocol === 'https:' && username === '' && password === '' && parseDomain(hostname) !== null;
 	return sound ? href : null;
 }

@@ -6,7 +6,10 @@ import type {Report} from './report.ts';
 /** The value of a sensitive variable in the forms in which texts are searched for it (`normalize`). */
 type HiddenForm = {readonly plain: string; readonly decoded: string};
 
-/** The values of a message's sensitive variables. `isTooMuch`: to search for them would take long, so that texts are masked whole. */
+/**
+ * The values of a message's sensitive variables. `isTooMuch`: to search for them would take long, so that texts are
+ * masked whole.
+ */
 export type HiddenValues = {readonly forms: readonly HiddenForm[]; readonly isTooMuch: boolean};
 
 /** A shorter value is masked only where it stands alone: replies are full of short numbers. */
@@ -86,7 +89,9 @@ type Normalized = {
 /** `decodes`: undoes quoted-printable, percent encoding and HTML. */
 type Reading = {readonly joinsLines: boolean; readonly decodes: boolean};
 
-/** What stands between the parts of a value that continues in the next line of a reply: prefixes of a dialogue, codes. */
+/**
+ * What stands between the parts of a value that continues in the next line of a reply: prefixes of a dialogue, codes.
+ */
 const lineBreak = /\s+(?:\d+ [CS*]: )?(?:\d{3}[ -])?(?:[245]\.\d{1,3}\.\d{1,3}(?:\s+|$))?/y;
 const space = /(?:[\s\\]|=(?=\r?\n))+/y;
 const escaped = /[=%]([0-9a-f]{2})|&#(\d{1,6});|&#x([0-9a-f]{1,5});|&(amp|lt|gt|quot|apos);/iy;
@@ -131,7 +136,9 @@ const readings: readonly Reading[] = [false, true].flatMap(joinsLines =>
 	[false, true].map(decodes => ({joinsLines, decodes})),
 );
 
-/** The text with `hiddenValue` wherever one of the values stands: in any case, quoted, or continued in the next line. */
+/**
+ * The text with `hiddenValue` wherever one of the values stands: in any case, quoted, or continued in the next line.
+ */
 export function maskHidden(text: string, {forms, isTooMuch}: HiddenValues): string {
 	if (isTooMuch) {
 		return codesAlone(text);
@@ -199,8 +206,8 @@ function maskOutcome(outcome: Outcome, values: HiddenValues): Outcome {
 }
 
 /**
- * A report without its text, for a message with sensitive variables: when it comes their values are gone, so that they cannot be
- * found in it. Codes and category stay.
+ * A report without its text, for a message with sensitive variables: when it comes their values are gone, so that they
+ * cannot be found in it. Codes and category stay.
  */
 export function withoutText(report: Report): Report {
 	return {...report, matched: null, reason: codesAlone(report.reason)};

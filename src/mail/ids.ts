@@ -149,7 +149,9 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 /** Makes ids that sort as if they had been made at a past moment, milliseconds. */
 export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
 
-/** Ids of one moment that follow each other count on: a million of one date are neighbours in an index, not scattered. */
+/**
+ * Ids of one moment that follow each other count on: a million of one date are neighbours in an index, not scattered.
+ */
 export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {
 	let moment = Number.NaN;
 	let newId: NewId;

@@ -113,7 +113,9 @@ export type Attachment = {
 	readonly contentId?: string | null;
 };
 
-/** The type of the attachment that is the whole mail, as it was submitted by SMTP; callers of the API cannot name it. */
+/**
+ * The type of the attachment that is the whole mail, as it was submitted by SMTP; callers of the API cannot name it.
+ */
 export const submittedType = 'message/rfc822';
 
 /** The mail that was submitted; null: the message has a template. */
@@ -155,7 +157,10 @@ export function trackingOf({
 
 const code = /^[\w-]{1,64}$/;
 
-/** Whether the text can be a topic's code (docs/reference/interface.md, Subscription topic). Codes are compared as they are written. */
+/**
+ * Whether the text can be a topic's code (docs/reference/interface.md, Subscription topic). Codes are compared as they
+ * are written.
+ */
 export function isTopicCode(text: string): boolean {
 	return code.test(text);
 }

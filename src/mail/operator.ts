@@ -1,7 +1,10 @@
 import type {Clock} from '../kit/clock.ts';
 import type {NewId} from './ids.ts';
 
-/** What a user of the dashboard may do, each with all that the one before may: look, act on mail and lists, change the set-up. */
+/**
+ * What a user of the dashboard may do, each with all that the one before may: look, act on mail and lists, change the
+ * set-up.
+ */
 export const roles = ['viewer', 'operator', 'admin'] as const;
 export type Role = (typeof roles)[number];
 

@@ -23,7 +23,8 @@ export type TlsResult = {readonly policy: TlsPolicyType; readonly result: 'succe
 const advice = /; if the root CA is installed locally, try running Node\.js with [\w-]+$/;
 
 /**
- * What OpenSSL says of a certificate. Node.js 24 adds advice about an option of its own: the operator has `MAILCTL_CA_FILE`.
+ * What OpenSSL says of a certificate. Node.js 24 adds advice about an option of its own: the operator has
+ * `MAILCTL_CA_FILE`.
  */
 export function withoutAdvice(message: string): string {
 	return message.replace(advice, '');
@@ -96,8 +97,8 @@ export type Attempt = {
 	readonly reply: string;
 	readonly ms: number;
 	/**
-	 * What was said, a line each: milliseconds since it began, `C:` we, `S:` the server, `*:` what happened. At most 4 KB,
-	 * without passwords and data. Null: the mail was accepted, or there was no connection.
+	 * What was said, a line each: milliseconds since it began, `C:` we, `S:` the server, `*:` what happened. At most 4
+	 * KB, without passwords and data. Null: the mail was accepted, or there was no connection.
 	 */
 	readonly dialogue: string | null;
 };
@@ -105,7 +106,9 @@ export type Attempt = {
 /** What of an attempt decides in which order the next try asks the hosts; `n`: the try that it belongs to. */
 export type Asked = Pick<Attempt, 'host' | 'ip' | 'phase' | 'code'> & {readonly n: number};
 
-/** Whether the mail was sent and no answer came, so that it may have arrived: a later try may make two of it (RFC 1047). */
+/**
+ * Whether the mail was sent and no answer came, so that it may have arrived: a later try may make two of it (RFC 1047).
+ */
 export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code'>): boolean {
 	return phase === 'dot' && code === null;
 }
@@ -199,7 +202,10 @@ export type AttemptResult = {
 	readonly at: string;
 };
 
-/** What smarthosts call the mail that they took, in their answer to its last dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
+/**
+ * What smarthosts call the mail that they took, in their answer to its last dot: `250 Ok: queued as 4BF2…`,
+ * `Ok 0102019a…`.
+ */
 const taken = [/\bqueued as <?([^\s<>]+)/i, /\bid=([^\s,;]+)/i, /^(?:2\.\d\.\d )?ok:? <?([\w.@/+-]{10,})>?$/i];
 const maxProviderIdLength = 200;
 

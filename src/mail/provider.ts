@@ -37,8 +37,8 @@ export const optionalEvents = ['opened', 'clicked', 'unsubscribed'] as const;
 export type OptionalEvent = (typeof optionalEvents)[number];
 
 /**
- * How a post of a provider ended. `unknown`: no smarthost has the URL. `unreadable`: it is proven, and has no events in its form.
- * `limited`: too many events of its owner wait already.
+ * How a post of a provider ended. `unknown`: no smarthost has the URL. `unreadable`: it is proven, and has no events in
+ * its form. `limited`: too many events of its owner wait already.
  */
 export type ProviderPostEnd = 'taken' | 'unknown' | 'forged' | 'unreadable' | 'limited';
 

@@ -5,7 +5,9 @@ const url = 'the URL of the smarthost (MAILCTL_RELAY_URL, or the route of the wo
 
 const withoutLogin = `add user and password to ${url}: the smarthost accepts no mail without a login`;
 
-/** The first that matches holds. The words of providers come before the codes, since one code stands for many causes. */
+/**
+ * The first that matches holds. The words of providers come before the codes, since one code stands for many causes.
+ */
 const advices: readonly Advice[] = [
 	[/^the smarthost \S+ was not found/i, `correct the host in ${url}, and check DNS on this machine`],
 	[
@@ -64,8 +66,8 @@ const advices: readonly Advice[] = [
 const link = /\bhttps?:\/\/[^\s<>"')\]]+[^\s<>"')\].,;]/i;
 
 /**
- * Returns what an operator can do about a smarthost that refuses us, as a clause. `reason`: its reply with the code first, or what
- * we say where there was none.
+ * Returns what an operator can do about a smarthost that refuses us, as a clause. `reason`: its reply with the code
+ * first, or what we say where there was none.
  */
 export function relayAdvice(reason: string): string {
 	const known = advices.find(([refusal]) => refusal.test(reason));

@@ -4,7 +4,10 @@ import type {AggregateReport} from './aggregate.ts';
 import type {BounceCategory} from './outcome.ts';
 import type {ReadLetter, Verdicts} from './received.ts';
 
-/** What came back: a kind of mail, or an event that a provider posted. `dmarc`, `tls`: aggregate reports. `other`: nothing that is read. */
+/**
+ * What came back: a kind of mail, or an event that a provider posted. `dmarc`, `tls`: aggregate reports. `other`:
+ * nothing that is read.
+ */
 export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'dmarc' | 'tls' | 'other';
 
 /** What a report says happened: RFC 3464's actions, what feedback reports ask for, and what providers track. */
@@ -40,7 +43,10 @@ export type Report = {
 	/** The rule that decided, and the text or code that it matched on. */
 	readonly rule: string | null;
 	readonly matched: string | null;
-	/** What the host or the reporter said, made safe to store and to print, at most 1,024 characters; of a click its whole URL. */
+	/**
+	 * What the host or the reporter said, made safe to store and to print, at most 1,024 characters; of a click its
+	 * whole URL.
+	 */
 	readonly reason: string;
 	/** ARF's Feedback-Type, in lower case. */
 	readonly feedbackType: string | null;
@@ -104,8 +110,8 @@ export type Reading = {
 export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin' | 'provider';
 
 /**
- * Which mails are read first: those whose recipients a token of ours proves, then what answers a message of ours or comes from where we
- * look ourselves, then what anybody may send.
+ * Which mails are read first: those whose recipients a token of ours proves, then what answers a message of ours or
+ * comes from where we look ourselves, then what anybody may send.
  */
 export const precedence = {proven: 0, expected: 1, unproven: 2} as const;
 
@@ -136,7 +142,10 @@ export type CameIn = {
 	readonly receivedAt: string;
 };
 
-/** How many mails that came in and could not be used are kept for review, and how many octets of them; the oldest go first. */
+/**
+ * How many mails that came in and could not be used are kept for review, and how many octets of them; the oldest go
+ * first.
+ */
 export const keptCaps = {mails: 10_000, bytes: 1024 ** 3} as const;
 
 /** Octets of such a mail that are kept: its beginning says what it is. */

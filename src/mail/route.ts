@@ -25,8 +25,7 @@ export function parseRoute(text: string): ParsedRoute {
 	if (!relayScheme.test(text)) {
 		return {
 			ok: false,
-			fault:
-				'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
+			fault: 'is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
 		};
 	}
 
@@ -43,12 +42,15 @@ export function parseRoute(text: string): ParsedRoute {
 	return {ok: true, route: {kind: 'smarthosts', relays}};
 }
 
-/** What stands before the password of each URL of a route, and the password, percent-encoded. Of `+https` it has no user. */
+/**
+ * What stands before the password of each URL of a route, and the password, percent-encoded. Of `+https` it has no
+ * user.
+ */
 const logins = /(\+https:\/\/|:\/\/[^:@/?#,]*:)([^@/?#,]*)@/gi;
 
 /**
- * A workspace's route for the store, or back from it: only the passwords in it are put through `change`, so that what is
- * stored can be shown (masked) without a key.
+ * A workspace's route for the store, or back from it: only the passwords in it are put through `change`, so that what
+ * is stored can be shown (masked) without a key.
  */
 export function withPasswords(route: string, change: (password: string) => string): string {
 	return route.replace(
@@ -62,7 +64,9 @@ export function hasPassword(route: string): boolean {
 	return route.search(logins) !== -1;
 }
 
-/** An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME. */
+/**
+ * An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME.
+ */
 export type Source = {readonly address: string; readonly hostname: string | null};
 
 /** The demands of an MTA-STS policy (RFC 8461 §3.2); a policy in mode `none` has no demands. */
@@ -129,7 +133,9 @@ export type Route = {
 	} | null;
 };
 
-/** Of a mail at its site: `isHigh`: it goes before what waits there. `leaves`: connections that it leaves to such mail. */
+/**
+ * Of a mail at its site: `isHigh`: it goes before what waits there. `leaves`: connections that it leaves to such mail.
+ */
 export type Precedence = {readonly isHigh: boolean; readonly leaves: 0 | 1};
 
 /** What a claim is made for: one workspace's mail of one priority (normal if left out) for one destination. */

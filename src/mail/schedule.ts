@@ -21,7 +21,10 @@ export function readSendAt(text: string, now: number): string | null | undefined
 export const expiresAtRule =
 	'must be an RFC 3339 time or a time from now such as +2h, at least a minute after the mail may be sent';
 
-/** After when no longer to send, in the store's form. `sendAt`: in the same form; null: now. Undefined: it is against `expiresAtRule`. */
+/**
+ * After when no longer to send, in the store's form. `sendAt`: in the same form; null: now. Undefined: it is against
+ * `expiresAtRule`.
+ */
 export function readExpiresAt(text: string, now: number, sendAt: string | null): string | undefined {
 	const at = parseMoment(text, now);
 	return at !== undefined && leavesTime(sendAt === null ? now : Date.parse(sendAt), at) ? storeTime(at) : undefined;

@@ -30,7 +30,10 @@ export function subjectTerms(subject: string): Term[] {
 /** What is asked for: this term, or any of these. */
 export type Asked = Term | readonly Term[];
 
-/** What a message must have to be found by words of its subject; null: there is no word, or there are more than `maxQueryTerms`. */
+/**
+ * What a message must have to be found by words of its subject; null: there is no word, or there are more than
+ * `maxQueryTerms`.
+ */
 export function askedTerms(words: string): Term[] | null {
 	const terms = wordsOf(words).map(word => `w:${word}`);
 	return terms.length > 0 && terms.length <= maxQueryTerms ? terms : null;
@@ -48,8 +51,8 @@ export function valueTerm(value: string): Term {
 }
 
 /**
- * What a message must have to be found by a text: the text is a value of its metadata, or each part between spaces is one or
- * consists of words of its subject.
+ * What a message must have to be found by a text: the text is a value of its metadata, or each part between spaces is
+ * one or consists of words of its subject.
  */
 export function searchTerms(text: string): Asked[] {
 	const whole = valueTerm(text);

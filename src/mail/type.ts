@@ -16,7 +16,9 @@ const builders = {
 	/** Of texts. */
 	Record: (_key: Schema, value: Schema) => ({type: 'object', patternProperties: {'^.*$': value}}),
 	Object(properties: Readonly<Record<string, Schema>>, options?: Options) {
-		const required = Object.keys(properties).filter(name => !Object.hasOwn(properties[name] as Schema, '~optional'));
+		const required = Object.keys(properties).filter(
+			name => !Object.hasOwn(properties[name] as Schema, '~optional'),
+		);
 		return {type: 'object', ...(required.length > 0 && {required}), properties, ...options};
 	},
 	// Not enumerable: the mark is no part of the schema.
@@ -24,7 +26,7 @@ const builders = {
 };
 
 /**
- * The builders of typebox that our schemas use, with its types. Loading the library itself means 373 modules, a tenth of a
- * second at each start, and what it builds for us is plain JSON Schema.
+ * The builders of typebox that our schemas use, with its types. Loading the library itself means 373 modules, a tenth
+ * of a second at each start, and what it builds for us is plain JSON Schema.
  */
 export const Type = builders as unknown as Pick<typeof Typebox, keyof typeof builders>;

@@ -67,8 +67,8 @@ export type WebhookMessage = {
 };
 
 /**
- * The body that endpoints get: exactly these five fields (docs/reference/interface.md, Webhook request), with `detail` where
- * they would say nothing: the event is about no recipient. Made once, stored, never made again.
+ * The body that endpoints get: exactly these five fields (docs/reference/interface.md, Webhook request), with `detail`
+ * where they would say nothing: the event is about no recipient. Made once, stored, never made again.
  */
 export function webhookBody(event: WebhookEvent, message: WebhookMessage | undefined, format: WebhookFormat): string {
 	const {id, type, workspaceId, messageId, recipient, occurredAt} = event;
@@ -121,8 +121,8 @@ export function putOff(attempts: number, at: number, backoffMs: number): After {
 }
 
 /**
- * Of the end of an attempt for an endpoint that asks for the long retry: when the first attempt began, since when the endpoint
- * acknowledges nothing (null: it did before this one), how it answered and how long it asks to be left alone.
+ * Of the end of an attempt for an endpoint that asks for the long retry: when the first attempt began, since when the
+ * endpoint acknowledges nothing (null: it did before this one), how it answered and how long it asks to be left alone.
  */
 type LongRetry = {
 	readonly firstAt: number;
@@ -132,8 +132,8 @@ type LongRetry = {
 };
 
 /**
- * What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. `long`: null where
- * the usual attempts are all.
+ * What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. `long`:
+ * null where the usual attempts are all.
  */
 export function afterAttempt(
 	attempts: number,
@@ -157,8 +157,9 @@ export function afterAttempt(
 const minuteMs = 60_000;
 
 /**
- * After the usual attempts the waits double, up to 360 backoffs, until 4320 have passed: six hours, three days. A shorter backoff
- * shortens all of it for a test, a longer one does not lengthen it. The last attempt is made then, whatever the endpoint asks for.
+ * After the usual attempts the waits double, up to 360 backoffs, until 4320 have passed: six hours, three days. A
+ * shorter backoff shortens all of it for a test, a longer one does not lengthen it. The last attempt is made then,
+ * whatever the endpoint asks for.
  */
 function afterLong(attempts: number, at: number, backoffMs: number, long: LongRetry): After {
 	const {firstAt, failingSince, status, retryAfterMs} = long;

@@ -29,7 +29,10 @@ type PolicySettings = {
 	readonly acme: boolean;
 };
 
-/** The policy as it is now; null: nothing listens here, or without TLS. `now`: milliseconds. `roots`: whom others trust, PEM. */
+/**
+ * The policy as it is now; null: nothing listens here, or without TLS. `now`: milliseconds. `roots`: whom others trust,
+ * PEM.
+ */
 export async function readOwnPolicy(
 	settings: PolicySettings,
 	reader: Knex,
@@ -47,7 +50,10 @@ export async function readOwnPolicy(
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 const parsedRoots = new WeakMap<readonly string[], readonly X509Certificate[]>();
 
-/** Whether the chain leads to a root that others have: with `enforce` no mail would come by a CA for tests or of a company. */
+/**
+ * Whether the chain leads to a root that others have: with `enforce` no mail would come by a CA for tests or of a
+ * company.
+ */
 function vouchesFor(chain: string, host: string, now: number, roots: readonly string[]): boolean {
 	const trusted = parsedRoots.get(roots) ?? roots.map(root => new X509Certificate(root));
 	parsedRoots.set(roots, trusted);

@@ -53,7 +53,10 @@ export class StsPolicies {
 		this.#options = options;
 	}
 
-	/** The policy of a domain; null if there is no policy, or it is not available now. Rejects if the store cannot be read. */
+	/**
+	 * The policy of a domain; null if there is no policy, or it is not available now. Rejects if the store cannot be
+	 * read.
+	 */
 	async policyOf(domain: string): Promise<MtaSts | null> {
 		const found = this.#known.get(domain);
 		const fresh = found !== undefined && found.askAgainAt > this.#options.clock.monotonic();
@@ -63,7 +66,10 @@ export class StsPolicies {
 			: {mode: policy.mode, mx: policy.mx};
 	}
 
-	/** One look-up for all that ask at the same time. A mail that waits longer than the limit goes on with the known policy. */
+	/**
+	 * One look-up for all that ask at the same time. A mail that waits longer than the limit goes on with the known
+	 * policy.
+	 */
 	#ask(domain: string): Promise<StoredPolicy | null> {
 		let current: StoredPolicy | null = null;
 		const renewed = this.#renew(domain, policy => {
@@ -156,14 +162,17 @@ const maxPolicyLength = 64 * 1024;
 const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
 
 /**
- * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3): certificate verified, no redirects, 64 KiB at
- * most. The name is looked up here, every address checked, and the connection goes to one of these. Never rejects.
+ * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3): certificate verified, no redirects, 64
+ * KiB at most. The name is looked up here, every address checked, and the connection goes to one of these. Never
+ * rejects.
  */
 export async function fetchPolicy(domain: string, options: FetchOptions): Promise<Fetched> {
 	const host = `mta-sts.${domain}`;
 	const signal = AbortSignal.timeout(options.limitMs);
 	try {
-		const text = await withLimit(signal, async () => get(host, await checkedAddresses(host, options), signal, options));
+		const text = await withLimit(signal, async () =>
+			get(host, await checkedAddresses(host, options), signal, options),
+		);
 		const policy = parsePolicy(text);
 		return 'fault' in policy
 			? failed('sts-policy-invalid', `the policy at ${host} is not valid: ${policy.fault}`)
@@ -274,8 +283,9 @@ const maxPolicyAge = 31_557_600;
 const maxPatterns = 100;
 
 /**
- * Reads a policy (RFC 8461 §3.2), or says what is wrong with it. Unknown fields are ignored, and so is a line that is no field
- * and an `mx` that is no host name: with a typo in one line the domain still demands TLS of the hosts in the others.
+ * Reads a policy (RFC 8461 §3.2), or says what is wrong with it. Unknown fields are ignored, and so is a line that is
+ * no field and an `mx` that is no host name: with a typo in one line the domain still demands TLS of the hosts in the
+ * others.
  */
 export function parsePolicy(text: string): StsPolicy | {readonly fault: string} {
 	const first = new Map<string, string>();

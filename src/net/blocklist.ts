@@ -34,7 +34,9 @@ export const doesList = ({kind}: Blocklist, source: string): boolean =>
 export const nameOnList = (source: string, zone: string): string =>
 	isIP(source) === 0 ? `${source}.${zone}` : reverseName(source).replace(/(?:in-addr|ip6)\.arpa$/, zone);
 
-/** Asks a list for a source. A list with wrong test entries does not count: a dead list lists nothing, or everything. */
+/**
+ * Asks a list for a source. A list with wrong test entries does not count: a dead list lists nothing, or everything.
+ */
 export async function askBlocklist(list: Blocklist, source: string, resolver: Resolver): Promise<Listing> {
 	// RFC 5782 §5: what each list has, and what no list has.
 	const [always, never] = list.kind === 'domain' ? ['test', 'invalid'] : ['2.0.0.127', '1.0.0.127'];

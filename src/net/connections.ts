@@ -13,8 +13,9 @@ const incompleteMs = 2000;
 type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
 
 /**
- * Bounds the connections of a server, and those of a client. At the limit the one that was idle for longest makes room, so that
- * clients which only hold connections never keep others out. One with a whole request stays until its answer is sent.
+ * Bounds the connections of a server, and those of a client. At the limit the one that was idle for longest makes room,
+ * so that clients which only hold connections never keep others out. One with a whole request stays until its answer is
+ * sent.
  */
 export class Connections {
 	readonly #most: number;
@@ -89,7 +90,10 @@ export class Connections {
 		});
 	}
 
-	/** Closes their server: ends those without a request, soon those whose request is not whole, and resolves when all have ended. */
+	/**
+	 * Closes their server: ends those without a request, soon those whose request is not whole, and resolves when all
+	 * have ended.
+	 */
 	async close(server: Server): Promise<void> {
 		const closed = server.listening ? new Promise(resolve => server.close(resolve)) : null;
 		this.#end(state => state === 'idle');

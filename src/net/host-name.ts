@@ -4,8 +4,8 @@ import ipaddr from 'ipaddr.js';
 
 const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 
-// The URL standard's mapping would drop line ends and undo percent-encoding; what is no letter or digit is refused first.
-// The mapping makes a dot of each ideographic one.
+// The URL standard's mapping would drop line ends and undo percent-encoding; what is no letter or digit is refused
+// first. The mapping makes a dot of each ideographic one.
 const letters = /^[\p{L}\p{M}\p{N}.。．｡_-]+$/u;
 
 /**

@@ -43,7 +43,9 @@ function addRange(list: BlockList, range: string, family: 'ipv4' | 'ipv6'): void
 	list.addSubnet(network, Number(prefix), family);
 }
 
-/** Whether a literal IP address is one of the public Internet. A zone (`%eth0`), a mapped form or no address at all: no. */
+/**
+ * Whether a literal IP address is one of the public Internet. A zone (`%eth0`), a mapped form or no address at all: no.
+ */
 export function isPublicAddress(address: string): boolean {
 	switch (isIP(address)) {
 		case 4:

@@ -38,9 +38,9 @@ export type CheckedHost = {
 const addressWaitMs = 1000;
 
 /**
- * Opens an HTTPS connection to one of the checked addresses and nowhere else. The name is not looked up again, so a second
- * answer of DNS cannot lead into this network (SSRF). The socket emits `secureConnect` when the certificate is verified.
- * Without a context it is plain TCP.
+ * Opens an HTTPS connection to one of the checked addresses and nowhere else. The name is not looked up again, so a
+ * second answer of DNS cannot lead into this network (SSRF). The socket emits `secureConnect` when the certificate is
+ * verified. Without a context it is plain TCP.
  */
 export function connectPinned(host: CheckedHost, secureContext: SecureContext): TLSSocket;
 export function connectPinned(host: CheckedHost, secureContext: SecureContext | null): Socket;

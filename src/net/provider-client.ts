@@ -43,15 +43,18 @@ export class ProviderHostError extends Error {
 	}
 }
 
-/** A connection waits for its next request for less time than hosts keep one: they would close it while the request comes. */
+/**
+ * A connection waits for its next request for less time than hosts keep one: they would close it while the request
+ * comes.
+ */
 const idleMs = 4000;
 const keeping = {keepAlive: true, timeout: idleMs};
 
 const defaultMax = 4 * 1024 * 1024;
 
 /**
- * Asks hosts of providers by HTTPS: the certificate is verified, no redirect is followed, the name is looked up here, every address
- * must be public, and the connection goes to one of these.
+ * Asks hosts of providers by HTTPS: the certificate is verified, no redirect is followed, the name is looked up here,
+ * every address must be public, and the connection goes to one of these.
  */
 export class ProviderClient {
 	readonly #options: ProviderClientOptions;
@@ -69,8 +72,8 @@ export class ProviderClient {
 	}
 
 	/**
-	 * `name`: of the provider, or `sns`, for which SES's stand-in serves too. Rejects (`ProviderHostError`) without an answer, also with
-	 * one that is too long.
+	 * `name`: of the provider, or `sns`, for which SES's stand-in serves too. Rejects (`ProviderHostError`) without an
+	 * answer, also with one that is too long.
 	 */
 	async ask(name: string, url: URL, asked: Asked = {method: 'GET'}): Promise<Answer> {
 		const signal = AbortSignal.timeout(this.#options.limitMs);
@@ -85,7 +88,9 @@ export class ProviderClient {
 						port: Number(url.port || 443),
 					});
 		} catch (error) {
-			const why = signal.aborted ? `no answer within ${this.#options.limitMs / 1000} s` : (error as Error).message;
+			const why = signal.aborted
+				? `no answer within ${this.#options.limitMs / 1000} s`
+				: (error as Error).message;
 			throw new ProviderHostError(`${url.hostname}: ${why}`, state.isSent, error);
 		}
 	}

@@ -5,12 +5,16 @@ import {hostName} from './host-name.ts';
 /** How a relay's connection is protected. */
 const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as const;
 /**
- * `required`: TLS with a verified certificate. `unverified`: TLS, any certificate. `opportunistic`: TLS where offered, any
- * certificate (with smtps: always TLS). `none`: no STARTTLS. A password is never sent without TLS unless it is `none`.
+ * `required`: TLS with a verified certificate. `unverified`: TLS, any certificate. `opportunistic`: TLS where offered,
+ * any certificate (with smtps: always TLS). `none`: no STARTTLS. A password is never sent without TLS unless it is
+ * `none`.
  */
 type RelayTls = (typeof relayTlsModes)[number];
 
-/** A smarthost (MAILCTL_RELAY_URL in docs/reference/settings.md). User and password are decoded, and given both or neither. */
+/**
+ * A smarthost (MAILCTL_RELAY_URL in docs/reference/settings.md). User and password are decoded, and given both or
+ * neither.
+ */
 export type Relay = {
 	/** A name as A-labels, or an IP address without brackets. */
 	readonly host: string;
@@ -21,8 +25,8 @@ export type Relay = {
 	readonly user: string | null;
 	readonly password: string | null;
 	/**
-	 * The provider takes mail by its HTTPS API. `password` is then the secret or the token, `user` what names the account: the key's id
-	 * of SES, the domain of Mailgun, a digest of Postmark's token. Absent: SMTP.
+	 * The provider takes mail by its HTTPS API. `password` is then the secret or the token, `user` what names the
+	 * account: the key's id of SES, the domain of Mailgun, a digest of Postmark's token. Absent: SMTP.
 	 */
 	readonly api?: RelayApi;
 };
@@ -44,7 +48,10 @@ const apiForms = {
 };
 const controls = /[\u0000-\u001f\u007f]/;
 
-/** `smtp://[user:pass@]host[:port][?tls=…]`, `smtps://…`, or one of `apiForms`. The fault never repeats the URL: it may hold a password. */
+/**
+ * `smtp://[user:pass@]host[:port][?tls=…]`, `smtps://…`, or one of `apiForms`. The fault never repeats the URL: it may
+ * hold a password.
+ */
 export function parseRelayUrl(text: string): RelayUrl {
 	const [, api] = /^(ses|mailgun|postmark)[:+]/i.exec(text) ?? [];
 	if (api) {

@@ -291,7 +291,10 @@ export const muteAlert = operation({
 		{id, for: Type.String({description: 'How long, such as 30m, 2h or 3d; 0 ends it. At most 30d.'})},
 		{additionalProperties: false, examples: [{for: '2h'}]},
 	),
-	async run({trx, tools, workspaceId}: OperationContext<string | null>, {id: wanted, for: text}): Promise<ShownAlert> {
+	async run(
+		{trx, tools, workspaceId}: OperationContext<string | null>,
+		{id: wanted, for: text},
+	): Promise<ShownAlert> {
 		const row = (await findAlert(trx, workspaceId, wanted)) ?? notFound('alert', wanted);
 		const span = parseDuration(text);
 		if (span === undefined || span > maxMuteMs) {

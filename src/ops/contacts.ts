@@ -6,7 +6,9 @@ import {notFound, operation, Refused} from './operation.ts';
 /** The link opens the page of this person. */
 type Person = {readonly id: string; readonly workspaceId: string; readonly address: string};
 
-/** Gives out a link to a person's preference page. Who has it may choose for the person, so that the act is recorded. */
+/**
+ * Gives out a link to a person's preference page. Who has it may choose for the person, so that the act is recorded.
+ */
 export const linkPreferences = operation({
 	scope: 'contacts:manage',
 	role: 'operator',

@@ -45,7 +45,9 @@ export function checkNotOurs(address: string, hosts: readonly string[]): void {
 	}
 }
 
-/** Mail to an address comes in from now on. The command line is the operator's: the domain need not be the workspace's. */
+/**
+ * Mail to an address comes in from now on. The command line is the operator's: the domain need not be the workspace's.
+ */
 export const addInbound = operation({
 	...manages,
 	without: {apply},

@@ -39,7 +39,8 @@ export const rescheduleMessage = operation({
 		{
 			id,
 			sendAt: Type.String({
-				description: 'RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead; a time that is past is now.',
+				description:
+					'RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead; a time that is past is now.',
 			}),
 		},
 		{additionalProperties: false, examples: [{sendAt: '2026-06-09T10:00:00Z'}]},

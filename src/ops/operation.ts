@@ -9,10 +9,15 @@ import {bumpGeneration} from '../store/changes.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 
-/** Where people and programs ask for operations: the HTTP API, the commands, the forms of the dashboard, `mailctl apply`. */
+/**
+ * Where people and programs ask for operations: the HTTP API, the commands, the forms of the dashboard,
+ * `mailctl apply`.
+ */
 type Face = 'api' | 'cli' | 'dashboard' | 'apply';
 
-/** Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked. */
+/**
+ * Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked.
+ */
 export type Context<Workspace extends string | null = string> = {
 	readonly face: Face;
 	/** The only workspace that the operation reads and changes; null: what belongs to the installation. */
@@ -139,8 +144,8 @@ type Words = {
 };
 
 /**
- * Why an operation changed nothing. The API answers with the code and its status, a command ends with 65, a form shows its page
- * again (422), or 404 and 403 where the thing is missing or not theirs to change.
+ * Why an operation changed nothing. The API answers with the code and its status, a command ends with 65, a form shows
+ * its page again (422), or 404 and 403 where the thing is missing or not theirs to change.
  */
 export class Refused extends Error {
 	readonly code:

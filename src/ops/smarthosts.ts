@@ -32,7 +32,8 @@ const secret = Type.Optional(
 	Type.String({
 		minLength: 8,
 		maxLength: 4096,
-		description: 'The key that the provider shows: Mailgun’s signing key, SendGrid’s public key. Absent: one is made.',
+		description:
+			'The key that the provider shows: Mailgun’s signing key, SendGrid’s public key. Absent: one is made.',
 	}),
 );
 const manages = {scope: 'smarthosts:manage', role: 'admin', fresh: true} as const;

@@ -77,7 +77,11 @@ export const removeSuppression = operation({
 	name: 'suppression remove',
 	input: Type.Union([Type.Object({id: Type.String()}), Type.Object({recipient: Type.String()})]),
 	async run({trx, workspaceId, mode}, by) {
-		const entry = await findSuppression(trx, workspaceId, 'id' in by ? by : {addressKey: addressOf(by.recipient).key});
+		const entry = await findSuppression(
+			trx,
+			workspaceId,
+			'id' in by ? by : {addressKey: addressOf(by.recipient).key},
+		);
 		if (entry && mode === 'test' && entry.mode === 'live' && !isSimulated(entry.address_key)) {
 			const wrong = 'a test key cannot remove an entry of live mail';
 			const api = 'A test key cannot remove an entry of live mail.';
@@ -102,7 +106,10 @@ export const removeSuppression = operation({
 function addressOf(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: true});
 	if (!parsed.ok) {
-		throw new Refused('unprocessable_entity', {wrong: `${text} is not a valid address`, next: `it ${parsed.fault}`});
+		throw new Refused('unprocessable_entity', {
+			wrong: `${text} is not a valid address`,
+			next: `it ${parsed.fault}`,
+		});
 	}
 	return parsed.address;
 }

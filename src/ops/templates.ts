@@ -27,7 +27,9 @@ export const templateSettings = {
 	),
 };
 
-/** Its id, its name and its versions stay; what is left out stays too. Mail that is accepted already keeps what it has. */
+/**
+ * Its id, its name and its versions stay; what is left out stays too. Mail that is accepted already keeps what it has.
+ */
 export const updateTemplate = operation({
 	scope: 'templates:manage',
 	role: 'operator',

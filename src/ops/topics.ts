@@ -32,7 +32,8 @@ export const topicFields = {
 	public: Type.Optional(Type.Boolean({description: 'True: recipients find it on the preference page.'})),
 	required: Type.Optional(
 		Type.Boolean({
-			description: 'True: its mail is needed, such as receipts. Its unsubscribe page offers to stop everything else.',
+			description:
+				'True: its mail is needed, such as receipts. Its unsubscribe page offers to stop everything else.',
 		}),
 	),
 	description: Type.Optional(

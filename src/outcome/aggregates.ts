@@ -23,8 +23,8 @@ type ReadAggregate = {
 };
 
 /**
- * Counts an aggregate report once and marks its mail as read. One that is not about a domain of ours, or makes no sense, is kept
- * for a person. `ours`: names of this installation beside those of the store.
+ * Counts an aggregate report once and marks its mail as read. One that is not about a domain of ours, or makes no
+ * sense, is kept for a person. `ours`: names of this installation beside those of the store.
  */
 export async function recordAggregate(
 	trx: Knex.Transaction,

@@ -20,8 +20,8 @@ export type Complaint = {
 };
 
 /**
- * Writes complaints: the state if it may change, always the event, and a hard block of the address, with as its source the
- * message.
+ * Writes complaints: the state if it may change, always the event, and a hard block of the address, with as its source
+ * the message.
  */
 export async function recordComplaints(
 	trx: Knex.Transaction,
@@ -46,7 +46,10 @@ export async function recordComplaints(
 		complaints
 			.filter(({suppresses}) => suppresses)
 			.map(
-				({recipient: {workspace_id: workspaceId, address, address_key: addressKey, message_id: source}, ...one}) => ({
+				({
+					recipient: {workspace_id: workspaceId, address, address_key: addressKey, message_id: source},
+					...one
+				}) => ({
 					...{id: eventWriter.newId('sup'), workspaceId, address, addressKey, source},
 					reason: 'complaint',
 					createdAt: one.recordedAt,

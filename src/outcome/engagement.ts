@@ -49,9 +49,9 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 
 /**
  * Counts opens and clicks, many in one transaction. The first of a recipient, and the first of each of its links, is in
- * the timeline, and a person's first click after machines. They never
- * change a state. Returns whether each was counted: a message that was removed or erased, and a workspace that no longer tracks,
- * are skipped. `wait`: not counted, as it may be a part of a burst; it is to come again with `together`.
+ * the timeline, and a person's first click after machines. They never change a state. Returns whether each was counted:
+ * a message that was removed or erased, and a workspace that no longer tracks, are skipped. `wait`: not counted, as it
+ * may be a part of a burst; it is to come again with `together`.
  */
 export function createEngagementWrite(
 	clock: Clock,

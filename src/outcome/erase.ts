@@ -48,7 +48,9 @@ type Erased = {
 	readonly recipients: number;
 	/** Mails that came in from or to the address; absent: none. */
 	readonly received?: number;
-	/** Whether the sweep has to go on with it: nothing of the person is read any more, but some of it is in the store. */
+	/**
+	 * Whether the sweep has to go on with it: nothing of the person is read any more, but some of it is in the store.
+	 */
 	readonly isLeft: boolean;
 };
 
@@ -85,10 +87,11 @@ const receivedPerStep = 20;
 const submittedPerStep = 20;
 
 /**
- * Erases a person: the content of every message to the address, and the address in all other places. Suppressions and opt-outs
- * stay: they keep the person from being mailed. First the person is marked, in one short transaction: the contact goes, waiting mail
- * to them ends, and reads leave out what is about them (`store/erasures.ts`). A few messages to them are erased in the same
- * transaction. The rest goes in steps; an interrupted erasure continues when the daemon sweeps.
+ * Erases a person: the content of every message to the address, and the address in all other places. Suppressions and
+ * opt-outs stay: they keep the person from being mailed. First the person is marked, in one short transaction: the
+ * contact goes, waiting mail to them ends, and reads leave out what is about them (`store/erasures.ts`). A few messages
+ * to them are erased in the same transaction. The rest goes in steps; an interrupted erasure continues when the daemon
+ * sweeps.
  *
  * A queued recipient ends `suppressed`. The mail of one that is being tried may still arrive, but nothing more is
  * written about it: its claim is gone.
@@ -138,12 +141,13 @@ export function createEraser(options: EraserOptions): Eraser {
 	}
 
 	/**
-	 * The messages to a person, if one transaction can erase them all; otherwise none. Erased together with the mark, they never
-	 * leave the lists.
+	 * The messages to a person, if one transaction can erase them all; otherwise none. Erased together with the mark,
+	 * they never leave the lists.
 	 */
 	async function findFew(erasure: Erasure): Promise<readonly string[]> {
 		const messageIds = await findMessagesTo(reader, erasure, messagesPerStep);
-		const isWhole = messageIds.length < messagesPerStep && (await findSubmittedNames(reader, messageIds)).length === 0;
+		const isWhole =
+			messageIds.length < messagesPerStep && (await findSubmittedNames(reader, messageIds)).length === 0;
 		return isWhole ? messageIds : [];
 	}
 
@@ -203,15 +207,19 @@ export function createEraser(options: EraserOptions): Eraser {
 		await eraseTimelines(trx, recipients, erasedDetails);
 		await eraseMessages(trx, messageIds, at);
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
-		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient), metadata: {}});
+		const erased = (body: WebhookBody) => ({
+			...body,
+			recipient: withoutPerson(person, body.recipient),
+			metadata: {},
+		});
 		await rewriteWebhookBodies(trx, messageIds, erased);
 		await announceEnded(trx, person, ended, at);
 		await removeCaptured(idsOf(recipients));
 	}
 
 	/**
-	 * Each recipient of a submitted mail has the whole of it. Takes the person out of those that some messages to them came with, in
-	 * steps of their own: a submitter may give all mails one Message-ID.
+	 * Each recipient of a submitted mail has the whole of it. Takes the person out of those that some messages to them
+	 * came with, in steps of their own: a submitter may give all mails one Message-ID.
 	 */
 	async function* eraseFromSubmitted(
 		{workspaceId, addressKey}: Person,

@@ -6,8 +6,9 @@ import {createSettled, readLastPosition} from '../store/timeline.ts';
 /** Workspaces' events as they are stored, by any process, for those who follow them. */
 export type Feed = {
 	/**
-	 * Follows a workspace's events after a position; null: from now on. Comes back twice a second with what there is, often
-	 * nothing, so that who follows can look around too. It ends when the feed is closed, and throws what the store throws.
+	 * Follows a workspace's events after a position; null: from now on. Comes back twice a second with what there is,
+	 * often nothing, so that who follows can look around too. It ends when the feed is closed, and throws what the
+	 * store throws.
 	 */
 	readonly open: (workspaceId: string, after: number | null) => Promise<AsyncIterable<StreamPart>>;
 	/** Looks as often for events from now on, and says each time whether there are any. What they are is not read. */
@@ -41,7 +42,8 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	async function* follow(workspaceId: string, after: number, upTo: number): AsyncGenerator<StreamPart> {
 		let [position, settled] = [after, upTo];
 		while (!closing.aborted) {
-			const part: StreamPart = position < settled ? await read(workspaceId, position, settled) : {events: [], position};
+			const part: StreamPart =
+				position < settled ? await read(workspaceId, position, settled) : {events: [], position};
 			position = part.position;
 			yield part;
 			if (position >= settled) {
@@ -56,7 +58,9 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 			const [after, upTo] = [position, await nextLook()];
 			position = upTo;
 			yield after < upTo &&
-				(await share(`news ${workspaceId} ${after} ${upTo}`, () => hasEvents(reader, workspaceId, {after, upTo})));
+				(await share(`news ${workspaceId} ${after} ${upTo}`, () =>
+					hasEvents(reader, workspaceId, {after, upTo}),
+				));
 		}
 	}
 

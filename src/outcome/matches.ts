@@ -77,7 +77,10 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {recipients, messages}:
 	}));
 }
 
-/** Whether a mail that is no report has the null sender: a bounce that could not be read, or a responder's. It asks for nothing. */
+/**
+ * Whether a mail that is no report has the null sender: a bounce that could not be read, or a responder's. It asks for
+ * nothing.
+ */
 export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading'>): boolean {
 	return reading.kind === 'other' && cameIn.mailFrom === '';
 }

@@ -20,7 +20,15 @@ export async function recordReceived(
 	await notify(
 		trx,
 		fresh.map(({mail: {id, workspaceId, inReplyTo, receivedAt}, detail}) => ({
-			...{type: 'received', workspaceId, messageId: inReplyTo, recipient: null, at: receivedAt, detail, keptFor: id},
+			...{
+				type: 'received',
+				workspaceId,
+				messageId: inReplyTo,
+				recipient: null,
+				at: receivedAt,
+				detail,
+				keptFor: id,
+			},
 		})),
 		eventWriter,
 	);

@@ -282,7 +282,10 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]):
 			? item
 			: {
 					...item,
-					verdict: {...item.verdict, outcome: {...outcome, type: 'permanent', suppresses: true, escalated: how}},
+					verdict: {
+						...item.verdict,
+						outcome: {...outcome, type: 'permanent', suppresses: true, escalated: how},
+					},
 				};
 	});
 }

@@ -85,8 +85,8 @@ const actionIs =
 		actions.includes(report.action);
 
 /**
- * Only after a host began to accept the mail can it arrive, or a recipient complain. A provider proves that it has the mail, also
- * where the daemon ended before it stored so.
+ * Only after a host began to accept the mail can it arrive, or a recipient complain. A provider proves that it has the
+ * mail, also where the daemon ended before it stored so.
  */
 function wasTaken({recipient: {state, sent_at: sentAt}, item}: MatchedReport): boolean {
 	return item.reading.kind === 'provider' || sentAt !== null || state === 'sent' || state === 'delivered';
@@ -112,8 +112,8 @@ const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transi
 const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
 /**
- * A smarthost took the mail and now reports that it sent it on: this is the last report about it (RFC 3461 §5.2.5). What came back
- * of the mail may be read before it, and stands.
+ * A smarthost took the mail and now reports that it sent it on: this is the last report about it (RFC 3461 §5.2.5).
+ * What came back of the mail may be read before it, and stands.
  */
 async function recordArrivals(
 	trx: Knex.Transaction,
@@ -131,8 +131,8 @@ async function recordArrivals(
 }
 
 /**
- * A provider that reported a soft bounce and then the delivery had not given up: the mail arrived. A hard bounce stands, and so does
- * any bounce that follows the delivery.
+ * A provider that reported a soft bounce and then the delivery had not given up: the mail arrived. A hard bounce
+ * stands, and so does any bounce that follows the delivery.
  */
 async function restoreArrived(
 	trx: Knex.Transaction,

@@ -138,11 +138,15 @@ async function prove(
 	acceptMs: number,
 ): Promise<{readonly known: Known; readonly matches: Match[][]}> {
 	const young = (item: ReadMail, prefix: string) =>
-		item.candidates.filter(one => one.id.startsWith(prefix) && isYoung(one, item.cameIn, acceptMs)).map(({id}) => id);
+		item.candidates
+			.filter(one => one.id.startsWith(prefix) && isYoung(one, item.cameIn, acceptMs))
+			.map(({id}) => id);
 	const recipientIds = new Set(items.flatMap(item => young(item, 'rcp_')));
 	const found = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
 	const recipients = new Map(found.map(recipient => [recipient.id, recipient]));
-	const byRecipient = new Map(items.map(item => [item, matchesOf(item, {recipients, messages: new Map()}, acceptMs)]));
+	const byRecipient = new Map(
+		items.map(item => [item, matchesOf(item, {recipients, messages: new Map()}, acceptMs)]),
+	);
 
 	const others = items.filter(item => byRecipient.get(item)?.length === 0);
 	const messageIds = new Set(others.flatMap(item => young(item, 'msg_')));
@@ -277,7 +281,9 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 	return isNew && (reading.fault !== null || (reading.kind === 'other' && !isRequest)) ? 'unread' : null;
 }
 
-/** What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about. */
+/**
+ * What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about.
+ */
 function isErased({id}: Candidate, {recipients, messages}: Known): boolean {
 	const found = recipients.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
 	return found?.address === erasedAddress;

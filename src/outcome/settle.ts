@@ -122,7 +122,11 @@ export async function giveUp(
 			type: state,
 			occurredAt: step.now,
 			recordedAt: step.now,
-			detail: JSON.stringify({recipient: recipient.address, role: recipient.role, ...explanation(how, recipient)}),
+			detail: JSON.stringify({
+				recipient: recipient.address,
+				role: recipient.role,
+				...explanation(how, recipient),
+			}),
 			counted: isCounted(recipient.role, recipient.destination),
 		})),
 		eventWriter,
@@ -148,7 +152,10 @@ export const triedPart = (recipient: Claimed): JudgedTry['recipient'] => pick(re
 export type JudgedTry = {
 	/** Of the claimed recipient what matters now. The content of its mail is much larger and stays behind. */
 	readonly recipient: Pick<Claimed, (typeof triedFields)[number]>;
-	/** Of the mail as it was made: its subject, where its first tracked link leads, how many there are. Null: it was not made. */
+	/**
+	 * Of the mail as it was made: its subject, where its first tracked link leads, how many there are. Null: it was not
+	 * made.
+	 */
 	readonly made: {readonly subject: string; readonly firstLink: string | null; readonly links: number} | null;
 	readonly result: AttemptResult;
 	readonly verdict: NextStep;

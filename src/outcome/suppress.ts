@@ -21,8 +21,8 @@ export const hardBounceOf = (
 });
 
 /**
- * Puts addresses on the list and announces those that were not there to endpoints. `messageId`: for a source that is not a message.
- * Answers the ids of the entries that are new.
+ * Puts addresses on the list and announces those that were not there to endpoints. `messageId`: for a source that is
+ * not a message. Answers the ids of the entries that are new.
  */
 export async function suppressAddresses(
 	trx: Knex.Transaction,

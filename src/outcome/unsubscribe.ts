@@ -22,12 +22,14 @@ import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 
 /**
- * `topic`: out of the message's topic, of everything else where that is required, or of everything without a topic. `undo`:
- * what the hosted page made.
+ * `topic`: out of the message's topic, of everything else where that is required, or of everything without a topic.
+ * `undo`: what the hosted page made.
  */
 export type OptOutAction = 'topic' | 'all' | 'undo';
 
-/** `pause`: nothing that is not required for 30 days; `resume`: it ends now. Else in and out of topics, by their codes. */
+/**
+ * `pause`: nothing that is not required for 30 days; `resume`: it ends now. Else in and out of topics, by their codes.
+ */
 export type PreferenceAction = 'pause' | 'resume' | {readonly in: readonly string[]; readonly out: readonly string[]};
 
 /** Whom the link of a mail was for, and what they ask. */
@@ -71,7 +73,8 @@ export type SubscriptionStatus = {
 	readonly isTest: boolean;
 };
 
-// The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing else.
+// The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing
+// else.
 const pageSource = 'one-click';
 const reason = 'unsubscribe';
 
@@ -162,7 +165,10 @@ export type Choice = Pick<Topic, 'code' | 'name' | 'description'> & {
 	readonly isOut: boolean;
 };
 
-/** The topics that a person may choose, by name, and when their pause ends (null: they have no pause). `now`: in the store's form. */
+/**
+ * The topics that a person may choose, by name, and when their pause ends (null: they have no pause). `now`: in the
+ * store's form.
+ */
 export async function readChoices(
 	reader: Knex,
 	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey'>,
@@ -186,7 +192,8 @@ export async function readChoices(
 /** Whether there is anything to write. */
 export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
 	if (action === 'undo') {
-		// Out of everything else is no longer so once there is another topic; what the link did is there to be taken back.
+		// Out of everything else is no longer so once there is another topic; what the link did is there to be taken
+		// back.
 		return !isTest && (all === 'page' || topic?.block === 'page' || topic?.isRequired === true);
 	}
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
@@ -211,7 +218,10 @@ async function act(trx: Knex.Transaction, item: Unsubscription, eventWriter: Eve
 const isOptOut = (action: Unsubscription['action']): action is OptOutAction =>
 	action === 'topic' || action === 'all' || action === 'undo';
 
-/** Answers what the address left by this: codes of topics, `noTopic`, null for everything. For test mail, what it would leave. */
+/**
+ * Answers what the address left by this: codes of topics, `noTopic`, null for everything. For test mail, what it would
+ * leave.
+ */
 async function optOut(
 	trx: Knex.Transaction,
 	item: Unsubscription,

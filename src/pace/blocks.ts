@@ -6,8 +6,7 @@ import type {PaceReaction} from '../mail/route.ts';
 export const blockReaction: PaceReaction = {
 	kind: 'suspend',
 	forMs: 2 * hourMs,
-	advice:
-		'find out why our address is blocked (mailctl doctor asks the blocklists), then ask the postmaster of the provider to unblock it',
+	advice: 'find out why our address is blocked (mailctl doctor asks the blocklists), then ask the postmaster of the provider to unblock it',
 };
 
 const addresses = /[^\s<>]{1,128}@[^\s<>]{1,253}/g;

@@ -10,7 +10,9 @@ export class Bucket {
 	#tokens: number;
 	#filledAt: number | null;
 
-	/** Holds a second's worth, so that claims are not made one by one; that is taken off the rate. `held`: at the start. */
+	/**
+	 * Holds a second's worth, so that claims are not made one by one; that is taken off the rate. `held`: at the start.
+	 */
 	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
 		this.perMinute = perMinute;
 		this.#most = perMinute === 0 ? 0 : Math.max(1, Math.floor(perMinute / 60));

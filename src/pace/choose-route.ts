@@ -37,8 +37,8 @@ const localPace: Pace = {
 };
 
 /**
- * Whether the route depends on the MX hosts of the destination: not if its mail goes to a smarthost anyway (R1.8), nor if
- * it does not leave the machine.
+ * Whether the route depends on the MX hosts of the destination: not if its mail goes to a smarthost anyway (R1.8), nor
+ * if it does not leave the machine.
  */
 export function needsHosts(
 	destination: string,
@@ -56,7 +56,9 @@ export function needsHosts(
 	return hostsDecide || smarthosts(named ?? destinations.other, preference, network).length === 0;
 }
 
-/** A destination's own rules for retries: those of its route, without the rest of it. Asks DNS only where hosts decide. */
+/**
+ * A destination's own rules for retries: those of its route, without the rest of it. Asks DNS only where hosts decide.
+ */
 export function ownRetryOf(
 	destination: string,
 	delivery: Network['delivery'],
@@ -69,7 +71,9 @@ export function ownRetryOf(
 	const named = domainProvider(destinations, destination);
 	return named !== undefined || !hostsDecideRetry(destinations)
 		? (named ?? destinations.other).retry
-		: resolver.mx(destination).then(answer => mxProvider(destinations, mxHosts(destination, answer)[0] ?? '').retry);
+		: resolver
+				.mx(destination)
+				.then(answer => mxProvider(destinations, mxHosts(destination, answer)[0] ?? '').retry);
 }
 
 /** Where mail goes, with whom it shares a pace, and how fast; `hosts` are the destination's, in order of preference. */
@@ -121,7 +125,10 @@ export function chooseRoute(
 	};
 }
 
-/** The smarthosts that the mail goes to, none where it goes to MX hosts: the destination's word, the workspace's, the settings'. */
+/**
+ * The smarthosts that the mail goes to, none where it goes to MX hosts: the destination's word, the workspace's, the
+ * settings'.
+ */
 function smarthosts(provider: Provider, preference: Preference, {delivery, relays}: Network): readonly Relay[] {
 	const choice = provider.route ?? preference.route ?? {kind: delivery === 'relay' ? 'relay' : 'mx'};
 	switch (choice.kind) {
@@ -177,9 +184,9 @@ function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: re
 }
 
 /**
- * The addresses that a destination gets its mail from: one of each family that there is. A destination keeps its own, for
- * greylisting and reputation go by it, also when others are added: each address draws a lot with each destination, and the
- * highest wins.
+ * The addresses that a destination gets its mail from: one of each family that there is. A destination keeps its own,
+ * for greylisting and reputation go by it, also when others are added: each address draws a lot with each destination,
+ * and the highest wins.
  */
 export function sourcesFor(sources: readonly Source[], destination: string): readonly Source[] {
 	const families = [sources.filter(({address}) => !isIPv6(address)), sources.filter(({address}) => isIPv6(address))];
@@ -329,9 +336,9 @@ function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Pro
 export const maxPatternLength = 200;
 
 /**
- * A pattern of the destinations file: text anywhere in a reply, in any case; `*` is anything between.
- * What comes back matches in time linear in the reply: it is anchored, and each part is looked for once, from where the one
- * before it ended, in a lookahead that the engine never enters again.
+ * A pattern of the destinations file: text anywhere in a reply, in any case; `*` is anything between. What comes back
+ * matches in time linear in the reply: it is anchored, and each part is looked for once, from where the one before it
+ * ended, in a lookahead that the engine never enters again.
  */
 export function replyPattern(text: string): RegExp {
 	const parts = text.split('*').filter(part => part !== '');
@@ -410,8 +417,8 @@ export function dailyShare(grown: number, target: number): number | null {
 }
 
 /**
- * What a new source may send to one provider on the day `today`: 0 before its start, null once it is known. `figures` are
- * those of the days before, since the start; a day that is not there was a good one.
+ * What a new source may send to one provider on the day `today`: 0 before its start, null once it is known. `figures`
+ * are those of the days before, since the start; a day that is not there was a good one.
  */
 export function shareOf(
 	{start, target}: Pick<WarmUp, 'start' | 'target'>,

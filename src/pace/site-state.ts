@@ -15,8 +15,8 @@ export type SiteShare = {
 /** How a try ended, as far as it says something about the site. */
 export type SiteEnd = {
 	/**
-	 * `answered`: a host accepted or refused this mail. `throttled`: it wants less of us, or hung up. `failed`: no host opened a
-	 * session. `locked_out`: our smarthost refuses us, whichever the mail.
+	 * `answered`: a host accepted or refused this mail. `throttled`: it wants less of us, or hung up. `failed`: no host
+	 * opened a session. `locked_out`: our smarthost refuses us, whichever the mail.
 	 */
 	readonly kind: 'answered' | 'throttled' | 'failed' | 'locked_out';
 	/** Whether any host replied at all. */
@@ -45,7 +45,10 @@ type Backoff = {
 /** What a site may have now, and why. All times are monotonic milliseconds. */
 export type SiteState = {
 	pace: Pace;
-	/** Connections at once; fractions add up until they are whole. If the window has reached this node's part: the pace's. */
+	/**
+	 * Connections at once; fractions add up until they are whole. If the window has reached this node's part: the
+	 * pace's.
+	 */
 	connections: number;
 	/** Whether a host replied at the last try; null: unknown. */
 	answers: boolean | null;
@@ -424,7 +427,8 @@ function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment
 
 /**
  * Takes over what the site told another node: `before` and `after` are what the store remembered of it at two times.
- * The longer pause holds. One that is over ends when the node that may probe was answered, which removes it from the store.
+ * The longer pause holds. One that is over ends when the node that may probe was answered, which removes it from the
+ * store.
  */
 export function takeOver(
 	site: SiteState,

@@ -11,7 +11,9 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	readonly count: number;
 	/** Starts a thread that writes its progress into the shared memory. */
 	readonly spawn: (shared: SharedArrayBuffer) => Worker;
-	/** A job that takes longer than this has its thread killed, milliseconds of the clock and of the CPU (`limitWork`). */
+	/**
+	 * A job that takes longer than this has its thread killed, milliseconds of the clock and of the CPU (`limitWork`).
+	 */
 	readonly limitMs: number;
 	readonly clock: Clock;
 	readonly cpu: CpuClock;
@@ -21,16 +23,25 @@ export type ForeignWorkOptions<Job, Result, Order, Message> = {
 	/** What a thread holds may be so large together, octets; one job alone may be larger. */
 	readonly maxBytes: number;
 	readonly bytesOf: (job: Job) => number;
-	/** Jobs of one kind are likely to take as long: where one takes its thread down, those that wait end with this result. */
+	/**
+	 * Jobs of one kind are likely to take as long: where one takes its thread down, those that wait end with this
+	 * result.
+	 */
 	readonly alike?: {readonly kindOf: (job: Job) => string; readonly result: Result};
-	/** Threads start with the first job and end after this long without one, milliseconds; absent: they are always there. */
+	/**
+	 * Threads start with the first job and end after this long without one, milliseconds; absent: they are always
+	 * there.
+	 */
 	readonly restMs?: number | undefined;
 	/** What a thread sends in addition to results. */
 	readonly receive?: (message: Message, answer: (order: Order) => void) => void;
 	readonly observer: ThreadObserver;
 };
 
-/** The result of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`: all were. */
+/**
+ * The result of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`:
+ * all were.
+ */
 type WorkEnd<Result> =
 	| {readonly ok: true; readonly result: Result}
 	| {readonly ok: false; readonly why: 'spent' | 'starved' | 'stopped'};
@@ -63,8 +74,9 @@ const busyShare = 0.25;
 const atNone: Seen = {begun: 0, state: () => 'within'};
 
 /**
- * Threads for work on what strangers wrote: each job has a time limit that is enforced from outside. The one that took its
- * thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is deferred.
+ * Threads for work on what strangers wrote: each job has a time limit that is enforced from outside. The one that took
+ * its thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is
+ * deferred.
  */
 export class ForeignWork<Job, Result, Order = never, Message = never> {
 	readonly #options: ForeignWorkOptions<Job, Result, Order, Message>;
@@ -123,7 +135,12 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 					observer,
 					spawn() {
 						const memory = new SharedArrayBuffer(progress.slots * Int32Array.BYTES_PER_ELEMENT);
-						Object.assign(member, {shared: new Int32Array(memory), answered: 0, seen: atNone, starved: false});
+						Object.assign(member, {
+							shared: new Int32Array(memory),
+							answered: 0,
+							seen: atNone,
+							starved: false,
+						});
 						return spawn(memory);
 					},
 				},
@@ -196,7 +213,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
 		const {batchSize, maxHeld, maxBytes} = this.#options;
 		const most = Math.min(batchSize, share, maxHeld - held.length);
-		// A busy thread waits for a full batch: small batches would stay small, and each costs a message in both directions.
+		// A busy thread waits for a full batch: small batches would stay small, and each costs a message in both
+		// directions.
 		if (held.length > batchSize * busyShare && most < batchSize) {
 			return [];
 		}
@@ -223,7 +241,8 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		const isWorking = Atomics.load(shared, progress.working) === 1;
 		const culprit = isWorking || at >= 0 ? held[at] : undefined;
 		const wasSuspected = culprit?.suspected === true;
-		// It ended after these jobs and before it sent their results. One of them did that; done alone, each shows whether it did.
+		// It ended after these jobs and before it sent their results. One of them did that; done alone, each shows
+		// whether it did.
 		for (const task of isWorking ? [] : held.slice(0, Math.max(0, at))) {
 			task.suspected = true;
 		}

@@ -7,8 +7,9 @@ const left =
 const metadata = 'x-pm-metadata-';
 
 /**
- * A mail of ours to one recipient as Postmark's API takes it, for it takes no MIME: https://postmarkapp.com/developer/api/email-api.
- * Postmark makes the parts, `To` and the signature anew; `X-PM-KeepID` keeps the Message-ID. A text: why some of it would be lost.
+ * A mail of ours to one recipient as Postmark's API takes it, for it takes no MIME:
+ * https://postmarkapp.com/developer/api/email-api. Postmark makes the parts, `To` and the signature anew; `X-PM-KeepID`
+ * keeps the Message-ID. A text: why some of it would be lost.
  */
 export function postmarkMail(data: Buffer, to: string): object | string {
 	const {root, fault} = readMail(data, data.length);
@@ -21,7 +22,9 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 	const bodyOf = (type: string) =>
 		leaves.find(part => part.type === type && !/^attachment/i.test(partField(part, 'disposition')));
 	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
-	const kept = fields.filter(({name}) => !left.test(name)).map(({name, value}) => ({Name: shown(name), Value: value}));
+	const kept = fields
+		.filter(({name}) => !left.test(name))
+		.map(({name, value}) => ({Name: shown(name), Value: value}));
 	const ofMail = {
 		From: mailboxOf(fieldOf(fields, 'from') ?? ''),
 		To: to,
@@ -39,7 +42,9 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 	};
 }
 
-/** Decoded. A name that was encoded is quoted where it has what an address list gives a meaning to (RFC 5322 §3.2.3). */
+/**
+ * Decoded. A name that was encoded is quoted where it has what an address list gives a meaning to (RFC 5322 §3.2.3).
+ */
 function mailboxOf(value: string): string {
 	const [, encoded, address] = /^((?:=\?\S+\?=\s+)+)(<[^<>]+>)$/.exec(value.trim()) ?? [];
 	const name = decodeWords(encoded ?? '').trim();

@@ -32,8 +32,8 @@ export function hmacHex(key: string, ...parts: ReadonlyArray<string | Uint8Array
 }
 
 /**
- * Whether a post has the secret as it is: as the password (or the user) of Basic authentication, as a Bearer token, or in
- * X-Mailctl-Secret. For providers that sign nothing.
+ * Whether a post has the secret as it is: as the password (or the user) of Basic authentication, as a Bearer token, or
+ * in X-Mailctl-Secret. For providers that sign nothing.
  */
 export function hasSecret(incoming: Incoming, secret: string): boolean {
 	const authorization = headerOf(incoming, 'authorization');

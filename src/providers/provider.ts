@@ -9,7 +9,10 @@ export type Incoming = {
 
 /** What a provider says of one recipient. */
 export type ProviderEvent = {
-	/** `dropped`: the provider did not send it, since the address is on its own suppression list. `other`: has no effect. */
+	/**
+	 * `dropped`: the provider did not send it, since the address is on its own suppression list. `other`: has no
+	 * effect.
+	 */
 	readonly what:
 		| 'delivered'
 		| 'bounced'
@@ -41,17 +44,23 @@ export type ProviderEvent = {
 	readonly providerIds: readonly string[];
 };
 
-/** The origin of a provider's secret. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts name a certificate. */
+/**
+ * The origin of a provider's secret. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts name a
+ * certificate.
+ */
 export type SecretOrigin = 'ours' | 'theirs' | 'none';
 
-/** One provider's form of events. The events of a post are stored one by one; a reader that has the stored text reads them. */
+/**
+ * One provider's form of events. The events of a post are stored one by one; a reader that has the stored text reads
+ * them.
+ */
 export type Provider = {
 	readonly secret: SecretOrigin;
 	/** Whether the post is the provider's, which its secret proves. Not asked where the secret is `none`. */
 	readonly proves: (incoming: Incoming, secret: string, now: number) => boolean;
 	/**
-	 * What makes a post unique where its signature does not cover the events: a second post with it is refused. Absent: the
-	 * signature covers them.
+	 * What makes a post unique where its signature does not cover the events: a second post with it is refused. Absent:
+	 * the signature covers them.
 	 */
 	readonly onceBy?: (body: unknown) => string;
 	/** The events of a parsed body, each as it is stored; null: not the provider's form. */

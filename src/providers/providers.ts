@@ -30,8 +30,8 @@ export function guessProvider(body: unknown): ProviderName | null {
 }
 
 /**
- * The header fields by which providers echo our token in the events of a mail, each with its line end; empty for none. They stand
- * before the mail's own fields, and no signature covers them.
+ * The header fields by which providers echo our token in the events of a mail, each with its line end; empty for none.
+ * They stand before the mail's own fields, and no signature covers them.
  */
 export function echoFields(names: Iterable<ProviderName>, ref: string): string {
 	return [...new Set(names)]

@@ -22,7 +22,10 @@ export function eventBytes(stored: StoredEvent): Buffer {
 	return Buffer.from(JSON.stringify(stored));
 }
 
-/** Reads a stored event as a report: what follows of it is what follows of a report. Throws for what is not a stored event. */
+/**
+ * Reads a stored event as a report: what follows of it is what follows of a report. Throws for what is not a stored
+ * event.
+ */
 export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 	const {provider, workspace, takes, event} = JSON.parse(Buffer.from(stored).toString()) as StoredEvent;
 	const said = providers[provider].read(fieldsOf(event));

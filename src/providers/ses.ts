@@ -20,8 +20,8 @@ import {
 } from './provider.ts';
 
 /**
- * Amazon SES by SNS: its event publishing (`eventType`) and its feedback notifications (`notificationType`). A post is an SNS
- * message: its `Message` is the event, and `readSns` checks its signature.
+ * Amazon SES by SNS: its event publishing (`eventType`) and its feedback notifications (`notificationType`). A post is
+ * an SNS message: its `Message` is the event, and `readSns` checks its signature.
  */
 export const ses: Provider = {
 	secret: 'none',
@@ -58,7 +58,12 @@ function said(event: Fields): readonly Said[] {
 		case 'Delivery': {
 			const {recipients, smtpResponse, remoteMtaIp} = fieldsOf(event.delivery);
 			const text = textOf(smtpResponse);
-			return named(recipients).map(recipient => ({what: 'delivered', text, recipient, host: textOrNull(remoteMtaIp)}));
+			return named(recipients).map(recipient => ({
+				what: 'delivered',
+				text,
+				recipient,
+				host: textOrNull(remoteMtaIp),
+			}));
 		}
 		case 'Bounce':
 			return bounced(fieldsOf(event.bounce));
@@ -100,7 +105,11 @@ function bounced({bounceType, bounceSubType, bouncedRecipients}: Fields): Said[]
 	const isGeneral = bounceType === 'Transient' && bounceSubType === 'General';
 	return addressed(bouncedRecipients).map(({recipient, diagnostic, status}) => ({
 		// SES calls an absence note a general bounce; only a delivery report has codes.
-		what: suppressed.has(bounceSubType) ? 'dropped' : isGeneral && diagnostic === '' && !status ? 'other' : 'bounced',
+		what: suppressed.has(bounceSubType)
+			? 'dropped'
+			: isGeneral && diagnostic === '' && !status
+				? 'other'
+				: 'bounced',
 		...{recipient, status},
 		text: diagnostic || `${textOf(bounceType)} ${textOf(bounceSubType)}`,
 		verdict: bounceType === 'Permanent' ? 'permanent' : 'transient',
@@ -160,8 +169,8 @@ const signedFields = {
 } as const;
 
 /**
- * Reads the envelope of an SNS post; null: it is not one that could be proven. URLs of other hosts than SNS's are not taken: anyone
- * may hold a certificate.
+ * Reads the envelope of an SNS post; null: it is not one that could be proven. URLs of other hosts than SNS's are not
+ * taken: anyone may hold a certificate.
  */
 export function readSns(body: unknown): SnsMessage | null {
 	const fields = fieldsOf(body);

@@ -143,7 +143,8 @@ const genericKinds: Kinds = {
 
 /**
  * The form of our own webhooks, for a relay of one's own: `{type, message_id, recipient, occurred_at}`, signed with
- * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is a Message-ID of ours, and `ref` the value of X-Mailctl-Ref.
+ * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is a Message-ID of ours, and `ref` the value of
+ * X-Mailctl-Ref.
  */
 export const generic: Provider = {
 	secret: 'ours',

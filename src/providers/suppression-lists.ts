@@ -5,7 +5,10 @@ import {type Fields, fieldsOf, isFields, textOf} from './provider.ts';
 /** The account to read from; without a region it is in the provider's usual one. */
 type Account = {readonly region?: string; readonly domain?: string; readonly stream: string};
 
-/** A provider's suppression lists as its API has them. What is on them gets no mail from the provider, so each list has one reason. */
+/**
+ * A provider's suppression lists as its API has them. What is on them gets no mail from the provider, so each list has
+ * one reason.
+ */
 type SuppressionLists = {
 	readonly at: (account: Account) => string;
 	/** By what follows `at` in the URL of a list's first page. */
@@ -69,7 +72,8 @@ export const suppressionLists = {
 		names: ['address', 'created_at'],
 		next: ({paging}, _url, size) => (size === 0 ? '' : textOf(fieldsOf(paging).next)),
 	},
-	// https://www.twilio.com/docs/sendgrid/api-reference/bounces-api/retrieve-all-bounces; to what it blocked it goes on to send.
+	// https://www.twilio.com/docs/sendgrid/api-reference/bounces-api/retrieve-all-bounces; to what it blocked it goes
+	// on to send.
 	sendgrid: {
 		at: ({region}) => `https://api.${regional(region)}sendgrid.com/v3/suppression/`,
 		lists: {
@@ -91,7 +95,10 @@ export const suppressionLists = {
 export type ListingProvider = keyof typeof suppressionLists;
 export const listingProviders = Object.keys(suppressionLists) as readonly ListingProvider[];
 
-/** What an answer lists, before anything of it is believed, and the URL of the next page (null: none); null: it is no such page. */
+/**
+ * What an answer lists, before anything of it is believed, and the URL of the next page (null: none); null: it is no
+ * such page.
+ */
 export function readPage(name: ListingProvider, body: unknown, url: URL) {
 	const {items, names, next}: SuppressionLists = suppressionLists[name];
 	const [address, since] = names;

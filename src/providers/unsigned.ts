@@ -46,7 +46,9 @@ export const postmark: Provider = {
 			text: texts(event.Details, event.Description, event.OriginalLink, event.SuppressionReason)[0] ?? '',
 			recipient: textOrNull(event.Recipient) ?? textOrNull(event.Email),
 			// Names of metadata come back as they were sent, but a header's name has no case.
-			refs: texts(...Object.entries(fieldsOf(event.Metadata)).map(([k, v]) => (k.toLowerCase() === refName ? v : ''))),
+			refs: texts(
+				...Object.entries(fieldsOf(event.Metadata)).map(([k, v]) => (k.toLowerCase() === refName ? v : '')),
+			),
 			providerIds: texts(event.MessageID),
 		}),
 	],
@@ -156,7 +158,10 @@ const sparkpostKinds: Kinds = {
 	initial_open: ['opened'],
 	click: ['clicked'],
 };
-/** Bounce classes: an invalid recipient, a bounce without RCPT, a request to unsubscribe; and refused by the provider itself. */
+/**
+ * Bounce classes: an invalid recipient, a bounce without RCPT, a request to unsubscribe; and refused by the provider
+ * itself.
+ */
 const hardClasses: ReadonlySet<string> = new Set(['10', '30', '90']);
 const adminClass = '25';
 /** Answers to delivered mail: an automatic reply, a request to subscribe, a challenge. */

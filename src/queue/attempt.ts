@@ -33,7 +33,10 @@ export type Made = {
 	readonly smtputf8: boolean;
 };
 
-/** Why there is no mail. `waitMs`: it was not tried and may be after this time. `ours`: no fault of the mail, counts no attempt. */
+/**
+ * Why there is no mail. `waitMs`: it was not tried and may be after this time. `ours`: no fault of the mail, counts no
+ * attempt.
+ */
 export type Unmade = {
 	readonly reason: string;
 	readonly message: string;
@@ -89,7 +92,10 @@ const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greet
 /** The simulator is always well. */
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
-/** Attempts of claimed recipients, and what follows for the recipient and for its site. The scheduler calls it; nothing here writes. */
+/**
+ * Attempts of claimed recipients, and what follows for the recipient and for its site. The scheduler calls it; nothing
+ * here writes.
+ */
 export class Attempts {
 	readonly #options: AttemptsOptions;
 
@@ -97,7 +103,10 @@ export class Attempts {
 		this.#options = options;
 	}
 
-	/** One attempt. `termsNow`: how the recipient may travel now; null if its site backs off. `end`: what follows for the site. */
+	/**
+	 * One attempt. `termsNow`: how the recipient may travel now; null if its site backs off. `end`: what follows for
+	 * the site.
+	 */
 	async run(
 		permit: ClaimPermit,
 		recipient: Claimed,
@@ -123,12 +132,16 @@ export class Attempts {
 
 	/** What follows for a recipient that was not tried. */
 	untried(recipient: Claimed, retry: OwnRetry): JudgedTry {
-		return this.#judged(recipient, {...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes}, retry);
+		return this.#judged(
+			recipient,
+			{...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes},
+			retry,
+		);
 	}
 
 	/**
-	 * After a fault of ours the recipient is released, and after the second one it is errored. An unavailable store is no fault
-	 * of the recipient.
+	 * After a fault of ours the recipient is released, and after the second one it is errored. An unavailable store is
+	 * no fault of the recipient.
 	 */
 	async #try(permit: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Tried> {
 		const {isUnavailable, observer} = this.#options;
@@ -144,7 +157,11 @@ export class Attempts {
 	}
 
 	/** From claim to result. A recipient past its lifetime is released. */
-	async #attempt({route, queue}: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Ended> {
+	async #attempt(
+		{route, queue}: ClaimPermit,
+		recipient: Claimed,
+		termsNow: () => TravelTerms | null,
+	): Promise<Ended> {
 		const {steps, clock} = this.#options;
 		const unsent = (outcome: Outcome) => this.#unsent(recipient, outcome);
 		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, route.retry).lifetime);
@@ -153,7 +170,11 @@ export class Attempts {
 			return unsent({kind: 'suppressed', reason: recipient.stop}); // It may have happened since the message was accepted.
 		}
 		if (recipient.sender_id === null) {
-			return unsent({kind: 'errored', reason: 'sender_not_available', message: 'The sender was removed or disabled.'});
+			return unsent({
+				kind: 'errored',
+				reason: 'sender_not_available',
+				message: 'The sender was removed or disabled.',
+			});
 		}
 		if (isOver()) {
 			return unsent({kind: 'released'});
@@ -178,7 +199,10 @@ export class Attempts {
 		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
 	}
 
-	/** Each attempt that may have arrived may make one more copy of the mail: the recipient gets `maxPossibleDuplicates`. */
+	/**
+	 * Each attempt that may have arrived may make one more copy of the mail: the recipient gets
+	 * `maxPossibleDuplicates`.
+	 */
 	async #endDoubtful(recipient: Claimed, result: AttemptResult): Promise<AttemptResult> {
 		const {outcome, attempts} = result;
 		const isLast =
@@ -288,7 +312,8 @@ function isUnheard({phase, isSilent}: Attempt): boolean {
 
 /** A domain's MTA-STS or DANE forbade it: that says nothing about hosts that serve many domains. */
 function isForbidden({tlsResult, phase}: Attempt): boolean {
-	const demanded = tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';
+	const demanded =
+		tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';
 	return demanded && handshake.has(phase);
 }
 

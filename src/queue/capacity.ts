@@ -23,7 +23,10 @@ export type StartPool = Exclude<Pool, 'waiting'>;
 /** Caps new mail while a backlog waits, and the backlog always: mail may arrive at any time. */
 const freshShare = 0.75;
 const backlogShare = 0.5;
-/** What a workspace may have of the slots for sites that are not proven: it leaves a part to its mail of the ranks before. */
+/**
+ * What a workspace may have of the slots for sites that are not proven: it leaves a part to its mail of the ranks
+ * before.
+ */
 const lateShare = 1 / 3;
 const slotShare: Record<Rank, number> = {
 	...{high: 1, highBacklog: lateShare, fresh: 1},
@@ -34,10 +37,10 @@ const rows = () => ({new: new Row(), late: new Row()});
 const none = () => ({new: 0, late: 0});
 
 /**
- * The capacity that all sites share, and the rows in which they wait for it. A ready queue waits at its site, the site waits
- * in a row while it may start something. Workspaces take turns for all of it. At a site that is not proven every try may wait
- * for a timeout: such sites get only a part of the capacity, or a few dozen of them would stop all mail, and each workspace
- * only a share of that part, so that there is room for one that comes (decision 37).
+ * The capacity that all sites share, and the rows in which they wait for it. A ready queue waits at its site, the site
+ * waits in a row while it may start something. Workspaces take turns for all of it. At a site that is not proven every
+ * try may wait for a timeout: such sites get only a part of the capacity, or a few dozen of them would stop all mail,
+ * and each workspace only a share of that part, so that there is room for one that comes (decision 37).
  */
 export class Capacity {
 	readonly #maxInFlight: number;
@@ -154,8 +157,8 @@ export class Capacity {
 	}
 
 	/**
-	 * What the workspace whose turn it is may claim now: of the first rank that the site may start, by all limits; undefined: all
-	 * its mail waits for something else.
+	 * What the workspace whose turn it is may claim now: of the first rank that the site may start, by all limits;
+	 * undefined: all its mail waits for something else.
 	 */
 	offer({site, workspaceId}: Turn, pool: StartPool, {monotonic}: Moment) {
 		const lane = site.lanes.get(workspaceId);
@@ -165,13 +168,20 @@ export class Capacity {
 			const left = this.left(phaseOf(rank), pool);
 			if (own > 0 && left > 0) {
 				const limit = Math.min(own, left, this.allowance(workspaceId, rank, pool));
-				return {ready, limit, isWorthwhile: left >= Math.min(own, this.#smallestClaim(site, rank, pool, monotonic))};
+				return {
+					ready,
+					limit,
+					isWorthwhile: left >= Math.min(own, this.#smallestClaim(site, rank, pool, monotonic)),
+				};
 			}
 		}
 		return undefined;
 	}
 
-	/** The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. High mail never waits for that. */
+	/**
+	 * The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. High mail never
+	 * waits for that.
+	 */
 	#smallestClaim(site: Site, rank: Rank, pool: StartPool, monotonic: number): number {
 		if (rank === 'high' || rank === 'highBacklog') {
 			return 1;
@@ -215,7 +225,10 @@ export class Capacity {
 		this.#delist(site);
 	}
 
-	/** Workspaces in the order of their turns, until no capacity is left. Each turn is to be `served`, or its workspace to be in `over`. */
+	/**
+	 * Workspaces in the order of their turns, until no capacity is left. Each turn is to be `served`, or its workspace
+	 * to be in `over`.
+	 */
 	*turns(phase: Phase, pool: StartPool, over: ReadonlySet<string>): Generator<Turn> {
 		const row = this.#rows[pool][phase];
 		for (let turns = row.size; turns > 0 && this.left(phase, pool) > 0; turns--) {
@@ -235,7 +248,9 @@ export class Capacity {
 	}
 }
 
-/** Sites that wait for a turn, each in the turns of some workspaces with mail for it, by the first rank of that mail. */
+/**
+ * Sites that wait for a turn, each in the turns of some workspaces with mail for it, by the first rank of that mail.
+ */
 class Row {
 	readonly #entriesOf = new Map<Site, readonly Entry[]>();
 	readonly #waiting = new Map<string, Partial<Record<Rank, Set<Site>>>>();
@@ -250,7 +265,9 @@ class Row {
 		return size === 0 || (size === 1 && this.#waiting.has(workspaceId));
 	}
 
-	/** The site waits for these workspaces' turns, and keeps its place where it waits already. None: it leaves the row. */
+	/**
+	 * The site waits for these workspaces' turns, and keeps its place where it waits already. None: it leaves the row.
+	 */
 	set(site: Site, entries: readonly Entry[]): void {
 		const before = this.#entriesOf.get(site) ?? [];
 		if (before.length === entries.length && before.every((one, index) => isSame(one, entries[index] as Entry))) {

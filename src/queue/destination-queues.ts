@@ -27,10 +27,10 @@ export type DestinationQueuesOptions = CapacityOptions & SitesOptions;
 const renewMs = 60_000;
 
 /**
- * The destination queues and their sites: who may claim next, how much, how each recipient travels, and what its end says
- * about the site. Sites take turns, within a site its workspaces, and within a workspace its destinations, so that no
- * backlog delays another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler calls it
- * with what is due and how each attempt ended.
+ * The destination queues and their sites: who may claim next, how much, how each recipient travels, and what its end
+ * says about the site. Sites take turns, within a site its workspaces, and within a workspace its destinations, so that
+ * no backlog delays another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler
+ * calls it with what is due and how each attempt ended.
  */
 export class DestinationQueues {
 	readonly #options: DestinationQueuesOptions;
@@ -69,7 +69,9 @@ export class DestinationQueues {
 		return this.#sites.find(name);
 	}
 
-	/** Queues with work that is due and not being claimed, the longest waiting first; then those of sites that back off. */
+	/**
+	 * Queues with work that is due and not being claimed, the longest waiting first; then those of sites that back off.
+	 */
 	*waiting(now: Moment): Iterable<DestinationQueue> {
 		yield* this.#waiting;
 		yield* this.#sites.backingOff(now);
@@ -188,8 +190,8 @@ export class DestinationQueues {
 	}
 
 	/**
-	 * The next queue to look up the route of, of a workspace that may look one up; `backlog`: also one of mail that was tried
-	 * before. `placed` follows.
+	 * The next queue to look up the route of, of a workspace that may look one up; `backlog`: also one of mail that was
+	 * tried before. `placed` follows.
 	 */
 	nextToFind(backlog: boolean, may: MayLookUp = () => true): DestinationQueue | undefined {
 		return this.#lookUps.next(backlog, may);
@@ -412,7 +414,10 @@ export class DestinationQueues {
 		this.#capacity.enlist(site, now);
 	}
 
-	/** A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what changed. */
+	/**
+	 * A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what
+	 * changed.
+	 */
 	done(permit: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
 		const {queue, site, route} = permit;
 		let changes: readonly SiteChange[] = [];
@@ -476,8 +481,8 @@ export class DestinationQueues {
 	}
 
 	/**
-	 * A session with the site has heard nothing for a while. If the site is not proven, what is under way there goes on waiting
-	 * beside what others may start, and what is tried there next does too.
+	 * A session with the site has heard nothing for a while. If the site is not proven, what is under way there goes on
+	 * waiting beside what others may start, and what is tried there next does too.
 	 */
 	quiet(name: string, now: Moment): void {
 		const site = this.#sites.find(name);

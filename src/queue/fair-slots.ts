@@ -1,6 +1,6 @@
 /**
- * How far workspaces may use what is free. One that shares the slots takes another while it has fewer than are free, so that
- * with any number of them some are left to one that comes. One that is alone leaves a quarter.
+ * How far workspaces may use what is free. One that shares the slots takes another while it has fewer than are free, so
+ * that with any number of them some are left to one that comes. One that is alone leaves a quarter.
  */
 const timesFree = {shared: 1, alone: 3};
 
@@ -25,8 +25,8 @@ export class FairSlots {
 	}
 
 	/**
-	 * How many the workspace may take of those that are free, or of this share of them. `isAlone`: no other workspace waits for
-	 * one.
+	 * How many the workspace may take of those that are free, or of this share of them. `isAlone`: no other workspace
+	 * waits for one.
 	 */
 	allowance(workspaceId: string, free: number, isAlone: boolean, share = 1): number {
 		const taken = this.#taken.get(workspaceId) ?? 0;

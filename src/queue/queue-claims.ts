@@ -42,8 +42,8 @@ export type ClaimsOptions = {
 };
 
 /**
- * The claims of this process in the store: made by a permit, ended by recording an outcome, released if this process does not
- * know them. An outcome is kept until it can be written, because a sent mail must not be sent again.
+ * The claims of this process in the store: made by a permit, ended by recording an outcome, released if this process
+ * does not know them. An outcome is kept until it can be written, because a sent mail must not be sent again.
  */
 export class QueueClaims {
 	readonly #options: ClaimsOptions;
@@ -115,7 +115,16 @@ export class QueueClaims {
 		const {writer, claimWrite, clock} = this.#options;
 		const {destination, workspaceId, priority} = queue;
 		try {
-			const claim = {destination, workspaceId, priority, limit, newestFirst, lastsMs: this.#lastsMs, asksNext, warmUp};
+			const claim = {
+				destination,
+				workspaceId,
+				priority,
+				limit,
+				newestFirst,
+				lastsMs: this.#lastsMs,
+				asksNext,
+				warmUp,
+			};
 			return await writer.submit(claimWrite, claim);
 		} catch (error) {
 			this.#failed(error);

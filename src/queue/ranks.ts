@@ -1,9 +1,9 @@
 import type {DestinationQueue} from './site.ts';
 
 /**
- * In the order in which one workspace's mail goes. `high` and `low`: mail of these priorities. Of normal mail, `fresh`: just
- * accepted, for a site not known to be silent. `mixed`: such mail where other unclaimed mail was found. `backlog`: mail tried
- * before, or found in the store; `highBacklog`: such mail of high priority.
+ * In the order in which one workspace's mail goes. `high` and `low`: mail of these priorities. Of normal mail, `fresh`:
+ * just accepted, for a site not known to be silent. `mixed`: such mail where other unclaimed mail was found. `backlog`:
+ * mail tried before, or found in the store; `highBacklog`: such mail of high priority.
  */
 export const ranks = ['high', 'highBacklog', 'fresh', 'mixed', 'backlog', 'low'] as const;
 export type Rank = (typeof ranks)[number];

@@ -12,7 +12,10 @@ import {
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Made, Unmade} from './attempt.ts';
 
-/** A claimed recipient with what its row does not have. A renderer caches the rest: templates by version, DKIM keys by their ids. */
+/**
+ * A claimed recipient with what its row does not have. A renderer caches the rest: templates by version, DKIM keys by
+ * their ids.
+ */
 export type MakeJob = {
 	readonly recipient: Claimed;
 	/** All variables, JSON, where the recipient's lack sensitive ones; null: its mail is made without them. */
@@ -27,7 +30,10 @@ export type MakeJob = {
 
 export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
 
-/** `known`: of how many jobs that took long the main thread knew when it sent this one. `renderMs`: it gets less time than usual. */
+/**
+ * `known`: of how many jobs that took long the main thread knew when it sent this one. `renderMs`: it gets less time
+ * than usual.
+ */
 export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: number};
 
 /** `tookLong`: it failed and held other mail up. Null: not tried, for a mail of the same version did so just before. */
@@ -55,7 +61,9 @@ type RenderersOptions = Pick<
 	};
 	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
 	readonly resource: (name: string) => Promise<unknown>;
-	/** Whether a resource could not be had for now: then it is asked for again. Any other error puts its messages off. */
+	/**
+	 * Whether a resource could not be had for now: then it is asked for again. Any other error puts its messages off.
+	 */
 	readonly isUnavailable: (error: unknown) => boolean;
 };
 
@@ -68,7 +76,10 @@ const resourceRetryMs = 1000;
 /** Wait of mail that the machine has no time for, milliseconds. */
 const starvedRestMs = 60_000;
 
-/** The renderers: threads that render foreign templates. The message that took its thread down twice fails with `render_limit`. */
+/**
+ * The renderers: threads that render foreign templates. The message that took its thread down twice fails with
+ * `render_limit`.
+ */
 export class Renderers {
 	readonly #options: RenderersOptions;
 	readonly #work: ForeignWork<SentJob, RendererResult, Order, Message>;
@@ -97,7 +108,9 @@ export class Renderers {
 		let isQuick = !this.#slowTemplates.needsLong(job.recipient.id);
 		for (;;) {
 			const takesTurns = this.#slowTemplates.isSlow(job.recipient.version_id) || !isQuick;
-			const made: Tried = await (takesTurns ? this.#tryInTurn(job, isUrgent, isQuick) : this.#tryOnce(job, isUrgent));
+			const made: Tried = await (takesTurns
+				? this.#tryInTurn(job, isUrgent, isQuick)
+				: this.#tryOnce(job, isUrgent));
 			if (typeof made === 'object') {
 				return made;
 			}
@@ -193,7 +206,10 @@ export class Renderers {
 	}
 }
 
-/** Who hands a job to the threads: as many as they hold, then workspaces in turn. So nobody waits behind another's flood. */
+/**
+ * Who hands a job to the threads: as many as they hold, then workspaces in turn. So nobody waits behind another's
+ * flood.
+ */
 class Turns {
 	readonly #waiting = new UrgentRing<() => void>();
 	#free: number;
@@ -229,7 +245,10 @@ type Turn = 'granted' | 'closed' | 'full';
 const madeAgain = 10;
 /** Per workspace. A waiting copy occupies a place at its site. */
 const maxWaiting = {quick: 32, long: 4};
-/** Time limit of a first rendering, milliseconds. Mails that need more come after the others. Shorter failures do not count. */
+/**
+ * Time limit of a first rendering, milliseconds. Mails that need more come after the others. Shorter failures do not
+ * count.
+ */
 export const quickMs = 100;
 /** A long mail gets a turn at least this often, milliseconds. */
 const longEveryMs = 5000;
@@ -238,8 +257,8 @@ const maxWaitMs = {quick: 10_000, long: 60_000};
 const remembered = 1000;
 
 /**
- * Template versions with a mail that exceeded the render limit. Their mails are rendered one at a time, with a pause as long as
- * each took, so that bad mails do not delay other templates.
+ * Template versions with a mail that exceeded the render limit. Their mails are rendered one at a time, with a pause as
+ * long as each took, so that bad mails do not delay other templates.
  */
 class SlowTemplates {
 	readonly #clock: Clock;

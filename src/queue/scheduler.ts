@@ -41,9 +41,9 @@ const maxBacklogLookUps = 48;
 const routeRetryMs = 5000;
 
 /**
- * The queue's heart: claims what each site may start now, takes every claimed recipient through its steps and records the
- * outcome. Claims end by outcome, never by time. An outcome that cannot be written is kept and nothing is claimed meanwhile,
- * because a sent mail must not be sent again.
+ * The queue's heart: claims what each site may start now, takes every claimed recipient through its steps and records
+ * the outcome. Claims end by outcome, never by time. An outcome that cannot be written is kept and nothing is claimed
+ * meanwhile, because a sent mail must not be sent again.
  */
 export class Scheduler {
 	readonly #options: SchedulerOptions;
@@ -98,8 +98,8 @@ export class Scheduler {
 	}
 
 	/**
-	 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its site has
-	 * capacity the claim follows at once, and shares the transaction.
+	 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its
+	 * site has capacity the claim follows at once, and shares the transaction.
 	 */
 	arriving(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
@@ -132,7 +132,10 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	/** Something else changed the queue (the CLI, another node). Tries until the store can be read: no change is announced twice. */
+	/**
+	 * Something else changed the queue (the CLI, another node). Tries until the store can be read: no change is
+	 * announced twice.
+	 */
 	async rescan(): Promise<void> {
 		try {
 			await (this.#state === 'running' && this.#scanInTurn());
@@ -218,10 +221,14 @@ export class Scheduler {
 		}
 	}
 
-	/** Finds the routes of queues, a bounded number at once, and of one workspace half of them: slow look-ups delay no others. */
+	/**
+	 * Finds the routes of queues, a bounded number at once, and of one workspace half of them: slow look-ups delay no
+	 * others.
+	 */
 	#findRoutes(): void {
 		const free = () => maxLookUps - this.#lookUps.total;
-		const may = (workspaceId: string, isAlone: boolean) => this.#lookUps.allowance(workspaceId, free(), isAlone) > 0;
+		const may = (workspaceId: string, isAlone: boolean) =>
+			this.#lookUps.allowance(workspaceId, free(), isAlone) > 0;
 		while (free() > 0) {
 			const queue = this.#queues.nextToFind(this.#lookUps.total < maxBacklogLookUps, may);
 			if (!queue) {
@@ -246,7 +253,10 @@ export class Scheduler {
 			this.#queues.placed(queue, route, this.#moment(), renewals);
 			this.#plan();
 		} catch (error) {
-			this.#options.observer.routeNotFound(error, {destination: queue.destination, workspaceId: queue.workspaceId});
+			this.#options.observer.routeNotFound(error, {
+				destination: queue.destination,
+				workspaceId: queue.workspaceId,
+			});
 			setTimeout(() => {
 				this.#queues.unfound(queue);
 				this.#plan();
@@ -323,7 +333,10 @@ export class Scheduler {
 		return recipients.length;
 	}
 
-	/** None rejects but for a bug in this folder. What a queue holds is unknown then: the process ends (unhandledRejection). */
+	/**
+	 * None rejects but for a bug in this folder. What a queue holds is unknown then: the process ends
+	 * (unhandledRejection).
+	 */
 	#track(promise: Promise<void>): void {
 		this.#running.add(promise);
 		promise.then(() => this.#running.delete(promise));
@@ -370,7 +383,10 @@ type ExpiryOptions = {
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 	/** The shortest lifetime that a workspace or a destination has of its own, milliseconds; null: none has one. */
 	readonly readShortestLifetime: () => Promise<number | null>;
-	/** A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before` (milliseconds). */
+	/**
+	 * A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before`
+	 * (milliseconds).
+	 */
 	readonly readAged: (page: Parameters<typeof readAged>[1]) => ReturnType<typeof readAged>;
 	/** Recipients that their send has ended, held or not, by id. */
 	readonly readExpired: (limit: number) => Promise<readonly string[]>;
@@ -385,8 +401,8 @@ const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
 /**
- * Ends waiting recipients: those past their lifetime unless an operator holds them, those whose send has expired in any case.
- * One that is being tried ends with its attempt.
+ * Ends waiting recipients: those past their lifetime unless an operator holds them, those whose send has expired in any
+ * case. One that is being tried ends with its attempt.
  */
 class Expiry {
 	readonly #options: ExpiryOptions;

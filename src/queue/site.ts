@@ -21,18 +21,27 @@ import type {Lane} from './lanes.ts';
 import {isHighRank, type Rank} from './ranks.ts';
 
 /**
- * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its site.
- * `claiming`: a claim is under way. `suspended`: by an operator. `spent`: the day's share of a new source is used up.
+ * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its
+ * site. `claiming`: a claim is under way. `suspended`: by an operator. `spent`: the day's share of a new source is used
+ * up.
  */
 type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
 
-/** One workspace's mail of one priority for one destination. `at`: when the next recipient known to be due later is due, wall clock. */
+/**
+ * One workspace's mail of one priority for one destination. `at`: when the next recipient known to be due later is due,
+ * wall clock.
+ */
 export type DestinationQueue = Timed &
 	QueueKey & {
 		readonly priority: Priority;
 		state: QueueState;
 		/** Its route, the one used now (its own or the overflow of it) and the site; null: not found yet. */
-		placed: {readonly own: Route; readonly route: Omit<Route, 'warmUp'>; readonly site: Site; foundAt: number} | null;
+		placed: {
+			readonly own: Route;
+			readonly route: Omit<Route, 'warmUp'>;
+			readonly site: Site;
+			foundAt: number;
+		} | null;
 		/** Its last site, while all its mail is due later; null: it is at another one, or the site is unknown. */
 		restsAt: Site | null;
 		/** Recipients claimed and not yet done. */
@@ -69,12 +78,15 @@ export function newQueue({destination, workspaceId, priority = 'normal'}: QueueK
 }
 
 /**
- * What a recipient under way counts as. `proven`: its site replied at the last try. `unproven`: nobody knows. `silent`: it did
- * not reply at the last try. `waiting`: it has not replied for seconds in this one.
+ * What a recipient under way counts as. `proven`: its site replied at the last try. `unproven`: nobody knows. `silent`:
+ * it did not reply at the last try. `waiting`: it has not replied for seconds in this one.
  */
 export type Pool = 'proven' | 'unproven' | 'silent' | 'waiting';
 
-/** The destination queues that share a pace: one set of mail hosts, or a smarthost. `at`: when it may start something again. */
+/**
+ * The destination queues that share a pace: one set of mail hosts, or a smarthost. `at`: when it may start something
+ * again.
+ */
 export type Site = Timed & {
 	readonly name: string;
 	provider: string;
@@ -88,7 +100,10 @@ export type Site = Timed & {
 	readonly unheard: Map<ClaimPermit, number>;
 	/** By workspace, the next one first. */
 	readonly lanes: Map<string, Lane>;
-	/** Until when a connection is kept for high mail that may follow, by workspace, monotonic. The first to end is first. */
+	/**
+	 * Until when a connection is kept for high mail that may follow, by workspace, monotonic. The first to end is
+	 * first.
+	 */
 	readonly keepsUntil: Map<string, number>;
 	/** Queues placed here, ready or with recipients in flight. */
 	queues: number;
@@ -158,9 +173,9 @@ export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: 
 }
 
 /**
- * What the site may claim now of this rank by its own limits. Few large claims cost less than many small ones: it waits until
- * a quarter of its window is free, unless it is owed to (`isOwed`). High mail may be claimed for one connection more: it is
- * there when a connection becomes free.
+ * What the site may claim now of this rank by its own limits. Few large claims cost less than many small ones: it waits
+ * until a quarter of its window is free, unless it is owed to (`isOwed`). High mail may be claimed for one connection
+ * more: it is there when a connection becomes free.
  */
 export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: number, isOwed = false): number {
 	const window = Math.min(windowOf(site, monotonic), most);
@@ -173,7 +188,10 @@ export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: num
 	return capacity >= least ? Math.min(capacity, mailsAllowed(site.state, monotonic)) : 0;
 }
 
-/** The rank that queues of this rank have now: at a silent site all but low are backlog, and at a proven one `mixed` is fresh. */
+/**
+ * The rank that queues of this rank have now: at a silent site all but low are backlog, and at a proven one `mixed` is
+ * fresh.
+ */
 export function rankAt(site: Site, rank: Rank): Rank {
 	if (site.state.answers === false) {
 		return rank === 'low' ? 'low' : 'backlog';
@@ -181,7 +199,9 @@ export function rankAt(site: Site, rank: Rank): Rank {
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
 }
 
-/** No site backs off for longer, milliseconds. All destinations share a smarthost: the rules of one do not apply to it. */
+/**
+ * No site backs off for longer, milliseconds. All destinations share a smarthost: the rules of one do not apply to it.
+ */
 export function maxWaitOf({retry, terms}: Pick<Route, 'retry' | 'terms'>, {schedule}: Retry): number {
 	return maxWait((terms.nextHop.kind === 'mx' ? retry.schedule : null) ?? schedule);
 }

@@ -50,8 +50,9 @@ type SmtpWorkersOptions = ThreadOptions & {
 };
 
 /**
- * The SMTP workers: threads that hold the SMTP sessions and run no foreign code. A site's connections are shared out evenly; a
- * recipient goes to the worker that holds least. What a dead thread held is refused, so that it is given back to the queue.
+ * The SMTP workers: threads that hold the SMTP sessions and run no foreign code. A site's connections are shared out
+ * evenly; a recipient goes to the worker that holds least. What a dead thread held is refused, so that it is given back
+ * to the queue.
  */
 export class SmtpWorkers<Delivery extends Identified> {
 	/** By recipient whose outcome is not yet recorded: the worker that tries it. */
@@ -202,9 +203,9 @@ function sharers<SmtpWorker>(workers: readonly SmtpWorker[], site: string, conne
 }
 
 /**
- * A limit on what may be going on at once, counted in units: mails that are on the wire, or sent and not yet recorded (as
- * many may arrive twice after a crash, no more); bytes that are held in memory. A recipient that needs more units than there
- * are goes when it is alone.
+ * A limit on what may be going on at once, counted in units: mails that are on the wire, or sent and not yet recorded
+ * (as many may arrive twice after a crash, no more); bytes that are held in memory. A recipient that needs more units
+ * than there are goes when it is alone.
  */
 export class Permits {
 	readonly #held = new Map<string, number>();

@@ -226,7 +226,9 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 		violations.push(
 			...errors
 				.filter(error => !isLiquidColour(error, shielded))
-				.map(error => violationAt('mjml', source, shielded, offsetOf(shielded.text, error), error.message.trim())),
+				.map(error =>
+					violationAt('mjml', source, shielded, offsetOf(shielded.text, error), error.message.trim()),
+				),
 		);
 	} catch (error) {
 		violations.push(violationAt('mjml', source, shielded, 0, faultOf(error).message));
@@ -247,7 +249,9 @@ function withQuotedTitle(text: string): string {
 	});
 }
 
-/** MJML writes the preview line, which is hidden, in white: filters count that as text that is to be hidden from people. */
+/**
+ * MJML writes the preview line, which is hidden, in white: filters count that as text that is to be hidden from people.
+ */
 const whitePreview = '<div style="display:none;font-size:1px;color:#ffffff;line-height:1px;';
 const hiddenPreview = whitePreview.replace('color:#ffffff;', '');
 
@@ -263,7 +267,9 @@ function offsetOf(text: string, {line, tagName}: MjmlError): number {
 	return start + Math.max(0, lines[line - 1]?.toLowerCase().indexOf(`<${tagName}`) ?? 0);
 }
 
-/** Tags that MJML left out, such as those in an attribute that it does not write: the html would lose an `{% endif %}`. */
+/**
+ * Tags that MJML left out, such as those in an attribute that it does not write: the html would lose an `{% endif %}`.
+ */
 function lostTags(source: string, shielded: Shielded, html: string): Violation[] {
 	const kept = new Set([...html.matchAll(shielded.pattern)].map(([, index]) => Number(index)));
 	const word = [...shielded.text.matchAll(shielded.pattern)];

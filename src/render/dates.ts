@@ -46,8 +46,9 @@ const spellings = [
 const american: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
 
 /**
- * Reads `now` and `today`, Unix time in seconds, and the usual spellings of dates: ISO 8601, RFC 5322, `June 9, 2026 5 pm`.
- * Without an offset it is UTC. Numbers that would lie beyond the year 5138 are milliseconds, as JavaScript writes them.
+ * Reads `now` and `today`, Unix time in seconds, and the usual spellings of dates: ISO 8601, RFC 5322,
+ * `June 9, 2026 5 pm`. Without an offset it is UTC. Numbers that would lie beyond the year 5138 are milliseconds, as
+ * JavaScript writes them.
  */
 export function readMoment(value: unknown): Moment | undefined {
 	const spelling = value instanceof Numeral ? String(value) : value;
@@ -82,7 +83,9 @@ function momentOf(milliseconds: number, fraction: string | undefined, wholeDay: 
 		return undefined;
 	}
 	const nanoseconds =
-		fraction === undefined ? (((at % 1000) + 1000) % 1000) * 1_000_000 : Number(fraction.slice(0, 9).padEnd(9, '0'));
+		fraction === undefined
+			? (((at % 1000) + 1000) % 1000) * 1_000_000
+			: Number(fraction.slice(0, 9).padEnd(9, '0'));
 	return {at, nanoseconds, wholeDay};
 }
 

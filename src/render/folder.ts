@@ -102,7 +102,10 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 	};
 }
 
-/** The names in a folder, in order; null: it cannot be read, with a problem. An `absent` folder may be missing: it is empty. */
+/**
+ * The names in a folder, in order; null: it cannot be read, with a problem. An `absent` folder may be missing: it is
+ * empty.
+ */
 async function namesIn(folder: string, problems: FolderProblem[], absent = false): Promise<string[] | null> {
 	try {
 		if ((await lstat(folder)).isSymbolicLink()) {
@@ -118,7 +121,10 @@ async function namesIn(folder: string, problems: FolderProblem[], absent = false
 	}
 }
 
-/** The layouts and partials of a folder of templates: `_layouts/NAME/body.mjml`, `_partials/NAME.liquid`. Ignores other files. */
+/**
+ * The layouts and partials of a folder of templates: `_layouts/NAME/body.mjml`, `_partials/NAME.liquid`. Ignores other
+ * files.
+ */
 export async function readLayouts(folder: string): Promise<{layouts: Layout[]; problems: FolderProblem[]}> {
 	const problems: FolderProblem[] = [];
 	const layouts: Layout[] = [];

@@ -75,8 +75,8 @@ function rest(file: URL, thread: Thread): void {
 }
 
 /**
- * Does one piece of work in a thread that has nothing else to do, and which always ends: no template can block the caller or
- * use up its memory.
+ * Does one piece of work in a thread that has nothing else to do, and which always ends: no template can block the
+ * caller or use up its memory.
  *
  * @param file a module that calls `answer`
  * @param input what its work gets, copied

@@ -161,8 +161,8 @@ function resolveField(
 }
 
 /**
- * Compiles a variant with its layout and partials in it, so that what is made needs nothing else. Violations name the file that
- * they are in, if it is not the template's own.
+ * Compiles a variant with its layout and partials in it, so that what is made needs nothing else. Violations name the
+ * file that they are in, if it is not the template's own.
  */
 export async function compileInLayout(source: VariantSource, layouts: readonly Layout[]): Promise<CompileResult> {
 	const field = source.mjml === undefined ? 'html' : 'mjml';

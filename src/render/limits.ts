@@ -11,7 +11,10 @@ export const largestPart = 1_000_000;
 export const renderTime = 500;
 /** `{{` and `{%` in one field; each takes about a kilobyte once parsed. */
 export const maxLiquid = 5000;
-/** List items and characters that the rendering of one part may make; a range's item takes some 20 octets while it grows. */
+/**
+ * List items and characters that the rendering of one part may make; a range's item takes some 20 octets while it
+ * grows.
+ */
 export const renderMemory = 3_000_000;
 /** RFC 5322 §2.1.1: the longest line of a mail. */
 export const maxSubjectLength = 998;

@@ -39,9 +39,37 @@ const jsonFilters = ['json', 'jsonify', 'inspect'] as const;
 
 /** They make text of what they get. */
 const textFilters = new Set([
-	...['append', 'prepend', 'strip', 'lstrip', 'rstrip', 'squish', 'downcase', 'upcase', 'capitalize', 'split', 'join'],
-	...['remove', 'remove_first', 'remove_last', 'replace', 'replace_first', 'replace_last', 'truncate', 'truncatewords'],
-	...['strip_newlines', 'normalize_whitespace', 'number_of_words', 'array_to_sentence_string', 'slugify', 'strip_html'],
+	...[
+		'append',
+		'prepend',
+		'strip',
+		'lstrip',
+		'rstrip',
+		'squish',
+		'downcase',
+		'upcase',
+		'capitalize',
+		'split',
+		'join',
+	],
+	...[
+		'remove',
+		'remove_first',
+		'remove_last',
+		'replace',
+		'replace_first',
+		'replace_last',
+		'truncate',
+		'truncatewords',
+	],
+	...[
+		'strip_newlines',
+		'normalize_whitespace',
+		'number_of_words',
+		'array_to_sentence_string',
+		'slugify',
+		'strip_html',
+	],
 	...['url_encode', 'url_decode', 'cgi_escape', 'uri_escape', 'base64_encode', 'base64_decode', 'xml_escape'],
 	...['escape', 'escape_once', 'newline_to_br', 'sha256', 'hmac_sha256'],
 ]);
@@ -114,7 +142,11 @@ export function liquidEngines(): Engines {
 				return unmarked(String(builtin[name].call(this, value, ...args) ?? ''));
 			});
 		}
-		liquid.registerFilter('sort', function* (list: unknown, property: unknown): Generator<unknown, unknown, unknown> {
+		liquid.registerFilter('sort', function* (list: unknown, property: unknown): Generator<
+			unknown,
+			unknown,
+			unknown
+		> {
 			const named = property === undefined ? list : yield builtin.map.call(this, list, property);
 			const keys: readonly unknown[] = Array.isArray(named) ? named : [];
 			if (!keys.some(key => key instanceof Numeral)) {
@@ -286,8 +318,8 @@ type Call = {
 };
 
 /**
- * Lets a parsed template render by plain calls. liquidjs makes several generators for each output, to be able to wait for
- * promises; rendering a receipt spends most of its time on them. Expressions with operators or ranges and the tags
+ * Lets a parsed template render by plain calls. liquidjs makes several generators for each output, to be able to wait
+ * for promises; rendering a receipt spends most of its time on them. Expressions with operators or ranges and the tags
  * themselves stay liquidjs's own: it takes values and generators alike.
  *
  * @param split makes pieces of the text between outputs and tags
@@ -478,9 +510,18 @@ function evaluateOf(token: Token | undefined): Evaluate | null {
 	};
 }
 
-/** As `readProperty` of liquidjs, which asks an object seven questions; a field of an object of JSON has its answer after three. */
+/**
+ * As `readProperty` of liquidjs, which asks an object seven questions; a field of an object of JSON has its answer
+ * after three.
+ */
 function readName(context: Context, of: unknown, name: string | number): object {
-	if (typeof of === 'object' && of !== null && Object.hasOwn(of, name) && !(of instanceof Drop) && !Array.isArray(of)) {
+	if (
+		typeof of === 'object' &&
+		of !== null &&
+		Object.hasOwn(of, name) &&
+		!(of instanceof Drop) &&
+		!Array.isArray(of)
+	) {
 		const value = (of as Readonly<Record<string | number, unknown>>)[name];
 		if (value !== undefined && typeof value !== 'function' && !('toLiquid' in of)) {
 			return value as object;

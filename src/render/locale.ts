@@ -28,8 +28,8 @@ export function validTimezone(text: string): boolean {
 }
 
 /**
- * The tag and its parents by truncation, as a lookup of RFC 4647 §3.4 has them: `zh-Hant-TW`, `zh-Hant`, `zh`. With scripts, those that
- * the tag implies stand before the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
+ * The tag and its parents by truncation, as a lookup of RFC 4647 §3.4 has them: `zh-Hant-TW`, `zh-Hant`, `zh`. With
+ * scripts, those that the tag implies stand before the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
  */
 function* lookupChain(locale: string, scripts: boolean): Generator<string> {
 	let tag = locale.toLowerCase();

@@ -18,7 +18,10 @@ export type RenderVariant = {
 
 /** What one mail is rendered with. */
 export type RenderInput = {
-	/** The text of a JSON object. Its names cannot replace `recipient`, `unsubscribe_url`, `preferences_url`, `workspace` and `message`. */
+	/**
+	 * The text of a JSON object. Its names cannot replace `recipient`, `unsubscribe_url`, `preferences_url`,
+	 * `workspace` and `message`.
+	 */
 	readonly data: string;
 	/** The send's, not the variant's: it rules numbers and dates. */
 	readonly locale: string;
@@ -50,7 +53,10 @@ type Part = 'subject' | 'html' | 'text';
 type RendererOptions = {
 	readonly cachedOctets?: number;
 	readonly clocks?: WorkClocks;
-	/** For previews: an object, or a number that does not exist, is a fault where a text is wanted. In mail it is an empty text. */
+	/**
+	 * For previews: an object, or a number that does not exist, is a fault where a text is wanted. In mail it is an
+	 * empty text.
+	 */
 	readonly strict?: boolean;
 };
 

@@ -9,7 +9,20 @@ const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
 
 /** In addition to those that html-to-text knows. */
 const lineElements = [
-	...['address', 'caption', 'center', 'dd', 'details', 'dialog', 'dir', 'dl', 'dt', 'fieldset', 'figcaption', 'figure'],
+	...[
+		'address',
+		'caption',
+		'center',
+		'dd',
+		'details',
+		'dialog',
+		'dir',
+		'dl',
+		'dt',
+		'fieldset',
+		'figcaption',
+		'figure',
+	],
 	...['hgroup', 'legend', 'li', 'menu', 'optgroup', 'option', 'search', 'summary', 'textarea', 'tr'],
 ];
 /** A preview text, which is hidden, repeats what the mail says. */
@@ -65,7 +78,9 @@ function saysNothing(node: DomNode): boolean {
 	const known = silent.get(node);
 	const found =
 		known ??
-		(type === 'text' ? data?.trim() === '' : !(isImage(node) && attribs?.alt?.trim()) && children.every(saysNothing));
+		(type === 'text'
+			? data?.trim() === ''
+			: !(isImage(node) && attribs?.alt?.trim()) && children.every(saysNothing));
 	silent.set(node, found);
 	return found;
 }
@@ -106,7 +121,9 @@ export function tidyText(text: string): string {
 
 const withoutGaps = (text: string): string => text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n');
 
-/** Pieces of a template's text for `tidyPieces`: a constant neither begins nor ends with white space and has no gaps. */
+/**
+ * Pieces of a template's text for `tidyPieces`: a constant neither begins nor ends with white space and has no gaps.
+ */
 export function textPieces(text: string): Pieces {
 	const inner = text.trim();
 	const start = text.length - text.trimStart().length;
@@ -162,7 +179,9 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 	const shortened = dropRepeatedLinks(converted, tokens, pattern);
 	// A condition may leave the address empty: then the link becomes its text.
 	const conditional = new RegExp(`<(?:${pattern.source}){2,}>`, 'g');
-	const isOpen = [...shortened.matchAll(conditional)].some(([link]) => kindsIn(link, tokens, pattern).includes('tag'));
+	const isOpen = [...shortened.matchAll(conditional)].some(([link]) =>
+		kindsIn(link, tokens, pattern).includes('tag'),
+	);
 	if (isOpen || losesBreak(shortened, tokens, pattern)) {
 		return null;
 	}
@@ -196,8 +215,8 @@ function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): b
 }
 
 /**
- * For each token the number of the tag with the branch that contains it (-1: none); for `else`, `endif` and similar, that of
- * the block's first tag.
+ * For each token the number of the tag with the branch that contains it (-1: none); for `else`, `endif` and similar,
+ * that of the block's first tag.
  */
 function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map<number, number> {
 	const found = new Map<number, number>();
@@ -244,8 +263,8 @@ function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: R
 }
 
 /**
- * Whether a branch ends within a line (`word{% else %}`) although its block ends, or its loop begins, on a line of tags only, which
- * gives its line break up: what follows the block, or the next round, would be glued to the word.
+ * Whether a branch ends within a line (`word{% else %}`) although its block ends, or its loop begins, on a line of tags
+ * only, which gives its line break up: what follows the block, or the next round, would be glued to the word.
  */
 function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegExp): boolean {
 	const blockOf = branches(
@@ -256,7 +275,9 @@ function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegEx
 	const alone = new Set<number | undefined>();
 	for (const line of text.split('\n')) {
 		// Values count as words: only tags vanish.
-		const shown = line.replace(pattern, (token, index) => (tokens[Number(index)]?.kind === 'tag' ? token : 'x')).trim();
+		const shown = line
+			.replace(pattern, (token, index) => (tokens[Number(index)]?.kind === 'tag' ? token : 'x'))
+			.trim();
 		const trailing = new RegExp(`(?:${pattern.source}\\s*)+$`).exec(shown)?.[0] ?? '';
 		const target = trailing === shown ? alone : within;
 		for (const [, index] of trailing.matchAll(pattern)) {

@@ -17,8 +17,9 @@ const closed = /^@([\p{L}\p{N}\p{M}\p{S}._-]{1,253}?)[.-]{0,4}>/u;
 const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
 
 /**
- * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`, with punctuation
- * behind it. A local part may be quoted, a domain an address literal. Linear: nothing is looked at further than an address is long.
+ * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`,
+ * with punctuation behind it. A local part may be quoted, a domain an address literal. Linear: nothing is looked at
+ * further than an address is long.
  */
 export function findAddresses(text: string, most = maxAddresses): FoundAddress[] {
 	const found: FoundAddress[] = [];
@@ -31,7 +32,10 @@ export function findAddresses(text: string, most = maxAddresses): FoundAddress[]
 	return found;
 }
 
-/** Every address in a text, as it is written there, at most `most` of them: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
+/**
+ * Every address in a text, as it is written there, at most `most` of them: `Neko <neko@example.org>`,
+ * `rfc822;neko@example.org`.
+ */
 export function addressesIn(text: string, most = 20): string[] {
 	return findAddresses(text, most).map(({address}) => address);
 }

@@ -17,8 +17,8 @@ const largestAttachment = 10 * 1024 * 1024;
 const maxForwards = 3;
 
 /**
- * The aggregate report that a mail brings: as an attachment, as its whole body, or in a message that it forwards; null: it brings none.
- * Never throws.
+ * The aggregate report that a mail brings: as an attachment, as its whole body, or in a message that it forwards; null:
+ * it brings none. Never throws.
  */
 export function readAggregate(mail: Mail, raw: Buffer, forwards = 0): FoundAggregate | null {
 	if (!leavesOf(mail.root).some(part => mayHoldReport(part) || isMessage(part))) {
@@ -45,8 +45,8 @@ function attachedReport(mail: Mail, part: Part): FoundAggregate | null {
 }
 
 /**
- * A mail with a report that was saved without its own: XML, JSON, gzip or zip. A text: why the archive cannot be read. Null: the
- * bytes are something else.
+ * A mail with a report that was saved without its own: XML, JSON, gzip or zip. A text: why the archive cannot be read.
+ * Null: the bytes are something else.
  */
 export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	const unpacked = unpack(bytes);

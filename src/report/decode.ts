@@ -66,7 +66,10 @@ function isMostlyUtf8(bytes: Buffer): boolean {
 const wideLabel = /^(?:cs)?(?:utf-?16|unicode|(?:iso-10646-)?ucs-2)(?:le|be|feff|fffe)?$/;
 const looksAt = 1024;
 
-/** UTF-16 by its bytes: mailers claim it of ASCII, and send it as something else. In any language blanks and digits have a zero octet. */
+/**
+ * UTF-16 by its bytes: mailers claim it of ASCII, and send it as something else. In any language blanks and digits have
+ * a zero octet.
+ */
 function utf16Of(bytes: Buffer, isClaimed: boolean): 'utf-16le' | 'utf-16be' | null {
 	const head = bytes.subarray(0, looksAt);
 	if (!head.includes(0)) {
@@ -139,7 +142,10 @@ type EncodedWord = {readonly charset: string; readonly isBase64: boolean; readon
 
 const encodedWord = /=\?([^?\s]{1,64})\?([bq])\?([^?]*)\?=/gi;
 
-/** Neighbors in one charset are decoded together: programs cut words inside a character, or inside four digits of base64. */
+/**
+ * Neighbors in one charset are decoded together: programs cut words inside a character, or inside four digits of
+ * base64.
+ */
 function decodeRun(words: readonly EncodedWord[]): string {
 	const bytes: Buffer[] = [];
 	let digits = '';
@@ -165,7 +171,10 @@ function decodeBase64(body: Buffer): Buffer {
 
 const [tab, lf, cr, blank, equals] = [0x09, 0x0a, 0x0d, 0x20, 0x3d];
 
-/** RFC 2045 §6.7, octet by octet: a regular expression that finds millions of `=` takes a thread's memory, and ends the process. */
+/**
+ * RFC 2045 §6.7, octet by octet: a regular expression that finds millions of `=` takes a thread's memory, and ends the
+ * process.
+ */
 function decodeQuotedPrintable(body: Buffer): Buffer {
 	const decoded = Buffer.allocUnsafe(body.length);
 	let length = 0;
@@ -233,7 +242,9 @@ export function stripHtml(html: string): string {
 			continue;
 		}
 		const close =
-			name.startsWith('!') && html.startsWith('<!--', open) ? html.indexOf('-->', open) + 2 : html.indexOf('>', open);
+			name.startsWith('!') && html.startsWith('<!--', open)
+				? html.indexOf('-->', open) + 2
+				: html.indexOf('>', open);
 		at = close < open ? html.length : close + 1;
 		if (hidden.test(name) && !unclosed.has(name)) {
 			const end = html.indexOf(`</${html.slice(open + 1, open + 1 + name.length)}`, at);

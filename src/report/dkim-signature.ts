@@ -30,7 +30,10 @@ export type Signature = {
 	readonly line: string;
 };
 
-/** `signature` null: it breaks a rule, so whatever it proves it does not count. `domain` null: not even that can be read. */
+/**
+ * `signature` null: it breaks a rule, so whatever it proves it does not count. `domain` null: not even that can be
+ * read.
+ */
 export type ParsedSignature = {readonly domain: string | null; readonly signature: Signature | null};
 
 const maxSignatureLength = 4096;
@@ -40,7 +43,8 @@ const numberForm = /^\d{1,15}$/;
 
 export function parseSignature({line}: RawField): ParsedSignature {
 	const value = line.slice(line.indexOf(':') + 1);
-	const tags = line.length > maxSignatureLength ? undefined : parseTagList(utf8(value).replaceAll(/[ \t\r\n]+/g, ' '));
+	const tags =
+		line.length > maxSignatureLength ? undefined : parseTagList(utf8(value).replaceAll(/[ \t\r\n]+/g, ' '));
 	const domain = domainName(tags?.get('d') ?? '') ?? null;
 	return {domain, signature: tags && domain !== null ? signatureFrom(tags, domain, line) : null};
 }

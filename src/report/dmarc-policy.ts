@@ -53,7 +53,8 @@ const tagsOf = (record: string): Tag[] =>
 const isUsable = (tags: readonly Tag[]): boolean =>
 	tags.some(
 		([name, value]) =>
-			(name === 'p' && /^(?:none|quarantine|reject)$/.test(value)) || (name === 'rua' && value.startsWith('mailto:')),
+			(name === 'p' && /^(?:none|quarantine|reject)$/.test(value)) ||
+			(name === 'rua' && value.startsWith('mailto:')),
 	);
 
 /** A tag that is there twice counts where it demands more. */

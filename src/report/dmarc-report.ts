@@ -15,8 +15,8 @@ const maxNameLength = 100;
 const maxIdLength = 200;
 
 /**
- * An aggregate report (RFC 7489 Appendix C, and the form with a namespace that follows it); a text: what is wrong with it; null: it is
- * another document.
+ * An aggregate report (RFC 7489 Appendix C, and the form with a namespace that follows it); a text: what is wrong with
+ * it; null: it is another document.
  *
  * @throws XmlFault
  */
@@ -154,7 +154,10 @@ function countOf(record: XmlElement): DmarcCount | null {
 const addressIn = (text: string): string | null =>
 	isIP(text) !== 0 && ipaddr.isValid(text) && !text.includes('%') ? ipaddr.process(text).toString() : null;
 
-/** `DKIM pass for other.example, SPF none; forwarded`, with registered domains: forgers make up any number of names below one. */
+/**
+ * `DKIM pass for other.example, SPF none; forwarded`, with registered domains: forgers make up any number of names
+ * below one.
+ */
 function whyOf(record: XmlElement, evaluated: XmlElement | undefined): string {
 	const results = elementAt(record, 'auth_results');
 	const said = (name: string) => {

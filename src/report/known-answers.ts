@@ -38,7 +38,8 @@ const maxLabelLength = 63;
 /** Whether a name has a form in which DNS can hold it (RFC 1035 §2.3.4). */
 export function isWellFormed(name: string): boolean {
 	return (
-		name.length <= maxNameLength && name.split('.').every(label => label.length > 0 && label.length <= maxLabelLength)
+		name.length <= maxNameLength &&
+		name.split('.').every(label => label.length > 0 && label.length <= maxLabelLength)
 	);
 }
 

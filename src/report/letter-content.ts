@@ -9,12 +9,15 @@ type LetterFile = ReadLetter['files'][number];
 
 const bodies: ReadonlySet<string> = new Set(['text/plain', 'text/html', 'message/delivery-status']);
 const maxNameLength = 255;
-/** Characters of a part that are read: twice what is kept of a whole field, so that a longer one is still seen to be cut. */
+/**
+ * Characters of a part that are read: twice what is kept of a whole field, so that a longer one is still seen to be
+ * cut.
+ */
 const maxPartLength = 512 * 1024;
 
 /**
- * The text and html of a mail. Where some parts are text and others html, as mail programs mix them around pictures and mailing lists at
- * the end, both hold all of it.
+ * The text and html of a mail. Where some parts are text and others html, as mail programs mix them around pictures and
+ * mailing lists at the end, both hold all of it.
  */
 export function contentOf(part: Part): Content {
 	if (part.parts.length > 0) {
@@ -110,7 +113,10 @@ function fileOf(part: Part, lineEnd: '\r\n' | '\n'): LetterFile {
 	};
 }
 
-/** What is not encoded gets its line ends back. Always bytes of their own: a view would be handed over with the whole mail. */
+/**
+ * What is not encoded gets its line ends back. Always bytes of their own: a view would be handed over with the whole
+ * mail.
+ */
 function fileContent({fields, body}: Part, lineEnd: '\r\n' | '\n'): Buffer {
 	const isEncoded = transferEncoding(fields) !== null;
 	return isEncoded ? body() : Buffer.from(body().toString('latin1').replaceAll('\n', lineEnd), 'latin1');

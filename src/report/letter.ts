@@ -87,8 +87,8 @@ function isMultipart(fields: readonly Field[]): boolean {
 }
 
 /**
- * RFC 3834 §5, what mailing lists and responders set before it, and reports of mail systems and programs (RFC 6522, RFC 8098).
- * `X-Auto-Response-Suppress` says nothing: Exchange sets it in mail of people too.
+ * RFC 3834 §5, what mailing lists and responders set before it, and reports of mail systems and programs (RFC 6522, RFC
+ * 8098). `X-Auto-Response-Suppress` says nothing: Exchange sets it in mail of people too.
  */
 function isAutomatic({fields, parts}: Part): boolean {
 	const submitted = fieldOf(fields, 'auto-submitted');

@@ -178,8 +178,9 @@ const looksAt = 64 * 1024;
 function guessBoundary(content: Buffer): string | null {
 	const text = content.toString('latin1', 0, Math.min(content.length, looksAt));
 	return (
-		/^--([^\n]{1,200}?)[ \t]*\ncontent-(?:type|transfer-encoding|description|disposition)[ \t]*:/im.exec(text)?.[1] ??
-		null
+		/^--([^\n]{1,200}?)[ \t]*\ncontent-(?:type|transfer-encoding|description|disposition)[ \t]*:/im.exec(
+			text,
+		)?.[1] ?? null
 	);
 }
 
@@ -192,8 +193,8 @@ const maxParameters = 40;
 const parameter = /;[ \t]*([^\s=;*"()]{1,60})(?:\*(\d{1,2}))?(\*)?[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"?|([^\s;]*))/g;
 
 /**
- * Reads `text/plain; charset="utf-8"`, with comments, and with parameters in pieces or with a charset (RFC 2231). What is
- * missing or no type is `text/plain`.
+ * Reads `text/plain; charset="utf-8"`, with comments, and with parameters in pieces or with a charset (RFC 2231). What
+ * is missing or no type is `text/plain`.
  */
 export function readContentType(field: string | null): ContentType {
 	const text = withoutComments((field ?? '').slice(0, longest));
@@ -273,7 +274,10 @@ function withoutComments(text: string): string {
 const cr = 0x0d;
 const lf = 0x0a;
 
-/** The first mail of bytes with LF as line end: without a `From ` line or blank lines before it, and without a mail behind it. */
+/**
+ * The first mail of bytes with LF as line end: without a `From ` line or blank lines before it, and without a mail
+ * behind it.
+ */
 function firstMail(bytes: Buffer): Buffer {
 	return withoutNextMail(withoutFromLine(bytes));
 }

@@ -25,7 +25,10 @@ export function headerOf(raw: Buffer): string {
 	return header.replace(/^>?From (?![ \t]*:)[^\r\n]*\r\n/, '');
 }
 
-/** Null: some line is neither a field nor the continuation of one, or a CR stands alone. Readers differ in what they make of such a header. */
+/**
+ * Null: some line is neither a field nor the continuation of one, or a CR stands alone. Readers differ in what they
+ * make of such a header.
+ */
 export function fieldsOf(header: string): RawField[] | null {
 	const fields = header.split(/\r\n(?![ \t])/).map(line => ({
 		name: /^([!-9;-~]+)[ \t]*:/.exec(line)?.[1]?.toLowerCase() ?? '',
@@ -34,7 +37,10 @@ export function fieldsOf(header: string): RawField[] | null {
 	return /\r(?!\n)/.test(header) || fields.some(({name}) => name === '') ? null : fields;
 }
 
-/** Fields that a mail has once (RFC 5322 §3.6, RFC 2045): signatures cover the last of several, and people see the first. */
+/**
+ * Fields that a mail has once (RFC 5322 §3.6, RFC 2045): signatures cover the last of several, and people see the
+ * first.
+ */
 const single =
 	/^(?:from|sender|reply-to|to|cc|date|subject|in-reply-to|references|content-(?:type|transfer-encoding))$/;
 

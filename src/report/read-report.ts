@@ -186,7 +186,9 @@ function readClues(mail: Mail, structured: Structured): Clues {
 	return {
 		addressees: few([
 			...fields.filter(({name}) => addresseeFields.has(name)).flatMap(({value}) => addressesIn(value)),
-			...of(fields, 'received').flatMap(value => addressesIn(/\bfor[ \t]+(<?[^\s;]{3,320})/.exec(value)?.[1] ?? '', 1)),
+			...of(fields, 'received').flatMap(value =>
+				addressesIn(/\bfor[ \t]+(<?[^\s;]{3,320})/.exec(value)?.[1] ?? '', 1),
+			),
 		]),
 		envelopeIds: few(of(status, 'original-envelope-id').map(unXtext)),
 		// Reports by RFC 9477 may hold no other field of the mail than CFBL-Feedback-ID.
@@ -255,7 +257,9 @@ function few(found: readonly string[]): string[] {
 	return [...new Set(found.filter(each => each !== '' && each.length <= maxClueLength))].slice(0, maxPerKind);
 }
 
-/** What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any. */
+/**
+ * What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any.
+ */
 function readDsn(
 	mail: Mail,
 	{said}: Pick<BounceText, 'said'>,
@@ -398,7 +402,10 @@ function namedElsewhere({mail, returned, human}: Around, diagnostic: string): st
 	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
-/** Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say nothing. */
+/**
+ * Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say
+ * nothing.
+ */
 function readRecipientFields(fields: readonly Field[]) {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
 	const final = addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient'));

@@ -168,7 +168,10 @@ function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly
 
 /** To whom a returned mail went: what its receiver wrote down, else its `To` where that is one address. */
 function sentTo(fields: readonly Field[]): string[] {
-	const traced = valuesOf(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(0, 1);
+	const traced = valuesOf(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(
+		0,
+		1,
+	);
 	const to = valuesOf(fields, ['to']);
 	return traced.length > 0 ? traced : to.length === 1 ? to : [];
 }
@@ -177,7 +180,10 @@ function valuesOf(fields: readonly Field[], names: readonly string[]): string[] 
 	return fields.filter(({name}) => names.includes(name)).flatMap(({value}) => addressesIn(value));
 }
 
-/** Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one, though it matches none. */
+/**
+ * Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one, though
+ * it matches none.
+ */
 function isHidden(address: string): boolean {
 	const local = address.slice(0, address.lastIndexOf('@'));
 	return /^\W*(?:redacted|undisclosed|hidden|anonymous|x{3,})\W*$/i.test(local);
@@ -185,7 +191,10 @@ function isHidden(address: string): boolean {
 
 const junkField = 'x-hmxmroriginalrecipient';
 
-/** Microsoft's Junk Mail Reporting Program: the mail that was complained about, and no feedback report. Undefined: not that. */
+/**
+ * Microsoft's Junk Mail Reporting Program: the mail that was complained about, and no feedback report. Undefined: not
+ * that.
+ */
 function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): string | null | undefined {
 	const [recipient] = valuesOf([...root.fields, ...returned.flat()], [junkField]);
 	if (recipient !== undefined) {

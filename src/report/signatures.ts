@@ -10,7 +10,8 @@ import {type BodyForm, isSignedBy, type ParsedSignature, parseSignature, type Si
 import type {KnownAnswers} from './known-answers.ts';
 import {authorDomains, fieldsOf, hasRepeatedField, headerOf, type RawField, withCrlf} from './raw-header.ts';
 
-// DKIM (RFC 6376). Its work grows linearly with the octets of a mail; it is bounded before, and ended when it has had its time.
+// DKIM (RFC 6376). Its work grows linearly with the octets of a mail; it is bounded before, and ended when it has had
+// its time.
 
 /** What of a mail is worth the time that its signatures take. */
 export type SignatureLimits = {
@@ -45,8 +46,8 @@ const maxHeaderLines = 1000;
 const minRsaBits = 1024;
 
 /**
- * The signatures of a header that are looked at. Anybody on the way may add some, so those of the author's domain come first, and those
- * that break a rule last.
+ * The signatures of a header that are looked at. Anybody on the way may add some, so those of the author's domain come
+ * first, and those that break a rule last.
  */
 function chosenSignatures(header: string): ParsedSignature[] {
 	if (countLines(header, maxHeaderLines) > maxHeaderLines) {
@@ -81,8 +82,8 @@ function countLines(text: string | Buffer, most: number): number {
 }
 
 /**
- * What comes of each DKIM signature, those of the author's domain first; none where they are beyond the limits, `temperror` where they
- * took too long.
+ * What comes of each DKIM signature, those of the author's domain first; none where they are beyond the limits,
+ * `temperror` where they took too long.
  */
 export function verifySignatures(
 	raw: Buffer,

@@ -16,7 +16,10 @@ export type Mechanism = {
 
 export type SpfRecord = {readonly mechanisms: readonly Mechanism[]; readonly redirect: DomainSpec | null};
 
-/** Reads a record that begins with `v=spf1` (RFC 7208 §12). Null: it is wrong somewhere, and so counts for nothing (§4.6). */
+/**
+ * Reads a record that begins with `v=spf1` (RFC 7208 §12). Null: it is wrong somewhere, and so counts for nothing
+ * (§4.6).
+ */
 export function parseRecord(text: string): SpfRecord | null {
 	const mechanisms: Mechanism[] = [];
 	const modifiers = new Map<string, DomainSpec>();

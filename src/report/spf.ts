@@ -7,8 +7,9 @@ import {domainName} from './raw-header.ts';
 import {expandDomainSpec, type MacroValues} from './spf-macros.ts';
 import {type Cidr, type Mechanism, parseRecord, type SpfRecord} from './spf-record.ts';
 
-// SPF (RFC 7208) on answers of DNS that are known. Its work is bounded by ten look-ups of at most 4,096 octets each, and grows
-// linearly with them. Where answers are missing it goes on as if nothing matched, so that all of a record is asked at once.
+// SPF (RFC 7208) on answers of DNS that are known. Its work is bounded by ten look-ups of at most 4,096 octets each,
+// and grows linearly with them. Where answers are missing it goes on as if nothing matched, so that all of a record is
+// asked at once.
 
 export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'permerror' | 'temperror';
 
@@ -18,7 +19,9 @@ export type SpfClient = {readonly client: string; readonly helo: string; readonl
 const maxLookups = 10;
 const maxVoidLookups = 2;
 const maxHosts = 10;
-/** No address is longer that can be delivered to (RFC 5321 §4.5.3.1): what macros make of a longer one is not computed. */
+/**
+ * No address is longer that can be delivered to (RFC 5321 §4.5.3.1): what macros make of a longer one is not computed.
+ */
 const maxSenderLength = 320;
 
 const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as const;
@@ -157,7 +160,9 @@ class Evaluation {
 		});
 	}
 
-	/** What an answer means for a mechanism; one that is missing matches nothing, and too many empty ones are a fault. */
+	/**
+	 * What an answer means for a mechanism; one that is missing matches nothing, and too many empty ones are a fault.
+	 */
 	#found<T>(answer: DnsAnswer<T>, matches: (records: readonly T[]) => Match): Match {
 		if (answer.kind === 'found') {
 			return matches(answer.records);
@@ -199,7 +204,12 @@ class Evaluation {
 	#valuesOf(domain: string): MacroValues {
 		const clientName = () => {
 			const names = this.#mayLookUp() ? this.#clientNames() : [];
-			return names.find(name => name === domain) ?? names.find(name => isUnder(name, domain)) ?? names[0] ?? 'unknown';
+			return (
+				names.find(name => name === domain) ??
+				names.find(name => isUnder(name, domain)) ??
+				names[0] ??
+				'unknown'
+			);
 		};
 		return {...this.#from, domain, clientName};
 	}

@@ -135,7 +135,10 @@ function recipientsOf(kind: string, notification: JsonObject): JsonObject[] {
 		case 'Bounce':
 			return listOf(objectOf(notification.bounce).bouncedRecipients).map(each => ({action: 'failed', ...each}));
 		case 'DeliveryDelay':
-			return listOf(objectOf(notification.deliveryDelay).delayedRecipients).map(each => ({...each, action: 'delayed'}));
+			return listOf(objectOf(notification.deliveryDelay).delayedRecipients).map(each => ({
+				...each,
+				action: 'delayed',
+			}));
 		case 'Delivery':
 			return (Array.isArray(recipients) ? recipients.slice(0, most) : []).map(emailAddress => ({
 				emailAddress,
@@ -223,8 +226,8 @@ function looksLikeDeliveryStatus(text: string): boolean {
 }
 
 /**
- * Reads a delivery status: blocks with blank lines between them, one block that holds all, blank lines where none belong,
- * folded lines that are not indented. `isCut`: something is missing already.
+ * Reads a delivery status: blocks with blank lines between them, one block that holds all, blank lines where none
+ * belong, folded lines that are not indented. `isCut`: something is missing already.
  */
 export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus {
 	const message: Field[] = [];
@@ -288,7 +291,9 @@ export function localPartOf(value: string | null): string | null {
 	return /^<?\\?([^\s<>()@;,/]{1,64})>?$/.exec(withoutType(value ?? ''))?.[1] ?? null;
 }
 
-/** Whether a block without an address says what the recipient before it lacks: a blank line stood where none belongs. */
+/**
+ * Whether a block without an address says what the recipient before it lacks: a blank line stood where none belongs.
+ */
 function completes(block: readonly Field[], last: readonly Field[]): boolean {
 	return block.every(({name}) => !addressFields.has(name) && !(onceEach.has(name) && hasField(last, name)));
 }

@@ -7,7 +7,10 @@ const maxDetails = 1000;
 const maxFailures = 20;
 const maxSessions = 999_999_999;
 
-/** Policies and results of RFC 8460 §4.3 and §4.4. Strangers write reports: any other word is one, so that counts stay few. */
+/**
+ * Policies and results of RFC 8460 §4.3 and §4.4. Strangers write reports: any other word is one, so that counts stay
+ * few.
+ */
 const policyTypes = ['sts', 'tlsa', 'no-policy-found'];
 const resultTypes = [
 	...['starttls-not-supported', 'certificate-host-mismatch', 'certificate-expired', 'certificate-not-trusted'],

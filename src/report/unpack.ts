@@ -8,7 +8,10 @@ const largest = 10 * 1024 * 1024;
 export const isGzip = (bytes: Buffer): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 export const isZip = (bytes: Buffer): boolean => bytes.length > 4 && bytes.readUInt32LE(0) === 0x04034b50;
 
-/** The file in a gzip or a zip with one file (and any folders), at most 10 MiB; other bytes as they are. What is an archive again is refused. */
+/**
+ * The file in a gzip or a zip with one file (and any folders), at most 10 MiB; other bytes as they are. What is an
+ * archive again is refused.
+ */
 export function unpack(bytes: Buffer): Unpacked {
 	if (!isGzip(bytes) && !isZip(bytes)) {
 		return bytes.length > largest ? tooLarge : {ok: true, bytes};
@@ -49,7 +52,10 @@ function fileInGzip(gzip: Buffer): Buffer | string {
 
 const gzipFlags = {headerCrc: 2, extra: 4, name: 8, comment: 16} as const;
 
-/** Octets before the deflated data (RFC 1952 §2.3). Where a name does not end they are too few, and nothing can be inflated. */
+/**
+ * Octets before the deflated data (RFC 1952 §2.3). Where a name does not end they are too few, and nothing can be
+ * inflated.
+ */
 function gzipHeaderLength(gzip: Buffer): number {
 	const flags = gzip.readUInt8(3);
 	let length = 10;
@@ -73,7 +79,8 @@ const isEncrypted = 1;
 const methods = {stored: 0, deflated: 8} as const;
 
 /**
- * The only file of a zip (APPNOTE 6.3 §4.3), by its directory; a text says what is wrong. Its name only distinguishes it from a folder.
+ * The only file of a zip (APPNOTE 6.3 §4.3), by its directory; a text says what is wrong. Its name only distinguishes
+ * it from a folder.
  *
  * @throws RangeError where an offset leads out of it, and what zlib throws.
  */

@@ -9,14 +9,15 @@ import {authorDomains, domainName, headerOf} from './raw-header.ts';
 import {keyNames} from './signatures.ts';
 import {checkSpf} from './spf.ts';
 
-// Whether a mail is from whom it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). All of it is computed in the reader's
-// thread, on answers of DNS that the daemon got for it: `missingAnswers` says which ones, and the rest knows no network.
+// Whether a mail is from whom it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). All of it is computed in the
+// reader's thread, on answers of DNS that the daemon got for it: `missingAnswers` says which ones, and the rest knows
+// no network.
 
 const noVerdict: Verdict = {result: 'none', domain: null};
 
 /**
- * What has to be asked yet for the verdicts on a mail with this beginning. `envelope` null: nobody wants SPF and DMARC of it, as of a
- * report, whose signatures alone count.
+ * What has to be asked yet for the verdicts on a mail with this beginning. `envelope` null: nobody wants SPF and DMARC
+ * of it, as of a report, whose signatures alone count.
  */
 export function missingAnswers(head: Buffer, envelope: Envelope | null, answers: KnownAnswers): readonly Question[] {
 	const header = headerOf(head);
@@ -59,7 +60,8 @@ type Author = Pick<ReadLetter, 'isAmbiguous' | 'signatures'> & {
 
 /** Each mechanism is held against the policy by itself: one that fits makes the mail pass (RFC 7489 §6.6.2). */
 function judgeDmarc({domain, isAmbiguous, spf, signatures}: Author, answers: KnownAnswers): Verdict {
-	// §6.6.1: a From with several authors has no one domain to check; what people see of fields that are there twice, no signature covers.
+	// §6.6.1: a From with several authors has no one domain to check; what people see of fields that are there twice,
+	// no signature covers.
 	if (domain === null || isAmbiguous) {
 		return {result: domain === null ? 'none' : 'permerror', domain};
 	}

@@ -21,9 +21,9 @@ const wrapper = 'schema';
 const wrapped = 'feedback';
 
 /**
- * Reads a document. Elements called `each` go to `take` and are forgotten, so that memory does not grow with their number: a parser
- * that makes an object of all took 8 seconds for 10 MB, and all memory for 10 MB of empty elements. No report has a document type, so
- * one is refused: no entity is ever expanded or fetched.
+ * Reads a document. Elements called `each` go to `take` and are forgotten, so that memory does not grow with their
+ * number: a parser that makes an object of all took 8 seconds for 10 MB, and all memory for 10 MB of empty elements. No
+ * report has a document type, so one is refused: no entity is ever expanded or fetched.
  *
  * @throws XmlFault
  */

@@ -112,7 +112,9 @@ export function startGuard({
 	};
 }
 
-/** Judges workspaces, all or some, and answers what changed. Several nodes may judge the same: the change is made once. */
+/**
+ * Judges workspaces, all or some, and answers what changed. Several nodes may judge the same: the change is made once.
+ */
 export async function judge(
 	{reader, writer}: Pick<Store, 'reader' | 'writer'>,
 	limits: ReputationLimits,

@@ -73,7 +73,10 @@ export class Router {
 		this.#shares = new WarmUpShares({...options, warmUps, relays, reader: options.store.reader});
 	}
 
-	/** At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the domain. */
+	/**
+	 * At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the
+	 * domain.
+	 */
 	routeOf(key: QueueKey): Found<Route> {
 		return kept(this.#routes, `${key.workspaceId} ${key.destination}`, () => this.#find(key));
 	}
@@ -186,8 +189,8 @@ type WarmUpSharesOptions = {
 const maxDays = 60;
 
 /**
- * What new sources may send today. A day is judged by the store's figures: deferrals by the conversations with the hosts of a
- * provider, complaints by the mail of the whole system.
+ * What new sources may send today. A day is judged by the store's figures: deferrals by the conversations with the
+ * hosts of a provider, complaints by the mail of the whole system.
  */
 export class WarmUpShares {
 	readonly #options: WarmUpSharesOptions;
@@ -232,7 +235,10 @@ export class WarmUpShares {
 
 	async #read(day: string): Promise<ReadonlyMap<string, DayFigures>> {
 		const {relays, reader, destinations} = this.#options;
-		const [hosts, complaints] = await Promise.all([readHostFigures(reader, day), readComplaintFigures(reader, day)]);
+		const [hosts, complaints] = await Promise.all([
+			readHostFigures(reader, day),
+			readComplaintFigures(reader, day),
+		]);
 		const figures = new Map<string, DayFigures>();
 		for (const {host, conversations, deferred} of hosts.filter(
 			each => !relays.some(relay => relay.host === each.host),
@@ -303,8 +309,8 @@ export function openPolicies(options: PoliciesOptions): StsPolicies | null {
 }
 
 /**
- * The addresses where this system receives mail as a mail host: mail sent there would loop (RFC 5321 §5.1). Empty if the
- * listener has another port than mail hosts; all addresses of the machine if it listens on all.
+ * The addresses where this system receives mail as a mail host: mail sent there would loop (RFC 5321 §5.1). Empty if
+ * the listener has another port than mail hosts; all addresses of the machine if it listens on all.
  */
 export function ownAddresses(
 	{inboundListen, mxPort}: Pick<Settings, 'inboundListen' | 'mxPort'>,

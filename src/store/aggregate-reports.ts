@@ -198,7 +198,9 @@ const maxNamed = 10;
 /** Mails from one address; `aligned`, `dkim` and `spf`: how many of them pass for the domain, and by what. */
 export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record<'aligned' | 'dkim' | 'spf', number>>;
 
-/** `since`: a day (`2026-11-21`). `counted`: messages of all reports, or only of those that their own reporters signed. */
+/**
+ * `since`: a day (`2026-11-21`). `counted`: messages of all reports, or only of those that their own reporters signed.
+ */
 type Asked = {readonly domainId: string; readonly since: string; readonly counted: 'n' | 'signed'};
 
 const countsOf = (reader: Knex, {domainId, since, counted}: Asked) =>
@@ -257,7 +259,9 @@ export async function countDmarcDays(reader: Knex, asked: Asked, ips: readonly s
 export type TlsSum = Pick<TlsCount, 'policy' | 'result'> &
 	Readonly<Record<'domain', string> & Record<'host', string | null> & Record<'count' | 'total', number>>;
 
-/** TLS from a day on, failures first: with hosts of ours as others report it, or with those of others as counted here. */
+/**
+ * TLS from a day on, failures first: with hosts of ours as others report it, or with those of others as counted here.
+ */
 export async function readTlsSums(
 	reader: Knex,
 	table: 'tls_report_days' | 'tls_days',
@@ -341,8 +345,8 @@ export async function readTlsDay(
 }
 
 /**
- * The verified domain that signs what the installation itself writes: the one that a host is in, else the oldest where all are of
- * one workspace. With several workspaces none of them speaks for the installation.
+ * The verified domain that signs what the installation itself writes: the one that a host is in, else the oldest where
+ * all are of one workspace. With several workspaces none of them speaks for the installation.
  */
 export async function findOwnDomain(
 	reader: Knex,
@@ -356,10 +360,15 @@ export async function findOwnDomain(
 	return domains.find(({name}) => `.${host}`.endsWith(`.${name}`)) ?? (isAlone ? domains[0] : undefined);
 }
 
-/** How many TLS reports go to one address on a day: a domain may name the address of somebody who has not asked for any. */
+/**
+ * How many TLS reports go to one address on a day: a domain may name the address of somebody who has not asked for any.
+ */
 const maxReportsPerRecipient = 5;
 
-/** Counts one more TLS report to an address on the day that it is sent. False: the address has had all that it gets on that day. */
+/**
+ * Counts one more TLS report to an address on the day that it is sent. False: the address has had all that it gets on
+ * that day.
+ */
 export async function claimTlsRecipient(trx: Knex.Transaction, day: string, address: string): Promise<boolean> {
 	const claimed = await rowsOf(
 		trx,
@@ -375,8 +384,8 @@ export async function claimTlsRecipient(trx: Knex.Transaction, day: string, addr
 const headKeys = ['begin_at', 'end_at', 'org', 'report_id'];
 
 /**
- * Removes what is of days before `day`, and what no reporter has signed of days before `unprovenDay`, at most this many rows of
- * each kind; returns the largest number of one kind.
+ * Removes what is of days before `day`, and what no reporter has signed of days before `unprovenDay`, at most this many
+ * rows of each kind; returns the largest number of one kind.
  */
 export async function purgeAggregates(
 	trx: Knex.Transaction,

@@ -60,8 +60,8 @@ export async function confirmAddress(
 export type Allowance = {readonly name: string; readonly uses: number; readonly windowMs: number};
 
 /**
- * Uses an allowance once. Each use takes a slot by one upsert, so that nodes cannot exceed it together. Returns `null`, or the
- * milliseconds until it can be used again.
+ * Uses an allowance once. Each use takes a slot by one upsert, so that nodes cannot exceed it together. Returns `null`,
+ * or the milliseconds until it can be used again.
  */
 export async function takeAllowance(
 	trx: Knex.Transaction,

@@ -89,7 +89,9 @@ export async function listConditions(reader: Knex, workspaceId: string | null = 
 		.orderBy(['began_at', 'kind', 'subject']);
 }
 
-/** Writes what becomes of a condition that was read as `known`. Returns `false` if another node has changed it since. */
+/**
+ * Writes what becomes of a condition that was read as `known`. Returns `false` if another node has changed it since.
+ */
 export async function changeCondition(
 	trx: Knex.Transaction,
 	known: KnownCondition | null,

@@ -154,8 +154,8 @@ export async function noteWishes(trx: Knex.Transaction, names: readonly Noted[],
 }
 
 /**
- * Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any more. To
- * take it also the next try is compared: another node may have had it since it was read.
+ * Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any
+ * more. To take it also the next try is compared: another node may have had it since it was read.
  */
 export async function updateCertificate(
 	trx: Knex.Transaction,
@@ -176,8 +176,8 @@ export async function makeDue(trx: Knex.Transaction, name: string | null, now: s
 }
 
 /**
- * Makes certificates due that another CA gave or failed to give, once MAILCTL_ACME_DIRECTORY has changed. Those that this CA was asked for
- * already wait for their next try.
+ * Makes certificates due that another CA gave or failed to give, once MAILCTL_ACME_DIRECTORY has changed. Those that
+ * this CA was asked for already wait for their next try.
  */
 export async function noteDirectory(trx: Knex.Transaction, directory: string, now: string): Promise<void> {
 	await trx('certificates')
@@ -186,7 +186,9 @@ export async function noteDirectory(trx: Knex.Transaction, directory: string, no
 		.update({next_try_at: now, window_start: now, window_end: now, tries: 0});
 }
 
-/** Makes certificates due whose keys cannot be opened; one that has a fault is due already, or waits for its next try. */
+/**
+ * Makes certificates due whose keys cannot be opened; one that has a fault is due already, or waits for its next try.
+ */
 export async function noteDamage(trx: Knex.Transaction, names: readonly string[], now: string): Promise<void> {
 	await trx('certificates')
 		.whereIn('name', names)
@@ -212,8 +214,8 @@ export async function findAccount(reader: Knex, directory: string): Promise<Acme
 }
 
 /**
- * Puts an account where there is none, or where the one is that was read (its URL): what another node has put meanwhile stays, for
- * certificates are renewed by the account that ordered them. Answers the one that is there.
+ * Puts an account where there is none, or where the one is that was read (its URL): what another node has put meanwhile
+ * stays, for certificates are renewed by the account that ordered them. Answers the one that is there.
  */
 export async function putAccount(
 	trx: Knex.Transaction,

@@ -13,7 +13,10 @@ export async function readGeneration(reader: Knex): Promise<number> {
 	return row?.generation ?? 0;
 }
 
-/** Rows remembered until something changes. What is not there is asked again each time, so that what was just made is found. */
+/**
+ * Rows remembered until something changes. What is not there is asked again each time, so that what was just made is
+ * found.
+ */
 type RowCache<Row extends object> = {
 	readonly get: (key: string, load: () => Promise<Row | undefined>) => Row | Promise<Row | undefined>;
 	readonly clear: () => void;

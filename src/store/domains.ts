@@ -121,7 +121,8 @@ export async function listDueDomains(
 	{now, minuteAgo, dayAgo, eager}: DueMoments,
 	limit: number,
 ): Promise<DueDomain[]> {
-	const unseen = () => reader('dkim_keys as k').whereRaw('k.domain_id = d.id').where({seen_at: null, retired_at: null});
+	const unseen = () =>
+		reader('dkim_keys as k').whereRaw('k.domain_id = d.id').where({seen_at: null, retired_at: null});
 	const pending = unseen().max('k.created_at').as('pending_at');
 	const hastened = (hasten: Knex.QueryBuilder) =>
 		hasten
@@ -160,7 +161,10 @@ export async function countDomainStates(reader: Knex): Promise<Record<DomainStat
 	return counts;
 }
 
-/** Domains that were verified and lack records now, or were given up for it: workspaces in turn, of each the newest change first. */
+/**
+ * Domains that were verified and lack records now, or were given up for it: workspaces in turn, of each the newest
+ * change first.
+ */
 export async function listFailedDomains(reader: Knex, limits: TurnLimits): Promise<Domain[]> {
 	const failed = liveDomains(reader).whereIn('state', ['degraded', 'failed']).whereNotNull('first_verified_at');
 	return await selectInTurns(reader, failed, 'state_at desc, id', limits);
@@ -249,7 +253,10 @@ export async function findDkimKeys(
 
 /** What mail from a domain is signed and returned with, at a moment in the store's form. */
 export type DomainSigning = {
-	/** The newest active key of each algorithm, of those that DNS showed; of all where an operator verified a sender of the domain. */
+	/**
+	 * The newest active key of each algorithm, of those that DNS showed; of all where an operator verified a sender of
+	 * the domain.
+	 */
 	readonly keyIds: readonly string[];
 	/** Null: DNS does not show the domain's own. */
 	readonly returnPathDomain: string | null;
@@ -257,7 +264,10 @@ export type DomainSigning = {
 	readonly linkHost: string | null;
 };
 
-/** The link host of a domain `d` with its certificate `c`, where it works. Certificates count where https is served here. */
+/**
+ * The link host of a domain `d` with its certificate `c`, where it works. Certificates count where https is served
+ * here.
+ */
 function workingLinkHost(reader: Knex, now: string, needsCertificate: boolean): Knex.Raw {
 	return reader.raw(
 		'case when d.links_ok_at is not null and d.verified_at is not null and (? = 0 or c.not_after > ?) then d.link_host end as link_host',

@@ -2,7 +2,10 @@ import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import type {Pair} from './engine/rows.ts';
 
-/** A person who is being erased: nothing of them is read any more, and the sweep removes it in turn. A row of `erasures`. */
+/**
+ * A person who is being erased: nothing of them is read any more, and the sweep removes it in turn. A row of
+ * `erasures`.
+ */
 export type Erasure = {
 	readonly workspaceId: string;
 	/** The comparison form of the address. */

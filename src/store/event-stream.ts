@@ -24,8 +24,8 @@ const positionsAtOnce = 5000;
 const rowsAtOnce = 200;
 
 /**
- * The events of a workspace after a position, up to another, in their order. It reads a bounded part: the work is the same
- * however many events other workspaces have between them.
+ * The events of a workspace after a position, up to another, in their order. It reads a bounded part: the work is the
+ * same however many events other workspaces have between them.
  */
 export async function readStream(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<StreamPart> {
 	const end = Math.min(upTo, after + positionsAtOnce);
@@ -70,7 +70,9 @@ export async function* eventsUntilNow(
 	} while (position < upTo);
 }
 
-/** Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did. */
+/**
+ * Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did.
+ */
 export async function hasEvents(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<boolean> {
 	if (upTo - after > positionsAtOnce) {
 		return true;
@@ -111,7 +113,8 @@ async function rowsBetween(
 	if (!hasDays(reader)) {
 		return {query};
 	}
-	// By name: to plan the join for all days takes PostgreSQL five times as long as to look for the few that it is about.
+	// By name: to plan the join for all days takes PostgreSQL five times as long as to look for the few that it is
+	// about.
 	const ids: string[] = await reader('events')
 		.where('position', '>', after)
 		.where('position', '<=', upTo)

@@ -66,8 +66,8 @@ const temporary: ReadonlyArray<readonly [name: string, columns: string]> = [
 ];
 
 /**
- * Call it first, while nothing else uses the store, and `endFilling` last. Each transaction is consistent: an interrupted fill is
- * a shorter one.
+ * Call it first, while nothing else uses the store, and `endFilling` last. Each transaction is consistent: an
+ * interrupted fill is a shorter one.
  */
 export async function beginFilling(
 	{database, reader}: Connections,
@@ -96,8 +96,8 @@ export async function endFilling({database, reader}: Connections): Promise<void>
 }
 
 /**
- * Writes what real traffic leaves of messages: the message with its variables, its recipient, the row of its events and an attempt,
- * the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
+ * Writes what real traffic leaves of messages: the message with its variables, its recipient, the row of its events and
+ * an attempt, the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
  * differs, which is several times as fast as sending it each.
  */
 export async function insertFilled(trx: Knex.Transaction, messages: FilledMessages): Promise<void> {

@@ -31,8 +31,8 @@ export async function releaseOwn(trx: Knex.Transaction, of: Claimable, boot: str
 }
 
 /**
- * Gives back what this daemon holds and does not know of (`known`: the names that it does): a claim was committed, and the
- * answer to the commit never came. Answers what has work again.
+ * Gives back what this daemon holds and does not know of (`known`: the names that it does): a claim was committed, and
+ * the answer to the commit never came. Answers what has work again.
  */
 export async function releaseUnknown<Told>(
 	trx: Knex.Transaction,
@@ -119,14 +119,17 @@ export const recipientClaims: Claimable = {
 	identifiedBy: ['recipient_id'],
 };
 
-/** Recipients that are neither held nor scheduled for later than `now`. A claimed one ends by its result, whenever it was due. */
+/**
+ * Recipients that are neither held nor scheduled for later than `now`. A claimed one ends by its result, whenever it
+ * was due.
+ */
 export function waitingRecipients(trx: Knex.Transaction, now: string): Knex.QueryBuilder {
 	return trx('queue').whereNull('held_at').whereRaw('(send_at is null or send_at <= ?)', [now]);
 }
 
 /**
- * Removes nodes that were silent too long and releases their claims (several machines on PostgreSQL); also claims of unknown
- * nodes that are older than an attempt may take.
+ * Removes nodes that were silent too long and releases their claims (several machines on PostgreSQL); also claims of
+ * unknown nodes that are older than an attempt may take.
  */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);

@@ -89,8 +89,8 @@ type Unread = {
 
 /**
  * The oldest mails of each turn that were not read, as many as fit. That columns stand behind `raw` costs nothing: with
- * auto_vacuum SQLite finds the pages of a long row by its pointer map, and reads none in between (128 rows of 1 MB: 7 ms, as
- * with `raw` last).
+ * auto_vacuum SQLite finds the pages of a long row by its pointer map, and reads none in between (128 rows of 1 MB: 7
+ * ms, as with `raw` last).
  */
 export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unread> {
 	const {after = null, perTurn, maxRows, maxBytes} = query;

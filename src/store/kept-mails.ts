@@ -58,8 +58,8 @@ function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
 export type KeptCaps = {readonly mails: number; readonly bytes: number};
 
 /**
- * The share of the caps that mail to postmaster@ and abuse@ has for itself, so that reports from anybody cannot displace it; and the
- * share of each workspace for events of its own smarthosts, which displace nothing else.
+ * The share of the caps that mail to postmaster@ and abuse@ has for itself, so that reports from anybody cannot
+ * displace it; and the share of each workspace for events of its own smarthosts, which displace nothing else.
  */
 const ownShare = 0.1;
 const shareOf = ({mails, bytes}: KeptCaps): KeptCaps => ({

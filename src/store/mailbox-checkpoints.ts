@@ -18,7 +18,9 @@ export type MailboxNote = {
 
 /** `undefined`: nothing was read yet. */
 export async function readMailboxNote(reader: Knex, mailbox: string): Promise<MailboxNote | undefined> {
-	return await reader('mailbox_checkpoints').where({mailbox}).first('position', 'skipped', 'skipped_at', 'skip_reason');
+	return await reader('mailbox_checkpoints')
+		.where({mailbox})
+		.first('position', 'skipped', 'skipped_at', 'skip_reason');
 }
 
 type Checkpoint = {

@@ -142,15 +142,18 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 		...(templateId === undefined ? [] : all(['m.template_id', templateId])),
 		...(fromKey === undefined ? [] : all(['m.from_key', fromKey])),
 		// As the partial index has it.
-		...(mode === 'test' ? [byColumn(reader, workspaceId, null, messages => messages.whereRaw("m.mode = 'test'"))] : []),
+		...(mode === 'test'
+			? [byColumn(reader, workspaceId, null, messages => messages.whereRaw("m.mode = 'test'"))]
+			: []),
 	];
 	const given = leads.filter(lead => lead !== null);
 	return given.length > 0 ? given : all(null);
 }
 
 /**
- * The messages that match and are older than `after` (null: all), at most `limit`. The index with the fewest rows leads, and no
- * more than `maxScanned` of its messages are looked at, so that there may be a next page after an empty one.
+ * The messages that match and are older than `after` (null: all), at most `limit`. The index with the fewest rows
+ * leads, and no more than `maxScanned` of its messages are looked at, so that there may be a next page after an empty
+ * one.
  */
 export async function scanMessages(
 	reader: Knex,
@@ -190,7 +193,9 @@ export async function scanRanges(
 /** Messages that one statement looks at. */
 const maxConcurrent = 2000;
 
-/** At most `limit` messages of a range; `next` is where it continues after one page's share of messages was looked at. */
+/**
+ * At most `limit` messages of a range; `next` is where it continues after one page's share of messages was looked at.
+ */
 async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, wanted: number): Promise<Scanned> {
 	const lead = await narrowest(leads, range);
 	const ids: string[] = [];
@@ -264,7 +269,8 @@ async function thoseThatMatch(
 	if (status === undefined) {
 		query.whereRaw(...among(reader, 'm.id', ids));
 	} else {
-		// The ids choose the recipients: PostgreSQL without statistics of a table would compare each of its rows with each id.
+		// The ids choose the recipients: PostgreSQL without statistics of a table would compare each of its rows with
+		// each id.
 		query
 			.join('recipients as r', 'r.message_id', 'm.id')
 			.whereRaw(...among(reader, 'r.message_id', ids))
@@ -311,7 +317,10 @@ export async function listMessages<Message>(
 	const found: Message[] = [];
 	let after: string | null = null;
 	do {
-		const {ids, next} = await scanMessages(reader, filter, {after, limit: Math.min(limit - found.length, linesAtOnce)});
+		const {ids, next} = await scanMessages(reader, filter, {
+			after,
+			limit: Math.min(limit - found.length, linesAtOnce),
+		});
 		found.push(...(await read(ids)));
 		after = next;
 	} while (after !== null && found.length < limit);

@@ -171,9 +171,9 @@ const messagesAtOnce = 500;
 const keysAtOnce = 5000;
 
 /**
- * Removes messages from the lists before they are deleted. Their rows give their lists, so it needs no second index. It looks for
- * list rows that have them as their newest message. In other rows they stay until the newest one goes; readers leave out what does
- * not exist.
+ * Removes messages from the lists before they are deleted. Their rows give their lists, so it needs no second index. It
+ * looks for list rows that have them as their newest message. In other rows they stay until the newest one goes;
+ * readers leave out what does not exist.
  */
 export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
@@ -188,7 +188,9 @@ export async function dropTerms(trx: Knex.Transaction, messageIds: readonly stri
 	}
 }
 
-/** Takes messages out of the lists of all that a person may have said, before their rows lose it. Tags and states stay. */
+/**
+ * Takes messages out of the lists of all that a person may have said, before their rows lose it. Tags and states stay.
+ */
 export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
 	const gone = new Set(messageIds);

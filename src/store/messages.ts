@@ -8,7 +8,9 @@ import {columnsOf, insertReturning, insertRows, nearIds} from './engine/rows.ts'
 import {isReadable} from './erasures.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';
 
-/** A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form. */
+/**
+ * A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form.
+ */
 export type NewMessage = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -185,7 +187,10 @@ export async function readMessages(
 	}));
 }
 
-/** What was said when the message was sent, to be sent again: JSON as text. Its attachments are read by `listAttachments`. */
+/**
+ * What was said when the message was sent, to be sent again: JSON as text. Its attachments are read by
+ * `listAttachments`.
+ */
 export type SentMessage = Pick<MessageStatus, 'erasedAt'> &
 	Omit<
 		NewMessage,

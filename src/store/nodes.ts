@@ -24,8 +24,8 @@ export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles
 }
 
 /**
- * Nodes that fell silent are taken off the list and noted as lost, for the alerts: until a daemon on the same host is there
- * again. Answers how many there were.
+ * Nodes that fell silent are taken off the list and noted as lost, for the alerts: until a daemon on the same host is
+ * there again. Answers how many there were.
  */
 export async function loseNodes(
 	trx: Knex.Transaction,
@@ -42,7 +42,14 @@ export async function loseNodes(
 			fix: 'see whether the machine runs, and the log of its daemon',
 		};
 		await trx('conditions')
-			.insert({kind: 'node_lost' satisfies AlertKind, subject: host, workspace_id: null, ...words, ...news, rings: 0})
+			.insert({
+				kind: 'node_lost' satisfies AlertKind,
+				subject: host,
+				workspace_id: null,
+				...words,
+				...news,
+				rings: 0,
+			})
 			.onConflict(['kind', 'subject'])
 			.merge(news)
 			.whereNotNull('conditions.ended_at');
@@ -55,7 +62,9 @@ export async function removeNode(trx: Knex.Transaction, id: string): Promise<voi
 	await trx('nodes').where({id}).delete();
 }
 
-/** Nodes that live, also in a store of the version before. Without several writers a lock keeps others out of the store. */
+/**
+ * Nodes that live, also in a store of the version before. Without several writers a lock keeps others out of the store.
+ */
 export async function runningNodes(trx: Knex.Transaction): Promise<Array<Pick<Node, 'host' | 'pid'>>> {
 	if (hasOneWriter(trx)) {
 		return [];
@@ -103,8 +112,8 @@ const share = 8;
 const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
 
 /**
- * Gives a part of a key's window to the node that asks. PostgreSQL only. A statement of its own: the row is locked for no
- * longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows restart.
+ * Gives a part of a key's window to the node that asks. PostgreSQL only. A statement of its own: the row is locked for
+ * no longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows restart.
  */
 export async function sharePart(
 	connection: Knex,

@@ -85,7 +85,9 @@ export async function listInboundDomains(reader: Knex): Promise<string[]> {
 	return [...new Set(addresses.map(domainOf))];
 }
 
-/** The workspaces of these addresses; an address without one is missing. An exact one wins over that of all its domain. */
+/**
+ * The workspaces of these addresses; an address without one is missing. An exact one wins over that of all its domain.
+ */
 export async function findInboxes(reader: Knex, addresses: readonly string[]): Promise<Map<string, string>> {
 	const keys = [...new Set(addresses.flatMap(address => [address, wildcardOf(address)]))];
 	const rows: InboundAddress[] = await reader('inbound_addresses').whereIn('address', keys);
@@ -167,7 +169,10 @@ export type ReceivedFilter = {
 	readonly until?: number | undefined;
 };
 
-/** Newest first. The term with the fewest mails leads, and a page may end before it is full: `next` is where the rest begins. */
+/**
+ * Newest first. The term with the fewest mails leads, and a page may end before it is full: `next` is where the rest
+ * begins.
+ */
 export async function listReceived(
 	reader: Knex,
 	{workspaceId, terms, ...times}: ReceivedFilter,

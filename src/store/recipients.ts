@@ -37,8 +37,8 @@ function waitingOf(one: NewRecipient): Waiting[] {
 }
 
 /**
- * Moves the recipients that are in a state that allows it (compare-and-set), takes them out of the queue and returns their ids. A
- * recipient that is being tried keeps its claim: the end of its attempt is recorded, and cannot undo this.
+ * Moves the recipients that are in a state that allows it (compare-and-set), takes them out of the queue and returns
+ * their ids. A recipient that is being tried keeps its claim: the end of its attempt is recorded, and cannot undo this.
  *
  * @param from the states that allow it
  */
@@ -64,7 +64,10 @@ export async function moveRecipients(
 	return new Set(moved);
 }
 
-/** The recipient of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or was erased. */
+/**
+ * The recipient of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or
+ * was erased.
+ */
 export async function findRecipientFor(
 	trx: Knex.Transaction,
 	{messageId, addressKey, role}: {readonly messageId: string; readonly addressKey: string; readonly role: Role},
@@ -129,7 +132,10 @@ export async function readAttempts(reader: Knex, recipientIds: readonly string[]
 /** More than the addresses of nearly every domain. */
 const maxAttempts = 50;
 
-/** The hosts that a recipient's attempts asked, in order, the last ones. Attempts without a conversation have no row with a host. */
+/**
+ * The hosts that a recipient's attempts asked, in order, the last ones. Attempts without a conversation have no row
+ * with a host.
+ */
 export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
 	const asked: Asked[] = await reader('attempts')
 		.where({recipient_id: recipientId})
@@ -149,7 +155,9 @@ export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
 	readonly recipient: Pick<Recipient, 'id' | 'address' | 'role'>;
 };
 
-/** The conversations about recipients, recipient by recipient, each in order, from after the one with the id `after`. */
+/**
+ * The conversations about recipients, recipient by recipient, each in order, from after the one with the id `after`.
+ */
 export async function pageAttempts(
 	reader: Knex,
 	recipients: ReadonlyArray<ListedAttempt['recipient']>,
@@ -213,8 +221,8 @@ export type EngagementCount = {
 export type FirstOf = {readonly all: boolean; readonly people: boolean};
 
 /**
- * Adds the counts, at most one for each link, in their order; returns for each whether it is the first. All opens of a recipient
- * share one row, all clicks of one of its links another one.
+ * Adds the counts, at most one for each link, in their order; returns for each whether it is the first. All opens of a
+ * recipient share one row, all clicks of one of its links another one.
  */
 export async function addEngagement(trx: Knex.Transaction, counts: readonly EngagementCount[]): Promise<FirstOf[]> {
 	if (counts.length === 0) {
@@ -246,7 +254,10 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 
 const followed = columnsOf('id workspace_id message_id address role destination state state_at links');
 
-/** All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction ends. */
+/**
+ * All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction
+ * ends.
+ */
 export async function findTrackedRecipients(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -278,6 +289,11 @@ export async function readEngagement(reader: Knex, messageId: string): Promise<E
 		.where('r.message_id', messageId)
 		.whereRaw(...nearIds(reader, 'r.id', 'rcp', [messageId]))
 		.whereRaw(...nearIds(reader, 'e.recipient_id', 'rcp', [messageId]))
-		.orderBy([{column: 'e.recipient_id'}, {column: 'e.kind', order: 'desc'}, {column: 'e.first_at'}, {column: 'e.url'}])
+		.orderBy([
+			{column: 'e.recipient_id'},
+			{column: 'e.kind', order: 'desc'},
+			{column: 'e.first_at'},
+			{column: 'e.url'},
+		])
 		.select(engagement.selectedOf('e'));
 }

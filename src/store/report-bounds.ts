@@ -7,7 +7,9 @@ type Bound = {
 	readonly each: number;
 	/** Of all signers. */
 	readonly all: number;
-	/** Reserved for each signer beyond `all`, up to three times `all`: who signs for many domains keeps nobody else out. */
+	/**
+	 * Reserved for each signer beyond `all`, up to three times `all`: who signs for many domains keeps nobody else out.
+	 */
 	readonly reserved: number;
 };
 

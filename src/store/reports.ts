@@ -6,8 +6,8 @@ import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
 const copies = columnsOf('id workspace_id message_id address address_key role destination state sent_at attempts');
 
 /**
- * The recipients of these ids, or of these messages; they stay as they are until the transaction ends. None of a workspace that
- * is gone.
+ * The recipients of these ids, or of these messages; they stay as they are until the transaction ends. None of a
+ * workspace that is gone.
  */
 export async function findReportedRecipients(
 	trx: Knex.Transaction,
@@ -56,8 +56,8 @@ export async function findByProviderIds(
 const maxPerProvider = 10;
 
 /**
- * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of messages
- * contain their time of acceptance.
+ * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of
+ * messages contain their time of acceptance.
  */
 export async function findLastMailed(trx: Knex.Transaction, addressKey: string, since: string): Promise<string[]> {
 	const newest = trx('messages as m')

@@ -13,8 +13,9 @@ import {unanswered} from './postgres/postgres-client.ts';
 export type ReputationCount = Figures & {readonly workspaceId: string; readonly at: string};
 
 /**
- * Adds to the figures of hours. Recipients that were first tried before the workspace was last resumed are left out: it is
- * judged again from there. One statement, the rows in the order of their keys, for two nodes may count the same hours.
+ * Adds to the figures of hours. Recipients that were first tried before the workspace was last resumed are left out: it
+ * is judged again from there. One statement, the rows in the order of their keys, for two nodes may count the same
+ * hours.
  */
 export async function countHours(trx: Knex.Transaction, counts: readonly ReputationCount[]): Promise<void> {
 	if (counts.length === 0) {
@@ -123,7 +124,10 @@ export async function readStatuses(reader: Knex, {starts, ids}: StatusQuery): Pr
 	const rows: StatusRow[] =
 		ids === undefined
 			? await query.where(either =>
-					either.whereNotNull('h.hour').orWhereNotNull('w.reputation_warned_at').orWhereNotNull('w.paused_at'),
+					either
+						.whereNotNull('h.hour')
+						.orWhereNotNull('w.reputation_warned_at')
+						.orWhereNotNull('w.paused_at'),
 				)
 			: await query.whereIn('w.id', ids);
 	return rows.map(row => ({
@@ -161,7 +165,11 @@ function figuresOf(row: StatusRow, span: string): Figures {
 export async function updateJudged(
 	trx: Knex.Transaction,
 	{id, since}: Pick<ReputationStatus, 'id' | 'since'>,
-	changes: {readonly paused_at?: string; readonly pause_reason?: string; readonly reputation_warned_at: string | null},
+	changes: {
+		readonly paused_at?: string;
+		readonly pause_reason?: string;
+		readonly reputation_warned_at: string | null;
+	},
 ): Promise<boolean> {
 	const changed = await trx('workspaces').where({id, paused_at: null, reputation_since: since}).update(changes);
 	return changed === 1;

@@ -39,8 +39,8 @@ type Removed = {
 };
 
 /**
- * Removes old messages with all that belongs to them, but none with a recipient in the queue. Messages that another node is
- * removing, or that get new rows at this moment, are skipped.
+ * Removes old messages with all that belongs to them, but none with a recipient in the queue. Messages that another
+ * node is removing, or that get new rows at this moment, are skipped.
  */
 export async function removeMessages(
 	trx: Knex.Transaction,
@@ -91,7 +91,10 @@ type Emptied = Pick<Removed, 'next' | 'recipientIds'> & {
 	readonly isAll: boolean;
 };
 
-/** Removes the content of old messages of a workspace: variables, subject, attachments, and what they are found by. The rest stays. */
+/**
+ * Removes the content of old messages of a workspace: variables, subject, attachments, and what they are found by. The
+ * rest stays.
+ */
 export async function emptyMessages(
 	trx: Knex.Transaction,
 	dialect: Dialect,
@@ -130,7 +133,9 @@ export async function emptyMessages(
 
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
-/** How much there is of a person: messages to the address, messages with it in `cc`, mails that came in from or to it. */
+/**
+ * How much there is of a person: messages to the address, messages with it in `cc`, mails that came in from or to it.
+ */
 export type Traces = {readonly messages: number; readonly recipients: number; readonly received: number};
 
 export async function countTraces(reader: Knex, {workspaceId, addressKey, below}: Erasure): Promise<Traces> {
@@ -188,8 +193,8 @@ const messagesAtOnce = 500;
 const maxPages = 20;
 
 /**
- * Copies that wait of the newest messages to a person, and of those with the person in `cc`: at most `limit`. What is older, or
- * more, ends when its message is erased.
+ * Copies that wait of the newest messages to a person, and of those with the person in `cc`: at most `limit`. What is
+ * older, or more, ends when its message is erased.
  */
 export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number): Promise<string[]> {
 	const open: string[] = await ofQueue(copiesTo(reader, erasure)).limit(limit);
@@ -231,8 +236,8 @@ export async function isErased(reader: Knex, recipientId: string): Promise<boole
 }
 
 /**
- * Takes recipients out of the queue, also from a daemon that is trying one: it loses its claim, and its outcome is not written.
- * Returns those that were in the queue.
+ * Takes recipients out of the queue, also from a daemon that is trying one: it loses its claim, and its outcome is not
+ * written. Returns those that were in the queue.
  */
 export async function endRecipients(
 	trx: Knex.Transaction,
@@ -263,10 +268,15 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 	await trx('recipients')
 		.whereIn('id', recipientIds)
 		.update({address: erasedAddress, address_key: erasedAddress, destination: erasedDomain, last_reply: null});
-	await trx('attempts').whereIn('recipient_id', recipientIds).update({host: null, ip: null, reply: '', dialogue: null});
+	await trx('attempts')
+		.whereIn('recipient_id', recipientIds)
+		.update({host: null, ip: null, reply: '', dialogue: null});
 }
 
-/** Erases the details of events (but those that are `kept`), reports and engagement of recipients; the events themselves stay. */
+/**
+ * Erases the details of events (but those that are `kept`), reports and engagement of recipients; the events themselves
+ * stay.
+ */
 export async function eraseTimelines(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<Pick<Recipient, 'id' | 'message_id'>>,
@@ -287,8 +297,8 @@ export async function eraseTimelines(
 const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
 
 /**
- * Mails about no known recipient, or unreadable ones, that contain an address (comparison form), as it is or in what was read:
- * nothing else identifies their person. It reads all of them, up to a gibibyte, so it must not block writers.
+ * Mails about no known recipient, or unreadable ones, that contain an address (comparison form), as it is or in what
+ * was read: nothing else identifies their person. It reads all of them, up to a gibibyte, so it must not block writers.
  */
 export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
 	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
@@ -299,7 +309,10 @@ export async function findUnmatched(reader: Knex, addressKey: string): Promise<s
 				.orWhere(unread =>
 					unread
 						.where({kept: 'unread'})
-						.whereNotIn('digest', reader('reports').whereNotNull('inbound_sha256').select('inbound_sha256')),
+						.whereNotIn(
+							'digest',
+							reader('reports').whereNotNull('inbound_sha256').select('inbound_sha256'),
+						),
 				),
 		)
 		.where(mail =>
@@ -363,7 +376,10 @@ export async function findSubmitted(
 	return await readListed(reader, {workspaceId, term: messageIdTerm(name)}, {below}, limit);
 }
 
-/** Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. The name before one that changes goes. */
+/**
+ * Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. The name before one that changes
+ * goes.
+ */
 export async function rewriteAddresses(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -394,7 +410,10 @@ export async function rewriteAddresses(
 /** The body of a webhook (docs/reference/interface.md, Webhook request). */
 export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
 
-/** Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was answered may name anybody. */
+/**
+ * Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was
+ * answered may name anybody.
+ */
 export async function rewriteWebhookBodies(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],

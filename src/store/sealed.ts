@@ -74,7 +74,9 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 				const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, ivLength))
 					.setAAD(Buffer.from(owner))
 					.setAuthTag(bytes.subarray(ivLength, ivLength + tagLength));
-				return decipher.update(bytes.subarray(ivLength + tagLength), undefined, 'utf8') + decipher.final('utf8');
+				return (
+					decipher.update(bytes.subarray(ivLength + tagLength), undefined, 'utf8') + decipher.final('utf8')
+				);
 			} catch {
 				throw unopened(`The secret of ${owner} in the store is damaged.`);
 			}
@@ -114,7 +116,10 @@ export type SealedColumn = {
 const sealedHead = 7;
 const whole = (value: string, change: (sealed: string) => string) => change(value);
 
-/** Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes, sensitive variables, keys of certificates. */
+/**
+ * Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes,
+ * sensitive variables, keys of certificates.
+ */
 export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'dkim_keys', column: 'secret', head: sealedHead, each: whole},
 	{table: 'webhook_endpoints', column: 'secret', head: sealedHead, each: whole},
@@ -219,7 +224,9 @@ function resealedValue(owner: string, value: string, each: SealedColumn['each'],
 /** A key as it was configured. The ids of `secrets.json` are its own, those of MAILCTL_SECRET_KEY are the store's. */
 export type ConfiguredKey = {readonly id: number | null; readonly key: Uint8Array};
 
-/** Why keys are not those of a store: none of them is, one has another key's id, or one that sealed secrets is missing. */
+/**
+ * Why keys are not those of a store: none of them is, one has another key's id, or one that sealed secrets is missing.
+ */
 export type KeyFault =
 	| {readonly kind: 'foreign'}
 	| {readonly kind: 'exchanged'; readonly id: number}

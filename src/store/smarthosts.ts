@@ -96,7 +96,9 @@ export type RelayUse = {
 	readonly at: string;
 };
 
-/** A message accepted this soon after an event is not waited for: the times of events are stored about once a minute. */
+/**
+ * A message accepted this soon after an event is not waited for: the times of events are stored about once a minute.
+ */
 const recentEventMs = hourMs;
 
 /** Stores when smarthosts last posted events and accepted messages: the newest of each counts. */

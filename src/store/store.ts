@@ -14,7 +14,10 @@ export type Store = {
 	/** Several connections, for reading only. */
 	readonly reader: Knex;
 	readonly writer: Writer;
-	/** For what nodes agree on: such a transaction may wait for a slow node, and outcomes must not wait behind it. SQLite: the writer. */
+	/**
+	 * For what nodes agree on: such a transaction may wait for a slow node, and outcomes must not wait behind it.
+	 * SQLite: the writer.
+	 */
 	readonly agreeing: Writer;
 	/** The writer's connections. */
 	readonly writing: readonly Knex[];
@@ -45,9 +48,14 @@ export type Store = {
 export type StoreLocation = {readonly file: string} | {readonly url: string};
 
 export type StoreOptions = {
-	/** PostgreSQL: statements may take as long as they need while the server answers: migrations, verbs of an operator. */
+	/**
+	 * PostgreSQL: statements may take as long as they need while the server answers: migrations, verbs of an operator.
+	 */
 	readonly isPatient?: boolean;
-	/** SQLite, for a daemon: what else must stay where it is. Its writer then refuses what went to a removed or replaced store. */
+	/**
+	 * SQLite, for a daemon: what else must stay where it is. Its writer then refuses what went to a removed or replaced
+	 * store.
+	 */
 	readonly beside?: readonly OpenFile[];
 };
 
@@ -65,7 +73,9 @@ export const maxNoticeLength = 7900;
 const readers = 4;
 const pingMs = 1500;
 
-/** Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached. */
+/**
+ * Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached.
+ */
 export async function openStore(location: StoreLocation, options: StoreOptions = {}): Promise<Store> {
 	const {connect, check, stop, ...engine} =
 		'file' in location ? await openSqlite(location.file, options) : await openPostgres(location.url, options);
@@ -86,7 +96,8 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		agreeing,
 		writing,
 		database,
-		// A transaction of its own that writes nothing: within that of the mail, NOTIFY would let commits wait for each other.
+		// A transaction of its own that writes nothing: within that of the mail, NOTIFY would let commits wait for each
+		// other.
 		tell: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
 		ping: () => soon(reader.raw('select 1')),
 		async close() {
@@ -185,14 +196,17 @@ async function openPostgres(url: string, {isPatient = false}: StoreOptions): Pro
 async function soon(answer: Promise<unknown>): Promise<void> {
 	let timer: NodeJS.Timeout | undefined;
 	const late = new Promise<never>((_, reject) => {
-		timer = setTimeout(() => reject(new NoAnswerError(`the store did not answer within ${pingMs / 1000} s`)), pingMs);
+		timer = setTimeout(
+			() => reject(new NoAnswerError(`the store did not answer within ${pingMs / 1000} s`)),
+			pingMs,
+		);
 	});
 	await Promise.race([answer, late]).finally(() => clearTimeout(timer));
 }
 
 /**
- * Copies SQLite's store, as it is at this moment, into a new file, while others read and write on. The copy is whole: its last
- * migration. Throws what SQLite throws of a damaged file.
+ * Copies SQLite's store, as it is at this moment, into a new file, while others read and write on. The copy is whole:
+ * its last migration. Throws what SQLite throws of a damaged file.
  */
 export async function copyStore(reader: Knex, file: string): Promise<string> {
 	writeFileSync(file, '', {mode: 0o600, flag: 'wx'});

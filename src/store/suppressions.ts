@@ -41,9 +41,9 @@ const columns = ['id', 'address', 'reason', 'source', 'mode', 'created_at'] as c
 const newColumns = columnsOf('id workspaceId address addressKey reason source mode createdAt');
 
 /**
- * Adds entries; an address already listed keeps its first entry, but one of a test key gives way to any other. Answers the
- * ids of those that were added. They are written in the order of their addresses: others may write the same ones, and
- * neighbours share pages of the index.
+ * Adds entries; an address already listed keeps its first entry, but one of a test key gives way to any other. Answers
+ * the ids of those that were added. They are written in the order of their addresses: others may write the same ones,
+ * and neighbours share pages of the index.
  */
 export async function insertSuppressions(
 	trx: Knex.Transaction,
@@ -219,7 +219,12 @@ const maxQueueMs = 7 * 86_400_000;
 
 /** The health of those addresses that failed before, by `pairKey`. */
 export async function readHealth(trx: Knex.Transaction, pairs: readonly Pair[]): Promise<Map<string, AddressHealth>> {
-	const rows = await selectPairs<Row>(trx, 'address_health', ['soft_messages', 'soft_since', 'last_message_id'], pairs);
+	const rows = await selectPairs<Row>(
+		trx,
+		'address_health',
+		['soft_messages', 'soft_since', 'last_message_id'],
+		pairs,
+	);
 	return new Map(
 		rows.map(row => [
 			pairKey(row.workspace_id, row.address_key),

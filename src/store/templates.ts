@@ -64,7 +64,17 @@ export type TemplateVariant = {
 };
 
 const variantColumns = [
-	...(['locale', 'subject', 'kind', 'source', 'text_source', 'own_source', 'own_text_source', 'html', 'text'] as const),
+	...([
+		'locale',
+		'subject',
+		'kind',
+		'source',
+		'text_source',
+		'own_source',
+		'own_text_source',
+		'html',
+		'text',
+	] as const),
 ] as const;
 
 const templateColumns = {

@@ -5,12 +5,12 @@ import type {EventType, RecipientState, Role} from '../mail/message.ts';
 import {hasOneWriter, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
 
-// The position of an event in the stream of all events. A reader up to a settled position has missed none before it, regardless
-// of clocks: docs/internals/decisions/0021-event-positions.md.
+// The position of an event in the stream of all events. A reader up to a settled position has missed none before it,
+// regardless of clocks: docs/internals/decisions/0021-event-positions.md.
 
 /**
- * Takes positions for as many events in a transaction, and answers the one before the first. SQLite has one writer at a time:
- * the order of positions is that of commits. Null: PostgreSQL gives them by itself, when rows are inserted.
+ * Takes positions for as many events in a transaction, and answers the one before the first. SQLite has one writer at a
+ * time: the order of positions is that of commits. Null: PostgreSQL gives them by itself, when rows are inserted.
  */
 export async function takePositions(trx: Knex.Transaction, count: number): Promise<number | null> {
 	if (!hasOneWriter(trx)) {
@@ -52,15 +52,16 @@ export async function readLastPosition(reader: Knex): Promise<number> {
 	return row?.last ?? 0;
 }
 
-// Every transaction that inserts an event or a message takes this lock before it takes a position, and holds it to its end.
+// Every transaction that inserts an event or a message takes this lock before it takes a position, and holds it to its
+// end.
 const writersNow = `select virtualtransaction as id from pg_locks where locktype = 'relation' and granted
 	and relation in ('events'::regclass, 'messages'::regclass) and database = (select oid from pg_database where datname = current_database())
 	and mode = 'RowExclusiveLock'`;
 
 /**
  * Returns at each call (one at a time) a settled position: no event will come at or before it. On PostgreSQL
- * transactions take positions in one order and commit in another: a position is settled once those that wrote while it was
- * the last have ended. 0: none is settled yet.
+ * transactions take positions in one order and commit in another: a position is settled once those that wrote while it
+ * was the last have ended. 0: none is settled yet.
  */
 export function createSettled(reader: Knex): () => Promise<number> {
 	if (hasOneWriter(reader)) {
@@ -146,8 +147,8 @@ export function sharedRows(events: readonly NewEvent[]): SharedRow[] {
 }
 
 /**
- * Whether the next event says all that is to be known of this one, but its id and its time. `sent` has its place right before: of
- * two ids that were made one after the other within a millisecond no other is between.
+ * Whether the next event says all that is to be known of this one, but its id and its time. `sent` has its place right
+ * before: of two ids that were made one after the other within a millisecond no other is between.
  */
 function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewEvent & {readonly type: Earlier[1]} {
 	if (event.messageId !== next?.messageId || event.recipientId !== next.recipientId) {
@@ -262,8 +263,8 @@ export async function readEvents(
 }
 
 /**
- * The row that has a message's `queued` event, which is among its first ones. As an expression, for PostgreSQL to look row by row:
- * it believes every second one to be it.
+ * The row that has a message's `queued` event, which is among its first ones. As an expression, for PostgreSQL to look
+ * row by row: it believes every second one to be it.
  */
 async function findQueuedRow(reader: Knex, messageId: string): Promise<StoredRow | undefined> {
 	return await reader('events')
@@ -323,7 +324,10 @@ export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder
 	return (await end(trx, claims)).length;
 }
 
-/** The same after the daemon died: each recipient may have been sent, so its timeline says so. It does not count as an attempt. */
+/**
+ * The same after the daemon died: each recipient may have been sent, so its timeline says so. It does not count as an
+ * attempt.
+ */
 export async function endCutOff(trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string): Promise<number> {
 	const ended = await end(trx, claims);
 	const reply = 'possible duplicate: the daemon ended while it had this copy, which may have been sent';
@@ -385,7 +389,10 @@ function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBu
 	);
 }
 
-/** Moves the recipients of first claims on to `queued`, and stores their events. A recipient that had moved already keeps its state. */
+/**
+ * Moves the recipients of first claims on to `queued`, and stores their events. A recipient that had moved already
+ * keeps its state.
+ */
 export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[]): Promise<void> {
 	const first = claims.flatMap(({recipient_id: id, queued}) => (queued === null ? [] : [{id, queued}]));
 	if (first.length === 0) {

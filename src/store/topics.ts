@@ -154,7 +154,10 @@ type NewOptOut = OptOut & {
 
 const optOutColumns = columnsOf('workspaceId code addressKey address source createdAt until');
 
-/** Opts an address out of topics. An opt-out stays as it is, a pause gives way. Answers the codes that were added or changed. */
+/**
+ * Opts an address out of topics. An opt-out stays as it is, a pause gives way. Answers the codes that were added or
+ * changed.
+ */
 export async function insertOptOuts(trx: Knex.Transaction, optOuts: readonly NewOptOut[]): Promise<string[]> {
 	const added = await insertReturning<{code: string}>(
 		trx,

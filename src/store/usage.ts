@@ -79,8 +79,8 @@ export async function addToMonth(trx: Knex.Transaction, month: string, counts: r
 }
 
 /**
- * The same; answers what `accepted` is now, by workspace. The rows stay locked until the transaction ends, so that what is
- * judged by them is exact.
+ * The same; answers what `accepted` is now, by workspace. The rows stay locked until the transaction ends, so that what
+ * is judged by them is exact.
  */
 export async function countMonth(
 	trx: Knex.Transaction,

@@ -77,8 +77,8 @@ type Found = Pick<
 };
 
 /**
- * Claims due deliveries for one daemon, until a result. When they are due is left as it is: moving it would cost as much
- * as all the rest of a claim.
+ * Claims due deliveries for one daemon, until a result. When they are due is left as it is: moving it would cost as
+ * much as all the rest of a claim.
  */
 export async function claimDeliveries(
 	trx: Knex.Transaction,
@@ -274,9 +274,9 @@ export type DeliveryEnd = {
 };
 
 /**
- * Writes ends of attempts in few statements. Compare-and-set: a delivery that was replayed meanwhile, or that this daemon
- * no longer holds, stays as it is; its attempt is kept all the same. Of a deleted one nothing is written. Answers the ids
- * of those that moved.
+ * Writes ends of attempts in few statements. Compare-and-set: a delivery that was replayed meanwhile, or that this
+ * daemon no longer holds, stays as it is; its attempt is kept all the same. Of a deleted one nothing is written.
+ * Answers the ids of those that moved.
  */
 export async function writeDeliveryEnds(
 	trx: Knex.Transaction,

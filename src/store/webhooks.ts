@@ -167,7 +167,9 @@ export async function findAbandoned(
 	return await present(reader)
 		.whereLike('url', `${listenerUrl('')}%`)
 		.whereExists(
-			reader('webhook_deliveries as d').whereRaw('d.endpoint_id = webhook_endpoints.id').where('d.id', '<', before),
+			reader('webhook_deliveries as d')
+				.whereRaw('d.endpoint_id = webhook_endpoints.id')
+				.where('d.id', '<', before),
 		)
 		.select('id', 'workspace_id as workspaceId');
 }
@@ -233,7 +235,9 @@ export async function insertDeliveries(trx: Knex.Transaction, deliveries: readon
 	}
 	await enqueueDeliveries(
 		trx,
-		deliveries.flatMap(({id, endpointId, dueAt}) => (dueAt === null ? [] : [{id, endpointId, dueAt, generation: 0}])),
+		deliveries.flatMap(({id, endpointId, dueAt}) =>
+			dueAt === null ? [] : [{id, endpointId, dueAt, generation: 0}],
+		),
 	);
 }
 
@@ -426,7 +430,8 @@ function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuil
 }
 
 /**
- * Restarts a delivery in any state, in a new generation, so that the end of a running attempt changes nothing. Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
+ * Restarts a delivery in any state, in a new generation, so that the end of a running attempt changes nothing.
+ * Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
  */
 export async function replayDelivery(
 	trx: Knex.Transaction,
@@ -469,7 +474,10 @@ function replayQuery(connection: Knex, filter: ReplayFilter): Knex.QueryBuilder 
 	return query;
 }
 
-/** Restarts at most `limit` deliveries, oldest first, after the delivery `after` (null: from the first); returns their ids. */
+/**
+ * Restarts at most `limit` deliveries, oldest first, after the delivery `after` (null: from the first); returns their
+ * ids.
+ */
 export async function replayDeliveries(
 	trx: Knex.Transaction,
 	filter: ReplayFilter,

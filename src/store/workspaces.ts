@@ -29,7 +29,10 @@ export type Workspace = {
 	readonly branding: string | null;
 	/** The code of the topic of sends that name none. One that was removed counts as none. */
 	readonly default_topic: string | null;
-	/** Days that its messages, and their content, are kept, where those of the installation are more; null: as the installation says. */
+	/**
+	 * Days that its messages, and their content, are kept, where those of the installation are more; null: as the
+	 * installation says.
+	 */
 	readonly retention_days: number | null;
 	readonly content_days: number | null;
 	/** What attachments a send may have; null: as the interface says. */
@@ -131,7 +134,10 @@ export async function updateWorkspace(trx: Knex.Transaction, id: string, changes
 	return (await trx('workspaces').where({id}).update(changes)) === 1;
 }
 
-/** The deleted workspaces, as accepting mail asks for them. As text: the query builder would take longer than the engine. */
+/**
+ * The deleted workspaces, as accepting mail asks for them. As text: the query builder would take longer than the
+ * engine.
+ */
 export async function readDeletedWorkspaces(trx: Knex.Transaction): Promise<ReadonlySet<string>> {
 	const rows: Array<{id: string}> = await rowsOf(trx, 'select id from workspaces where deleted_at is not null');
 	return new Set(rows.map(({id}) => id));
@@ -142,9 +148,9 @@ export async function findDeletedWorkspace(reader: Knex): Promise<string | undef
 }
 
 /**
- * Marks a workspace as deleted: nothing finds it any more, and its name (now `name`) is free. What others could still use ends: API
- * keys, users of it alone, addresses, alerts, smarthosts, and endpoints, to which nothing more is posted. Of these it has few. It is
- * paused for nodes of the version before.
+ * Marks a workspace as deleted: nothing finds it any more, and its name (now `name`) is free. What others could still
+ * use ends: API keys, users of it alone, addresses, alerts, smarthosts, and endpoints, to which nothing more is posted.
+ * Of these it has few. It is paused for nodes of the version before.
  */
 export async function markDeleted(
 	trx: Knex.Transaction,
@@ -158,7 +164,9 @@ export async function markDeleted(
 	await trx('workspaces').where({id}).update({name, deleted_at: now, paused_at: now, pause_reason: 'it was deleted'});
 }
 
-/** Tables with any number of rows of a workspace, except messages: the table, its key, and how many rows a step removes. */
+/**
+ * Tables with any number of rows of a workspace, except messages: the table, its key, and how many rows a step removes.
+ */
 const lists = [
 	['contacts', ['id'], 500],
 	['suppressions', ['id'], 500],

@@ -12,7 +12,9 @@ export const extensionsAt = (now: number): readonly string[] => [
 	`DELIVERBY ${minMs / 1000}`,
 ];
 
-/** What the parameters of MAIL say of a send: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852). */
+/**
+ * What the parameters of MAIL say of a send: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852).
+ */
 export function readParameters(args: Readonly<Record<string, unknown>>, now: number): Read {
 	const {'MT-PRIORITY': level, HOLDFOR: holdFor, HOLDUNTIL: holdUntil, BY: by} = args;
 	if (level !== undefined && !/^(?:0|-?[1-9])$/.test(String(level))) {

@@ -215,7 +215,11 @@ function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 		case 'sending_paused':
 			return paused;
 		case 'sender_not_available':
-			return refusing('sender', 550, `5.7.1 ${from.wire} is not an active, verified sender of the key's workspace`);
+			return refusing(
+				'sender',
+				550,
+				`5.7.1 ${from.wire} is not an active, verified sender of the key's workspace`,
+			);
 		case 'recipient_suppressed':
 			return suppressed(to);
 		case 'recipient_unsubscribed':
@@ -312,8 +316,8 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 }
 
 /**
- * What RFC 6409 §8 allows: fields are encoded and folded, and a renderer will encode the parts of the body that need it. A signature
- * of the program's own would break by that.
+ * What RFC 6409 §8 allows: fields are encoded and folded, and a renderer will encode the parts of the body that need
+ * it. A signature of the program's own would break by that.
  */
 function repaired({fields: given, body}: Source): ReadSource {
 	const isSigned = given.some(({name}) => name === 'dkim-signature');
@@ -323,7 +327,9 @@ function repaired({fields: given, body}: Source): ReadSource {
 			const [what, remedy] = /^[\t\r\n\x20-\x7e]*$/.test(field.line)
 				? [longLine, 'fold it']
 				: ['characters that are not ASCII', 'encode them (RFC 2047)'];
-			return fault(`the ${field.line.split(':', 1)[0]} field has ${what}, ${signedAlready}: ${remedy} before you sign`);
+			return fault(
+				`the ${field.line.split(':', 1)[0]} field has ${what}, ${signedAlready}: ${remedy} before you sign`,
+			);
 		}
 		const made = repairField(field);
 		if (!made.ok) {
@@ -334,7 +340,9 @@ function repaired({fields: given, body}: Source): ReadSource {
 	const start = longLineIn(body);
 	if (isSigned && start !== -1) {
 		const line = lineNumber(body, start);
-		return fault(`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`);
+		return fault(
+			`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`,
+		);
 	}
 	const left = start === -1 && isAscii(body) ? null : sevenBitFault(mailOf(fields, body));
 	return left === null ? {ok: true, source: {fields, body}} : fault(left);
@@ -389,14 +397,16 @@ function fault(text: string): {readonly ok: false; readonly fault: string} {
 }
 
 /**
- * The address of a field that holds one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or the bare address, comments
- * and quoted names among them. Null for anything else: lists, groups, routes, two addresses, a
- * backslash outside of quotes.
+ * The address of a field that holds one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or the bare address,
+ * comments and quoted names among them. Null for anything else: lists, groups, routes, two addresses, a backslash
+ * outside of quotes.
  */
 export function onlyMailbox(value: string): Address | null {
 	const plain = withoutQuotes(value);
 	const address =
-		plain === null ? null : (/^[^<>@,;:\\]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
+		plain === null
+			? null
+			: (/^[^<>@,;:\\]*<([^<>\s]*)>\s*$/.exec(plain)?.[1] ?? /^\s*([^<>\s]+)\s*$/.exec(plain)?.[1]);
 	const parsed = address ? parseAddress(address, {utf8Local: false}) : null;
 	return parsed?.ok ? parsed.address : null;
 }

@@ -38,7 +38,10 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
-/** Renders, composes and signs the mail of one recipient; its locale is the send's, then the workspace's, then `en`, so the zone. Everything but the signature's time is the same at every try. */
+/**
+ * Renders, composes and signs the mail of one recipient; its locale is the send's, then the workspace's, then `en`, so
+ * the zone. Everything but the signature's time is the same at every try.
+ */
 export function createMake(options: MakeOptions): Make {
 	const {links, renderer, tokenLifetimeMs, listening, replies, senderId, cfbl, clock} = options;
 	const compose = createCompose();
@@ -78,7 +81,15 @@ export function createMake(options: MakeOptions): Make {
 		if (source !== null) {
 			const submitted = {...stamp, ...once, hasTopic: recipient.topic_code !== null};
 			const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, clock.now());
-			const made = {mail, subject: decodeWords(subject), envelopeFrom, ref, firstLink: null, links: 0, smtputf8: false};
+			const made = {
+				mail,
+				subject: decodeWords(subject),
+				envelopeFrom,
+				ref,
+				firstLink: null,
+				links: 0,
+				smtputf8: false,
+			};
 			return {ok: true, made};
 		}
 
@@ -175,8 +186,8 @@ export type FeedbackAddresses = {
 };
 
 /**
- * The CFBL-Address of a recipient's mail: the first with the sender's domain or one under it, so that the sender's signature covers it
- * (RFC 9477 §3.1); null: none is.
+ * The CFBL-Address of a recipient's mail: the first with the sender's domain or one under it, so that the sender's
+ * signature covers it (RFC 9477 §3.1); null: none is.
  */
 export function cfblAddressOf(
 	from: string,

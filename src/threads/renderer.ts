@@ -119,7 +119,10 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 	return missing.size === 0;
 }
 
-/** One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside theirs. */
+/**
+ * One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside
+ * theirs.
+ */
 function makeOne(job: SentJob): RendererResult {
 	if (job.known <= (slow.get(job.recipient.version_id) ?? -1)) {
 		Atomics.add(cells, progress.begun, 1);

@@ -36,7 +36,10 @@ export type WriterLive = {
 	readonly keyRetention: number;
 };
 
-/** What else was committed: endpoints have something due, workspaces have new reputation figures; how long a commit took. */
+/**
+ * What else was committed: endpoints have something due, workspaces have new reputation figures; how long a commit
+ * took.
+ */
 export type WriterNews =
 	| {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]}
 	| {readonly kind: 'commit'; readonly ms: number};
@@ -57,7 +60,8 @@ const {writer, dialect, close} = await openWriter(file, committed);
 const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
 	ended,
 	writer,
-	// Those of busy hours that are made of plain data. The main thread makes the others: reports and suppressions bring functions.
+	// Those of busy hours that are made of plain data. The main thread makes the others: reports and suppressions bring
+	// functions.
 	writes: [
 		createAcceptWrite({clock, newId, keyRetention: () => live.keyRetention}),
 		createClaimWrite({dialect, boot, newId, clock}),

@@ -20,10 +20,11 @@ function limitOf(most: number): Limit {
 }
 
 /**
- * Failed log-ins of client networks (an IPv6 /64 is one) and of accounts, counted in this process. Ten wrong passwords lock
- * an account for the network they came from, so that no stranger locks out its user. More lock it for all networks, and a
- * network for all accounts. Ten wrong codes lock for all networks, since only those who know the password get there.
- * Attempts are counted when they begin: many at once would else all pass before the first has failed.
+ * Failed log-ins of client networks (an IPv6 /64 is one) and of accounts, counted in this process. Ten wrong passwords
+ * lock an account for the network they came from, so that no stranger locks out its user. More lock it for all
+ * networks, and a network for all accounts. Ten wrong codes lock for all networks, since only those who know the
+ * password get there. Attempts are counted when they begin: many at once would else all pass before the first has
+ * failed.
  */
 export class FailedLogIns {
 	readonly #clock: Pick<Clock, 'monotonic'>;
@@ -36,7 +37,9 @@ export class FailedLogIns {
 		this.#clock = clock;
 	}
 
-	/** Counts an attempt as failed until it succeeds. Returns the seconds to wait if there were too many; null: go on. */
+	/**
+	 * Counts an attempt as failed until it succeeds. Returns the seconds to wait if there were too many; null: go on.
+	 */
 	begin(attempt: Attempt): number | null {
 		const now = this.#clock.monotonic();
 		const counters = this.#countersOf(attempt).map(counter => {

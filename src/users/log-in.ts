@@ -106,7 +106,9 @@ const busy: Busy = {ok: false, reason: 'busy'};
 
 export type PasswordLogIns = ReturnType<typeof createLogIn>;
 
-/** Log-in by password, and the one-time code after it, or by link. An unknown address takes as long as a wrong password. */
+/**
+ * Log-in by password, and the one-time code after it, or by link. An unknown address takes as long as a wrong password.
+ */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 	const waiting = new Pending<{readonly id: string}>(vault, clock, 'one-time code');
 

@@ -45,7 +45,10 @@ const library = async () => await import('openid-client');
 
 export type Oidc = ReturnType<typeof createOidc>;
 
-/** Log-in by an OpenID Connect provider: authorization code with PKCE. Only users who were added can, by their verified address. */
+/**
+ * Log-in by an OpenID Connect provider: authorization code with PKCE. Only users who were added can, by their verified
+ * address.
+ */
 export function createOidc({issuer, clientId, clientSecret, ca, store, vault, clock}: OidcOptions) {
 	const going = new Pending<Begun>(vault, clock, 'log-in by OpenID Connect');
 	let discovered: Promise<Configuration> | undefined;
@@ -93,7 +96,8 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 
 		/** Where the browser goes to log in; null: the provider does not answer. */
 		async begin(purpose: OidcPurpose): Promise<string | null> {
-			const {buildAuthorizationUrl, calculatePKCECodeChallenge, randomNonce, randomPKCECodeVerifier} = await library();
+			const {buildAuthorizationUrl, calculatePKCECodeChallenge, randomNonce, randomPKCECodeVerifier} =
+				await library();
 			const config = await configuration().catch(() => null);
 			if (config === null) {
 				return null;

@@ -28,7 +28,9 @@ export function totpCode(secret: string, step: number): string {
 	return HOTP.generate({secret: Secret.fromBase32(secret), counter: step});
 }
 
-/** The step that a code is of: now, or one before or after, as clocks differ (RFC 6238 §5.2). Null: of none of these. */
+/**
+ * The step that a code is of: now, or one before or after, as clocks differ (RFC 6238 §5.2). Null: of none of these.
+ */
 export function stepOfCode(secret: string, code: string, now: number): number | null {
 	const token = code.replace(/[\s-]/g, '');
 	const counter = totpStep(now);

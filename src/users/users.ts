@@ -73,7 +73,10 @@ export async function linkFor(trx: Knex.Transaction, tools: ActTools, {id}: User
 	return user && {user, token};
 }
 
-/** Uses up a link: anyone who has it is logged in as its user. Undefined: it was used before, has ended, or was never made. */
+/**
+ * Uses up a link: anyone who has it is logged in as its user. Undefined: it was used before, has ended, or was never
+ * made.
+ */
 export async function useLink(
 	trx: Knex.Transaction,
 	{clock}: {readonly clock: Pick<Clock, 'now'>},

@@ -70,7 +70,9 @@ export class AddressGuard {
 	// The URL standard has made every odd spelling of an IPv4 address (decimal, octal, hex, full-width) the usual one.
 	#hostFault(host: string): {readonly text: string; readonly isLab: boolean} | null {
 		if (isIP(host) !== 0) {
-			return this.allows(host) ? null : {text: 'must not name a private, loopback or reserved address', isLab: true};
+			return this.allows(host)
+				? null
+				: {text: 'must not name a private, loopback or reserved address', isLab: true};
 		}
 		if (localNames.some(name => host === name || host.endsWith(`.${name}`))) {
 			return {text: 'must not name a local host', isLab: true};
@@ -102,8 +104,8 @@ function familyOf(address: string): 'ipv4' | 'ipv6' {
 const usual: ReadonlySet<number> = new Set([80, 443]);
 
 /**
- * Ports above 1023 where databases, caches, queues and administration listen by default: a webhook must not reach one that
- * its operator left open. No port is in the range that Linux takes for clients (32768 up).
+ * Ports above 1023 where databases, caches, queues and administration listen by default: a webhook must not reach one
+ * that its operator left open. No port is in the range that Linux takes for clients (32768 up).
  */
 export const refusedPorts: readonly number[] = [
 	...[1433, 1434], // SQL Server

@@ -30,8 +30,8 @@ const maxHeaderSize = 16 * 1024;
 const waitLimitMs = 250;
 
 /**
- * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked up
- * again. An idle one is used again only for the same origin and while its address is among those just checked.
+ * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked
+ * up again. An idle one is used again only for the same origin and while its address is among those just checked.
  */
 export class Connections {
 	readonly #options: ConnectionsOptions;
@@ -118,7 +118,9 @@ export class Connections {
 		return given?.client.destroyed ? null : given;
 	}
 
-	/** A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made. */
+	/**
+	 * A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made.
+	 */
 	async open(target: Target, limitMs: number): Promise<Connection> {
 		this.#noteOpening(target.origin, 1);
 		const socket = await connect(target, this.#options.secureContext, limitMs).finally(() => {
@@ -187,8 +189,8 @@ export type Target = CheckedHost & {
 };
 
 /**
- * Resolves when the certificate is verified, or a local program answers; rejects with what kept it from that, or after the
- * limit (milliseconds).
+ * Resolves when the certificate is verified, or a local program answers; rejects with what kept it from that, or after
+ * the limit (milliseconds).
  */
 function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
 	return new Promise((resolve, reject) => {
@@ -247,7 +249,10 @@ export class PostFault extends Error {
 	}
 }
 
-/** Why an attempt failed: `error` for the endpoint's owner, `detail` for the operator's log (null: there is no more to say). */
+/**
+ * Why an attempt failed: `error` for the endpoint's owner, `detail` for the operator's log (null: there is no more to
+ * say).
+ */
 export type Fault = {readonly error: string; readonly detail: string | null};
 
 /** Texts of the system and of libraries may name addresses of this network, so only the operator sees them. */

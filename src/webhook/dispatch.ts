@@ -18,8 +18,8 @@ type DispatcherOptions = EndpointQueuesOptions &
 		/** Endpoints with something to do, as the store says. */
 		readonly readWork: () => Promise<readonly EndpointWork[]>;
 		/**
-		 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin, for any
-		 * endpoint; it does not count and is made later.
+		 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin,
+		 * for any endpoint; it does not count and is made later.
 		 */
 		readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
 		/** Wait after the end of a failed attempt, milliseconds. */
@@ -46,8 +46,8 @@ const ourFault: PostEnd = {
 
 /**
  * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
- * their place; in memory is what is being tried and, for endpoints that answer at once, the next few. If an end cannot be
- * stored it is kept, and nothing is claimed: both are one transaction.
+ * their place; in memory is what is being tried and, for endpoints that answer at once, the next few. If an end cannot
+ * be stored it is kept, and nothing is claimed: both are one transaction.
  */
 export class WebhookDispatcher {
 	readonly #options: DispatcherOptions;
@@ -209,7 +209,10 @@ export class WebhookDispatcher {
 			const {endpointId} = permit.endpoint;
 			const claimed = fresh.get(endpointId) ?? [];
 			const due = nextDue.get(endpointId);
-			this.#start(this.#endpoints.claimed(permit, claimed, due === undefined ? null : Date.parse(due), when), when);
+			this.#start(
+				this.#endpoints.claimed(permit, claimed, due === undefined ? null : Date.parse(due), when),
+				when,
+			);
 		}
 	}
 
@@ -235,7 +238,8 @@ export class WebhookDispatcher {
 		if (after.disables !== undefined) {
 			this.#endpoints.recall(when);
 		}
-		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this end.
+		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this
+		// end.
 		this.#start(this.#endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
 		this.#ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		this.#plan();
@@ -290,7 +294,9 @@ type EndpointQueuesOptions = {
 
 /** An endpoint that takes longer for an answer is not prompt, milliseconds. */
 const promptMs = 1000;
-/** Endpoints that are slow, dead or not known share this part of the attempts: the rest is left to those that answer. */
+/**
+ * Endpoints that are slow, dead or not known share this part of the attempts: the rest is left to those that answer.
+ */
 const unprovenShare = 0.75;
 /** At most this many times the requests in flight of an endpoint wait for it in memory. */
 const aheadTimes = 4;
@@ -298,9 +304,9 @@ const aheadTimes = 4;
 const rememberedMs = 600_000;
 
 /**
- * Which endpoint may start how many attempts: they take turns, and those that are slow or dead never take all the capacity.
- * Those that answer at once get the next ones ahead: a transaction takes longer than they do, and on a busy machine many
- * times as long. Decides only; it neither waits nor reads the store.
+ * Which endpoint may start how many attempts: they take turns, and those that are slow or dead never take all the
+ * capacity. Those that answer at once get the next ones ahead: a transaction takes longer than they do, and on a busy
+ * machine many times as long. Decides only; it neither waits nor reads the store.
  */
 export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesOptions) {
 	const endpoints = new Map<string, EndpointQueue<Item>>();
@@ -320,7 +326,8 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 	/** Only a place is missing. */
 	const waits = (endpoint: EndpointQueue<Item>) => room(endpoint) > 0 && (endpoint.prompt || unproven < maxUnproven);
 	/** Of few endpoints each may have more in memory: then a transaction serves more of what waits. */
-	const maxAhead = () => Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
+	const maxAhead = () =>
+		Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
 	const roomAhead = (endpoint: EndpointQueue<Item>) =>
 		endpoint.prompt ? Math.max(0, maxAhead() - endpoint.ahead.length) : 0;
 

@@ -54,7 +54,9 @@ type Place = Omit<Target, 'addresses'> & {readonly path: string};
 const maxConnectMs = 5000;
 const maxCachedUrls = 1000;
 
-/** Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed. */
+/**
+ * Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed.
+ */
 export class Poster {
 	readonly #options: PosterOptions;
 	/** URLs that the guard has passed, read. */
@@ -96,7 +98,8 @@ export class Poster {
 		const idle = await connections.take(target);
 		if (idle) {
 			const answered = await this.#send(idle, place, post, deadline);
-			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is made.
+			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is
+			// made.
 			if (answered.ok || answered.late) {
 				return this.#endOf(idle, answered);
 			}
@@ -166,8 +169,8 @@ export class Poster {
 }
 
 /**
- * All addresses of a name, IPv4 first; rejects without an address. Looks it up again for each attempt, so that the present
- * answer is checked. Attempts to one host that begin together share the query.
+ * All addresses of a name, IPv4 first; rejects without an address. Looks it up again for each attempt, so that the
+ * present answer is checked. Attempts to one host that begin together share the query.
  */
 async function lookUp(host: string, resolver: PosterOptions['resolver']): Promise<readonly string[]> {
 	const found = await addressesOf(host, resolver, true);
@@ -207,15 +210,18 @@ type Answered =
 	| {readonly ok: true; readonly status: number; readonly retryAfter: unknown; readonly begin: string}
 	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
 
-/** The answer is its status: what follows is read for people, and so that the connection can serve again, no further than this. */
+/**
+ * The answer is its status: what follows is read for people, and so that the connection can serve again, no further
+ * than this.
+ */
 const maxReadBytes = 64 * 1024;
 /** How much of it is kept, octets. */
 const maxStoredBytes = 1000;
 const readWaitMs = 1000;
 
 /**
- * Posts one request and waits for the status of the answer; what comes before it (1xx) or after it does not matter. The limit is
- * one for all, not per gap. `reusable`: the connection may serve another request.
+ * Posts one request and waits for the status of the answer; what comes before it (1xx) or after it does not matter. The
+ * limit is one for all, not per gap. `reusable`: the connection may serve another request.
  */
 function exchange(
 	client: Client,
@@ -234,7 +240,12 @@ function exchange(
 			resolve({...answered, reusable});
 		}
 
-		const answered = (code: number): Answered => ({ok: true, status: code, retryAfter, begin: kept.toString().trim()});
+		const answered = (code: number): Answered => ({
+			ok: true,
+			status: code,
+			retryAfter,
+			begin: kept.toString().trim(),
+		});
 
 		const handler: Dispatcher.DispatchHandler = {
 			onRequestStart: () => undefined,
@@ -272,8 +283,8 @@ function exchange(
 export type PosterMethods = {readonly post: (post: Post) => Promise<PostEnd>};
 
 /**
- * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the main
- * thread's time is the API's and the store's. What a dead thread held is posted again, once.
+ * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the
+ * main thread's time is the API's and the store's. What a dead thread held is posted again, once.
  */
 export class PostThread {
 	readonly #caller = new ThreadCaller<PosterMethods>({send: calls => this.#thread.post(calls), tries: 2});
@@ -311,7 +322,9 @@ type Signed = {
 	readonly 'x-webhook-signature-next'?: string;
 };
 
-/** What signs at a time in the store's form. Until the overlap ends a receiver that knows only the old secret is served. */
+/**
+ * What signs at a time in the store's form. Until the overlap ends a receiver that knows only the old secret is served.
+ */
 export function signingAt({secret, previousSecret, previousUntil}: EndpointSecrets, now: string): Signing {
 	return previousSecret !== null && previousUntil !== null && previousUntil > now
 		? {secret: previousSecret, next: secret}
@@ -338,7 +351,8 @@ export function postHeaders(
  */
 export function signature({secret, next}: Signing, milliseconds: number, body: Uint8Array): Signed {
 	const timestamp = String(Math.floor(milliseconds / 1000));
-	const mac = (key: string) => `sha256=${createHmac('sha256', key).update(`${timestamp}.`).update(body).digest('hex')}`;
+	const mac = (key: string) =>
+		`sha256=${createHmac('sha256', key).update(`${timestamp}.`).update(body).digest('hex')}`;
 	return {
 		'x-webhook-timestamp': timestamp,
 		'x-webhook-signature': mac(secret),

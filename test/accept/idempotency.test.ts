@@ -26,9 +26,14 @@ async function beginElsewhere({database}: Store) {
 
 async function suppress({store, workspace}: TestApi, address: string): Promise<void> {
 	const key = {address, address_key: address};
-	await store
-		.database('suppressions')
-		.insert({...key, id: newId('sup'), workspace_id: workspace.id, reason: 'manual', source: 'api', created_at: at});
+	await store.database('suppressions').insert({
+		...key,
+		id: newId('sup'),
+		workspace_id: workspace.id,
+		reason: 'manual',
+		source: 'api',
+		created_at: at,
+	});
 }
 
 storeTest(test, '50 sends at once with one key make one message and 50 equal answers', async (t, store) => {

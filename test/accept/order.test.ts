@@ -62,7 +62,9 @@ const faults: readonly Fault[] = [
 		code: 'recipient_unsubscribed',
 		fields: ofNews,
 		state: ({api: {store, workspace}}) =>
-			store.database('topic_optouts').insert({...user, workspace_id: workspace.id, code: 'news', source: 'one-click'}),
+			store
+				.database('topic_optouts')
+				.insert({...user, workspace_id: workspace.id, code: 'news', source: 'one-click'}),
 	},
 	{code: 'quota_exceeded', state: ({api}) => api.store.database('workspaces').update({monthly_quota: 1})},
 ];
@@ -135,7 +137,11 @@ sqliteTest(test, 'of any two faults of a send the earlier one is told, and nothi
 		t.is(outcomeOf(await sendWith(prepared, [first])), first.code, first.code);
 		for (const second of faults.slice(index + 1)) {
 			if (!excludeEachOther(prepared, first, second)) {
-				t.is(outcomeOf(await sendWith(prepared, [first, second])), first.code, `${first.code} and ${second.code}`);
+				t.is(
+					outcomeOf(await sendWith(prepared, [first, second])),
+					first.code,
+					`${first.code} and ${second.code}`,
+				);
 			}
 		}
 	}

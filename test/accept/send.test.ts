@@ -154,7 +154,11 @@ sqliteTest(
 				['suppressed', {recipient: 'Tired@example.net', role: 'cc', reason: 'opted_out'}],
 			],
 		);
-		const about: string[] = await store.reader('events').where({message_id: id}).orderBy('id').pluck('recipient_id');
+		const about: string[] = await store
+			.reader('events')
+			.where({message_id: id})
+			.orderBy('id')
+			.pluck('recipient_id');
 		t.deepEqual(about, [recipients[2].id, recipients[3].id]);
 		const {body} = await api.get(`/v1/messages/${id}`);
 		t.deepEqual((body as {cc: string[]}).cc, [

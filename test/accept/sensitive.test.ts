@@ -23,7 +23,10 @@ test('a hidden text is nowhere in what is kept', t => {
 				const own = name === 'code' ? {code: secret} : {a: {code: secret}};
 				const kept = withoutSensitive(JSON.stringify({...rest, ...own}), [name]);
 				t.false(kept?.includes(secret));
-				t.deepEqual(JSON.parse(kept ?? ''), JSON.parse(JSON.stringify({...rest, ...own}).replace(secret, '•••')));
+				t.deepEqual(
+					JSON.parse(kept ?? ''),
+					JSON.parse(JSON.stringify({...rest, ...own}).replace(secret, '•••')),
+				);
 			},
 		),
 	);

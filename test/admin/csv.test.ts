@@ -49,7 +49,10 @@ test('it reads what another reader of CSV reads', t => {
 	fc.assert(
 		fc.property(table, rows => {
 			const file = rows.map(row => csvLine(row.map(cell => cell.replaceAll('\r', '')))).join('');
-			t.deepEqual(cells(read(file)), parse(file, {record_delimiter: ['\r\n', '\n', '\r']}) as unknown as string[][]);
+			t.deepEqual(
+				cells(read(file)),
+				parse(file, {record_delimiter: ['\r\n', '\n', '\r']}) as unknown as string[][],
+			);
 		}),
 	);
 });

@@ -71,7 +71,15 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 		...{workspace_id: id, hour: '2026-06-09T10', attempted: 1, hard: 0, delivered: 1, complained: 0},
 	});
 	await database('lane_waits').insert({
-		...{destination: 'x.example', workspace_id: id, node: 'n', site: 's', waits_for: 'w', detail: '', updated_at: at},
+		...{
+			destination: 'x.example',
+			workspace_id: id,
+			node: 'n',
+			site: 's',
+			waits_for: 'w',
+			detail: '',
+			updated_at: at,
+		},
 	});
 	await database('reports').insert({
 		...{id: newId('evt'), workspace_id: id, message_id: messageId, kind: 'dsn', created_at: at},
@@ -80,7 +88,14 @@ async function fill(store: Store, name: string, messages = 120): Promise<Workspa
 		...{id: newId('smh'), workspace_id: id, provider: 'ses', token_hash: name, takes: '[]', created_at: at},
 	});
 	for (const [state, more] of Object.entries({unread: {}, retained: {read_at: at, kept: 'unmatched'}})) {
-		const event = {source: 'provider', digest: 'd', rcpt_to: '[]', raw: Buffer.from('{}'), size: 2, received_at: at};
+		const event = {
+			source: 'provider',
+			digest: 'd',
+			rcpt_to: '[]',
+			raw: Buffer.from('{}'),
+			size: 2,
+			received_at: at,
+		};
 		await database('inbound').insert({...event, ...more, id: `${state} ${id}`, workspace_id: id});
 	}
 	await database('inbound_addresses').insert({

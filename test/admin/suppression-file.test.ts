@@ -153,7 +153,11 @@ for (const [what, before] of [
 ] as const) {
 	test(`${what} before the header costs nothing`, async t => {
 		t.deepEqual(await imported(before + table), listed);
-		t.deepEqual(await imported(before + table.replace('email', 'E-Mail-Adresse')), listed, 'a header of other words');
+		t.deepEqual(
+			await imported(before + table.replace('email', 'E-Mail-Adresse')),
+			listed,
+			'a header of other words',
+		);
 	});
 }
 

@@ -85,7 +85,9 @@ storeTest(test, 'of two who began from one version the second is told', async (t
 	const {tools, workspaceId, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
 	const add = (after: number | null, more: {sample?: string | null} = {}) =>
-		store.database.transaction(trx => addVersion(trx, tools, {workspaceId, id, variants: [variant], after, ...more}));
+		store.database.transaction(trx =>
+			addVersion(trx, tools, {workspaceId, id, variants: [variant], after, ...more}),
+		);
 	t.like(await add(1, {sample: '{"a":1}'}), {version: 2, sample: '{"a":1}'});
 	t.is(await add(1), 'newer');
 	t.is(await add(null), 'newer');

@@ -84,8 +84,7 @@ sqliteTest(test, 'in flight: which try, since when, and until when at most', asy
 	});
 	t.like(await asked(t, store, id), {
 		waits_for: 'in_flight',
-		detail:
-			'Is being attempted right now (attempt 3, since 2026-06-09 11:59:00 UTC); it ends by 2026-06-09 12:19:00 UTC at the latest.',
+		detail: 'Is being attempted right now (attempt 3, since 2026-06-09 11:59:00 UTC); it ends by 2026-06-09 12:19:00 UTC at the latest.',
 		since: minutes(-1),
 		until: minutes(19),
 		also: [],
@@ -107,7 +106,11 @@ sqliteTest(
 		t.deepEqual(
 			[why, ...why.also].map(reason => [reason.waits_for, reason.detail, reason.mend]),
 			[
-				['hold', 'Is held since 2026-06-09 11:50:00 UTC by ann: legal.', `mailctl queue release ${id} lets it go`],
+				[
+					'hold',
+					'Is held since 2026-06-09 11:50:00 UTC by ann: legal.',
+					`mailctl queue release ${id} lets it go`,
+				],
 				[
 					'paused',
 					'Its workspace test is paused since 2026-06-09 11:51:00 UTC: bounces.',
@@ -124,7 +127,12 @@ sqliteTest(
 );
 
 sqliteTest(test, 'the time of its next try, with the last one', async (t, store) => {
-	const last = {attempts: 3, next_attempt_at: minutes(7), last_category: 'mailbox_full', last_reply: '452 4.2.2 full'};
+	const last = {
+		attempts: 3,
+		next_attempt_at: minutes(7),
+		last_category: 'mailbox_full',
+		last_reply: '452 4.2.2 full',
+	};
 	const {id} = await prepare(store, last);
 	const attempt = {recipient_id: id, phase: 'rcpt', reply: '452 4.2.2 full', ms: 5};
 	await store.database('attempts').insert([
@@ -134,8 +142,7 @@ sqliteTest(test, 'the time of its next try, with the last one', async (t, store)
 	]);
 	t.like(await asked(t, store, id), {
 		waits_for: 'retry',
-		detail:
-			'Waits until 2026-06-09 12:07:00 UTC for try 4: try 3 was deferred (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
+		detail: 'Waits until 2026-06-09 12:07:00 UTC for try 4: try 3 was deferred (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
 		until: minutes(7),
 		mend: `mailctl queue flush ${id} tries it now`,
 	});
@@ -166,8 +173,7 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 		rate: `its minute at its site mx.x.test until ${time}: its hosts get 30 mails per minute for now.`,
 		warm_up: `another day until ${time}: 192.0.2.1 is new and has sent big the 50 mails of today.`,
 		turn: 'its turn: all sessions are busy with other mail, its turn comes.',
-		route:
-			'its route mx.x.test: the smarthost refuses us: 535 5.7.8 no.; one mail is on its way to find out whether that is over.',
+		route: 'its route mx.x.test: the smarthost refuses us: 535 5.7.8 no.; one mail is on its way to find out whether that is over.',
 		dns: 'DNS: where mail for x.test goes is being found out.',
 		suspension: `its site mx.x.test until ${time}: sending to the hosts of x.test is backing off: 421 4.7.0 go away.`,
 	};

@@ -95,7 +95,13 @@ storeTest(
 		);
 
 		const address = 'ops@shop.example';
-		const suppression = {address, addressKey: address, reason: 'complaint', source: 'x', workspaceId: acme} as const;
+		const suppression = {
+			address,
+			addressKey: address,
+			reason: 'complaint',
+			source: 'x',
+			workspaceId: acme,
+		} as const;
 		const createdAt = storeTime(tools.clock.now());
 		await write(trx => insertSuppressions(trx, [{...suppression, id: tools.newId('sup'), createdAt}]));
 		const suppressed = await add('ops@shop.example');
@@ -140,7 +146,9 @@ storeTest(test, 'a workspace has five tests an hour, whichever node counts, and 
 	t.is(await tryTest(one), 'sent');
 	tools.advance(10 * 60_000);
 	const results = await Promise.all(
-		Array.from({length: 40}, (_, n) => tryTest(n % 2 === 0 ? one : other, n % 4 < 2 ? store.writer : store.agreeing)),
+		Array.from({length: 40}, (_, n) =>
+			tryTest(n % 2 === 0 ? one : other, n % 4 < 2 ? store.writer : store.agreeing),
+		),
 	);
 	t.is(results.filter(result => result === 'sent').length, 4);
 	t.deepEqual([...new Set(results)].toSorted(), [50 * 60_000, 'sent'].toSorted());

@@ -11,7 +11,10 @@ const clock: Condition = {...disk, kind: 'clock'};
 
 type Look = {after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true};
 
-/** Plays looks, each so many seconds after the one before, and says what is news. `restarts`: the process is new at this look. */
+/**
+ * Plays looks, each so many seconds after the one before, and says what is news. `restarts`: the process is new at this
+ * look.
+ */
 function play(looks: readonly Look[]) {
 	const rows = new Map<string, KnownCondition>();
 	const said: string[] = [];

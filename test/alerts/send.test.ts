@@ -29,7 +29,13 @@ const began: AlertMessage = {id: 'alm_1', event: 'began', at, conditions: [{...d
 
 function alertOf(way: AlertWay, target: string, secret: string | null = null): Alert {
 	return {
-		...{id: 'alr_1', workspace_id: null, way, target, secret: secret === null ? null : testVault.seal('alr_1', secret)},
+		...{
+			id: 'alr_1',
+			workspace_id: null,
+			way,
+			target,
+			secret: secret === null ? null : testVault.seal('alr_1', secret),
+		},
 		...{sender: null, kinds: null, muted_until: null, sent_at: null, error: null, created_at: at},
 	};
 }
@@ -57,7 +63,10 @@ test('by mail: the route of its own first, with its log-in, in words that say wh
 	const {send} = await sender(t, {MAILCTL_ALERT_SMTP_URL: urls, MAILCTL_DELIVERY: 'capture'});
 	t.is(await send(alertOf('mail', 'ops@shop.example')), null);
 	const [mail] = second.received;
-	t.deepEqual([mail?.from, mail?.to, mail?.connection.tls], ['mailctl@mail.shop.example', ['ops@shop.example'], true]);
+	t.deepEqual(
+		[mail?.from, mail?.to, mail?.connection.tls],
+		['mailctl@mail.shop.example', ['ops@shop.example'], true],
+	);
 	const text = mail?.data.toString().replaceAll('=\r\n', '') ?? '';
 	t.regex(text, /^Subject: \[mailctl mail\.shop\.example\] Began: vm: 3 MB are free\r$/m);
 	t.regex(text, /^Auto-Submitted: auto-generated\r$/m);
@@ -129,7 +138,10 @@ test('by webhook: a post signed as those of events; to Slack: its text; redirect
 	const moved = await send(alertOf('slack', `${at}/…`, `${at}/secret`));
 	t.regex(moved ?? '', /it answered 302/);
 	t.notRegex(moved ?? '', /secret/);
-	t.regex((await send(alertOf('webhook', `${at}/?token=abc`, 'whsec_x'))) ?? '', /^127\.0\.0\.1:\d+: it answered 302/);
+	t.regex(
+		(await send(alertOf('webhook', `${at}/?token=abc`, 'whsec_x'))) ?? '',
+		/^127\.0\.0\.1:\d+: it answered 302/,
+	);
 
 	const guard = new AddressGuard(guardOf({...settings, delivery: 'mx'}));
 	for (const target of [at, 'https://10.0.0.1/x', 'https://localhost/x', 'ftp://x.example', 'x']) {

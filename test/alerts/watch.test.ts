@@ -49,7 +49,8 @@ async function startWatching(t: ExecutionContext, store: Store) {
 		await write(trx => queueMessage(trx, alertId, message));
 		return id;
 	};
-	const said = () => sent.splice(0).map(({message}) => `${message.event} ${message.conditions.map(one => one.detail)}`);
+	const said = () =>
+		sent.splice(0).map(({message}) => `${message.event} ${message.conditions.map(one => one.detail)}`);
 	return {tools, acme, write, lab, sent, createNode, add, mute, queue, said};
 }
 
@@ -163,7 +164,10 @@ storeTest(test, 'a node that dies in any try to send leaves the message to anoth
 
 storeTest(test, 'messages that fail keep neither new ones nor other workspaces waiting', async (t, store) => {
 	const {tools, acme, write, add, queue} = await startWatching(t, store);
-	const [noisy, quiet] = [(await add(null)).id, (await add(acme, {way: 'webhook', target: 'https://shop.example'})).id];
+	const [noisy, quiet] = [
+		(await add(null)).id,
+		(await add(acme, {way: 'webhook', target: 'https://shop.example'})).id,
+	];
 	const now = storeTime(tools.clock.now());
 	for (let n = 0; n < 30; n++) {
 		await queue(noisy);

@@ -290,7 +290,11 @@ sqliteTest(test, 'the address of the client is the one that a trusted proxy tell
 	t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '203.0.113.9');
 	for (const text of ['x'.repeat(9000), '<b>', '203.0.113.9:80']) {
 		await api.post('/v1/templates', {name: `from ${text.length}`}, api.key, {'x-forwarded-for': text});
-		t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '127.0.0.1', 'a text that is no address is not kept');
+		t.is(
+			(await listAudit(store.reader, {limit: 1}))[0]?.from,
+			'127.0.0.1',
+			'a text that is no address is not kept',
+		);
 	}
 	const open = await startApi(t, store, {like: api});
 	await open.post('/v1/templates', {name: 'two'}, api.key, told);

@@ -40,7 +40,9 @@ async function addObstacles({store, workspace}: TestApi): Promise<{versionless: 
 		.insert({...common, id: versionless, public_id: versionless, name: 'draft', updated_at: at});
 	await store.database('topics').insert({...common, id: newId('usg'), code: 'news', name: 'News'});
 	await store.database('topic_optouts').insert({...common, ...tired, code: 'news', source: 'one-click'});
-	await store.database('suppressions').insert({...common, ...gone, id: newId('sup'), reason: 'manual', source: 'api'});
+	await store
+		.database('suppressions')
+		.insert({...common, ...gone, id: newId('sup'), reason: 'manual', source: 'api'});
 	return {versionless};
 }
 
@@ -177,7 +179,13 @@ sqliteTest(test, 'an item with an idempotencyKey makes one message, in one batch
 	const first = resultsOf(await batch(api, items));
 	t.deepEqual(
 		first.map(({status, replayed, error}) => error?.code ?? [status, replayed]),
-		[['accepted', false], ['accepted', undefined], ['accepted', true], ['accepted', false], 'idempotency_key_reused'],
+		[
+			['accepted', false],
+			['accepted', undefined],
+			['accepted', true],
+			['accepted', false],
+			'idempotency_key_reused',
+		],
 	);
 	t.is(first[2]?.id, first[0]?.id);
 	t.deepEqual(

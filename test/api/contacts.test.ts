@@ -177,7 +177,9 @@ sqliteTest(
 			...{from: 'hello@example.com', template_name: 'welcome', tags: ['x'], attachments: []},
 		});
 		t.deepEqual(((await api.get('/v1/messages?recipient=jane@example.org')).body as Page).data, []);
-		const {data} = (await api.get(`/v1/messages/${sent}/events`)).body as {data: Array<{type: string; detail: object}>};
+		const {data} = (await api.get(`/v1/messages/${sent}/events`)).body as {
+			data: Array<{type: string; detail: object}>;
+		};
 		t.deepEqual(
 			data.map(({type, detail}) => [type, detail]),
 			[
@@ -196,7 +198,9 @@ storeTest(test, 'no change of any shape is a 500', async (t, store) => {
 	const {id} = await contactOf(api, 'jane@example.org');
 	const value = fc.oneof(fc.jsonValue(), fc.string({unit: 'binary'}), fc.constantFrom(null, '', 'de', 'UTC', '\0'));
 	const body = fc.oneof(
-		fc.dictionary(fc.constantFrom('locale', 'timezone', 'email', '__proto__'), value).map(each => JSON.stringify(each)),
+		fc
+			.dictionary(fc.constantFrom('locale', 'timezone', 'email', '__proto__'), value)
+			.map(each => JSON.stringify(each)),
 		fc.string({unit: 'binary'}),
 	);
 	await fc.assert(

@@ -34,7 +34,12 @@ storeTest(test, 'all messages that match come as CSV, whatever a page holds', as
 		const to = n % 2 === 0 ? 'even@example.org' : 'odd@example.org';
 		ids.push(
 			idOf(
-				await api.send({to, metadata: {note: n === 0 ? '=1+1' : 'a, "b"'}, tags: ['x', 'y'], cc: ['c@example.net']}),
+				await api.send({
+					to,
+					metadata: {note: n === 0 ? '=1+1' : 'a, "b"'},
+					tags: ['x', 'y'],
+					cc: ['c@example.net'],
+				}),
 			),
 		);
 	}

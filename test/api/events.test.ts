@@ -115,7 +115,10 @@ sqliteTest(test, 'a stream goes on behind each event, also of those that share a
 		t.deepEqual(told(await next(await from(place), rest.length)), told(rest), `behind ${all[n]?.event}`);
 	}
 	const queued = all[1]?.id ?? '';
-	t.deepEqual(told(await next(await from(queued, 'delivered,clicked'), 2)), told([all[3], clicked] as StreamMessage[]));
+	t.deepEqual(
+		told(await next(await from(queued, 'delivered,clicked'), 2)),
+		told([all[3], clicked] as StreamMessage[]),
+	);
 	const {position} = idsOf(api).read(queued) as StreamPlace;
 	for (const eventId of [newEvent(id).id, `${all[0]?.data.id}`]) {
 		t.is(
@@ -153,7 +156,10 @@ sqliteTest(
 		]);
 		t.deepEqual(modes(await next(tests, 3)), ['accepted test', 'sent test', 'opened test']);
 		t.deepEqual(modes(await next(chosen, 2)), ['delivered live', 'opened test']);
-		const [, {id: last} = {id: ''}] = await next(await openStream(t, api.base, api.key, {query: behind(api, 0)}), 2);
+		const [, {id: last} = {id: ''}] = await next(
+			await openStream(t, api.base, api.key, {query: behind(api, 0)}),
+			2,
+		);
 		t.is(await refused(t, api, {headers: {'last-event-id': last}}), 200);
 		const {response} = await openStream(t, api.base, foreignKey, {headers: {'last-event-id': last}});
 		t.is(response.status, 422, 'the event of another workspace');

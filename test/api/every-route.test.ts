@@ -107,7 +107,10 @@ test('each route wants its scope, and that alone', async t => {
 		for (const route of interfaceRoutes.filter(one => one.scope === scope)) {
 			const init = {method: route.method, ...(route.body && {body: JSON.stringify(route.body)})};
 			const ask = (key: string) => {
-				const headers = {authorization: `Bearer ${key}`, ...(route.body && {'content-type': 'application/json'})};
+				const headers = {
+					authorization: `Bearer ${key}`,
+					...(route.body && {'content-type': 'application/json'}),
+				};
 				return fetch(api.base + pathWith(route, unknownId), {...init, headers});
 			};
 			t.is((await ask(others)).status, 403, `${route.method} ${route.path}`);
@@ -184,7 +187,11 @@ test('a body that is no JSON: 415, 413, 400 and 422 in their order', async t => 
 			`${'['.repeat(40)}${']'.repeat(40)}`,
 			'null',
 		]) {
-			t.like(await call(t, api, route, {body}), {status: 400, code: 'bad_request'}, `${where} ${body.slice(0, 20)}`);
+			t.like(
+				await call(t, api, route, {body}),
+				{status: 400, code: 'bad_request'},
+				`${where} ${body.slice(0, 20)}`,
+			);
 		}
 		t.like(await call(t, api, route, {body: '{"surprise":1}'}), {status: 422, code: 'validation_failed'}, where);
 		t.like(await call(t, api, route, {body: '[]'}), {status: 422, code: 'validation_failed'}, where);

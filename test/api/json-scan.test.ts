@@ -103,7 +103,10 @@ test('read in parts, a body is what it is when read at once', async t => {
 			if (isTame(value)) {
 				const text = JSON.stringify(value, null, space);
 				const both = await readBoth(text, items, pieceLength);
-				t.deepEqual(both, {whole: {ok: true, value: JSON.parse(text)}, inParts: {ok: true, value: JSON.parse(text)}});
+				t.deepEqual(both, {
+					whole: {ok: true, value: JSON.parse(text)},
+					inParts: {ok: true, value: JSON.parse(text)},
+				});
 			}
 		}),
 		{numRuns: 500},

@@ -130,7 +130,11 @@ test.serial('a body without a length is judged as one with it', async t => {
 	const chunked = async (path: string, pieces: readonly string[]) => {
 		const sent = request(api.base + path, {
 			method: 'POST',
-			headers: {authorization: `Bearer ${api.key}`, 'content-type': 'application/json', 'transfer-encoding': 'chunked'},
+			headers: {
+				authorization: `Bearer ${api.key}`,
+				'content-type': 'application/json',
+				'transfer-encoding': 'chunked',
+			},
 		});
 		sent.on('error', () => undefined);
 		for (const piece of pieces) {

@@ -96,7 +96,8 @@ sqliteTest(
 	'inReplyTo threads by our Message-IDs, and by those that submitted mail came with',
 	async (t, store) => {
 		const api = await startApi(t, store);
-		const read = async (id: string) => (await api.get(`/v1/messages/${id}`)).body as {headers: Record<string, string>};
+		const read = async (id: string) =>
+			(await api.get(`/v1/messages/${id}`)).body as {headers: Record<string, string>};
 		const first = idOf(await api.send());
 		const ours = (id: string) => `<${api.links.messageIdLocal(id)}@example.com>`;
 		const second = idOf(await api.send({inReplyTo: first, headers: {'X-A': '1'}}));

@@ -117,7 +117,11 @@ storeTest(test, 'subject, metadata, tag and Message-ID find what was said', asyn
 	await store.writer.transaction(trx =>
 		insertTerms(trx, [
 			...[one, two].map(messageId => ({
-				...{workspaceId: api.workspace.id, messageId, terms: subjectTerms(`Ihr Beleg ${messageId === one ? 1 : 2}`)},
+				...{
+					workspaceId: api.workspace.id,
+					messageId,
+					terms: subjectTerms(`Ihr Beleg ${messageId === one ? 1 : 2}`),
+				},
 			})),
 			{workspaceId: other.id, messageId: three, terms: ['w:beleg', 't:vip']},
 		]),
@@ -334,7 +338,10 @@ storeTest(test, 'no query of any shape is a 500', async (t, store) => {
 		.array(fc.tuple(names, values, fc.boolean()), {maxLength: 5})
 		.map(pairs =>
 			pairs
-				.map(([name, value, encoded]) => `${name}=${encoded ? encodeURIComponent(wellFormed(value)) : asUrl(value)}`)
+				.map(
+					([name, value, encoded]) =>
+						`${name}=${encoded ? encodeURIComponent(wellFormed(value)) : asUrl(value)}`,
+				)
 				.join('&'),
 		);
 	await fc.assert(

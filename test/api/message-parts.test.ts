@@ -103,7 +103,8 @@ sqliteTest(
 		const seen: Item[] = [];
 		let cursor: string | null = '';
 		while (cursor !== null) {
-			const page = (await api.get(`/v1/messages/${id}/attempts?limit=1${cursor && `&cursor=${cursor}`}`)).body as Page;
+			const page = (await api.get(`/v1/messages/${id}/attempts?limit=1${cursor && `&cursor=${cursor}`}`))
+				.body as Page;
 			seen.push(...page.data);
 			cursor = page.next_cursor;
 		}
@@ -215,7 +216,10 @@ sqliteTest(test, 'resend: a new message that says the same, with every check of 
 	const said = {...(await shown(id)), cc: ['A@example.net'], resent_from: id};
 	t.deepEqual(await shown(idOf(resent)), said);
 	const row = async (which: string) => {
-		const {topic_code, locale, timezone, tracking, data} = await store.reader('messages').where({id: which}).first();
+		const {topic_code, locale, timezone, tracking, data} = await store
+			.reader('messages')
+			.where({id: which})
+			.first();
 		return {topic_code, locale, timezone, tracking, data};
 	};
 	t.deepEqual(await row(idOf(resent)), await row(id));

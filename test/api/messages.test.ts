@@ -166,7 +166,10 @@ storeTest(
 		]) {
 			const refused = await api.get(`/v1/messages/${path}/events?cursor=${bad}`);
 			t.is(refused.status, 422);
-			t.like((refused.body as {error: object}).error, {code: 'validation_failed', violations: [{field: 'cursor'}]});
+			t.like((refused.body as {error: object}).error, {
+				code: 'validation_failed',
+				violations: [{field: 'cursor'}],
+			});
 		}
 		for (const query of ['limit=0', 'limit=101', 'limit=1&limit=1', 'page=2']) {
 			t.is((await api.get(`/v1/messages/${id}/events?${query}`)).status, 422, query);

@@ -40,7 +40,9 @@ test('every operation has an id of its own, a summary, a tag, and says which sco
 test('every parameter and every field of a request is described', async t => {
 	const undescribed: string[] = [];
 	const visit = (schema: Record<string, unknown>, where: string): void => {
-		for (const [name, field] of Object.entries((schema.properties ?? {}) as Record<string, Record<string, unknown>>)) {
+		for (const [name, field] of Object.entries(
+			(schema.properties ?? {}) as Record<string, Record<string, unknown>>,
+		)) {
 			if (typeof field.description !== 'string') {
 				undescribed.push(`${where}.${name}`);
 			}

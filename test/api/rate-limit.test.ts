@@ -205,7 +205,9 @@ if (engines.includes('postgres')) {
 		t.is(asked.n, before, 'a window that is used up is not asked for again');
 
 		state.time += 60_000;
-		const crowd = await Promise.all(Array.from({length: 90}, (_, n) => (n % 3 === 0 ? a : b).take(caller, 'send', 1)));
+		const crowd = await Promise.all(
+			Array.from({length: 90}, (_, n) => (n % 3 === 0 ? a : b).take(caller, 'send', 1)),
+		);
 		t.is(
 			crowd.reduce((sum, n) => sum + n, 0),
 			50,

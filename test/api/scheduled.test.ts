@@ -175,7 +175,9 @@ sqliteTest(
 		] as const) {
 			const ids: string[] = await store.reader('recipients').where({message_id: message}).pluck('id');
 			for (const id of ids) {
-				await store.database('claims').insert({...claimed, recipient_id: id, claimed_by: node, queued: newId('evt')});
+				await store
+					.database('claims')
+					.insert({...claimed, recipient_id: id, claimed_by: node, queued: newId('evt')});
 			}
 			t.is(codeOf(await api.post(`/v1/messages/${message}/cancel`, {})), 'not_cancellable');
 		}

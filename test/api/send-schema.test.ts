@@ -70,7 +70,12 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 	['an array for a string', {to: ['a@example.com']}, 'to', /must be a string/],
 	['a display name', {from: 'Shop <hello@example.com>'}, 'from', /bare address/],
 	['a UTF-8 local part in from', {from: 'josé@example.com'}, 'from', /ASCII/],
-	['a UTF-8 local part in from that is good in to', {from: 'zoë@example.com', to: 'zoë@example.com'}, 'from', /ASCII/],
+	[
+		'a UTF-8 local part in from that is good in to',
+		{from: 'zoë@example.com', to: 'zoë@example.com'},
+		'from',
+		/ASCII/,
+	],
 	['a UTF-8 local part in replyTo', {replyTo: 'josé@example.com'}, 'replyTo', /ASCII/],
 	['a UTF-8 local part in cc', {cc: ['a@example.com', 'josé@example.com']}, 'cc[1]', /ASCII/],
 	['26 cc', {cc: addresses(26)}, 'cc', /at most 25 items/, 'limits.cc'],

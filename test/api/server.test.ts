@@ -121,7 +121,13 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	['GET of a path below an id', '/v1/things/batch', {}, 405, 'method_not_allowed'],
 	['HEAD where there is no GET', '/v1/things/batch', {method: 'HEAD'}, 405, 'method_not_allowed'],
 	['no body', '/v1/things', {method: 'POST'}, 400, 'bad_request'],
-	['an empty body', '/v1/things', {method: 'POST', headers: {'content-type': 'application/json'}}, 400, 'bad_request'],
+	[
+		'an empty body',
+		'/v1/things',
+		{method: 'POST', headers: {'content-type': 'application/json'}},
+		400,
+		'bad_request',
+	],
 	['null', '/v1/things', json('null'), 400, 'bad_request'],
 	[
 		'text',
@@ -245,7 +251,9 @@ test('an expected body of the right kind, with or without parameters of its type
 
 test('two answers have two request ids', async t => {
 	const {base} = await start(t);
-	const ids = await Promise.all([1, 2].map(async () => (await fetch(`${base}/v1/things`)).headers.get('x-request-id')));
+	const ids = await Promise.all(
+		[1, 2].map(async () => (await fetch(`${base}/v1/things`)).headers.get('x-request-id')),
+	);
 	t.not(ids[0], ids[1]);
 });
 
@@ -292,7 +300,10 @@ test('431 in the envelope: 16 KiB of headers', async t => {
 
 for (const [title, text] of [
 	['headers', 'GET /v1/things HTTP/1.1\r\nHost: x\r\nA:'],
-	['a body', 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a"'],
+	[
+		'a body',
+		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a"',
+	],
 ] as const) {
 	test(`408 in the envelope: ${title} that do not end`, async t => {
 		const {port} = await start(t, {timeouts: quickTimeouts});

@@ -65,7 +65,11 @@ sqliteTest(
 		);
 		const [act] = await store.reader('audit').where({action: 'suppression.imported'}).orderBy('id');
 		t.like(JSON.parse(act.detail), {added: 2, listed: 1});
-		t.like((await importCsv(api, 'x@example.org\n', {query: '?reason=complaint'})).body, {read: 1, added: 1, bad: 0});
+		t.like((await importCsv(api, 'x@example.org\n', {query: '?reason=complaint'})).body, {
+			read: 1,
+			added: 1,
+			bad: 0,
+		});
 		t.is((await store.reader('suppressions').where({address: 'x@example.org'}).first()).reason, 'complaint');
 	},
 );
@@ -128,7 +132,10 @@ test('what is no CSV file, or too large, is refused, and the connection goes on'
 	t.is(codeOf(await api.post('/v1/suppressions/import', {})), 'unsupported_media_type');
 	t.is(
 		codeOf(
-			await api.post('/v1/suppressions/import', 'a', api.key, {'content-type': 'text/csv', 'content-encoding': 'gzip'}),
+			await api.post('/v1/suppressions/import', 'a', api.key, {
+				'content-type': 'text/csv',
+				'content-encoding': 'gzip',
+			}),
 		),
 		'unsupported_media_type',
 	);

@@ -114,7 +114,14 @@ storeTest(test, 'the list is newest first, in pages, with filters', async (t, st
 	const manual = await list(api, '?reason=manual&limit=1');
 	t.is(codeOf(await api.get(`${path}?reason=complaint&limit=1&cursor=${manual.next_cursor}`)), 'validation_failed');
 	t.is(codeOf(await api.get(`${path}?cursor=${manual.next_cursor}`)), 'validation_failed');
-	for (const query of ['?limit=0', '?limit=101', '?reason=spam', '?recipient=nobody', '?since=1', '?limit=1&limit=2']) {
+	for (const query of [
+		'?limit=0',
+		'?limit=101',
+		'?reason=spam',
+		'?recipient=nobody',
+		'?since=1',
+		'?limit=1&limit=2',
+	]) {
 		t.is(codeOf(await api.get(path + query)), 'validation_failed', query);
 	}
 });
@@ -226,7 +233,11 @@ sqliteTest(
 			async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
 		);
 		await scheduler.stop();
-		t.deepEqual(await states(), ['deferred@b.test suppressed', 'other@a.test delivered', 'waits@a.test suppressed']);
+		t.deepEqual(await states(), [
+			'deferred@b.test suppressed',
+			'other@a.test delivered',
+			'waits@a.test suppressed',
+		]);
 		t.deepEqual(tried.toSorted(), ['deferred@b.test', 'other@a.test']);
 	},
 );

@@ -84,10 +84,17 @@ sqliteTest(test, 'an id may be given, once in a workspace; sends and reads use i
 	const made = await api.post('/v1/templates', {name: 'receipt', id: 'tpl_receipt'});
 	t.like(made, {status: 201, body: {id: 'tpl_receipt', name: 'receipt'}}, made.text);
 	const again = await api.post('/v1/templates', {name: 'bill', id: 'tpl_receipt'});
-	t.like(again, {status: 409, body: {error: {code: 'conflict', message: 'There is a template with this id already.'}}});
+	t.like(again, {
+		status: 409,
+		body: {error: {code: 'conflict', message: 'There is a template with this id already.'}},
+	});
 	for (const id of ['receipt', 'tpl_', 'tpl_a b', `tpl_${'a'.repeat(65)}`, 'tpl_ä', 'tpl_a\n', '']) {
 		const refused = await api.post('/v1/templates', {name: 'bill', id});
-		t.like((refused.body as {error: object}).error, {code: 'validation_failed', violations: {0: {field: 'id'}}}, id);
+		t.like(
+			(refused.body as {error: object}).error,
+			{code: 'validation_failed', violations: {0: {field: 'id'}}},
+			id,
+		);
 	}
 	const other = await addWorkspace(store, 'globex');
 	const theirs = await addKey(store, other.id);
@@ -113,7 +120,20 @@ sqliteTest(test, 'an id may be given, once in a workspace; sends and reads use i
 
 sqliteTest(test, 'what is no name is a violation', async (t, store) => {
 	const api = await startApi(t, store);
-	for (const name of ['', ' a', 'a ', 'a\nb', 'a\u0000b', '\ud800', 'a\u202eb', 'a'.repeat(201), 7, null, ['a'], {}]) {
+	for (const name of [
+		'',
+		' a',
+		'a ',
+		'a\nb',
+		'a\u0000b',
+		'\ud800',
+		'a\u202eb',
+		'a'.repeat(201),
+		7,
+		null,
+		['a'],
+		{},
+	]) {
 		const answer = await api.post('/v1/templates', {name});
 		t.like(answer, {status: 422}, `${JSON.stringify(name)}: ${answer.text}`);
 		t.like((answer.body as {error: object}).error, {code: 'validation_failed', violations: {0: {field: 'name'}}});
@@ -170,7 +190,11 @@ sqliteTest(test, 'ids of another workspace answer as unknown ones do, on every r
 		const isSender = path.startsWith('/v1/senders');
 		const ask = (id: string, key: string) => {
 			const to = path.replace('ID', encodeURIComponent(id));
-			return method === 'POST' ? api.post(to, body, key) : method === 'GET' ? api.get(to, key) : api.remove(to, key);
+			return method === 'POST'
+				? api.post(to, body, key)
+				: method === 'GET'
+					? api.get(to, key)
+					: api.remove(to, key);
 		};
 		const unknown = await ask(newId(isSender ? 'snd' : 'tpl'), otherKey);
 		t.is(unknown.status, 404, path);

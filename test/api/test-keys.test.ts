@@ -78,7 +78,9 @@ sqliteTest(test, 'a test key removes what test keys suppressed and simulated ent
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const insert = async (address: string, reason: string) => {
 		const entry = {id: newId('sup'), workspace_id: api.workspace.id, address, address_key: address, reason};
-		await store.database('suppressions').insert({...entry, source: 'msg_x', created_at: '2026-06-09T10:15:30.123Z'});
+		await store
+			.database('suppressions')
+			.insert({...entry, source: 'msg_x', created_at: '2026-06-09T10:15:30.123Z'});
 		return entry.id;
 	};
 	for (const reason of ['hard_bounce', 'complaint', 'unsubscribe', 'manual']) {

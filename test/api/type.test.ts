@@ -41,7 +41,9 @@ const {schema} = fc.letrec<{schema: Build}>(tie => {
 		schema: fc.oneof(
 			{maxDepth: 4},
 			simple,
-			fc.tuple(inner, options).map(([item, given]) => build((type, [one]) => type.Array(one as never, given), [item])),
+			fc
+				.tuple(inner, options)
+				.map(([item, given]) => build((type, [one]) => type.Array(one as never, given), [item])),
 			fc
 				.tuple(fc.array(inner, {minLength: 1, maxLength: 3}), options)
 				.map(([parts, given]) => build((type, all) => type.Union([...all] as never, given), parts)),

@@ -114,6 +114,10 @@ sqliteTest(test, 'days is a whole number from 1 to 90', async (t, store) => {
 	for (const days of ['0', '91', '-1', '01', '1.0', '1e1', '%201', '', '0x5', '5&days=5', 'ten']) {
 		const answer = await api.get(`/v1/usage?days=${days}`);
 		t.is(answer.status, 422, days);
-		t.like((answer.body as {error: object}).error, {code: 'validation_failed', violations: [{field: 'days'}]}, days);
+		t.like(
+			(answer.body as {error: object}).error,
+			{code: 'validation_failed', violations: [{field: 'days'}]},
+			days,
+		);
 	}
 });

@@ -157,8 +157,8 @@ test('what is no version is told before anything is compiled', async t => {
 	t.is((await api.post(versions(api), {variants: [{...good, html: 'x'.repeat(262_144)}]})).status, 413);
 });
 
-// Tests that render come one after the other: the limit of a render is CPU time of the whole process, and compiles of other tests
-// would use it up.
+// Tests that render come one after the other: the limit of a render is CPU time of the whole process, and compiles of
+// other tests would use it up.
 
 sqliteTest(test.serial, 'a preview is what a send would be', async (t, store) => {
 	const api = await startApi(t, store);
@@ -230,7 +230,10 @@ sqliteTest(test.serial, 'a preview of what has no version, and of what fails to 
 	t.is(codeOf(await api.post(`/v1/templates/${id}/preview`, {version: 1})), 'template_has_no_version');
 	const saved = await api.post(`/v1/templates/${id}/versions`, {
 		variants: [
-			{subject: 's', html: '<p>\n  {{ n | divided_by: 0 | sort: "x" }}{% for a in (1..100000000) %}x{% endfor %}</p>'},
+			{
+				subject: 's',
+				html: '<p>\n  {{ n | divided_by: 0 | sort: "x" }}{% for a in (1..100000000) %}x{% endfor %}</p>',
+			},
 		],
 	});
 	t.is(saved.status, 201, saved.text);
@@ -266,8 +269,8 @@ test.serial('hostile templates end with an answer, and hold nobody else up', asy
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const preview = `/v1/templates/${api.workspace.templateId}/preview`;
 	/**
-	 * Answers others while this one is worked on. If they came later once, the disk may have been slow: had they waited for it,
-	 * they would come later each time.
+	 * Answers others while this one is worked on. If they came later once, the disk may have been slow: had they waited
+	 * for it, they would come later each time.
 	 */
 	async function beside(work: () => Promise<Answer>, triesLeft = 9): Promise<Answer> {
 		let done = false;

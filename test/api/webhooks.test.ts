@@ -33,7 +33,10 @@ sqliteTest(test, 'register, list, delete', async (t, store) => {
 	t.regex(endpoint.signing_secret, /^whsec_[\w-]{43}$/);
 	t.regex(endpoint.created_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/);
 	t.like(endpoint, {url, events: ['bounced', 'delivered'], active: true});
-	t.false(JSON.stringify(await store.reader('webhook_endpoints')).includes(endpoint.signing_secret), 'sealed at rest');
+	t.false(
+		JSON.stringify(await store.reader('webhook_endpoints')).includes(endpoint.signing_secret),
+		'sealed at rest',
+	);
 
 	const twin = await register(api);
 	t.not(twin.signing_secret, endpoint.signing_secret);

@@ -62,7 +62,10 @@ test('damage is never taken for a backup: it is refused, or changed nothing that
 	const flips = fc
 		.array(fc.record({at, by: fc.integer({min: 1, max: 255})}), {minLength: 1, maxLength: 3})
 		.map(all =>
-			all.reduce((recipient, {at, by}) => recipient.fill((recipient[at] ?? 0) ^ by, at, at + 1), Buffer.from(bytes)),
+			all.reduce(
+				(recipient, {at, by}) => recipient.fill((recipient[at] ?? 0) ^ by, at, at + 1),
+				Buffer.from(bytes),
+			),
 		);
 	const shortened = at.map(length => bytes.subarray(0, length));
 	const doubled = fc.tuple(at, at).map(([one, other]) => {

@@ -9,8 +9,8 @@ import {addUser} from '../../src/users/users.ts';
 const pagesOfOne = 10;
 
 /**
- * So many open lists of messages, of a tenth as many users: each hears of news as a browser does, and asks for the list then.
- * With SQLite: the users are added beside the daemon.
+ * So many open lists of messages, of a tenth as many users: each hears of news as a browser does, and asks for the list
+ * then. With SQLite: the users are added beside the daemon.
  */
 export function openDashboards(pages: number, tools: ActTools): NonNullable<Bench['beside']> {
 	return async ({url}, {dataDir, workspaceId}) => {

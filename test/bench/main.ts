@@ -21,10 +21,10 @@ import {runPeers} from './peers.ts';
 import {startSinkOf} from './sink.ts';
 import {namedFunctions, whereTimeGoes} from './where.ts';
 
-// What `mailctl bench` measures, with more workloads and beside peers:
-// npm run bench -- [--messages N] [--connections N] [--workload plain|receipt|100k] [--replies accept|realistic] [--seed N] [--only NAME]
-// [--peer SCRIPT]... [--no-peers] [--postgres] [--dashboards N] [--cpu-prof FOLDER] [--where]
-// A quoted workload (100k, or realistic replies) is measured end to end, with one kind of sink for all, which says what became of each mail.
+// What `mailctl bench` measures, with more workloads and beside peers: npm run bench -- [--messages N] [--connections
+// N] [--workload plain|receipt|100k] [--replies accept|realistic] [--seed N] [--only NAME] [--peer SCRIPT]...
+// [--no-peers] [--postgres] [--dashboards N] [--cpu-prof FOLDER] [--where] A quoted workload (100k, or realistic
+// replies) is measured end to end, with one kind of sink for all, which says what became of each mail.
 
 const {values: options} = parseArgs({
 	allowNegative: true,

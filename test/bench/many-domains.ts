@@ -26,7 +26,10 @@ export async function startLab({hosts = 8, openSinks = oneEach} = {}): Promise<O
 	const sinks = await openSinks(addresses, port);
 	const mailHosts: Zone = Object.fromEntries(addresses.map((address, n) => [`mx${n}.host.example`, {a: [address]}]));
 	const recipients: Zone = Object.fromEntries(
-		Array.from({length: domains}, (_, n) => [`d${n}.example`, {mx: [[10, `mx${n % hosts}.host.example`]] as const}]),
+		Array.from({length: domains}, (_, n) => [
+			`d${n}.example`,
+			{mx: [[10, `mx${n % hosts}.host.example`]] as const},
+		]),
 	);
 	const dns = await startFakeDns(null, {...mailHosts, ...recipients});
 	return {

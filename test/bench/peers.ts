@@ -19,8 +19,8 @@ type Asked = {
 };
 
 /**
- * Runs other mail servers with the same workload. A script of one's own prints one JSON line with `peer`, `inject_per_s` and
- * `end_to_end_per_s` (`cpu_us` and others, if it has them) for `--json --messages N --workload W`.
+ * Runs other mail servers with the same workload. A script of one's own prints one JSON line with `peer`,
+ * `inject_per_s` and `end_to_end_per_s` (`cpu_us` and others, if it has them) for `--json --messages N --workload W`.
  */
 export async function* runPeers(scripts: readonly string[], {messages, workload, startSink}: Asked) {
 	for (const [script = '', ...rest] of [...own, ...scripts.map(script => [script])]) {

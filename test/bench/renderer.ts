@@ -11,7 +11,8 @@ import {createMake} from '../../src/threads/make.ts';
 import {claimedMail} from '../helpers/claimed-mail.ts';
 import {itemReceipt, receipt} from './receipts.ts';
 
-// CPU time of making one mail, all threads of V8 included: `node dist/test/bench/renderer.js [--mails N] [--rounds N] [--only NAME]`.
+// CPU time of making one mail, all threads of V8 included:
+// `node dist/test/bench/renderer.js [--mails N] [--rounds N] [--only NAME]`.
 
 const {values: options} = parseArgs({
 	options: {mails: {type: 'string', default: '800'}, rounds: {type: 'string', default: '9'}, only: {type: 'string'}},

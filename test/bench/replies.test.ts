@@ -19,7 +19,10 @@ test('realistic replies: of many addresses each reply meets its share, whatever 
 			for (const {name, share} of realistic) {
 				const part = met.filter(one => one === name).length / addresses.length;
 				// Five standard deviations.
-				t.true(Math.abs(part - share) < 5 * Math.sqrt(share / addresses.length), `${name} ${part} by seed ${seed}`);
+				t.true(
+					Math.abs(part - share) < 5 * Math.sqrt(share / addresses.length),
+					`${name} ${part} by seed ${seed}`,
+				);
 			}
 			const other = addresses.map(address => reluctanceTo(address, seed + 1)?.name);
 			t.notDeepEqual(met, other);
@@ -112,7 +115,9 @@ test('the sink: refuses DATA to nobody, also where it is sent at once, and hangs
 	);
 	talk.send(`RSET\r\nMAIL FROM:<>\r\nRCPT TO:<${meeting('throttled')}>\r\nDATA\r\n`);
 	t.deepEqual(
-		[await talk.reply(), await talk.reply(), await talk.reply(), await talk.reply()].map(reply => reply.slice(0, 6)),
+		[await talk.reply(), await talk.reply(), await talk.reply(), await talk.reply()].map(reply =>
+			reply.slice(0, 6),
+		),
 		['250 2.', '250 2.', '421 4.', 'closed'],
 	);
 });

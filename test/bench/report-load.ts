@@ -1,6 +1,7 @@
 import {createConnection} from 'node:net';
 
-// A load generator in a process of its own: brings bounces by SMTP as mail systems do, one after the other on each connection.
+// A load generator in a process of its own: brings bounces by SMTP as mail systems do, one after the other on each
+// connection.
 
 export type ReportOrder = {
 	readonly port: number;

@@ -6,8 +6,8 @@ import {ok, serveSession} from '../../src/bench/sink-session.ts';
 import type {Entry} from './books.ts';
 import {reluctanceTo} from './replies.ts';
 
-// Counts in shared memory the mails taken and the recipients refused for good; tells what it knows of each recipient when
-// asked. Without a seed it takes all; with one its replies are those of replies.ts.
+// Counts in shared memory the mails taken and the recipients refused for good; tells what it knows of each recipient
+// when asked. Without a seed it takes all; with one its replies are those of replies.ts.
 
 const {settled, host, port, seed} = workerData as SinkThread & {readonly seed?: number};
 const entries = new Map<string, Entry>();

@@ -23,9 +23,9 @@ import {
 	startReceivers,
 } from '../helpers/webhook-load.ts';
 
-// Events to many endpoints of the real program, some of them dead and some slow (9 s an answer):
-// node dist/test/bench/webhooks.js [--events N] [--per-second N] [--healthy N] [--slow N] [--dead N] [--cpu-prof FOLDER]
-// Or so many that wait at the start, for endpoints that all answer: --pending 20000 --healthy 4
+// Events to many endpoints of the real program, some of them dead and some slow (9 s an answer): node
+// dist/test/bench/webhooks.js [--events N] [--per-second N] [--healthy N] [--slow N] [--dead N] [--cpu-prof FOLDER] Or
+// so many that wait at the start, for endpoints that all answer: --pending 20000 --healthy 4
 
 const {values: options} = parseArgs({
 	options: {
@@ -123,10 +123,13 @@ async function measurePending(): Promise<void> {
 async function measureEvents(): Promise<void> {
 	const [cpuBefore, begun] = [cpuMs(), performance.now()];
 	const message = {from: 'hello@example.com', to: 'delivered@simulator.test', templateId: template?.id};
-	const sent = await sendPaced(async () => ((await call(`${url}/v1/messages`, key, message)).body as {id: string}).id, {
-		events,
-		perSecond,
-	});
+	const sent = await sendPaced(
+		async () => ((await call(`${url}/v1/messages`, key, message)).body as {id: string}).id,
+		{
+			events,
+			perSecond,
+		},
+	);
 	const sending = performance.now() - begun;
 	const recorded = await recordedAt(store, sent);
 	const arrivals = await healthyArrivals(receivers, counts.healthy, events);

@@ -7,10 +7,14 @@ import {createInterface} from 'node:readline';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Bench} from '../../src/bench/measures.ts';
 
-// Where the CPU time of a mail goes: Linux's `perf` samples every thread of the daemon, and each sample counts for one step of one
-// thread. V8's own profiler charges what a system call preempts to that call, and does not see garbage, compiler and kernel.
+// Where the CPU time of a mail goes: Linux's `perf` samples every thread of the daemon, and each sample counts for one
+// step of one thread. V8's own profiler charges what a system call preempts to that call, and does not see garbage,
+// compiler and kernel.
 
-/** Of Node.js: the daemon writes the names of its compiled functions to /tmp/perf-PID.map, and interpreted ones have frames. */
+/**
+ * Of Node.js: the daemon writes the names of its compiled functions to /tmp/perf-PID.map, and interpreted ones have
+ * frames.
+ */
 export const namedFunctions = [
 	'--perf-basic-prof',
 	'--interpreted-frames-native-stack',

@@ -33,7 +33,9 @@ for (const {category, sample} of samples) {
 	test(`in the text of a bounce: ${reply} → ${category}`, t => {
 		const command = {mail: 'MAIL FROM', dot: 'end of DATA'}[phase as string] ?? 'RCPT TO';
 		const said =
-			phase === 'greeting' ? `refused to talk to me: ${reply}` : `said: ${reply} (in reply to ${command} command)`;
+			phase === 'greeting'
+				? `refused to talk to me: ${reply}`
+				: `said: ${reply} (in reply to ${command} command)`;
 		const text = `<u@example.com>: host spam-virus.filter.example[192.0.2.7] ${said}`;
 		const judged = classify({phase: null, code: null, enhanced: null, status: null, text, host});
 		t.is(judged.category, category, JSON.stringify(judged));

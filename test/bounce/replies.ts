@@ -73,8 +73,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.1.1 RESOLVER.ADR.RecipNotFound; not found',
 		'550 5.1.1 RESOLVER.ADR.ExRecipNotFound; not found',
 		{
-			reply:
-				'550 5.4.1 Recipient address rejected: Access denied. AS(201806281) [AM6EUR05FT047.eop-eur05.prod.protection.outlook.com]',
+			reply: '550 5.4.1 Recipient address rejected: Access denied. AS(201806281) [AM6EUR05FT047.eop-eur05.prod.protection.outlook.com]',
 			host: 'example-com.mail.protection.outlook.com',
 		},
 		'550 5.4.1 Recipient address rejected: Access denied. [DB5EUR03FT019.eop-EUR03.prod.protection.outlook.com]',
@@ -961,15 +960,13 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.7.606 Access denied, banned sending IP [192.0.2.1]. To request removal from this list please visit',
 		'550 5.7.520 Access denied, Your organization does not allow external forwarding',
 		{
-			reply:
-				'554-gmx.net (mxgmx015) Nemesis ESMTP Service not available\n554-No SMTP service\n554-IP address is block listed.\n554 For explanation visit https://postmaster.gmx.net/en/case?c=bl',
+			reply: '554-gmx.net (mxgmx015) Nemesis ESMTP Service not available\n554-No SMTP service\n554-IP address is block listed.\n554 For explanation visit https://postmaster.gmx.net/en/case?c=bl',
 			phase: 'greeting',
 		},
 		'550 Access from ip address 192.0.2.1 blocked. Visit http://help.mail.ru/notspam-support/ip',
 		'421 4.3.2 Your ip blocked from this server - nsmtp',
 		{
-			reply:
-				'554 smtp-25.iol.local server temporarily unavailable. IP 192.0.2.1 blacklisted. [smtp-25.iol.local; LIB_101]',
+			reply: '554 smtp-25.iol.local server temporarily unavailable. IP 192.0.2.1 blacklisted. [smtp-25.iol.local; LIB_101]',
 			phase: 'greeting',
 		},
 		'550 5.7.1 [HM07] Mail from IP 192.0.2.1 was rejected due to listing in Spamhaus PBL.',
@@ -984,8 +981,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.7.1 TRACKING.IP_REPUTATION',
 		'554-No/Bad reputation. Ask your postmaster for help',
 		{
-			reply:
-				'554 IP=192.0.2.1 - None/bad reputation. Ask your postmaster for help or to contact tosa@rx.t-online.de for reset. (NOWL)',
+			reply: '554 IP=192.0.2.1 - None/bad reputation. Ask your postmaster for help or to contact tosa@rx.t-online.de for reset. (NOWL)',
 			phase: 'greeting',
 		},
 		"554-esa1.hc123.iphmx.com\n554 Your access to this mail system has been rejected due to the sending MTA's poor reputation.",
@@ -1107,8 +1103,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.2.0 Mail rejete. Mail rejected. OFR_506 [506]',
 		'550 spam detected',
 		{
-			reply:
-				'550 spam message rejected. Please visit http://help.mail.ru/notspam-support/id?c=abc or  report details to abuse@corp.mail.ru. Error code: ABC. ID: 123.',
+			reply: '550 spam message rejected. Please visit http://help.mail.ru/notspam-support/id?c=abc or  report details to abuse@corp.mail.ru. Error code: ABC. ID: 123.',
 			phase: 'dot',
 		},
 		{
@@ -1188,8 +1183,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'556 5.7.1 rejected',
 		'554 5.7.1 Access denied for user; address not found in whitelist',
 		{
-			reply:
-				'550-Requested action not taken: mailbox unavailable\n550-Reject due to policy restrictions.\n550 For explanation visit https://postmaster.gmx.net/en/case?c=r0601',
+			reply: '550-Requested action not taken: mailbox unavailable\n550-Reject due to policy restrictions.\n550 For explanation visit https://postmaster.gmx.net/en/case?c=r0601',
 			phase: 'dot',
 		},
 		'550 5.7.0 Service refuse. Veuillez essayer plus tard. LPN006_103',
@@ -1342,8 +1336,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 mailing from this account is disabled',
 		'550 web address in message not found',
 		{
-			reply:
-				'550-5.7.0 Message considered as spam or virus, rejected\n550 5.7.0 Message rejected because it was considered as spam. If you feel this is an error, contact tobr@rx.t-online.de',
+			reply: '550-5.7.0 Message considered as spam or virus, rejected\n550 5.7.0 Message rejected because it was considered as spam. If you feel this is an error, contact tobr@rx.t-online.de',
 			phase: 'mail',
 		},
 		'550 User suspended by sender policy',
@@ -1671,8 +1664,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.2.1 Mailbox not available',
 		{reply: '550 5.2.1 <u@interia.pl> Mailbox not available.', host: 'mx.interia.pl'},
 		{
-			reply:
-				'554 smtp-in.orange.fr ME Service refuse. Veuillez essayer plus tard. Service refused, please try later. OFR006_103 192.0.2.1 [103]',
+			reply: '554 smtp-in.orange.fr ME Service refuse. Veuillez essayer plus tard. Service refused, please try later. OFR006_103 192.0.2.1 [103]',
 			phase: 'greeting',
 		},
 		'550 MI:SPB 163 mx12,abc http://mail.163.com/help/help_spam_16.htm?ip=192.0.2.1',

@@ -90,7 +90,11 @@ test('every problem is named with its place', t => {
 				{name: 'g', when: {text: ['a', 'b.*c']}, category: 'policy'},
 				{name: 'h', when: {text: '(a{1,9}b){1,9}'}, category: 'policy'},
 				{name: 'i', when: {text: '[*+]\\*{1,3}'}, category: 'policy', note: 'x'},
-				{name: 'j', when: {text: ['(?:a|a){0,30}b', '((a)?){30}b', '(?:a|b)?c{2}(?:d{3}|e)']}, category: 'policy'},
+				{
+					name: 'j',
+					when: {text: ['(?:a|a){0,30}b', '((a)?){30}b', '(?:a|b)?c{2}(?:d{3}|e)']},
+					category: 'policy',
+				},
 				{name: 'l', when: {enhanced: 'x.7.649-600'}, category: 'policy'},
 				{name: 'k', when: {text: ['.{0,100}a.{0,100}', '.{0,100}a.{0,100}b.{2}']}, category: 'policy'},
 			],

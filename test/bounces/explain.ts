@@ -4,7 +4,9 @@ import type {ReadMail, ReadReport} from './figures.ts';
 
 type Explained = Omit<ReadMail, 'reports'> & {
 	readonly file: string;
-	readonly reports: ReadonlyArray<Omit<ReadReport, 'originalRecipient'> & {readonly original_recipient: string | null}>;
+	readonly reports: ReadonlyArray<
+		Omit<ReadReport, 'originalRecipient'> & {readonly original_recipient: string | null}
+	>;
 };
 
 const program = path.resolve(import.meta.dirname, '../../../bin/mailctl.js');
@@ -21,7 +23,10 @@ export function explainFolder(folder: string): Map<string, ReadMail> {
 			path.basename(file),
 			{
 				kind,
-				reports: reports.map(({original_recipient, ...report}) => ({...report, originalRecipient: original_recipient})),
+				reports: reports.map(({original_recipient, ...report}) => ({
+					...report,
+					originalRecipient: original_recipient,
+				})),
 			},
 		]),
 	);

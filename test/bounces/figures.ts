@@ -127,7 +127,10 @@ export function shortcomings(figures: Figures): string[] {
 			figures.recipientFound.of === 0 || percent(figures.recipientFound) >= 97,
 			`recipient found ${percentText(figures.recipientFound)}, at least 97 %`,
 		],
-		[percent(figures.falseSuppression) <= 3, `false suppression ${percentText(figures.falseSuppression)}, at most 3 %`],
+		[
+			percent(figures.falseSuppression) <= 3,
+			`false suppression ${percentText(figures.falseSuppression)}, at most 3 %`,
+		],
 		[percent(figures.missedHard) <= 8, `missed hard ${percentText(figures.missedHard)}, at most 8 %`],
 		[figures.fromNone.some === 0, `suppressions of none ${figures.fromNone.some}, not one`],
 	];

@@ -14,8 +14,8 @@ import {
 
 /**
  * Reads a folder of mails that came back with `mailctl bounce explain` and says how well:
- * `node dist/test/bounces/score.js FOLDER [PART-OF-FILE-NAMES]`. The folder holds `expected.json` and the mails, in `mail/` or
- * beside it. Ends with 1 below the bars, with 64 without a folder.
+ * `node dist/test/bounces/score.js FOLDER [PART-OF-FILE-NAMES]`. The folder holds `expected.json` and the mails, in
+ * `mail/` or beside it. Ends with 1 below the bars, with 64 without a folder.
  */
 const [folder, part = ''] = process.argv.slice(2);
 if (folder === undefined) {

@@ -69,7 +69,10 @@ test('a CA that says anything at all gets a fault of bounded length, and no more
 			arbitrary: fc.record({
 				...{status, finalize: url, certificate: url, newOrder: url, newNonce: url, renewalInfo: url},
 				authorizations: fc.oneof(fc.array(url, {maxLength: 3}), fc.constant(7)),
-				challenges: fc.oneof(fc.array(fc.oneof(challenge, fc.constant(null)), {maxLength: 3}), fc.constant('x')),
+				challenges: fc.oneof(
+					fc.array(fc.oneof(challenge, fc.constant(null)), {maxLength: 3}),
+					fc.constant('x'),
+				),
 				error: fc.anything(),
 				type: fc.oneof(fc.constant('urn:ietf:params:acme:error:badNonce'), fc.anything()),
 				detail: fc.oneof(fc.string({maxLength: 2000}), fc.anything()),
@@ -350,7 +353,15 @@ test('a window is two times in order, or none', t => {
 });
 
 const row: Certificate = {
-	...{name: 'mail.test', chain: 'x', secret: 'y', issuer: 'z', window_start: null, window_end: null, taken_until: null},
+	...{
+		name: 'mail.test',
+		chain: 'x',
+		secret: 'y',
+		issuer: 'z',
+		window_start: null,
+		window_end: null,
+		taken_until: null,
+	},
 	...{not_before: '2026-01-01T00:00:00.000Z', not_after: '2026-04-01T00:00:00.000Z', next_try_at: '', tries: 0},
 	...{fault: null, wanted_at: null, unused: null, updated_at: '', directory: null, tried_directory: null},
 };
@@ -381,7 +392,8 @@ test('failed orders wait longer, and try the other port', t => {
 		[1, 2, 3, 8, 9, 1000].map(tries => waitAfter(tries) / 60_000),
 		[5, 10, 20, 640, 720, 720],
 	);
-	const ways = (redirects: boolean, https: boolean) => [0, 1, 2].map(tries => challengesFor(tries, {redirects, https}));
+	const ways = (redirects: boolean, https: boolean) =>
+		[0, 1, 2].map(tries => challengesFor(tries, {redirects, https}));
 	t.deepEqual(ways(true, true), [['http-01', 'tls-alpn-01'], ['tls-alpn-01'], ['http-01']]);
 	t.deepEqual(ways(false, true), [['tls-alpn-01', 'http-01'], ['http-01'], ['tls-alpn-01']]);
 	t.deepEqual(ways(false, false), [['http-01'], ['http-01'], ['http-01']]);

@@ -40,7 +40,9 @@ for (const proof of ['http-01', 'tls-alpn-01']) {
 			...makeRsaCertificate('other.test'),
 			ALPNProtocols: ['acme-tls/1'],
 			SNICallback(servername, done) {
-				const [cert, key] = ['crt', 'key'].map(part => readFileSync(path.join(alpn, `${servername}.${part}.pem`)));
+				const [cert, key] = ['crt', 'key'].map(part =>
+					readFileSync(path.join(alpn, `${servername}.${part}.pem`)),
+				);
 				done(null, createSecureContext({cert: cert as Buffer, key: key as Buffer}));
 			},
 		});

@@ -21,8 +21,18 @@ async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0
 					: {kind: 'nodata'};
 		};
 	const found = await findWishes({
-		...{hostname: 'mail.test', publicHost: 'www.test', linkHosts: [], mailDomains: [], former: [], isSure: () => false},
-		...{addresses: ['127.0.0.1', '10.0.0.5', '8.8.8.8', 'fe80::1%eth0'], resolver: {a: ask(true), aaaa: ask(false)}},
+		...{
+			hostname: 'mail.test',
+			publicHost: 'www.test',
+			linkHosts: [],
+			mailDomains: [],
+			former: [],
+			isSure: () => false,
+		},
+		...{
+			addresses: ['127.0.0.1', '10.0.0.5', '8.8.8.8', 'fe80::1%eth0'],
+			resolver: {a: ask(true), aaaa: ask(false)},
+		},
 		...names,
 	});
 	return Object.fromEntries([...found].map(([name, wish]) => [name, typeof wish === 'string' ? wish : wish.no]));

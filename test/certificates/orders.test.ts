@@ -249,7 +249,11 @@ sqliteTest(
 		ca.behaviour.away = false;
 		ca.behaviour.failing = true;
 		await certificates.look();
-		t.like(await read(), {chain: first.chain, tries: 10, fault: 'the CA ended the order: The HSM is out of order.'});
+		t.like(await read(), {
+			chain: first.chain,
+			tries: 10,
+			fault: 'the CA ended the order: The HSM is out of order.',
+		});
 		ca.behaviour.failing = false;
 		ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
 		await until((await read()).next_try_at);
@@ -530,7 +534,10 @@ sqliteTest(
 		const certificates = await node();
 		ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
 		await certificates.look();
-		t.regex((await read()).fault ?? '', /^the CA cannot reach port 80 of mail\.lab\.test: Fetching the token failed: /);
+		t.regex(
+			(await read()).fault ?? '',
+			/^the CA cannot reach port 80 of mail\.lab\.test: Fetching the token failed: /,
+		);
 		t.is(Date.parse((await read()).next_try_at), now() + 5 * minute);
 		ca.behaviour.target = () => undefined;
 		await until((await read()).next_try_at);

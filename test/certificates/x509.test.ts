@@ -70,7 +70,10 @@ test('a chain is taken for its key, its name and its time alone', t => {
 		'the certificate of the CA has another key than was asked for',
 	);
 	t.is(readChain(cert, own, 'other.example', now), 'the certificate of the CA is not for other.example');
-	t.is(readChain(cert, own, 'mail.shop.example', now + 3 * 86_400_000), 'the certificate of the CA has ended already');
+	t.is(
+		readChain(cert, own, 'mail.shop.example', now + 3 * 86_400_000),
+		'the certificate of the CA has ended already',
+	);
 	t.is(readChain('', own, 'mail.shop.example', now), 'the CA gave no chain of certificates');
 	t.is(readChain(cert.repeat(40), own, 'mail.shop.example', now), 'the CA gave no chain of certificates');
 	const broken = cert.replace(/\n[^\n]{64}\n/, '\nAAAA\n');

@@ -100,7 +100,12 @@ test('workspace: pool, route and queue lifetime', async t => {
 
 	const update = async (...options: readonly string[]) => await cli.run('workspace', 'update', ...options);
 	refused(t, await update('--pool', 'gone'), 65, /there is no pool gone in MAILCTL_SOURCE_POOLS, use otp, bulk/);
-	refused(t, await update('--route', 'relay'), 65, /the route relay needs MAILCTL_RELAY_URL, set it, or give the URL/);
+	refused(
+		t,
+		await update('--route', 'relay'),
+		65,
+		/the route relay needs MAILCTL_RELAY_URL, set it, or give the URL/,
+	);
 	refused(t, await update('--route', 'elsewhere'), 64, /--route is neither mx nor relay nor the URL of a smarthost/);
 	refused(t, await update('--route', 'smtp://app:hunter2@'), 64, /--route has no valid host name or address, use mx/);
 	const given = await cli.runWith(`${url}\n`, 'workspace', 'update', '--route', '-', '--json');
@@ -178,7 +183,10 @@ test('workspace: what may be attached', async t => {
 		max_attachments: 10,
 		max_attachment_bytes: 10_485_760,
 	});
-	t.regex(await cli.text('workspace', 'show'), /attachments +at most 10\n.*attachment size +at most 10,485,760 octets/);
+	t.regex(
+		await cli.text('workspace', 'show'),
+		/attachments +at most 10\n.*attachment size +at most 10,485,760 octets/,
+	);
 	refused(t, await cli.run(...update, '--max-attachments', '21'), 64, /--max-attachments "21" is not allowed/);
 	refused(t, await cli.run(...update, '--max-attachment-size', '26MiB'), 64, /is not allowed, use at most 25MiB/);
 	refused(t, await cli.run(...update, '--max-attachment-size', 'big'), 64, /use a size such as/);
@@ -213,7 +221,16 @@ test('workspace: branding of the hosted pages', async t => {
 	await cli.json('workspace', 'create', '--name', 'acme', '--brand-color', '#0A7D4F');
 	const logo = 'https://shop.example/logo.png';
 	const changed = await cli.json<{branding: unknown}>(
-		...['workspace', 'update', '--brand-name', 'The Shop', '--brand-logo', logo, '--brand-support', 'hi@shop.example'],
+		...[
+			'workspace',
+			'update',
+			'--brand-name',
+			'The Shop',
+			'--brand-logo',
+			logo,
+			'--brand-support',
+			'hi@shop.example',
+		],
 	);
 	t.deepEqual(changed.branding, {
 		name: 'The Shop',
@@ -224,7 +241,10 @@ test('workspace: branding of the hosted pages', async t => {
 	t.like(await cli.json('workspace', 'update', '--brand-name', 'none', '--locale', 'de'), {
 		branding: {name: null, logo_url: logo},
 	});
-	t.regex(await cli.text('workspace', 'show'), /brand logo +https:.*\nbrand color +#0a7d4f\nsupport +hi@shop\.example/);
+	t.regex(
+		await cli.text('workspace', 'show'),
+		/brand logo +https:.*\nbrand color +#0a7d4f\nsupport +hi@shop\.example/,
+	);
 
 	for (const [option, value, mend] of [
 		['--brand-logo', 'http://shop.example/logo.png', /use an https URL of an image/],
@@ -280,7 +300,10 @@ test('key: create, list, rotate, revoke', async t => {
 	t.not(rotated.id, made.id);
 	const revoked = await cli.json<{revoked_at: string}>('key', 'revoke', limited.id);
 	t.truthy(revoked.revoked_at);
-	const list = await cli.json<Array<Named & {active: boolean; key?: string; expires_at: string | null}>>('key', 'list');
+	const list = await cli.json<Array<Named & {active: boolean; key?: string; expires_at: string | null}>>(
+		'key',
+		'list',
+	);
 	t.deepEqual(
 		list.map(({name, active}) => [name, active]),
 		[

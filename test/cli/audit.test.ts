@@ -96,7 +96,13 @@ const acts: Readonly<Record<string, Act>> = {
 	'domain verify': [
 		'domain.verified',
 		async ({cli, zone}) => {
-			const {records} = await cli.json<{records: ToPublish[]}>('domain', 'show', 'shop.example', '--workspace', 'acme');
+			const {records} = await cli.json<{records: ToPublish[]}>(
+				'domain',
+				'show',
+				'shop.example',
+				'--workspace',
+				'acme',
+			);
 			publish(zone, records);
 			return ['shop.example'];
 		},
@@ -141,7 +147,10 @@ const acts: Readonly<Record<string, Act>> = {
 	'smarthost rotate': ['smarthost.rotated', async ({made}) => [await made('smarthost', 'add', 'brevo')]],
 	'smarthost remove': ['smarthost.removed', async ({made}) => [await made('smarthost', 'add', 'brevo'), '--yes']],
 	'inbound add': ['inbound.added', () => ['support@in.shop.example']],
-	'inbound remove': ['inbound.removed', async ({made}) => [await made('inbound', 'add', '*@in.shop.example'), '--yes']],
+	'inbound remove': [
+		'inbound.removed',
+		async ({made}) => [await made('inbound', 'add', '*@in.shop.example'), '--yes'],
+	],
 	'template create': ['template.created', () => ['--name', 'empty']],
 	'template update': [
 		'template.updated',
@@ -218,13 +227,37 @@ const none: Readonly<Record<string, string>> = {
 	bench: 'measures a store of its own; the templates and workspaces that --fill makes have their own rows',
 	...Object.fromEntries(
 		[
-			...['doctor', 'stats', 'tls', 'completion', 'export', 'config show', 'config check', 'config pace', 'audit list'],
+			...[
+				'doctor',
+				'stats',
+				'tls',
+				'completion',
+				'export',
+				'config show',
+				'config check',
+				'config pace',
+				'audit list',
+			],
 			...['workspace list', 'workspace show', 'key list', 'user list', 'node list', 'domain list', 'domain show'],
 			...['domain dmarc'],
-			...['sender list', 'template list', 'template show', 'template preview', 'suppression list', 'suppression check'],
+			...[
+				'sender list',
+				'template list',
+				'template show',
+				'template preview',
+				'suppression list',
+				'suppression check',
+			],
 			...['suppression export', 'topic list', 'message list', 'message events', 'message show', 'message raw'],
 			...['contact list'],
-			...['contact show', 'webhook list', 'webhook show', 'webhook deliveries', 'bounce unmatched', 'bounce explain'],
+			...[
+				'contact show',
+				'webhook list',
+				'webhook show',
+				'webhook deliveries',
+				'bounce unmatched',
+				'bounce explain',
+			],
 			...['queue summary', 'queue list', 'queue why', 'queue trace', 'smarthost list', 'smarthost show'],
 			...['alert list', 'alert test', 'certificate list', 'certificate show'],
 			...['smarthost test', 'inbound list', 'inbound show'],

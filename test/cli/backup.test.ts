@@ -44,7 +44,12 @@ test('backup: what it says, and what others can do with the file', async t => {
 test('backup: what it refuses', async t => {
 	const {cli} = await prepare(t);
 	refused(t, await cli.run('backup'), 64, /missing required argument 'file'/);
-	refused(t, await cli.run('backup', 'data/mailctl.db'), 65, /data\/mailctl\.db is no backup of mailctl, name another/);
+	refused(
+		t,
+		await cli.run('backup', 'data/mailctl.db'),
+		65,
+		/data\/mailctl\.db is no backup of mailctl, name another/,
+	);
 	refused(t, await cli.run('backup', 'data'), 65, /data is a folder, name another file/);
 	refused(t, await cli.run('backup', 'nowhere/b.tar'), 74, /cannot be read or written \(ENOENT/);
 	t.deepEqual(readdirSync(cli.folder).toSorted(), ['backup.tar', 'data']);
@@ -147,9 +152,19 @@ test('restore: what it refuses, and then changes nothing', async t => {
 		return made;
 	};
 	const newer = await makeOf('999_future');
-	refused(t, await cli.run('restore', newer, '--yes'), 78, /created by mailctl 9\.0\.0, which is newer, install that/);
+	refused(
+		t,
+		await cli.run('restore', newer, '--yes'),
+		78,
+		/created by mailctl 9\.0\.0, which is newer, install that/,
+	);
 	const old = await makeOf('013_webhook_secrets');
-	refused(t, await cli.run('restore', old, '--yes'), 78, /has a store from a version that is too old, restore it with/);
+	refused(
+		t,
+		await cli.run('restore', old, '--yes'),
+		78,
+		/has a store from a version that is too old, restore it with/,
+	);
 
 	const unlock = await lockData(path.join(cli.folder, 'data'));
 	refused(t, await cli.run('restore', file, '--yes'), 75, /another daemon is running .*: stop it first/);

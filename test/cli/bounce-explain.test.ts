@@ -56,7 +56,13 @@ async function folderOf(cli: Cli, files: Readonly<Record<string, Buffer>>): Prom
 test('a DSN of standard input: one object, and no data folder', async t => {
 	const cli = await newCli(t, {MAILCTL_DATA_DIR: '/proc/nowhere'});
 	for (const args of [[], ['-']]) {
-		const {code, stdout, stderr} = await cli.runWith(dsnOf(status).toString(), 'bounce', 'explain', ...args, '--json');
+		const {code, stdout, stderr} = await cli.runWith(
+			dsnOf(status).toString(),
+			'bounce',
+			'explain',
+			...args,
+			'--json',
+		);
 		t.is(code, 0, stderr);
 		const view = JSON.parse(stdout) as View;
 		t.is(view.kind, 'dsn');

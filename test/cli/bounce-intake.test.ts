@@ -15,7 +15,12 @@ test('at its end it gives a daemon beside it no turn: nobody waits for one', asy
 	const dataDir = await temporaryFolder(t);
 	const store = await newStore(t, 'sqlite');
 	await insertWorkspace(store, 'sent');
-	const loaded = loadSettings({env: {MAILCTL_DATA_DIR: dataDir}, cwd: dataDir, hostname: 'mail.shop.example', cpus: 1});
+	const loaded = loadSettings({
+		env: {MAILCTL_DATA_DIR: dataDir},
+		cwd: dataDir,
+		hostname: 'mail.shop.example',
+		cpus: 1,
+	});
 	t.true(loaded.ok);
 	writeDaemonFile(dataDir, {
 		pid: process.pid,

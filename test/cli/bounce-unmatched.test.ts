@@ -10,7 +10,10 @@ async function prepare(store: Store): Promise<string> {
 	const {to} = await mailed(store);
 	const at = (minute: number) => new Date(Date.UTC(2026, 10, 21, 10, minute)).toISOString();
 	const forged = strangersLinks.returnPathLocal(to.id, to.address);
-	const come = async (minute: number, ...[read, came]: [Parameters<typeof record>[1], Parameters<typeof record>[2]]) =>
+	const come = async (
+		minute: number,
+		...[read, came]: [Parameters<typeof record>[1], Parameters<typeof record>[2]]
+	) =>
 		await record(store, read, {
 			bytes: `mail ${minute}\x1b`,
 			...came,

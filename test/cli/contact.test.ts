@@ -26,7 +26,16 @@ async function prepare(t: ExecutionContext): Promise<{cli: Cli; store: Store; wo
 		ids.push(id);
 		const key = address.toLowerCase();
 		await store.database('contacts').insert({
-			...{id, workspace_id: workspaceId, address, address_key: key, locale, timezone, created_at: at, updated_at: at},
+			...{
+				id,
+				workspace_id: workspaceId,
+				address,
+				address_key: key,
+				locale,
+				timezone,
+				created_at: at,
+				updated_at: at,
+			},
 		});
 	}
 	const [, picky, gone] = await store.reader('contacts').orderBy('id');
@@ -65,7 +74,12 @@ test('contact: list, show, update', async t => {
 		...{locale: null, timezone: 'UTC'},
 	});
 	refused(t, await cli.run('contact', 'update', 'jane@example.org'), 64, /nothing to change, use at least one/);
-	refused(t, await cli.run('contact', 'update', 'jane@example.org', '--timezone', 'Mars'), 64, /"Mars" is not allowed/);
+	refused(
+		t,
+		await cli.run('contact', 'update', 'jane@example.org', '--timezone', 'Mars'),
+		64,
+		/"Mars" is not allowed/,
+	);
 	refused(
 		t,
 		await cli.run('contact', 'update', 'x@example.org', '--locale', 'de'),

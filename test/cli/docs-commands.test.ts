@@ -3,7 +3,10 @@ import test from 'ava';
 import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 
-/** The commands of a page: lines of its shell blocks, and words between backticks, without comments and what follows a pipe. */
+/**
+ * The commands of a page: lines of its shell blocks, and words between backticks, without comments and what follows a
+ * pipe.
+ */
 function commandsOf(text: string): string[] {
 	const blocks = [...text.matchAll(/^[ \t]*```sh\n([\s\S]*?)^[ \t]*```/gm)].flatMap(([, block]) =>
 		`${block}`.split('\n'),
@@ -23,7 +26,9 @@ function faultOf(program: Command, line: string): string | null {
 	for (const word of line.split(/\s+/)) {
 		const next = command.commands.find(one => one.name() === word);
 		if (word.startsWith('--')) {
-			const known = [...command.options, ...program.options].some(({long}) => long === word.replace(/[=\])].*/, ''));
+			const known = [...command.options, ...program.options].some(
+				({long}) => long === word.replace(/[=\])].*/, ''),
+			);
 			if (!known && word !== '--help') {
 				return `\`${line}\`: ${command.name()} has no ${word}`;
 			}

@@ -139,7 +139,10 @@ test('doctor: columns stay aligned whatever a check is called, and a refused log
 	const {stdout} = await cli.run('doctor', '--time-server', 'gone.test');
 	const [findings = ''] = stdout.split('\n\n');
 	for (const line of findings.split('\n')) {
-		t.regex(line, /^(?: {22}(?: {5})?\S|(?:ok {4}|WARN {2}|FAIL {2})(?:[a-z-]{16}$|(?=.{16}\S)[a-z-]{1,15} +\S)).*$/);
+		t.regex(
+			line,
+			/^(?: {22}(?: {5})?\S|(?:ok {4}|WARN {2}|FAIL {2})(?:[a-z-]{16}$|(?=.{16}\S)[a-z-]{1,15} +\S)).*$/,
+		);
 		t.true(line.length <= 80 || !line.slice(22).includes(' '), 'a long word is not broken, to be copied');
 	}
 	t.regex(findings, /^WARN {2}smarthost-events\n {22}no provider posts its events here$/m);

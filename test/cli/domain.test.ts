@@ -94,7 +94,12 @@ test('domain: add, list, show while nothing is published', async t => {
 
 	refused(t, await cli.run('domain', 'add', 'shop.example'), 65, /the domain shop\.example already exists/);
 	refused(t, await cli.run('domain', 'show', 'nix.example'), 65, /there is no domain nix\.example, add it/);
-	refused(t, await cli.run('domain', 'add', 'localhost'), 65, /localhost is not a valid domain name, use a full name/);
+	refused(
+		t,
+		await cli.run('domain', 'add', 'localhost'),
+		65,
+		/localhost is not a valid domain name, use a full name/,
+	);
 	for (const host of ['b.example', 'bounce.shop.example', 'notb.example']) {
 		const run = await cli.run('domain', 'add', 'b.example', '--return-path-domain', host);
 		refused(t, run, 64, /it must be a host below b\.example, such as bounce\.b\.example/);
@@ -161,7 +166,10 @@ test('domain: where DNS does not answer, verify says so and the zone file is sho
 	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
 	const {code, stderr} = await cli.run('domain', 'verify', 'shop.example', '--json');
 	t.is(code, 69);
-	t.regex(stderr, /_mailctl\.shop\.example is unknown, .* is unknown, check that DNS responds \(MAILCTL_DNS_SERVERS\)/);
+	t.regex(
+		stderr,
+		/_mailctl\.shop\.example is unknown, .* is unknown, check that DNS responds \(MAILCTL_DNS_SERVERS\)/,
+	);
 	const zone = parseZone(await cli.text('domain', 'show', 'shop.example', '--zone'));
 	t.deepEqual(
 		zone.map(({name, type}) => [type, name]),
@@ -266,7 +274,13 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 	await cli.run('domain', 'verify', 'shop.example');
 
 	const today = Math.floor(Date.now() / 86_400_000) * 86_400;
-	const stranger = {ip: '2001:db8::bad', dkim: 'fail', spf: 'fail', mailFrom: 'evil.example', passed: 'pass'} as const;
+	const stranger = {
+		ip: '2001:db8::bad',
+		dkim: 'fail',
+		spf: 'fail',
+		mailFrom: 'evil.example',
+		passed: 'pass',
+	} as const;
 	for (let ago = 1; ago <= 7; ago++) {
 		const begin = today - ago * 86_400;
 		const reporter = reporters[ago % 3] as Reporter;

@@ -103,7 +103,10 @@ test('a wrong command line is exit 64, says what is wrong and what was meant, an
 		[['keey', 'list'], /^mailctl: unknown command 'keey', did you mean key\?\n$/],
 		[['key', 'lst'], /^mailctl: unknown command 'lst', did you mean list\?\n$/],
 		[['key', 'list', '--jsn'], /^mailctl: unknown option '--jsn', did you mean --json\?\n$/],
-		[['key', 'create'], /^mailctl: required option '--name <name>' not specified, see mailctl key create --help\n$/],
+		[
+			['key', 'create'],
+			/^mailctl: required option '--name <name>' not specified, see mailctl key create --help\n$/,
+		],
 		[['key', 'revoke'], /^mailctl: missing required argument 'id', see mailctl key revoke --help\n$/],
 		[['key', 'list', 'x'], /^mailctl: too many arguments[^\n]*, see mailctl key list --help\n$/],
 		[['message', 'list', '--limit', '0'], /--limit "0" is not allowed, use a whole number, 1 to 10000/],

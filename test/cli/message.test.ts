@@ -49,18 +49,28 @@ async function prepare(t: ExecutionContext): Promise<Prepared> {
 			'     0 S: 220 mx.slow.example\n     9 C: EHLO out.example\n    12 S: 451 4.7.1 Try again later \x1b[31mnow',
 	});
 	const at = storeTime(Date.now());
-	await store
-		.database('events')
-		.insert(
-			['accepted', 'queued'].map(type => ({id: newId('evt'), message_id: id, type, occurred_at: at, recorded_at: at})),
-		);
+	await store.database('events').insert(
+		['accepted', 'queued'].map(type => ({
+			id: newId('evt'),
+			message_id: id,
+			type,
+			occurred_at: at,
+			recorded_at: at,
+		})),
+	);
 	return {cli, store, id, recipientId: recipient.id};
 }
 
 test('message show: status, timeline, attempts with their replies, made safe to print', async t => {
 	const {cli, id, recipientId} = await prepare(t);
 	const shown = await cli.json<{message: object; events: object[]; recipients: object[]}>('message', 'show', id);
-	t.like(shown.message, {id, status: 'queued', to: 'user@slow.example', template_name: 'sample', template_version: 1});
+	t.like(shown.message, {
+		id,
+		status: 'queued',
+		to: 'user@slow.example',
+		template_name: 'sample',
+		template_version: 1,
+	});
 	t.deepEqual(
 		shown.events.map(event => (event as {type: string}).type),
 		['accepted', 'queued'],
@@ -140,7 +150,14 @@ test('message show: what came back, made safe to print', async t => {
 		id,
 	);
 	t.like(recipients[0]?.reports, [
-		{kind: 'dsn', action: 'failed', type: 'permanent', category: 'unknown_user', suppresses: true, via: 'return_path'},
+		{
+			kind: 'dsn',
+			action: 'failed',
+			type: 'permanent',
+			category: 'unknown_user',
+			suppresses: true,
+			via: 'return_path',
+		},
 		{kind: 'dsn', action: 'delayed', category: null, suppresses: false, recipient: 'someone@else.example'},
 		{kind: 'auto_reply', action: 'none', reason: null, source: 'smtp'},
 	]);
@@ -201,7 +218,10 @@ test('message raw prints the captured file, or makes the mail again', async t =>
 	await mkdir(join(cli.folder, 'data/captured'));
 	await writeFile(kept, 'Subject: kept\r\n\r\nas it was\x1b\r\n');
 	t.is(await cli.text('message', 'raw', id), 'Subject: kept\r\n\r\nas it was\x1b\r\n');
-	t.is(await cli.text('message', 'raw', id, '--recipient', 'user@SLOW.example'), await cli.text('message', 'raw', id));
+	t.is(
+		await cli.text('message', 'raw', id, '--recipient', 'user@SLOW.example'),
+		await cli.text('message', 'raw', id),
+	);
 	const {recipients} = await cli.json<{recipients: Array<{captured: string}>}>('message', 'show', id);
 	t.true(kept.endsWith(recipients[0]?.captured as string));
 	t.true((await cli.text('message', 'show', id)).includes(`\n  captured in ${recipients[0]?.captured}\n`));

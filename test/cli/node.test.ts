@@ -41,6 +41,12 @@ if (engines.includes('postgres')) {
 		await store.database('nodes').insert({id: 'req_old', host: 'a', pid: 7, ...long, seen_at: long.started_at});
 		await store.close();
 		const [silent] = await cli.json<Listed[]>('node', 'list');
-		t.like(silent, {id: 'req_old', version: '0.0.9', roles: ['inbound'], state: 'silent', seen_at: long.started_at});
+		t.like(silent, {
+			id: 'req_old',
+			version: '0.0.9',
+			roles: ['inbound'],
+			state: 'silent',
+			seen_at: long.started_at,
+		});
 	});
 }

@@ -9,8 +9,8 @@ const later = storeTime(Date.now() + (5 * 24 + 12.5) * 3_600_000);
 const reply = '451 4.7.1 Try again later \x1b[31mnow';
 
 /**
- * A fresh store with a copy that was deferred (slow.example), one that is due (fast.example), one that is held and one that
- * was delivered (held.example).
+ * A fresh store with a copy that was deferred (slow.example), one that is due (fast.example), one that is held and one
+ * that was delivered (held.example).
  */
 async function prepare(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}) {
 	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:2525'};
@@ -82,7 +82,14 @@ test('summary and list', async t => {
 	t.like(rows[3], {destination: 'empty.example', ready: 0, oldest: null, suspended: true});
 	golden(t, 'queue-summary', masked(await cli.text('queue', 'summary')));
 
-	const [recipient] = await cli.json<object[]>('queue', 'list', '--destination', 'slow.example', '--older-than', '0s');
+	const [recipient] = await cli.json<object[]>(
+		'queue',
+		'list',
+		'--destination',
+		'slow.example',
+		'--older-than',
+		'0s',
+	);
 	t.like(recipient, {id: slow, message_id: messages[0], address: 'ann@slow.example', queue: 'deferred', attempts: 1});
 	t.deepEqual(await list(cli, '--older-than', '1h'), []);
 	t.deepEqual(await list(cli, '--held'), ['cy@held.example']);
@@ -100,14 +107,21 @@ test('where a destination blocks our address, its summary and each recipient say
 	});
 	await store.database('lane_waits').insert({
 		...{destination: 'fast.example', workspace_id: workspaceId, node: 'n', site: 'mx.fast.example'},
-		...{waits_for: 'suspension', detail: JSON.stringify({reply: '550 IP is blocked', probing: false}), updated_at: at},
+		...{
+			waits_for: 'suspension',
+			detail: JSON.stringify({reply: '550 IP is blocked', probing: false}),
+			updated_at: at,
+		},
 	});
 	const rows = await cli.json<Array<{destination: string}>>('queue', 'summary');
 	t.like(
 		rows.find(({destination}) => destination === 'fast.example'),
 		{suspended_by: 'failures', suspension_reason: '550 IP is blocked', suspension_advice: advice},
 	);
-	t.regex(await cli.text('queue', 'summary'), /^fast\.example: our address is blocked\. To do: write to postmaster@/m);
+	t.regex(
+		await cli.text('queue', 'summary'),
+		/^fast\.example: our address is blocked\. To do: write to postmaster@/m,
+	);
 	t.regex(await cli.text('queue', 'why', fast), /blocks our address[\s\S]*write to\s+postmaster@fast\.example/);
 });
 
@@ -167,7 +181,10 @@ test('trace: what each waits for, and every try with what was said', async t => 
 	});
 	t.like((await tracedOf(fast)).also, [{waits_for: 'suspension', until}]);
 	t.is((await tracedOf(fast)).site, site);
-	t.regex(await cli.text('queue', 'trace', fast), /Its site smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/);
+	t.regex(
+		await cli.text('queue', 'trace', fast),
+		/Its site smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/,
+	);
 	t.deepEqual((await cli.json<{sites: string[]}>('queue', 'resume', 'fast.example')).sites, [site]);
 });
 
@@ -181,7 +198,10 @@ test('hold, release and flush, by id, message and filter', async t => {
 		in_flight: 0,
 		not_queued: 0,
 	});
-	t.is(await cli.text('queue', 'release', slow, over), 'released 1 recipient\n1 recipient not in the queue any more\n');
+	t.is(
+		await cli.text('queue', 'release', slow, over),
+		'released 1 recipient\n1 recipient not in the queue any more\n',
+	);
 	t.is((await read(slow)).held_at, null);
 	t.is(await cli.text('queue', 'flush'), '1 recipient due now\n2 recipients as before: nothing was to be changed\n');
 	t.true((await read(slow)).next_attempt_at <= storeTime(Date.now()));
@@ -205,7 +225,10 @@ test('drop and fail end what waits', async t => {
 	t.is((await read(slow)).state, 'queued');
 	t.is(await cli.text('queue', 'drop', slow, '--yes'), 'dropped 1 recipient\n');
 	t.like(await read(slow), {state: 'errored', next_attempt_at: null});
-	t.is(await cli.text('queue', 'fail', '--destination', 'fast.example', '--reason', 'too old'), 'failed 1 recipient\n');
+	t.is(
+		await cli.text('queue', 'fail', '--destination', 'fast.example', '--reason', 'too old'),
+		'failed 1 recipient\n',
+	);
 	t.is((await read(fast)).state, 'bounced');
 	t.is(await cli.text('queue', 'fail', held), 'failed 1 recipient\n');
 	const events = await store.reader('events').orderBy('id').select('type', 'detail');

@@ -144,7 +144,12 @@ test('send: through the running daemon, all options, until it is final', async t
 	refused(t, await cli.run(...base, '--attach', 'nix.pdf'), 65, /there is no file nix\.pdf/);
 	refused(t, await cli.run(...base, '--header', 'X'), 64, /--header "X" is not allowed, use NAME: VALUE/);
 	refused(t, await cli.run(...base, '--in-reply-to', 'msg_1'), 65, /inReplyTo: must be a message of this workspace/);
-	refused(t, await cli.run(...base, '--metadata', 'novalue'), 64, /--metadata "novalue" is not allowed, use KEY=VALUE/);
+	refused(
+		t,
+		await cli.run(...base, '--metadata', 'novalue'),
+		64,
+		/--metadata "novalue" is not allowed, use KEY=VALUE/,
+	);
 	await cli.json('workspace', 'pause', '--reason', 'test');
 	refused(t, await cli.run(...base, '--priority', 'urgent'), 64, /--priority/);
 	const paused = await waitFor('the pause is noticed', async () => {

@@ -39,7 +39,10 @@ test('Postmark: each kind of its list has its reason, its own time and no other 
 	await clearOfMidnight();
 	const item = (EmailAddress: string, CreatedAt: string) => ({EmailAddress, CreatedAt});
 	const lists: Readonly<Record<string, object[]>> = {
-		HardBounce: [item('Hard@x.example', '2025-12-17T08:58:33-05:00'), item('no address', '2025-12-17T08:58:33-05:00')],
+		HardBounce: [
+			item('Hard@x.example', '2025-12-17T08:58:33-05:00'),
+			item('no address', '2025-12-17T08:58:33-05:00'),
+		],
 		SpamComplaint: [
 			item('spam@x.example', '2025-12-18T08:58:33-05:00'),
 			item('later@x.example', '2999-01-01T00:00:00Z'),
@@ -84,7 +87,8 @@ test('Mailgun: its pages are followed to the empty one, on its own host alone', 
 		const list = url.pathname.split('/').at(-1) ?? '';
 		const n = Number(url.searchParams.get('n'));
 		const created_at = 'Fri, 21 Oct 2025 11:02:55 UTC';
-		const items = n < 2 ? [{address: `${list}${n}@x.example`, code: '550', error: 'no', created_at, tags: ['*']}] : [];
+		const items =
+			n < 2 ? [{address: `${list}${n}@x.example`, code: '550', error: 'no', created_at, tags: ['*']}] : [];
 		const next = elsewhere ? 'https://evil.example/v3/mg.shop.example/bounces?n=1' : `${base}/${list}?n=${n + 1}`;
 		return {body: {items, paging: {first: base, next, last: base, previous: base}}};
 	});
@@ -96,9 +100,17 @@ test('Mailgun: its pages are followed to the empty one, on its own host alone', 
 		...['unsubscribes0@x.example unsubscribe 2025-10-21', 'unsubscribes1@x.example unsubscribe 2025-10-21'],
 	]);
 	t.is(provider.asked.length, 9);
-	t.deepEqual(provider.asked.slice(0, 2), ['/v3/mg.shop.example/bounces?limit=500', '/v3/mg.shop.example/bounces?n=1']);
+	t.deepEqual(provider.asked.slice(0, 2), [
+		'/v3/mg.shop.example/bounces?limit=500',
+		'/v3/mg.shop.example/bounces?n=1',
+	]);
 	elsewhere = true;
-	refused(t, await cli.run(...own), 69, /api\.eu\.mailgun\.net answered 200 with a next page elsewhere, run the same/);
+	refused(
+		t,
+		await cli.run(...own),
+		69,
+		/api\.eu\.mailgun\.net answered 200 with a next page elsewhere, run the same/,
+	);
 	t.is(provider.asked.length, 10);
 	refused(t, await cli.run(...args), 64, /mailgun has a list for each domain, name it with --domain/);
 });
@@ -165,7 +177,12 @@ for (const engine of engines) {
 			},
 			settings,
 		);
-		refused(t, await cli.run(...args), 75, /api\.sendgrid\.com answered 503, run the same command again, it goes on/);
+		refused(
+			t,
+			await cli.run(...args),
+			75,
+			/api\.sendgrid\.com answered 503, run the same command again, it goes on/,
+		);
 		t.is((await listed(cli)).length, 1000);
 		t.is(cursors(cli).length, 1);
 		const before = provider.asked.length;
@@ -263,7 +280,12 @@ test('the key comes from a file, standard input or the relay, and never from thi
 	await cli.json(...command);
 	t.is((await cli.runWith('from-stdin\n', ...command, '--key-file', '-')).code, 0);
 	t.deepEqual([...new Set(keys)], ['from-relay', 'from-stdin']);
-	refused(t, await cli.run(...command.slice(0, 2), 'sendgrid'), 64, /there is no key for the API of sendgrid, put the/);
+	refused(
+		t,
+		await cli.run(...command.slice(0, 2), 'sendgrid'),
+		64,
+		/there is no key for the API of sendgrid, put the/,
+	);
 	writeFileSync(path.join(cli.folder, 'key.txt'), 'two\nlines\n');
 	refused(t, await cli.run(...command, '--key-file', 'key.txt'), 64, /key\.txt has no key/);
 	refused(t, await cli.run(...command.slice(0, 2), 'brevo'), 64, /the provider "brevo" is not allowed/);

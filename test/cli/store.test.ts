@@ -32,7 +32,9 @@ test('config show masks secrets and says where each setting comes from; config c
 		/^MAILCTL_HOSTNAME is vm, which/,
 	);
 	t.regex(await bare.text('config', 'check'), /^Warning: MAILCTL_HOSTNAME is vm[\s\S]*The settings can be used\.\n$/);
-	t.deepEqual(await (await newCli(t, {...relay, MAILCTL_HOSTNAME: 'vm.example'})).json('config', 'check'), {ok: true});
+	t.deepEqual(await (await newCli(t, {...relay, MAILCTL_HOSTNAME: 'vm.example'})).json('config', 'check'), {
+		ok: true,
+	});
 
 	await writeFile(join(cli.folder, 'bad.env'), 'MAILCTL_DELIVERY=pigeon\nMAILCTL_COLOUR=red\n');
 	for (const args of [['config', 'check'], ['config', 'show'], ['key', 'list'], ['serve']]) {
@@ -170,7 +172,9 @@ test('a store from before commit 2a0e3213 is refused with 78 by each command, an
 	const look = async () => {
 		// The lock stays, as after each start.
 		const names = (await readdir(data)).filter(name => !name.startsWith('daemon.lock'));
-		return await Promise.all(names.map(async name => [name, (await readFile(join(data, name))).toString('base64')]));
+		return await Promise.all(
+			names.map(async name => [name, (await readFile(join(data, name))).toString('base64')]),
+		);
 	};
 	const before = await look();
 	for (const args of [

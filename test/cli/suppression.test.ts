@@ -68,7 +68,11 @@ test('suppression: add, check, list, remove', async t => {
 	t.is((await cli.json<Entry[]>('suppression', 'list', '--limit', '3')).length, 3);
 
 	const {added: _, ...entry} = added;
-	t.deepEqual(await cli.json('suppression', 'check', 'JÖRG@bücher.example'), {suppressed: true, entry, opted_out: []});
+	t.deepEqual(await cli.json('suppression', 'check', 'JÖRG@bücher.example'), {
+		suppressed: true,
+		entry,
+		opted_out: [],
+	});
 	t.deepEqual(await cli.json('suppression', 'check', 'nobody@x.example'), {
 		suppressed: false,
 		entry: null,
@@ -193,7 +197,10 @@ test('import takes what is good, and tells what is not', async t => {
 
 test('import: standard input, one reason for all, and files that are none', async t => {
 	const cli = await withWorkspace(t);
-	const piped = await cli.runWith('a@x.example\nb@x.example,complaint\n', ...['suppression', 'import', '-', '--json']);
+	const piped = await cli.runWith(
+		'a@x.example\nb@x.example,complaint\n',
+		...['suppression', 'import', '-', '--json'],
+	);
 	t.like(JSON.parse(piped.stdout), {read: 2, added: 2, bad: 0});
 	t.is(piped.code, 0);
 	write(cli, 'list.csv', 'email,reason\nc@x.example,who knows\n');
@@ -208,13 +215,23 @@ test('import: standard input, one reason for all, and files that are none', asyn
 
 	write(cli, 'utf16.csv', Buffer.from('email\na@x.example\n', 'utf16le'));
 	refused(t, await cli.run('suppression', 'import', 'utf16.csv'), 65, /utf16\.csv is not UTF-8 text, save it as CSV/);
-	refused(t, await cli.run('suppression', 'import', 'nix.csv'), 65, /there is no file nix\.csv, name an existing file/);
+	refused(
+		t,
+		await cli.run('suppression', 'import', 'nix.csv'),
+		65,
+		/there is no file nix\.csv, name an existing file/,
+	);
 	refused(t, await cli.run('suppression', 'import', '.'), 65, /\. is a folder, name a regular file/);
 	for (const verb of [
 		['export', '--out', 'nix/out.csv'],
 		['import', 'list.csv', '--bad', 'nix/bad.csv'],
 	]) {
-		refused(t, await cli.run('suppression', ...verb), 74, /a file cannot be read or written \(ENOENT.*nix\/\w+\.csv/);
+		refused(
+			t,
+			await cli.run('suppression', ...verb),
+			74,
+			/a file cannot be read or written \(ENOENT.*nix\/\w+\.csv/,
+		);
 	}
 	const own = await cli.run('suppression', 'import', 'list.csv', '--bad', './list.csv');
 	refused(t, own, 64, /--bad names the input file, name another file/);
@@ -251,18 +268,25 @@ for (const engine of engines) {
 
 		const out = await cli.text('suppression', 'export', '--workspace', 'acme');
 		t.regex(out, /^id,recipient,reason,source,created_at\r\n/);
-		t.true(out.includes(",'=1+1@x.example,") && out.includes(",''=1+1@x.example,") && out.includes(",'+a@x.example,"));
+		t.true(
+			out.includes(",'=1+1@x.example,") && out.includes(",''=1+1@x.example,") && out.includes(",'+a@x.example,"),
+		);
 		t.deepEqual(await cli.json('suppression', 'export', '--out', 'out.csv', '--workspace', 'acme'), {
 			file: 'out.csv',
 			exported: 2505,
 		});
 		t.is(read(cli, 'out.csv'), out);
-		t.like(await cli.json<Imported>('suppression', 'import', 'out.csv', '--workspace', 'other'), {added: 2505, bad: 0});
+		t.like(await cli.json<Imported>('suppression', 'import', 'out.csv', '--workspace', 'other'), {
+			added: 2505,
+			bad: 0,
+		});
 
 		const entries = async (workspace: string) => {
 			const rows = await cli.json<Entry[]>('suppression', 'export', '--workspace', workspace);
 			// The file has whole seconds, as the API's times.
-			return rows.map(({id, created_at, ...rest}) => `${created_at.slice(0, 19)} ${JSON.stringify(rest)}`).toSorted();
+			return rows
+				.map(({id, created_at, ...rest}) => `${created_at.slice(0, 19)} ${JSON.stringify(rest)}`)
+				.toSorted();
 		};
 		const theirs = await entries('other');
 		t.is(theirs.length, 2505);
@@ -271,7 +295,14 @@ for (const engine of engines) {
 			theirs.filter((each, index) => each !== ours[index]),
 			[],
 		);
-		const bounces = await cli.json<Entry[]>('suppression', 'export', '--reason', 'hard_bounce', '--workspace', 'other');
+		const bounces = await cli.json<Entry[]>(
+			'suppression',
+			'export',
+			'--reason',
+			'hard_bounce',
+			'--workspace',
+			'other',
+		);
 		t.is(bounces.length, 2500);
 		const times = bounces.map(({created_at}) => created_at);
 		t.deepEqual(times, times.toSorted().toReversed(), 'newest first');

@@ -33,7 +33,11 @@ async function prepare(t: ExecutionContext): Promise<Lab> {
 		'mails/plain/body.html': '<p>Plain</p>',
 	});
 	const push: Lab['push'] = async (...args) =>
-		(await cli.json<Row[]>('template', 'push', ...args)).map(({name, version, changed}) => [name, version, changed]);
+		(await cli.json<Row[]>('template', 'push', ...args)).map(({name, version, changed}) => [
+			name,
+			version,
+			changed,
+		]);
 	return {cli, write, push};
 }
 
@@ -115,11 +119,19 @@ test('one template that does not compile refuses all, with template, file, line 
 	t.true((await cli.json<Array<{version: number}>>('template', 'list')).every(({version}) => version === 1));
 	await write({'mails/_layouts/main/body.html': main, 'mails/_partials/footer.liquid': "\n{% render 'footer' %}"});
 	refused(t, await cli.run('template', 'push', 'mails'), 65, /_partials\/footer\.liquid:2:1: .*footer → footer/);
-	await write({'mails/_partials/footer.liquid': 'Acme', 'mails/news/template.json': '{"layout":"nix","subject":"N"}'});
+	await write({
+		'mails/_partials/footer.liquid': 'Acme',
+		'mails/news/template.json': '{"layout":"nix","subject":"N"}',
+	});
 	refused(t, await cli.run('template', 'push', 'mails'), 65, /news\/template\.json: there is no layout nix/);
 	await write({'mails/news/template.json': '{"layout":"main","subject":"N","topic":"nix"}'});
 	for (const dry of [[], ['--dry-run']]) {
-		refused(t, await cli.run('template', 'push', 'mails', ...dry), 65, /news\/template\.json: there is no topic nix\n/);
+		refused(
+			t,
+			await cli.run('template', 'push', 'mails', ...dry),
+			65,
+			/news\/template\.json: there is no topic nix\n/,
+		);
 	}
 	await write({'mails/_layouts/two words/body.html': main, 'mails/_layouts/none/body.txt': '{{ content }}'});
 	refused(

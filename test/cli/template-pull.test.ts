@@ -68,7 +68,17 @@ test('settings of template.json are pushed without a new version, and pulled', a
 		sensitive: ['code'],
 	});
 
-	await cli.json('template', 'update', 'receipt', '--priority', 'none', '--topic', 'none', '--sensitive', 'code,link');
+	await cli.json(
+		'template',
+		'update',
+		'receipt',
+		'--priority',
+		'none',
+		'--topic',
+		'none',
+		'--sensitive',
+		'code,link',
+	);
 	t.deepEqual((await cli.json<{sensitive: string[]}>('template', 'show', 'receipt')).sensitive, ['code', 'link']);
 	await write({...own, topic: 'news'});
 	refused(
@@ -172,7 +182,12 @@ test('pull asks before anything that is there changes, and leaves other files al
 	t.is(own.length, 1);
 	t.deepEqual(await contents(folder), {...receipt, 'notes.md': 'mine'});
 	await rename(folder, join(cli.folder, 'templates/unknown'));
-	refused(t, await cli.run('template', 'pull', 'templates/unknown'), 65, /there is no template unknown, as the folder/);
+	refused(
+		t,
+		await cli.run('template', 'pull', 'templates/unknown'),
+		65,
+		/there is no template unknown, as the folder/,
+	);
 
 	// A template that is no folder name is not pulled, and nothing else is then.
 	await cli.json('template', 'create', '--name', '../../outside');

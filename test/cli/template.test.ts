@@ -95,7 +95,12 @@ test('an id in template.json is kept by push and pull, also in another workspace
 	await writeFile(settings, '{"id":"tpl_bill","subject":"Receipt {{ n }}"}');
 	for (const dry of [[], ['--dry-run']]) {
 		const push = await cli.run('template', 'push', 'templates', ...acme, ...dry);
-		refused(t, push, 65, /receipt\/template\.json: the id tpl_bill belongs to the template bill\n.*nothing was saved/);
+		refused(
+			t,
+			push,
+			65,
+			/receipt\/template\.json: the id tpl_bill belongs to the template bill\n.*nothing was saved/,
+		);
 	}
 	await cp(join(cli.folder, 'templates/receipt'), join(cli.folder, 'templates/again'), {recursive: true});
 	const twice = await cli.run('template', 'push', 'templates', ...acme);

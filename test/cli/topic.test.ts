@@ -34,7 +34,17 @@ test('topic: create, list, remove, purge', async t => {
 	const set = {public: true, required: true, description: 'What is new', priority: 'low'};
 	t.like(
 		await cli.json(
-			...['topic', 'update', 'news', '--public', '--required', '--description', 'What is new', '--priority', 'low'],
+			...[
+				'topic',
+				'update',
+				'news',
+				'--public',
+				'--required',
+				'--description',
+				'What is new',
+				'--priority',
+				'low',
+			],
 		),
 		{name: 'Monthly news', ...set},
 	);
@@ -85,7 +95,12 @@ test('topic: create, list, remove, purge', async t => {
 	t.deepEqual(await cli.json('topic', 'purge', 'news', '--yes'), {code: 'news', forgotten: 1500});
 	t.deepEqual(await cli.json('topic', 'purge', 'news', '--yes'), {code: 'news', forgotten: 0});
 	t.is(await cli.text('topic', 'purge', 'old', '--yes'), 'forgot 1 opt-outs of old\n');
-	refused(t, await cli.run('topic', 'purge', 'nix', '--yes'), 65, /there is no topic nix, and nobody opted out of it/);
+	refused(
+		t,
+		await cli.run('topic', 'purge', 'nix', '--yes'),
+		65,
+		/there is no topic nix, and nobody opted out of it/,
+	);
 	t.deepEqual(await database('topic_optouts'), []);
 });
 
@@ -101,7 +116,12 @@ test('a running daemon knows a topic that was made beside it, and one that was r
 			method: 'POST',
 			headers: {authorization: `Bearer ${key}`, 'content-type': 'application/json'},
 			body: JSON.stringify({
-				...{from: workspace.sender, to: 'a@x.example', templateId: workspace.templateId, unsubscribeGroup: 'news'},
+				...{
+					from: workspace.sender,
+					to: 'a@x.example',
+					templateId: workspace.templateId,
+					unsubscribeGroup: 'news',
+				},
 			}),
 		});
 		return response.ok ? 'accepted' : ((await response.json()) as {error: {code: string}}).error.code;

@@ -55,7 +55,12 @@ test('add, list, show, disable, enable, remove', async t => {
 
 	refused(t, await cli.run('webhook', 'remove', added.id), 64, /no terminal to confirm it, add --yes/);
 	t.is(await cli.text('webhook', 'remove', added.id, '--yes'), `removed ${added.id}\n`);
-	refused(t, await cli.run('webhook', 'show', added.id), 65, /there is no endpoint whe_\w+, see mailctl webhook list/);
+	refused(
+		t,
+		await cli.run('webhook', 'show', added.id),
+		65,
+		/there is no endpoint whe_\w+, see mailctl webhook list/,
+	);
 });
 
 test('a damaged secret hides no other endpoint, and a rotation mends it', async t => {
@@ -73,7 +78,10 @@ test('a damaged secret hides no other endpoint, and a rotation mends it', async 
 		[damaged.id, null],
 	]);
 	t.regex(await cli.text('webhook', 'list'), /^whe_\w+ +secret damaged +opened/m);
-	t.regex(await cli.text('webhook', 'show', damaged.id), /^signing secret +none that can be opened: .* rotate\s+whe_/m);
+	t.regex(
+		await cli.text('webhook', 'show', damaged.id),
+		/^signing secret +none that can be opened: .* rotate\s+whe_/m,
+	);
 	refused(t, await cli.run('webhook', 'test', damaged.id), 74, /a secret in the store cannot be opened .*whe_/);
 	const {key} = await cli.json<{key: string}>('key', 'create', '--name', 'app');
 	const served = await cli.serve();

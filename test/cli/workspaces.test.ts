@@ -102,7 +102,10 @@ test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', asy
 	const set = startCliShell(t, {cwd: cli.folder, env});
 	t.is((await set.json<Named>('workspace', 'show')).id, other.id);
 	t.is((await set.json<Named>('workspace', 'show', '--workspace', 'acme')).id, acme.id);
-	t.regex((await set.run('workspace', 'use', 'acme')).stderr, /MAILCTL_WORKSPACE is other and goes before this choice/);
+	t.regex(
+		(await set.run('workspace', 'use', 'acme')).stderr,
+		/MAILCTL_WORKSPACE is other and goes before this choice/,
+	);
 	const wrong = startCliShell(t, {cwd: cli.folder, env: {...env, MAILCTL_WORKSPACE: 'gone'}});
 	const {code, stderr} = await wrong.run('key', 'list');
 	t.is(code, 65);

@@ -77,7 +77,9 @@ test('a send, its message, a list over pages, and what is wrong', async t => {
 		ids.slice(3),
 	);
 
-	const error = await t.throwsAsync(client.messages.send({from, to: 'nobody', templateId}), {instanceOf: MailctlError});
+	const error = await t.throwsAsync(client.messages.send({from, to: 'nobody', templateId}), {
+		instanceOf: MailctlError,
+	});
 	t.like(error, {status: 422, code: 'validation_failed'});
 	t.deepEqual(
 		error.violations.map(({field}) => field),
@@ -230,7 +232,18 @@ test('a stream whose connection is lost is opened again behind the last message'
 
 test('messages of a stream are the same however they come in pieces, and no text breaks the reading', t => {
 	const line = fc.oneof(
-		fc.constantFrom('', ':', 'id', 'id:', 'data', 'data: ', 'event: sent', 'id: evt_1-1', 'data: {"a":1}', 'retry: 5'),
+		fc.constantFrom(
+			'',
+			':',
+			'id',
+			'id:',
+			'data',
+			'data: ',
+			'event: sent',
+			'id: evt_1-1',
+			'data: {"a":1}',
+			'retry: 5',
+		),
 		fc.string(),
 	);
 	fc.assert(

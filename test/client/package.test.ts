@@ -22,7 +22,10 @@ const client = new Mailctl({baseUrl: 'http://127.0.0.1:1', apiKey: 'key_test_x',
 const error = await client.messages.get('msg_1').catch(error => error);
 console.log(error instanceof MailctlError, error.code, typeof verifyWebhook);`;
 	writeFileSync(path.join(folder, 'use.mjs'), program);
-	t.is(execFileSync(process.execPath, [path.join(folder, 'use.mjs')], {encoding: 'utf8'}), 'true no_answer function\n');
+	t.is(
+		execFileSync(process.execPath, [path.join(folder, 'use.mjs')], {encoding: 'utf8'}),
+		'true no_answer function\n',
+	);
 });
 
 /** What TypeScript says of a program that uses the client. */
@@ -43,7 +46,10 @@ function compile(name: string, program: string): string {
 test('its types take what the API takes, and nothing else', t => {
 	const send = `await client.messages.send({from: 'a@b.example', to: 'c@d.example', templateId: 'tpl_1', locale: undefined});\n`;
 	t.is(
-		compile('good.mts', `${send}for await (const {subject} of client.messages.list()) console.log(subject?.length);`),
+		compile(
+			'good.mts',
+			`${send}for await (const {subject} of client.messages.list()) console.log(subject?.length);`,
+		),
 		'',
 	);
 	t.regex(compile('bad.mts', `${send.replace('to:', 'too:')}`), /too/);

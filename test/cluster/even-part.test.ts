@@ -156,7 +156,9 @@ class Cluster {
 
 	/** A node of the version before begins nothing while another one has anything. */
 	get isFormerFree(): boolean {
-		return this.#terms.has('former') && [...this.#terms.values()].every(({knows}) => knows === null || knows === '');
+		return (
+			this.#terms.has('former') && [...this.#terms.values()].every(({knows}) => knows === null || knows === '')
+		);
 	}
 
 	async pass(ms: number): Promise<void> {

@@ -45,7 +45,8 @@ test('pieces say what their text says, in lines as quoted-printable has them, wi
 			for (const line of alone.toString('latin1').split('\r\n')) {
 				t.true(/^[\t\x20-\x7e]{0,76}$/.test(line) && !/[ \t]$|^\.|^F/.test(line), JSON.stringify(line));
 			}
-			const head = 'Content-Type: application/octet-stream\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n';
+			const head =
+				'Content-Type: application/octet-stream\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n';
 			const [attachment] = (await read(Buffer.concat([Buffer.from(head), alone]))).attachments;
 			t.is(
 				attachment?.content.toString('utf8').replaceAll('\r\n', '\n').replace(/\n$/, ''),

@@ -89,7 +89,11 @@ test('the header of a full letter, field by field', t => {
 
 test('what the html names by cid: stands beside it, all else at the end', async t => {
 	const parts = (mail: Buffer) =>
-		[...mail.toString('latin1').matchAll(/^(?:Content-Type: ([^;\r]+)|Content-Disposition: (\w+)|Content-ID: (.+))/gm)]
+		[
+			...mail
+				.toString('latin1')
+				.matchAll(/^(?:Content-Type: ([^;\r]+)|Content-Disposition: (\w+)|Content-ID: (.+))/gm),
+		]
 			.map(([, ...found]) => found.find(text => text !== undefined)?.trim())
 			.join(' ');
 	const files = 'image/png inline <logo@shop> image/png inline <back+ground>';
@@ -121,14 +125,19 @@ test('names and header fields of the send', async t => {
 	t.is(decodeWords(`${headers.get('x-long')}`), 'a'.repeat(998));
 	t.is(decodeWords(`${headers.get('x-size')}`), 'Größe =?UTF-8?Q?x?='.repeat(20));
 	const lines = headerLines(compose(answer, [], now));
-	t.is(lines.filter(line => line.startsWith('Auto-Submitted:')).join(), 'Auto-Submitted: auto-replied; owner-email=x');
+	t.is(
+		lines.filter(line => line.startsWith('Auto-Submitted:')).join(),
+		'Auto-Submitted: auto-replied; owner-email=x',
+	);
 	t.true(lines.includes(`X-Word: https://shop.example/${'a'.repeat(200)} and more`), 'programs read it');
 });
 
 test('the unsubscribe URL is never broken by a fold', t => {
 	const url = `https://mail.shop.example/unsubscribe?token=${'x'.repeat(600)}`;
 	const mail = compose({...receipt, listUnsubscribe: {url, mailto: 'u@bounces.shop.example'}}, [], now).toString();
-	t.true(mail.includes(`\r\nList-Unsubscribe: <${url}>,\r\n <mailto:u@bounces.shop.example?subject=unsubscribe>\r\n`));
+	t.true(
+		mail.includes(`\r\nList-Unsubscribe: <${url}>,\r\n <mailto:u@bounces.shop.example?subject=unsubscribe>\r\n`),
+	);
 });
 
 test('fields that a letter does not have are not there', t => {

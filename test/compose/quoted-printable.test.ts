@@ -42,7 +42,22 @@ const texts = fc.oneof(
 	fc.string({unit: 'binary', maxLength: 300}),
 	fc
 		.array(
-			fc.constantFrom('a', 'é', '😀', '=', '.', 'F', ' ', '\t', '\r', '\n', '\r\n', '\0', 'From ', 'word'.repeat(18)),
+			fc.constantFrom(
+				'a',
+				'é',
+				'😀',
+				'=',
+				'.',
+				'F',
+				' ',
+				'\t',
+				'\r',
+				'\n',
+				'\r\n',
+				'\0',
+				'From ',
+				'word'.repeat(18),
+			),
 			{
 				maxLength: 60,
 			},

@@ -53,7 +53,12 @@ test('binary parts become base64', async t => {
 
 test('a multipart with more parts than any mail has is left alone', t => {
 	const withParts = (n: number) =>
-		mail('Content-Type: multipart/mixed; boundary=b', '', ...Array.from({length: n}, () => '--b\r\n\r\nü'), '--b--');
+		mail(
+			'Content-Type: multipart/mixed; boundary=b',
+			'',
+			...Array.from({length: n}, () => '--b\r\n\r\nü'),
+			'--b--',
+		);
 	t.true(isSevenBit(sevenBit(withParts(1000))));
 	const more = withParts(1001);
 	t.is(sevenBit(more), more);

@@ -11,7 +11,12 @@ const shipped = loadBlocklists({blocklistsFile: null});
 test('the shipped lists: addresses and domains, each with a link for removal', t => {
 	t.deepEqual(blocklistsProblems({blocklistsFile: null}), []);
 	const zones = (source: string) => shipped.filter(list => doesList(list, source)).map(({zone}) => zone);
-	t.deepEqual(zones('192.0.2.1'), ['zen.spamhaus.org', 'b.barracudacentral.org', 'bl.spamcop.net', 'psbl.surriel.com']);
+	t.deepEqual(zones('192.0.2.1'), [
+		'zen.spamhaus.org',
+		'b.barracudacentral.org',
+		'bl.spamcop.net',
+		'psbl.surriel.com',
+	]);
 	t.deepEqual(zones('2001:db8::1'), ['zen.spamhaus.org']);
 	t.deepEqual(zones('shop.example'), ['dbl.spamhaus.org', 'multi.surbl.org']);
 	for (const list of shipped) {

@@ -27,7 +27,8 @@ test('only src/config reads the environment', t => {
 	t.true(files.length > 10);
 	t.deepEqual(
 		files.filter(
-			file => /process\.env\b|\bdotenv\b/.test(readFileSync(`src/${file}`, 'utf8')) && !file.startsWith('config/'),
+			file =>
+				/process\.env\b|\bdotenv\b/.test(readFileSync(`src/${file}`, 'utf8')) && !file.startsWith('config/'),
 		),
 		[],
 	);

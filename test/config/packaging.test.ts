@@ -52,7 +52,8 @@ test('the unit starts the program, with settings that it knows', t => {
 
 const maxMegabytes = 30;
 
-// Large buffers between small ones that stay: glibc by itself keeps what was freed in between, after it has freed a larger one.
+// Large buffers between small ones that stay: glibc by itself keeps what was freed in between, after it has freed a
+// larger one.
 const leavesHoles = `
 	const block = bytes => Buffer.allocUnsafeSlow(bytes).fill(1);
 	block(20_000_000);
@@ -78,7 +79,9 @@ for (const [name, file] of [
 	['command', readFileSync('bin/mailctl.js', 'utf8')],
 ] as const) {
 	test(`as the ${name} runs the program, large buffers that are free again are the system's`, t => {
-		const env = Object.fromEntries([...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]));
+		const env = Object.fromEntries(
+			[...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]),
+		);
 		t.deepEqual(env, allocator);
 		const grown = execFileSync(process.execPath, ['--expose-gc', '-e', leavesHoles], {env, encoding: 'utf8'});
 		t.true(Number(grown) < maxMegabytes, `${grown} MB of 90 MB`);

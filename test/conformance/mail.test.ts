@@ -30,7 +30,8 @@ import {
 } from './resources.ts';
 import {pathWith, prefixIn, routes} from './routes.ts';
 
-// What only the whole daemon shows: mail that is written, sent, reported on and answered. test/api shows the rest in process.
+// What only the whole daemon shows: mail that is written, sent, reported on and answered. test/api shows the rest in
+// process.
 
 const service = serviceOf(test, {
 	workspaces: {
@@ -42,7 +43,8 @@ const service = serviceOf(test, {
 	},
 	templates: {
 		greeting: {
-			'template.json': '{"subject":"default {{ name }}","subjects":{"de":"deutsch","fr":"francais","en":"english"}}',
+			'template.json':
+				'{"subject":"default {{ name }}","subjects":{"de":"deutsch","fr":"francais","en":"english"}}',
 			'body.html': '<p>default</p>',
 			'body.de.html': '<p>deutsch</p>',
 			'body.fr.html': '<p>francais</p>',
@@ -50,7 +52,8 @@ const service = serviceOf(test, {
 		},
 		formats: {
 			'template.json': '{"subject":"formats"}',
-			'body.html': '<p>{{ 1234.5 | format_currency: "EUR" }}!{{ at | format_date }}!{{ at | format_datetime }}!</p>',
+			'body.html':
+				'<p>{{ 1234.5 | format_currency: "EUR" }}!{{ at | format_date }}!{{ at | format_datetime }}!</p>',
 			'body.txt': '{{ 1234.5 | format_currency: "EUR" }}!{{ at | format_date }}!{{ at | format_datetime }}!',
 		},
 		endless: {
@@ -222,21 +225,29 @@ test('locale and timezone: the send, then what it taught the contact, then the w
 
 for (const mode of ['live', 'test'] as const) {
 	test(`the simulated outcomes with a ${mode} key: statuses and timelines`, async t => {
-		conforms(t, 'status.delivered', 'status.final', 'status.suppresses', 'timeline.types', 'suppression.by-outcome');
+		conforms(
+			t,
+			'status.delivered',
+			'status.final',
+			'status.suppresses',
+			'timeline.types',
+			'suppression.by-outcome',
+		);
 		conforms(t, 'message.status', 'event.type');
 		const {tracked} = service().workspaces as {tracked: Workspace};
-		const cases: ReadonlyArray<readonly [local: string, status: string, types: readonly string[], entry?: string]> = [
-			['delivered', 'delivered', ['accepted', 'queued', 'sent', 'delivered']],
-			['anything', 'delivered', ['accepted', 'queued', 'sent', 'delivered']],
-			['deferred', 'delivered', ['accepted', 'queued', 'sent', 'delivered']],
-			['bounced', 'bounced', ['accepted', 'queued', 'sent', 'bounced'], 'hard_bounce'],
-			['soft-bounced', 'bounced', ['accepted', 'queued', 'sent', 'bounced']],
-			['complained', 'complained', ['accepted', 'queued', 'sent', 'delivered', 'complained'], 'complaint'],
-			['suppressed', 'suppressed', ['accepted', 'queued', 'suppressed']],
-			['errored', 'errored', ['accepted', 'queued', 'errored']],
-			['opened', 'delivered', ['accepted', 'queued', 'sent', 'delivered', 'opened']],
-			['clicked', 'delivered', ['accepted', 'queued', 'sent', 'delivered', 'clicked']],
-		];
+		const cases: ReadonlyArray<readonly [local: string, status: string, types: readonly string[], entry?: string]> =
+			[
+				['delivered', 'delivered', ['accepted', 'queued', 'sent', 'delivered']],
+				['anything', 'delivered', ['accepted', 'queued', 'sent', 'delivered']],
+				['deferred', 'delivered', ['accepted', 'queued', 'sent', 'delivered']],
+				['bounced', 'bounced', ['accepted', 'queued', 'sent', 'bounced'], 'hard_bounce'],
+				['soft-bounced', 'bounced', ['accepted', 'queued', 'sent', 'bounced']],
+				['complained', 'complained', ['accepted', 'queued', 'sent', 'delivered', 'complained'], 'complaint'],
+				['suppressed', 'suppressed', ['accepted', 'queued', 'suppressed']],
+				['errored', 'errored', ['accepted', 'queued', 'errored']],
+				['opened', 'delivered', ['accepted', 'queued', 'sent', 'delivered', 'opened']],
+				['clicked', 'delivered', ['accepted', 'queued', 'sent', 'delivered', 'clicked']],
+			];
 		await Promise.all(
 			cases.map(async ([local, status, types, reason]) => {
 				const to = `${local}+${mode}@simulator.test`;
@@ -360,7 +371,15 @@ test('every mail has both headers, each copy its own token', async t => {
 	const mails = await Promise.all(
 		['first@copies.example', 'second@copies.example'].map(async recipient =>
 			(
-				await service().program.cliBytes('message', 'raw', id, '--recipient', recipient, '--workspace', workspace.id)
+				await service().program.cliBytes(
+					'message',
+					'raw',
+					id,
+					'--recipient',
+					recipient,
+					'--workspace',
+					workspace.id,
+				)
 			).toString(),
 		),
 	);

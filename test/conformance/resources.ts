@@ -159,7 +159,8 @@ export async function untilEvent(api: Api, id: string, type: string): Promise<re
 export async function walk<Item>(api: Api, path: string): Promise<Item[]> {
 	const items: Item[] = [];
 	for (let cursor: string | null = ''; cursor !== null; ) {
-		const more: string = cursor === '' ? '' : `${path.includes('?') ? '&' : '?'}cursor=${encodeURIComponent(cursor)}`;
+		const more: string =
+			cursor === '' ? '' : `${path.includes('?') ? '&' : '?'}cursor=${encodeURIComponent(cursor)}`;
 		const {status, text, body}: Answer<List<Item>> = await api.get<List<Item>>(path + more);
 		if (status !== 200) {
 			throw new Error(`${path}${more}: ${status} ${text}`);

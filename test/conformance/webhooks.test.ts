@@ -101,7 +101,10 @@ test('what is posted: the five fields, signed over the bytes, as the delivery sh
 	t.like(body, {type: 'delivered', message_id: id, recipient: 'Plain@simulator.test'});
 	t.deepEqual(body.metadata, metadata);
 	t.regex(body.occurred_at, timeShape);
-	t.is(body.occurred_at, (await timeline(main.live, id)).find(({type}) => type === 'delivered')?.occurred_at as string);
+	t.is(
+		body.occurred_at,
+		(await timeline(main.live, id)).find(({type}) => type === 'delivered')?.occurred_at as string,
+	);
 	t.is(post.method, 'POST');
 	t.regex(post.headers['content-type'] ?? '', /^application\/json/);
 	t.regex(post.headers['user-agent'] ?? '', /^mailctl\/\d/);
@@ -189,7 +192,13 @@ test('an event goes to every endpoint of the workspace that subscribed to it, pe
 
 test('a 2xx acknowledges; a redirect, an error and a broken connection are tried again after the backoff', async t => {
 	conforms(t, 'webhook-request.acknowledged', 'webhook-request.failure', 'webhook-safety.rule-3');
-	conforms(t, 'webhook-status.failed', 'webhook-status.retried', 'webhook-status.backoff', 'webhook-request.receiver');
+	conforms(
+		t,
+		'webhook-status.failed',
+		'webhook-status.retried',
+		'webhook-status.backoff',
+		'webhook-request.receiver',
+	);
 	conforms(t, 'delivery.status', 'delivery.attempts');
 	const {main} = service().workspaces as {main: Workspace};
 	receiver.behave('/299', answering(299));
@@ -202,7 +211,8 @@ test('a 2xx acknowledges; a redirect, an error and a broken connection are tried
 	const failing = await Promise.all(
 		Object.entries(failures).map(async ([path, behaviour]) => {
 			receiver.behave(path, behaviour);
-			// A post on a kept connection that ends is made again on a new one, within the attempt: this host's never stay open.
+			// A post on a kept connection that ends is made again on a new one, within the attempt: this host's never
+			// stay open.
 			const host = path === '/broken' ? 'broken.example' : 'hooks.example';
 			return {path, endpoint: await register(main, path, ['delivered'], host)};
 		}),
@@ -216,7 +226,12 @@ test('a 2xx acknowledges; a redirect, an error and a broken connection are tried
 		}),
 	);
 	for (const {path, endpoint} of failing) {
-		const {attempts, id: deliveryId} = await untilDelivery(main, endpoint, id, ({status}) => status === 'delivered');
+		const {attempts, id: deliveryId} = await untilDelivery(
+			main,
+			endpoint,
+			id,
+			({status}) => status === 'delivered',
+		);
 		const posts = receiver.postsTo(path, id);
 		// On a machine without time an attempt may end before it reaches anybody.
 		t.true(posts.length >= 1 && posts.length <= attempts, path);

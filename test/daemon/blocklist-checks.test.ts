@@ -149,7 +149,11 @@ storeTest(test, 'nodes ask for their own addresses, and one of them for a domain
 	await first.look();
 	if (!store.dialect.isShared) {
 		await daemon([other]).look();
-		t.deepEqual(await states(), [`${other} list.test: listed`, 'shop.example names.test: clear'], 'as after a restart');
+		t.deepEqual(
+			await states(),
+			[`${other} list.test: listed`, 'shop.example names.test: clear'],
+			'as after a restart',
+		);
 		return;
 	}
 	const second = daemon([other]);

@@ -139,7 +139,12 @@ storeTest(test, 'a domain becomes verified when DNS shows it, and its senders wi
 	const before = await readGeneration(store.reader);
 	tools.advance(1);
 	await checks.look();
-	t.like(await read(), {state: 'verified', verified_at: '2026-06-09T10:01:00.000Z', failures: 0, return_path_at: null});
+	t.like(await read(), {
+		state: 'verified',
+		verified_at: '2026-06-09T10:01:00.000Z',
+		failures: 0,
+		return_path_at: null,
+	});
 	t.true((await readGeneration(store.reader)) > before, 'daemons are told');
 	t.like(await findSender(store.reader, workspaceId, 'a@shop.example'), {verified_at: '2026-06-09T10:01:00.000Z'});
 	t.is(checked.length, 2);
@@ -283,7 +288,11 @@ storeTest(
 storeTest(test, 'the own return path is used while DNS shows its MX and SPF', async (t, store) => {
 	const {tools, zone, checks, lines, read, records} = await prepare(t, store);
 	const used = async () => {
-		const {returnPathDomain} = await findDomainSigning(store.reader, (await read()).id, storeTime(tools.clock.now()));
+		const {returnPathDomain} = await findDomainSigning(
+			store.reader,
+			(await read()).id,
+			storeTime(tools.clock.now()),
+		);
 		return returnPathDomain;
 	};
 	publish(

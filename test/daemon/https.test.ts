@@ -215,7 +215,11 @@ test('TLS 1.2 and 1.3 only: openssl s_client', async t => {
 
 test('what is no TLS is closed', async t => {
 	const {port} = await start(t, {handshakeMs: 60_000});
-	for (const text of ['GET / HTTP/1.1\r\nHost: x\r\n\r\n', '\u0016\u0003\u0001\u0000\u0002xx', '\u0000'.repeat(100)]) {
+	for (const text of [
+		'GET / HTTP/1.1\r\nHost: x\r\n\r\n',
+		'\u0016\u0003\u0001\u0000\u0002xx',
+		'\u0000'.repeat(100),
+	]) {
 		const socket = connectPlain(port, '127.0.0.1');
 		socket.on('error', () => undefined);
 		socket.resume();

@@ -236,7 +236,14 @@ test('a provider that refuses more than one mail in twenty because of us is told
 	}
 	t.like(records('infrastructure_alarm'), {
 		length: 1,
-		0: {level: 'error', provider: 'outlook.example', attempts: 5, refused: 5, host, reply: 'on our block list (S3140)'},
+		0: {
+			level: 'error',
+			provider: 'outlook.example',
+			attempts: 5,
+			refused: 5,
+			host,
+			reply: 'on our block list (S3140)',
+		},
 	});
 	t.false(Object.hasOwn(records('infrastructure_alarm')[0], 'workspace'), 'no workspace is blamed');
 	time.now = 3_600_000;

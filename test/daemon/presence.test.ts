@@ -105,7 +105,14 @@ storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, 
 		t.teardown(() => presence.end());
 		return presence;
 	};
-	const queue = {destination: 'a.test', workspace_id: 'ws_1', site: '', waits_for: 'pace', detail: '', updated_at: ''};
+	const queue = {
+		destination: 'a.test',
+		workspace_id: 'ws_1',
+		site: '',
+		waits_for: 'pace',
+		detail: '',
+		updated_at: '',
+	};
 	const note = (node: string) => store.database('lane_waits').insert({...queue, node});
 	const nodes = async () => await store.reader('lane_waits').orderBy('node').pluck('node');
 

@@ -93,7 +93,13 @@ test('the absolute form of a request names its host and path, whatever the Host 
 		await rawHttp(port, 'GET http://mail.example/a HTTP/1.0\r\n\r\n'),
 		/location: https:\/\/mail\.example\/a\r\n/,
 	);
-	for (const url of ['http://evil.test/', 'http://a@mail.example/', 'http:///', 'ftp://mail.example/', 'http://:80/']) {
+	for (const url of [
+		'http://evil.test/',
+		'http://a@mail.example/',
+		'http:///',
+		'ftp://mail.example/',
+		'http://:80/',
+	]) {
 		t.regex(await rawHttp(port, get('mail.example', url)), /^HTTP\/1\.1 4\d\d /, url);
 	}
 	const proof = await rawHttp(port, get('a.example', 'http://a.example/.well-known/acme-challenge/known'));

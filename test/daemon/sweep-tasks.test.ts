@@ -70,7 +70,13 @@ storeTest(test, 'old messages go with all that belongs to them, and nothing else
 	await database('attachments').insert({
 		...{message_id: old, position: 0, filename: 'f', content_type: 'text/plain', content: Buffer.from('x')},
 	});
-	await database('events').insert({id: newId('evt'), message_id: old, type: 'sent', occurred_at: at, recorded_at: at});
+	await database('events').insert({
+		id: newId('evt'),
+		message_id: old,
+		type: 'sent',
+		occurred_at: at,
+		recorded_at: at,
+	});
 	await database('attempts').insert({
 		recipient_id: recipient.id,
 		n: 1,
@@ -278,12 +284,22 @@ storeTest(
 	async (t, store) => {
 		const mails = (kept: string, count: number, days: number) =>
 			Array.from({length: count}, (_, n) => ({
-				...{id: `${kept} ${n}`, digest: 'x', source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1, kept},
+				...{
+					id: `${kept} ${n}`,
+					digest: 'x',
+					source: 'smtp',
+					rcpt_to: '[]',
+					raw: Buffer.alloc(1),
+					size: 1,
+					kept,
+				},
 				...{received_at: storeTime(Date.now() - days * day), read_at: storeTime(Date.now())},
 			}));
 		await store.database('inbound').insert([...mails('operator', 5, 9), ...mails('unmatched', 60, 1)]);
-		const left = async (kept: string) => Number((await store.reader('inbound').where({kept}).count('* as n'))[0]?.n);
-		const trim = (caps: {mails: number; bytes: number}) => store.writer.transaction(trx => trimKept(trx, caps, 1000));
+		const left = async (kept: string) =>
+			Number((await store.reader('inbound').where({kept}).count('* as n'))[0]?.n);
+		const trim = (caps: {mails: number; bytes: number}) =>
+			store.writer.transaction(trx => trimKept(trx, caps, 1000));
 		t.is(await trim({mails: 50, bytes: 1000}), 10);
 		t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
 		await store.database('inbound').insert(mails('operator', 30, 0).map(mail => ({...mail, id: `new ${mail.id}`})));
@@ -381,15 +397,25 @@ storeTest(
 		const idAt = (prefix: 'whd', at: number) => createIdSource({now: () => at, monotonic: () => 0})(prefix);
 		const urls = ['listen+http://localhost:1/', 'listen+http://localhost:2/', 'https://a.test/'];
 		const ids = urls.map(() => newId('whe'));
-		await store
-			.database('webhook_endpoints')
-			.insert(
-				urls.map((url, n) => ({id: ids[n], workspace_id: workspaceId, url, events: '[]', secret: 's', created_at: ''})),
-			);
+		await store.database('webhook_endpoints').insert(
+			urls.map((url, n) => ({
+				id: ids[n],
+				workspace_id: workspaceId,
+				url,
+				events: '[]',
+				secret: 's',
+				created_at: '',
+			})),
+		);
 		// Of the first an hour old, of the second just made, of the third old too: that is posted to.
 		await store.database('webhook_deliveries').insert(
 			[3_700_000, 0, 3_700_000].map((age, n) => ({
-				...{id: idAt('whd', now - age), workspace_id: workspaceId, endpoint_id: ids[n], event_type: 'delivered'},
+				...{
+					id: idAt('whd', now - age),
+					workspace_id: workspaceId,
+					endpoint_id: ids[n],
+					event_type: 'delivered',
+				},
 				...{body: Buffer.from('{}'), state: 'pending', attempts: 0, generation: 1, created_at: ''},
 			})),
 		);

@@ -123,7 +123,10 @@ test('one mailbox is one, however its address is spelled', t => {
 
 test('a report arrives where TLS is broken', async t => {
 	const mx = await startFakeMx(t, {brokenTls: 'garbage'});
-	const resolver = await resolverOf(t, {'b.example': {mx: [[10, 'mx.b.example']]}, 'mx.b.example': {a: ['127.0.0.1']}});
+	const resolver = await resolverOf(t, {
+		'b.example': {mx: [[10, 'mx.b.example']]},
+		'mx.b.example': {a: ['127.0.0.1']},
+	});
 	const cwd = await temporaryFolder(t);
 	const env = {
 		...{MAILCTL_DATA_DIR: cwd, MAILCTL_DELIVERY: 'mx', MAILCTL_MX_PORT: String(mx.port)},

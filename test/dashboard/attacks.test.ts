@@ -81,7 +81,10 @@ test('broken escapes in a query or in cookies change nothing else in it', async 
 	t.is(await statusOf(`GET /login?${'a=%E0%A4%A&'.repeat(1000)}`, []), 200);
 	t.is(await statusOf('GET /login', [`Cookie: mailctl=%E0%A4%A; ${broken.join('; ')}`]), 200);
 	const visitor = await visitorOf(service(), 'viewer');
-	t.is(await statusOf(`GET /account?${broken.join('&')}`, [`Cookie: ${broken.join('; ')}; ${cookieOf(visitor)}`]), 200);
+	t.is(
+		await statusOf(`GET /account?${broken.join('&')}`, [`Cookie: ${broken.join('; ')}; ${cookieOf(visitor)}`]),
+		200,
+	);
 });
 
 test('the fields of a form are those that URLSearchParams finds', t => {
@@ -113,7 +116,10 @@ test('a form with a file that is none, or does not tell its length, is no fault 
 	}
 	// A body that is JSON is no form either.
 	const json = '{"form": "x", "file": {"name": "x"}}';
-	t.is(await statusOf('POST /login', ['Content-Type: application/json', `Content-Length: ${json.length}`], json), 403);
+	t.is(
+		await statusOf('POST /login', ['Content-Type: application/json', `Content-Length: ${json.length}`], json),
+		403,
+	);
 });
 
 test('what cannot be a parameter of its path leads nowhere', async t => {

@@ -87,7 +87,12 @@ test('links name the host that was checked or the public one, whatever host a pr
 
 	/** The link that a form shows: sent by a page at `origin` through a proxy that passes these hosts. */
 	async function linkFor(host: string, origin: string, ...forwarded: readonly string[]): Promise<string | undefined> {
-		const fields = {email: `user${users++}@staff.example`, role: 'viewer', workspace: 'all', _csrf: tokenIn(opened)};
+		const fields = {
+			email: `user${users++}@staff.example`,
+			role: 'viewer',
+			workspace: 'all',
+			_csrf: tokenIn(opened),
+		};
 		const body = new URLSearchParams(fields).toString();
 		const type = 'Content-Type: application/x-www-form-urlencoded';
 		const headers = [cookie, type, `Content-Length: ${body.length}`, `Origin: https://${origin}`, ...forwarded];

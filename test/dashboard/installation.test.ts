@@ -165,7 +165,8 @@ test.serial('with many workspaces each page offers the newest, and all are found
 	});
 	const visitor = await visitorOf(service(), 'admin');
 	const offered = (text: string) => [...text.matchAll(/<option value="ws_/g)].length;
-	const rows = (text: string) => new Set([...text.matchAll(/href="\/workspaces\/(ws_\w+)"/g)].map(([, id]) => id)).size;
+	const rows = (text: string) =>
+		new Set([...text.matchAll(/href="\/workspaces\/(ws_\w+)"/g)].map(([, id]) => id)).size;
 	const first = await visitor.get('/workspaces');
 	t.true(offered(first.text) <= 51, `${offered(first.text)}`);
 	t.regex(first.text, /<a href="\/workspaces">Other workspaces<\/a>/);

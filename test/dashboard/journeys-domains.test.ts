@@ -88,7 +88,13 @@ journey('who sends as the domain is seen, and the next policy is copied', async 
 				...facts,
 				records: [
 					{ip: '192.0.2.1', n: 150, dkim: 'pass', spf: 'pass'},
-					{ip: '2001:db8:1234:5678:9abc:def0:1234:5678', n: 3, dkim: 'fail', spf: 'fail', mailFrom: 'bulk.example'},
+					{
+						ip: '2001:db8:1234:5678:9abc:def0:1234:5678',
+						n: 3,
+						dkim: 'fail',
+						spf: 'fail',
+						mailFrom: 'bulk.example',
+					},
 				],
 			},
 		);

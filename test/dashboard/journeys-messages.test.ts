@@ -76,7 +76,8 @@ journey('why a mail waits is found, and it is released', async (t, {open, own, s
 	await type('Domain', domain);
 	await press('Suspend');
 	await page.getByText(`Nothing is sent to ${domain}`).waitFor();
-	// The scheduler learns of it within half a second: a mail that was accepted later arrives once it has left this one.
+	// The scheduler learns of it within half a second: a mail that was accepted later arrives once it has left this
+	// one.
 	const id = await waitFor('mail that waits', async () => {
 		const sent = await send(`ann@${domain}`);
 		await hasStatus(await send('ann@well.example'), 'delivered');

@@ -170,7 +170,10 @@ test('what changes an account wants a log-in of the last minutes; a password con
 	t.teardown(() => store.close());
 	const user = await findUserByEmail(store.reader, email);
 	const age = async () =>
-		await store.database('user_sessions').where({user_id: user?.id}).update({confirmed_at: '2026-01-01T00:00:00.000Z'});
+		await store
+			.database('user_sessions')
+			.where({user_id: user?.id})
+			.update({confirmed_at: '2026-01-01T00:00:00.000Z'});
 	await age();
 	t.is((await visitor.submit('/account/password', {password: 'another good one'})).location, '/confirm?to=%2F');
 	const page = await visitor.get('/confirm?to=%2Faccount');

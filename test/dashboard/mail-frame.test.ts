@@ -112,7 +112,8 @@ test('whatever bytes a mail is, its pages can be made', t => {
 });
 
 test('a run of blanks of any length is looked through once for remote images', t => {
-	const asks = (html: string) => seenMail(Buffer.from(`Content-Type: text/html\r\n\r\n${html}`)).html?.hasRemoteImages;
+	const asks = (html: string) =>
+		seenMail(Buffer.from(`Content-Type: text/html\r\n\r\n${html}`)).html?.hasRemoteImages;
 	const blanks = ' '.repeat(1_000_000);
 	for (const begin of ['<img src=', '<p style="background:url(', "<img srcset = '"]) {
 		t.false(asks(`${begin}${blanks}x`));

@@ -83,7 +83,9 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 	t.true(preview.text.includes('sandbox=""'));
 	t.true(preview.text.includes('Größe.txt'));
 	t.true(
-		preview.text.includes('href="https://shop.example/orders?a=1&amp;b=2" target="_blank" rel="noopener noreferrer"'),
+		preview.text.includes(
+			'href="https://shop.example/orders?a=1&amp;b=2" target="_blank" rel="noopener noreferrer"',
+		),
 	);
 	const file = await visitor.get(`/messages/${id}/attachments/0`);
 	t.is(file.text, 'file');
@@ -199,7 +201,10 @@ test('a message that waits is cancelled and gets another time by operators, unti
 	t.is(moved.location, path);
 	t.like((await live.get<{send_at: string; status: string}>(`/v1${path}`)).body, {status: 'accepted'});
 	t.is((await operator.submit(`${path}/reschedule`, {sendAt: '+0s'})).status, 303);
-	await waitFor('it is sent', async () => (await live.get<{status: string}>(`/v1${path}`)).body.status === 'delivered');
+	await waitFor(
+		'it is sent',
+		async () => (await live.get<{status: string}>(`/v1${path}`)).body.status === 'delivered',
+	);
 	for (const act of ['cancel', 'reschedule']) {
 		const late = await operator.submit(`${path}/${act}`, {sendAt: '+2h'});
 		t.is(late.status, 422);

@@ -57,7 +57,11 @@ test('it counts what happened, by hour and by day, and how long deliveries took'
 		t.is(figure(text, 'Bounced'), '0', period);
 		t.regex(figure(text, 'Time to delivery') ?? '', /^\d+(\.\d)? (ms|s)$/);
 		t.regex(text, /data-chart=/);
-		t.regex(text, /<td class="right">2<\/td><td class="right">2<\/td><td class="right">0<\/td>/, 'the table beside it');
+		t.regex(
+			text,
+			/<td class="right">2<\/td><td class="right">2<\/td><td class="right">0<\/td>/,
+			'the table beside it',
+		);
 	}
 	const [, drawn = ''] = /data-chart="([^"]+)"/.exec((await visitor.get('/overview')).text) ?? [];
 	const {unit, times, series} = JSON.parse(drawn.replaceAll('&quot;', '"'));

@@ -55,7 +55,10 @@ test('an address is suppressed by hand, found, and let go again; the API sees ea
 		acts.filter(({action}) => /^suppression.(?:added|removed)$/.test(action)).map(({action}) => action),
 		['suppression.removed', 'suppression.added'],
 	);
-	t.regex(acts.find(({action}) => action === 'suppression.removed')?.actor ?? '', /^user:operator\d+@staff\.example$/);
+	t.regex(
+		acts.find(({action}) => action === 'suppression.removed')?.actor ?? '',
+		/^user:operator\d+@staff\.example$/,
+	);
 });
 
 test('a file is imported with its progress, bad lines are named, and the export has it all', async t => {

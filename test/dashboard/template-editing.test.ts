@@ -43,7 +43,14 @@ test('languages are added, changed and removed, each as a version', async t => {
 	const {editor, id, path} = await newTemplate();
 	t.regex((await editor.get(`${path}/edit`)).text, /Thank you for your order/, 'an example to begin with');
 	t.is((await editor.submit(`${path}/edit`, first)).location, path);
-	const german = {...first, begun: '1', added: '1', locale: 'DE-at', subject: 'Hallo', source: '<p>\r\n{{ name }}</p>'};
+	const german = {
+		...first,
+		begun: '1',
+		added: '1',
+		locale: 'DE-at',
+		subject: 'Hallo',
+		source: '<p>\r\n{{ name }}</p>',
+	};
 	t.regex(problemOf(await editor.submit(`${path}/edit`, {...german, locale: ''})), /correct what the checks found/);
 	t.is((await editor.submit(`${path}/edit`, german)).location, `${path}?locale=de-AT`);
 	t.like(await version(id, 2), {

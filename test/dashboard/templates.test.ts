@@ -118,7 +118,11 @@ test('of versions that differ much the beginning of each language is shown, and 
 	for (const mark of ['old', 'new']) {
 		const [many, wide] = [`${mark}\n`.repeat(2001), `${mark.repeat(25)}\n`.repeat(1000)];
 		const html = {de: many, fr: wide, it: wide} as const;
-		const variants = Object.entries(html).map(([locale, text]) => ({locale, subject: `subject ${mark}`, html: text}));
+		const variants = Object.entries(html).map(([locale, text]) => ({
+			locale,
+			subject: `subject ${mark}`,
+			html: text,
+		}));
 		t.is((await live.post(`/v1/templates/${body.id}/versions`, {variants})).status, 201);
 	}
 	const visitor = await visitorOf(service(), 'viewer');
@@ -132,7 +136,9 @@ test('of versions that differ much the beginning of each language is shown, and 
 });
 
 test('a diff gives both texts back and keeps what they have in common', t => {
-	const lines = fc.array(fc.constantFrom('a', 'b', 'c', ''), {minLength: 1, maxLength: 12}).map(all => all.join('\n'));
+	const lines = fc
+		.array(fc.constantFrom('a', 'b', 'c', ''), {minLength: 1, maxLength: 12})
+		.map(all => all.join('\n'));
 	fc.assert(
 		fc.property(lines, lines, (before, after) => {
 			const diff = diffLines(before, after) ?? [];

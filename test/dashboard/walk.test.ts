@@ -8,7 +8,8 @@ import {oidcSettings, startOidcProvider} from '../helpers/oidc-provider.ts';
 import {serviceOf} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-// Every page of the table of routes, with nothing and with something of each kind to show: a new one is walked without being named.
+// Every page of the table of routes, with nothing and with something of each kind to show: a new one is walked without
+// being named.
 const service = serviceOf(test, {
 	workspaces: {shop: [], other: []},
 	settings: async scope => oidcSettings(await startOidcProvider(scope)),
@@ -80,7 +81,10 @@ test.serial('on a phone no page scrolls sideways, and the list of messages shows
 	);
 	for (const row of await page.locator('main tbody tr').all()) {
 		t.true((await row.locator('.badge').first().isVisible()) && (await row.locator('time').isVisible()));
-		t.true(((await row.locator('td').first().boundingBox())?.width ?? 0) > 100, 'and there is room for the recipient');
+		t.true(
+			((await row.locator('td').first().boundingBox())?.width ?? 0) > 100,
+			'and there is room for the recipient',
+		);
 	}
 	const cut = page.locator('main td.cut').first();
 	// The list is fetched again a second after it was opened, which takes the title away until the next pointing.

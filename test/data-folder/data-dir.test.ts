@@ -63,7 +63,10 @@ test('a folder that cannot be made is refused', t => {
 	const file = join(folder(), 'file');
 	writeFileSync(file, '');
 	for (const dataDir of [file, join(file, 'below')]) {
-		const error = t.throws(() => openDataDir({dataDir}), {instanceOf: ConfigError, message: /set MAILCTL_DATA_DIR/});
+		const error = t.throws(() => openDataDir({dataDir}), {
+			instanceOf: ConfigError,
+			message: /set MAILCTL_DATA_DIR/,
+		});
 		t.is(error?.exitCode, 78);
 	}
 });

@@ -72,7 +72,10 @@ test('a store that is gone is not made again by the daemon, nor are its keys tou
 	const settings = await settingsOf(t);
 	await (await openData(settings, {asRoot: true})).release();
 	rmSync(join(settings.dataDir, 'mailctl.db'));
-	const error = await t.throwsAsync(openData(settings, {asRoot: true}), {instanceOf: ConfigError, message: /missing/});
+	const error = await t.throwsAsync(openData(settings, {asRoot: true}), {
+		instanceOf: ConfigError,
+		message: /missing/,
+	});
 	t.is(error?.exitCode, 74);
 	t.false(existsSync(join(settings.dataDir, 'mailctl.db')));
 	rmSync(join(settings.dataDir, 'secrets.json'));

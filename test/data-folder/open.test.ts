@@ -66,7 +66,10 @@ if (engines.includes('postgres')) {
 		await Promise.all(held.map(({release}) => release()));
 		t.is(held.length, 1);
 		t.deepEqual(
-			refused.map(({exitCode, message}) => [exitCode, /is not the key that the store was used with/.test(message)]),
+			refused.map(({exitCode, message}) => [
+				exitCode,
+				/is not the key that the store was used with/.test(message),
+			]),
 			[
 				[78, true],
 				[78, true],

@@ -68,7 +68,13 @@ const shop: WantedWorkspace = {
 		},
 	],
 	keys: [
-		{name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '10/60', expires_at: '2027-01-01T00:00:00.000Z'},
+		{
+			name: 'app',
+			mode: 'live',
+			scopes: ['messages:send'],
+			rate_limit: '10/60',
+			expires_at: '2027-01-01T00:00:00.000Z',
+		},
 		{name: 'app', mode: 'test', scopes: ['messages:read'], rate_limit: null, expires_at: null},
 	],
 };
@@ -123,7 +129,13 @@ sqliteTest(test, 'what differs is changed in place, and each change is an act of
 			{url: 'https://shop.example/a', mode: 'test', events: ['bounced', 'delivered'], active: true},
 		],
 		keys: [
-			{name: 'app', mode: 'live', scopes: ['messages:read'], rate_limit: null, expires_at: '2028-01-01T00:00:00.000Z'},
+			{
+				name: 'app',
+				mode: 'live',
+				scopes: ['messages:read'],
+				rate_limit: null,
+				expires_at: '2028-01-01T00:00:00.000Z',
+			},
 			{name: 'app', mode: 'test', scopes: ['messages:send'], rate_limit: '1/1', expires_at: null},
 		],
 	};

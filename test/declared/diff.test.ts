@@ -57,7 +57,14 @@ const state: WorkspaceState = {
 		},
 	],
 	keys: [
-		{name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: null, expires_at: null, ids: ['key_1', 'key_0']},
+		{
+			name: 'app',
+			mode: 'live',
+			scopes: ['messages:send'],
+			rate_limit: null,
+			expires_at: null,
+			ids: ['key_1', 'key_0'],
+		},
 	],
 };
 
@@ -65,7 +72,9 @@ const state: WorkspaceState = {
 function told(wanted: Omit<WantedWorkspace, 'name'>, known: WorkspaceState | null = state) {
 	const {changes, faults} = differences(known ?? undefined, {name: 'shop', ...wanted}, rules);
 	return [
-		...changes.map(({action, kind, name, fields}) => [`${action} ${kind} ${name}`, ...Object.keys(fields)].join(' ')),
+		...changes.map(({action, kind, name, fields}) =>
+			[`${action} ${kind} ${name}`, ...Object.keys(fields)].join(' '),
+		),
 		...faults.map(({path, message}) => `${path.join('.')} ${message}`),
 	];
 }

@@ -64,10 +64,16 @@ test('the example of the guide is read', t => {
 });
 
 test('each fault has its line and its field', t => {
-	t.deepEqual(faultsOf('version: 1\nworkspaces:\n  - name: a\n   bad'), ['line 4: Sequence item without - indicator']);
+	t.deepEqual(faultsOf('version: 1\nworkspaces:\n  - name: a\n   bad'), [
+		'line 4: Sequence item without - indicator',
+	]);
 	t.deepEqual(faultsOf(''), ['line 1: the document must be an object']);
 	t.deepEqual(faultsOf('version: 1\n---\nversion: 1\n').length, 1);
-	t.deepEqual(faultsOf(`version: 1\nworkspaces:\n  - name: a\n    name: b\n`).length, 1, 'a name that is there twice');
+	t.deepEqual(
+		faultsOf(`version: 1\nworkspaces:\n  - name: a\n    name: b\n`).length,
+		1,
+		'a name that is there twice',
+	);
 	t.deepEqual(
 		faultsOf(`version: 1
 workspaces:
@@ -91,7 +97,8 @@ workspaces:
 });
 
 test('another version is the one fault: nobody knows what its fields mean', t => {
-	const message = 'version is 2, and this mailctl reads 1: install the mailctl that wrote the file, or write a new one';
+	const message =
+		'version is 2, and this mailctl reads 1: install the mailctl that wrote the file, or write a new one';
 	t.deepEqual(faultsOf('# of later\nversion: 2\nregions: []\nworkspaces: nix\n'), [`line 2: ${message}`]);
 	t.deepEqual(faultsOf('{"version": "2", "workspaces": []}').length, 1);
 	t.deepEqual(faultsOf('workspaces: []').length, 1);

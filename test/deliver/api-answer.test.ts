@@ -78,7 +78,10 @@ test('what was taken has the id that the events name', t => {
 		return providerIdIn(smtpReply(code, [line]).text);
 	};
 	t.is(idOf('ses', {MessageId: '0102019a-1-000000'}), '0102019a-1-000000');
-	t.is(idOf('mailgun', {id: '<2025.1.A@mg.shop.example>', message: 'Queued. Thank you.'}), '2025.1.A@mg.shop.example');
+	t.is(
+		idOf('mailgun', {id: '<2025.1.A@mg.shop.example>', message: 'Queued. Thank you.'}),
+		'2025.1.A@mg.shop.example',
+	);
 	t.is(idOf('postmark', {ErrorCode: 0, Message: 'OK', MessageID: 'b7bc2f4a-e38e'}), 'b7bc2f4a-e38e');
 	t.is(idOf('mailgun', 'OK'), null);
 });

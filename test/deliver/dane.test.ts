@@ -26,7 +26,8 @@ type Setup = {
 /** A lab whose resolver validates; all is signed unless told otherwise. */
 async function daneLab(t: Parameters<typeof startLab>[0], {host, tlsa, domain = {}, addresses = {}, second}: Setup) {
 	const mx = await startFakeMx(t, {host: loopbackAddress(), ...host});
-	const other = second === undefined ? null : await startFakeMx(t, {host: loopbackAddress(), port: mx.port, ...second});
+	const other =
+		second === undefined ? null : await startFakeMx(t, {host: loopbackAddress(), port: mx.port, ...second});
 	const hosts: Array<readonly [number, string]> = [[10, 'mx0.example.test']];
 	if (other !== null) {
 		hosts.push([20, 'mx1.example.test']);

@@ -70,7 +70,10 @@ test('too long: how it began and how it ended', t => {
 test('whatever is said, it is printable and at most 4 KB', t => {
 	const entry = fc.oneof(
 		fc.record({said: fc.oneof(fc.string({unit: 'binary'}), fc.uint8Array())}),
-		fc.record({code: fc.integer({min: 200, max: 599}), lines: fc.array(fc.string({unit: 'binary', maxLength: 9000}))}),
+		fc.record({
+			code: fc.integer({min: 200, max: 599}),
+			lines: fc.array(fc.string({unit: 'binary', maxLength: 9000})),
+		}),
 		fc.record({noted: fc.string({unit: 'binary', maxLength: 2000})}),
 	);
 	const property = fc.property(fc.array(entry, {maxLength: 40}), entries => {
@@ -93,7 +96,9 @@ test('whatever is said, it is printable and at most 4 KB', t => {
 
 for (const extensions of [['PIPELINING'], []]) {
 	test(`a refused mail keeps what was said, an accepted one does not (${extensions[0] ?? 'lock-step'})`, async t => {
-		const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user\nask our page']}], {limit: 1});
+		const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user\nask our page']}], {
+			limit: 1,
+		});
 		const accepted = await lab.deliver();
 		t.is(accepted.attempts[0]?.dialogue, null);
 		const {attempts} = await lab.deliver();

@@ -76,7 +76,9 @@ test('a connection is used for the mails it may have, then a new one', async t =
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
 	}
 
-	const mails = lab.hosts[0]?.connections.map(({commands}) => commands.filter(line => line.startsWith('MAIL')).length);
+	const mails = lab.hosts[0]?.connections.map(
+		({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
+	);
 	t.deepEqual(mails, [10, 10, 5]);
 	t.is(lab.hosts[0]?.maxOpen(), 1);
 	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
@@ -127,14 +129,18 @@ test('idle connections make way for other sites, at most this many in all', asyn
 		mode: {kind: 'hosts', port: first.hosts[0]?.port ?? 0},
 		zone: Object.fromEntries(domains.map(domain => [domain, {a: [host]}])),
 	});
-	const results = await Promise.all(domains.flatMap(domain => [1, 2, 3].map(() => lab.deliver({destination: domain}))));
+	const results = await Promise.all(
+		domains.flatMap(domain => [1, 2, 3].map(() => lab.deliver({destination: domain}))),
+	);
 	t.true(results.every(({outcome}) => outcome.kind === 'delivered'));
 	t.true((first.hosts[0]?.maxOpen() ?? 0) <= 2);
 });
 
 test('sites take turns: one with a long queue does not hold up another', async t => {
 	const order: string[] = [];
-	const mx = await startLab(t, [{...slow, rcpt: line => void order.push(/@(\w+)/.exec(line)?.[1] ?? '') as undefined}]);
+	const mx = await startLab(t, [
+		{...slow, rcpt: line => void order.push(/@(\w+)/.exec(line)?.[1] ?? '') as undefined},
+	]);
 	const host = mx.hosts[0]?.host ?? '';
 	const lab = await startLab(t, [], {
 		maxSessions: 1,

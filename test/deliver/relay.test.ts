@@ -186,7 +186,10 @@ test('a smarthost that has no address is the next one’s turn, then configurati
 		lookUp,
 	});
 	t.is((await both.deliver()).outcome.kind, 'relayed');
-	const none = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}}, lookUp});
+	const none = await startLab(t, [], {
+		terms: {nextHop: {kind: 'relay', relays: [gone], acceptMeans: 'sent'}},
+		lookUp,
+	});
 	const {outcome, attempts} = await none.deliver();
 	t.like(outcome, {kind: 'deferred', category: 'config'});
 	t.like(attempts, {length: 1, 0: {phase: 'route', host: null}});

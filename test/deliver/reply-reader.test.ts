@@ -93,7 +93,9 @@ test('bounds', t => {
 		t.like(read(`${endless.slice(0, million / 2)}\r\n250 x\r\n`.repeat(3)), {fault: null});
 	}
 
-	const {replies, strays} = read(`${'x\r\n'.repeat(1000)}${`250-${'x'.repeat(9000)}\r\n`.repeat(9)}250 x\r\n250 y\r\n`);
+	const {replies, strays} = read(
+		`${'x\r\n'.repeat(1000)}${`250-${'x'.repeat(9000)}\r\n`.repeat(9)}250 x\r\n250 y\r\n`,
+	);
 	t.is(strays.length, 16);
 	t.deepEqual(
 		replies.map(({code, lines}) => [code, lines.map(({length}) => length)]),

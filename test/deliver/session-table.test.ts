@@ -68,7 +68,11 @@ const nextHost: readonly Row[] = [
 		{greeting: closing('HTTP/1.1 400 Bad Request\r\n\r\n')},
 		{kind: 'deferred', category: 'network', phase: 'greeting'},
 	],
-	['EHLO and HELO refused', {ehlo: '502 5.5.1 no', helo: '550 5.7.1 no'}, {kind: 'deferred', phase: 'ehlo', code: 550}],
+	[
+		'EHLO and HELO refused',
+		{ehlo: '502 5.5.1 no', helo: '550 5.7.1 no'},
+		{kind: 'deferred', phase: 'ehlo', code: 550},
+	],
 	['421 to EHLO', {ehlo: '421 4.7.0 no'}, {kind: 'deferred', phase: 'ehlo', code: 421}],
 	['220 to EHLO', {ehlo: '220 hello again'}, {kind: 'deferred', category: 'network', phase: 'ehlo', code: 220}],
 	['421 to MAIL', {mail: '421 4.7.0 too much'}, {kind: 'deferred', category: 'rate', phase: 'mail'}],
@@ -97,7 +101,11 @@ const nextHost: readonly Row[] = [
 	],
 	['354 to RCPT', {rcpt: '354 go on'}, {kind: 'deferred', category: 'protocol', phase: 'rcpt', code: 354}],
 	['451 4.7.1 try again later', {rcpt: '451 4.7.1 please try again later'}, {kind: 'deferred', category: 'greylist'}],
-	['451 try again', {rcpt: '451 temporary failure, please try again later'}, {kind: 'deferred', category: 'greylist'}],
+	[
+		'451 try again',
+		{rcpt: '451 temporary failure, please try again later'},
+		{kind: 'deferred', category: 'greylist'},
+	],
 	['closed at DATA', {data: drop}, {kind: 'deferred', category: 'network', phase: 'data'}],
 	['452 to the dot', {dot: '452 4.3.1 full'}, {kind: 'deferred', category: 'system', phase: 'dot'}],
 	['421 to the dot', {dot: '421 4.3.0 dying'}, {kind: 'deferred', phase: 'dot', code: 421}],
@@ -216,7 +224,14 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.deepEqual(outcome, {kind: 'delivered'});
 		t.like(attempts, {
 			length: 1,
-			0: {host: 'mx0.example.test', ip: lab.hosts[0]?.host, tls: null, phase: 'dot', code: 250, enhanced: '2.0.0'},
+			0: {
+				host: 'mx0.example.test',
+				ip: lab.hosts[0]?.host,
+				tls: null,
+				phase: 'dot',
+				code: 250,
+				enhanced: '2.0.0',
+			},
 		});
 		t.truthy(sentAt);
 		t.like(lab.hosts[0]?.received[0], {from: 'bounce@mail.test', to: ['user@example.test']});
@@ -288,7 +303,10 @@ for (const [variant, extensions] of Object.entries(variants)) {
 			[{}, {envelope: {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true}}],
 		] as const) {
 			const lab = await startLab(t, [{extensions, ehlo: drop}], {terms});
-			t.like(await lab.deliver(envelope), {outcome: {kind: 'deferred', category: 'network'}, attempts: {length: 1}});
+			t.like(await lab.deliver(envelope), {
+				outcome: {kind: 'deferred', category: 'network'},
+				attempts: {length: 1},
+			});
 		}
 	});
 
@@ -349,9 +367,13 @@ for (const [variant, extensions] of Object.entries(variants)) {
 	test.serial(
 		`${variant}: 354 although the recipient was refused → an empty message, then the session goes on`,
 		async t => {
-			const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user'], data: '354 go on'}], {
-				limit: 1,
-			});
+			const lab = await startLab(
+				t,
+				[{extensions, rcpt: ['250 ok', '550 5.1.1 no such user'], data: '354 go on'}],
+				{
+					limit: 1,
+				},
+			);
 			t.is((await lab.deliver()).outcome.kind, 'delivered');
 			t.is((await lab.deliver()).outcome.kind, 'bounced');
 			t.is((await lab.deliver()).outcome.kind, 'delivered');
@@ -431,7 +453,12 @@ for (const [variant, extensions] of Object.entries(variants)) {
 test.serial('connection refused → deferred, then the next host', async t => {
 	const zone = {'mx0.example.test': {a: ['127.0.0.254']}};
 	const alone = await startLab(t, [{}], {zone});
-	matches(t, await alone.deliver(), {kind: 'deferred', category: 'network', phase: 'connect', reason: /ECONNREFUSED/});
+	matches(t, await alone.deliver(), {
+		kind: 'deferred',
+		category: 'network',
+		phase: 'connect',
+		reason: /ECONNREFUSED/,
+	});
 	const lab = await startLab(t, [{}, {}], {zone});
 	t.deepEqual((await lab.deliver()).outcome, {kind: 'delivered'});
 });

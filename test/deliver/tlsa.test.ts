@@ -88,7 +88,15 @@ test('under an anchor name and dates count', async t => {
 
 test('records that mail servers are not judged by', t => {
 	const good = recordOf(leaf, 3, 1, 1);
-	for (const wrong of [{usage: 0}, {usage: 1}, {usage: 4}, {selector: 2}, {matching: 3}, {data: 'abcd'}, {data: ''}]) {
+	for (const wrong of [
+		{usage: 0},
+		{usage: 1},
+		{usage: 4},
+		{selector: 2},
+		{matching: 3},
+		{data: 'abcd'},
+		{data: ''},
+	]) {
 		t.false(isUsable({...good, ...wrong}), JSON.stringify(wrong));
 	}
 

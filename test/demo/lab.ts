@@ -8,7 +8,9 @@ import {startFakeDns} from '../helpers/fake-dns.ts';
 import {type FakeMx, type Received, startFakeMx} from '../helpers/fake-mx.ts';
 import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
 
-/** A small internet on loopback: DNS, the recipients' mail server, a shop's webhook receiver, and the daemon that mails. */
+/**
+ * A small internet on loopback: DNS, the recipients' mail server, a shop's webhook receiver, and the daemon that mails.
+ */
 export type Lab = {
 	readonly program: Program;
 	readonly url: string;
@@ -84,5 +86,7 @@ export function mailTo({inbox}: Lab, address: string): Received | undefined {
 export function fieldOf({data}: Received, name: string): string {
 	const [head = ''] = data.toString('latin1').split('\r\n\r\n');
 	const unfolded = head.replaceAll(/\r\n[ \t]+/g, ' ').split('\r\n');
-	return unfolded.find(line => line.toLowerCase().startsWith(`${name.toLowerCase()}: `))?.slice(name.length + 2) ?? '';
+	return (
+		unfolded.find(line => line.toLowerCase().startsWith(`${name.toLowerCase()}: `))?.slice(name.length + 2) ?? ''
+	);
 }

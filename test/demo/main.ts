@@ -6,8 +6,8 @@ import {wrapped} from '../../src/cli/terminal-text.ts';
 import {startLab} from './lab.ts';
 import {steps} from './steps.ts';
 
-// `npm run demo`: a daemon and what it mails with, all on loopback; sends, bounces, complains, unsubscribes, and says what each
-// left. On a terminal it then waits, so that one can look around. `--fast` ends at once.
+// `npm run demo`: a daemon and what it mails with, all on loopback; sends, bounces, complains, unsubscribes, and says
+// what each left. On a terminal it then waits, so that one can look around. `--fast` ends at once.
 
 const width = 80;
 const print = (...lines: readonly string[]) => process.stdout.write(lines.map(line => `${line}\n`).join(''));
@@ -21,7 +21,9 @@ const scope = {
 };
 
 async function demo(): Promise<void> {
-	say('Starting DNS, a mail server for inbox.example, a webhook receiver and the daemon. Nothing leaves this machine.');
+	say(
+		'Starting DNS, a mail server for inbox.example, a webhook receiver and the daemon. Nothing leaves this machine.',
+	);
 	const lab = await startLab(scope);
 	print('', `The daemon answers at ${lab.url}.`, 'To look around, in another terminal:', '');
 	print(`    cd ${lab.program.folder}`, `    alias mailctl='node ${path.resolve('bin/mailctl.js')}'`);

@@ -62,7 +62,10 @@ async function unsubscribe(lab: Lab): Promise<Step> {
 	const {id} = await sent(lab, to, 'delivered', {unsubscribeGroup: 'news'});
 	const mail = await waitFor('the mail', () => mailTo(lab, to));
 	const [, link = ''] = /<(https?:[^>]+)>/.exec(fieldOf(mail, 'List-Unsubscribe')) ?? [];
-	const {status} = await fetch(link, {method: 'POST', body: new URLSearchParams([['List-Unsubscribe', 'One-Click']])});
+	const {status} = await fetch(link, {
+		method: 'POST',
+		body: new URLSearchParams([['List-Unsubscribe', 'One-Click']]),
+	});
 	const refused = await refusal(lab, {to, unsubscribeGroup: 'news'});
 	const other = await sent(lab, to, 'delivered');
 	return {

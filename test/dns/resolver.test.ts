@@ -9,7 +9,13 @@ test('a name that fails is asked again, unless failures are kept too', async t =
 		[false, 3],
 		[true, 1],
 	] as const) {
-		const resolver = createResolver({servers: [server], timeoutMs: 60_000, tries: 1, keepFailed, clock: systemClock});
+		const resolver = createResolver({
+			servers: [server],
+			timeoutMs: 60_000,
+			tries: 1,
+			keepFailed,
+			clock: systemClock,
+		});
 		for (let n = 0; n < 3; n++) {
 			t.like(await resolver.txt('slow.example'), {kind: 'failed', code: 'ESERVFAIL'});
 		}

@@ -157,7 +157,11 @@ test('return path: what is missing is said', async t => {
 test('the listener’s certificate: its key, its name, its time', async t => {
 	const folder = await temporaryFolder(t);
 	const [mine, other] = [makeCertificate('in.bounces.test'), makeCertificate('in.bounces.test')];
-	const [certFile, keyFile, otherKey] = [join(folder, 'cert.pem'), join(folder, 'key.pem'), join(folder, 'other.pem')];
+	const [certFile, keyFile, otherKey] = [
+		join(folder, 'cert.pem'),
+		join(folder, 'key.pem'),
+		join(folder, 'other.pem'),
+	];
 	writeFileSync(certFile, mine.cert);
 	writeFileSync(keyFile, mine.key);
 	writeFileSync(otherKey, other.key);
@@ -180,7 +184,15 @@ test('a certificate of a CA: its end, what the CA said, and names that lead else
 	const now = Date.parse('2026-06-09T10:00:00.000Z');
 	const day = 86_400_000;
 	const row = {
-		...{name: 'm.test', chain: 'x', secret: 'y', issuer: 'z', window_start: null, window_end: null, taken_until: null},
+		...{
+			name: 'm.test',
+			chain: 'x',
+			secret: 'y',
+			issuer: 'z',
+			window_start: null,
+			window_end: null,
+			taken_until: null,
+		},
 		...{
 			next_try_at: '',
 			tries: 0,
@@ -193,7 +205,8 @@ test('a certificate of a CA: its end, what the CA said, and names that lead else
 		},
 	};
 	const look = (days: number | null, fault: string | null = null, life = 90) => {
-		const times = days === null ? [null, null] : [days - life, days].map(n => new Date(now + n * day).toISOString());
+		const times =
+			days === null ? [null, null] : [days - life, days].map(n => new Date(now + n * day).toISOString());
 		const [from = null, until = null] = times;
 		const {status, detail} = judgeCertificate({...row, not_before: from, not_after: until, fault}, now);
 		return `${status}: ${detail}`;

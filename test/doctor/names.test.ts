@@ -62,7 +62,9 @@ test('reverse DNS: the address leads to the EHLO name and back', async t => {
 	t.deepEqual(await look('192.0.2.1'), ['ok: 192.0.2.1 is mail.example.test, both ways']);
 	t.deepEqual(await look('2001:db8::1'), ['ok: 2001:db8::1 is mail.example.test, both ways']);
 	t.deepEqual(await look('192.0.2.2'), ['warn: 192.0.2.2 is host-2.provider.test, EHLO says mail.example.test']);
-	t.deepEqual(await look('192.0.2.3'), ['fail: 192.0.2.3 is called mail.example.test, which does not lead back to it']);
+	t.deepEqual(await look('192.0.2.3'), [
+		'fail: 192.0.2.3 is called mail.example.test, which does not lead back to it',
+	]);
 	t.deepEqual(await look('192.0.2.4'), ['fail: 192.0.2.4 has no name (PTR)']);
 	t.regex((await look('192.0.2.5'))[0] ?? '', /^warn: the name of 192\.0\.2\.5 could not be looked up/);
 	t.deepEqual(await told(reverseDnsCheck([], resolver)), ['warn: the public address of this machine is not known']);

@@ -49,7 +49,14 @@ test('pending until it is shown, failed after 72 hours without, verified again w
 		'verified, verified',
 	]);
 	t.deepEqual(
-		walk(domain(), [0, 'absent'], [hour, 'absent'], [71 * hour, 'absent'], [72 * hour, 'absent'], [73 * hour, 'shown']),
+		walk(
+			domain(),
+			[0, 'absent'],
+			[hour, 'absent'],
+			[71 * hour, 'absent'],
+			[72 * hour, 'absent'],
+			[73 * hour, 'shown'],
+		),
 		[...['pending', 'pending', 'pending', 'failed'], 'verified, verified'],
 	);
 });
@@ -57,7 +64,14 @@ test('pending until it is shown, failed after 72 hours without, verified again w
 test('a verified one drops only after 3 failures that span 72 hours', t => {
 	const degraded = 'degraded, verified';
 	t.deepEqual(
-		walk(verified, [0, 'absent'], [hour, 'absent'], [2 * hour, 'absent'], [71 * hour, 'absent'], [72 * hour, 'absent']),
+		walk(
+			verified,
+			[0, 'absent'],
+			[hour, 'absent'],
+			[2 * hour, 'absent'],
+			[71 * hour, 'absent'],
+			[72 * hour, 'absent'],
+		),
 		[...[degraded, degraded, degraded, degraded], 'failed'],
 	);
 	t.deepEqual(walk(verified, [0, 'absent'], [72 * hour, 'absent'], [73 * hour, 'absent']), [

@@ -91,8 +91,13 @@ sqliteTest(test, 'the records of a domain: ownership, two DKIM keys, return path
 	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:out.mail.example -all', 'v=DMARC1; p=none']);
 	const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<typeof domainRecords>[0];
 	t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
-	t.is(domainRecords({...sources, receives: true})[5]?.value, 'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example');
-	const nameless = {...input, host: 'vm', bounceHost: 'vm', sourceAddresses: []} as Parameters<typeof domainRecords>[0];
+	t.is(
+		domainRecords({...sources, receives: true})[5]?.value,
+		'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example',
+	);
+	const nameless = {...input, host: 'vm', bounceHost: 'vm', sourceAddresses: []} as Parameters<
+		typeof domainRecords
+	>[0];
 	t.deepEqual(
 		domainRecords(nameless).map(({ready}) => ready),
 		[true, true, true, false, false, true],
@@ -162,7 +167,9 @@ storeTest(test, 'nodes that add senders of a new domain at once make it once', a
 	const added = await Promise.all(
 		['a', 'b', 'c', 'a'].map(local => {
 			const input = {workspaceId, address: address(`${local}@shop.example`), name: null, verified: false};
-			return store.database.transaction(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));
+			return store.database.transaction(trx =>
+				addSender(trx, tools, testVault, {...input, newKeys: async () => keys}),
+			);
 		}),
 	);
 	t.is(added.filter(one => one !== undefined).length, 3);

@@ -120,7 +120,8 @@ sqliteTest(test, 'it is used once DNS leads here, and where https is served with
 	const row = {name: host, next_try_at: now, tries: 0, updated_at: now};
 	await write(trx => trx('certificates').insert(row));
 	t.deepEqual(await used(true), [null, null], 'none was issued yet');
-	const certificate = (not_after: string) => write(trx => trx('certificates').where({name: host}).update({not_after}));
+	const certificate = (not_after: string) =>
+		write(trx => trx('certificates').where({name: host}).update({not_after}));
 	await certificate('2026-06-09T09:59:59.000Z');
 	t.deepEqual(await used(true), [null, null], 'it has expired');
 	await certificate('2026-09-01T00:00:00.000Z');

@@ -57,7 +57,12 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 		['another key', {txt: [dkimRecordValue(foreign.rsa).match(/.{1,255}/g) ?? []]}, 'different', /another key/],
 		['another algorithm', {txt: [dkimRecordValue(own.ed25519)]}, 'different', /another key/],
 		['revoked', {txt: ['v=DKIM1; p=']}, 'different', /revoked/],
-		['two keys', {txt: [[`p=${p.slice(0, 200)}`, p.slice(200)], dkimRecordValue(own.ed25519)]}, 'different', /2 keys/],
+		[
+			'two keys',
+			{txt: [[`p=${p.slice(0, 200)}`, p.slice(200)], dkimRecordValue(own.ed25519)]},
+			'different',
+			/2 keys/,
+		],
 		['SHA-1 only', {txt: [['h=sha1;p=', p.slice(0, 200), p.slice(200)]]}, 'different', /h= excludes/],
 		['no key', {txt: ['hello']}, 'different', /no DKIM key/],
 		['nothing', null, 'missing'],
@@ -154,14 +159,23 @@ const cases: Readonly<Record<Purpose, readonly Case[]>> = {
 	],
 	dmarc: [
 		['the policy', {txt: ['v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example']}, 'ok'],
-		['beside others', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example, MAILTO:dmarc@bounce.shop.example!1m']}, 'ok'],
+		[
+			'beside others',
+			{txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example, MAILTO:dmarc@bounce.shop.example!1m']},
+			'ok',
+		],
 		[
 			'to a longer name',
 			{txt: ['v=DMARC1;p=none;rua=mailto:dmarc@bounce.shop.example.evil']},
 			'ok',
 			/rua= lacks mailto:d/,
 		],
-		['reports to others', {txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']}, 'ok', /rua= lacks mailto:dmarc@bounce/],
+		[
+			'reports to others',
+			{txt: ['v=DMARC1;p=reject;rua=mailto:a@b.example']},
+			'ok',
+			/rua= lacks mailto:dmarc@bounce/,
+		],
 		['no reports', {txt: ['v=DMARC1; p=none']}, 'ok', /do not come here/],
 		['of the parent', null, 'ok', /it is the one of _dmarc\.example\.org/],
 		['two', {txt: ['v=DMARC1; p=none', 'v=DMARC1; p=reject']}, 'different', /2 DMARC records/],
@@ -289,7 +303,10 @@ test('SPF by a host: its addresses count, and a proposal that forbids nothing is
 		problem: 'it does not include p.example, see that it names the same hosts',
 	});
 	t.like(
-		await judge('v=spf1 include:ask-your-provider.invalid ~all', of('v=spf1 include:ask-your-provider.invalid ~all')),
+		await judge(
+			'v=spf1 include:ask-your-provider.invalid ~all',
+			of('v=spf1 include:ask-your-provider.invalid ~all'),
+		),
 		{
 			state: 'different',
 		},

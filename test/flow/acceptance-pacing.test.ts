@@ -135,8 +135,8 @@ test.serial('1,000 mails to one site never exceed its caps, mail to another one 
 });
 
 /**
- * How many mails more came in some stretch of time than a rate with a second's worth at once lets through. What had left
- * before may come late: three connections, and four mails in hand for each.
+ * How many mails more came in some stretch of time than a rate with a second's worth at once lets through. What had
+ * left before may come late: three connections, and four mails in hand for each.
  */
 function maxOver(times: readonly number[], perMinute: number): number {
 	const most = perMinute / 60 + 12;
@@ -174,7 +174,11 @@ test.serial('a backlog of 5,000 mails: another workspace’s code leaves after w
 
 	/** How many mails of the backlog the host gets, two at a time, before a code that was just accepted. */
 	const before = async ({url}: Daemon, to: string) => {
-		const {status} = await call(`${url}/v1/messages`, other.key, {from: other.from, to, templateId: other.templateId});
+		const {status} = await call(`${url}/v1/messages`, other.key, {
+			from: other.from,
+			to,
+			templateId: other.templateId,
+		});
 		t.is(status, 202);
 		const began = order.length;
 		await waitFor(`${to} arrives`, () => {
@@ -322,7 +326,12 @@ test.serial('an operator stops all mail to a domain, and lets it go again', asyn
 		return (await status(id)) === 'accepted';
 	};
 	await waitFor('mail stays', stays);
-	await untilWaits(program, ids.at(-1) ?? '', 'operator', /An operator suspended all mail to stop\.example.*: moving/);
+	await untilWaits(
+		program,
+		ids.at(-1) ?? '',
+		'operator',
+		/An operator suspended all mail to stop\.example.*: moving/,
+	);
 	t.log(`the last one left ${Math.round((seen.at(-1) ?? 0) - stopped)} ms after the command`);
 
 	for (const id of ids) {
@@ -356,7 +365,9 @@ test.serial(
 				'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
 				'mx.shorter.example': {
 					rcpt: (_line, {commands}) =>
-						commands.filter(line => line.startsWith('MAIL')).length > 3 ? '451 4.5.3 only three' : undefined,
+						commands.filter(line => line.startsWith('MAIL')).length > 3
+							? '451 4.5.3 only three'
+							: undefined,
 				},
 			},
 			{},

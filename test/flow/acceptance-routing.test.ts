@@ -74,7 +74,11 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 	t.is(host('mx.xn--bcher-kva.example').received[0]?.to[0], 'user@xn--bcher-kva.example');
 
 	await until(none, 'bounced');
-	t.like((await show(none)).events.at(-1)?.detail, {type: 'permanent', category: 'unknown_domain', enhanced: '5.1.10'});
+	t.like((await show(none)).events.at(-1)?.detail, {
+		type: 'permanent',
+		category: 'unknown_domain',
+		enhanced: '5.1.10',
+	});
 	t.true(await suppressed('user@null.example'));
 
 	await until(gone, 'bounced');
@@ -102,7 +106,11 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 		30,
 	);
 	const asks = equal.flatMap(name => host(name).connections).flatMap(({commands}) => commands);
-	t.is(asks.filter(line => line.startsWith('RCPT')).length, 90, 'two hosts at the first try, the first of them again');
+	t.is(
+		asks.filter(line => line.startsWith('RCPT')).length,
+		90,
+		'two hosts at the first try, the first of them again',
+	);
 	const senders = asks.filter(line => line.startsWith('MAIL')).map(line => /<([^>]*)>/.exec(line)?.[1]);
 	t.is(new Set(senders).size, 30, 'and with the same envelope');
 	t.true(

@@ -122,7 +122,11 @@ test('bodies made for smuggling and values made for headers: one mail each, sign
 	const {program, host} = await startMailHosts(t, {'mx.strict.example': {}, 'mx.lax.example': {lax: true}});
 	const daemon = await program.serve();
 	const {send, until, shop} = await clientOf(program, daemon);
-	const [template] = await program.cli<Array<{id: string}>>('template', 'push', resolve('test/fixtures/flow/hostile'));
+	const [template] = await program.cli<Array<{id: string}>>(
+		'template',
+		'push',
+		resolve('test/fixtures/flow/hostile'),
+	);
 	const {records} = await program.cli<{records: DomainRecord[]}>('domain', 'show', 'example.com');
 	const subject = 'Hello\r\nBcc: victim@x.test\r\n\r\nSubject: another\u0007\u2028Cc: victim@x.test';
 
@@ -163,7 +167,15 @@ test('bodies made for smuggling and values made for headers: one mail each, sign
 	const [{data} = {data: Buffer.alloc(0)}] = host('mx.strict.example').received;
 	t.is(covered(data).length, 2);
 	for (const names of covered(data)) {
-		for (const name of ['list-unsubscribe', 'list-unsubscribe-post', 'from', 'to', 'subject', 'date', 'message-id']) {
+		for (const name of [
+			'list-unsubscribe',
+			'list-unsubscribe-post',
+			'from',
+			'to',
+			'subject',
+			'date',
+			'message-id',
+		]) {
 			t.true(names.includes(name), `${name} is signed`);
 		}
 		t.is(names.filter(name => name === 'from').length, 2, 'and so is that there is no other');

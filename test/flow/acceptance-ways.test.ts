@@ -182,6 +182,10 @@ test.serial('smarthosts in their order: whatever is wrong with one, the next one
 	}
 	t.is(relays.at(-1)?.[0].count(), 1);
 	const said = relays.flatMap(([{connections}]) => connections.flatMap(({commands}) => commands)).join('\n');
-	t.notRegex(said, new RegExp(Buffer.from('\0user\0secret').toString('base64')), 'no password to whom we do not know');
+	t.notRegex(
+		said,
+		new RegExp(Buffer.from('\0user\0secret').toString('base64')),
+		'no password to whom we do not know',
+	);
 	t.is(await daemon.stop(), 0);
 });

@@ -20,9 +20,14 @@ function statusOf(url: string, headers: Record<string, string> = {}): Promise<nu
 test.serial(
 	'beside an HTTP listener that others reach, the figures and the docs have a listener of their own',
 	async t => {
-		const program = await prepareProgram(t, {MAILCTL_HTTP_LISTEN: '0.0.0.0:0', MAILCTL_ADMIN_LISTEN: '127.0.0.1:0'});
+		const program = await prepareProgram(t, {
+			MAILCTL_HTTP_LISTEN: '0.0.0.0:0',
+			MAILCTL_ADMIN_LISTEN: '127.0.0.1:0',
+		});
 		const daemon = await program.serve();
-		const {http, admin} = JSON.parse(readFileSync(path.join(program.folder, 'data', 'daemon.json'), 'utf8')) as Places;
+		const {http, admin} = JSON.parse(
+			readFileSync(path.join(program.folder, 'data', 'daemon.json'), 'utf8'),
+		) as Places;
 		const open = http.replace('0.0.0.0', '127.0.0.1');
 		t.not(admin, http);
 		for (const page of pages) {

@@ -85,7 +85,11 @@ test('an erased person is in no captured mail; others are', async t => {
 });
 
 test('the daemon sweeps: an old message is gone with its file, and its key', async t => {
-	const settings = {MAILCTL_SWEEP_INTERVAL: '100ms', MAILCTL_RETENTION_DAYS: '2', MAILCTL_IDEMPOTENCY_RETENTION: '1h'};
+	const settings = {
+		MAILCTL_SWEEP_INTERVAL: '100ms',
+		MAILCTL_RETENTION_DAYS: '2',
+		MAILCTL_IDEMPOTENCY_RETENTION: '1h',
+	};
 	const {program, daemon, key, send, subjectOf} = await open(t, settings);
 	const young = await send();
 	await subjectOf(young);

@@ -10,7 +10,9 @@ test('the metrics count what is taken and what is asked', async t => {
 	const metrics = async () => (await (await fetch(`${url}/metrics`)).text()).split('\n');
 	const isThere = (line: string) => waitFor(line, async () => (await metrics()).includes(line));
 	const counted = (method: string, route: string, status: number, n: number) =>
-		isThere(`mailctl_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"} ${n}`);
+		isThere(
+			`mailctl_http_request_duration_seconds_count{method="${method}",route="${route}",status="${status}"} ${n}`,
+		);
 
 	const send = {from, to: 'ada@example.com', templateId};
 	t.is((await call(`${url}/v1/messages`, key, send)).status, 202);

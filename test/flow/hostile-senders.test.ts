@@ -34,7 +34,11 @@ test('what strangers bring, and what their DNS says, delays no bounce and no ans
 		's._domainkey.d1.evil.test': {txt: [record(`v=DKIM1; p=${'A'.repeat(20_000)}`)]},
 	});
 	const program = await prepareProgram(t, {
-		...{MAILCTL_INBOUND_LISTEN: '127.0.0.1:0', MAILCTL_RETURN_PATH_DOMAIN: bounces, MAILCTL_DNS_SERVERS: dns.server},
+		...{
+			MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',
+			MAILCTL_RETURN_PATH_DOMAIN: bounces,
+			MAILCTL_DNS_SERVERS: dns.server,
+		},
 	});
 	await program.cliBytes('init');
 	const dataDir = path.join(program.folder, 'data');

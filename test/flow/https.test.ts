@@ -111,7 +111,9 @@ test('https without a proxy: certificates of a CA, a link host, redirects, and a
 	dns.zone['_mta-sts.bounce.shop.example'] = {txt: [announced(fresh.records) ?? '']};
 	const checked = await program.cli<{records: Array<ToPublish & {state: string}>}>('domain', 'show', 'shop.example');
 	t.deepEqual(
-		checked.records.filter(({purpose}) => purpose === 'mta_sts' || purpose === 'tls_report').map(({state}) => state),
+		checked.records
+			.filter(({purpose}) => purpose === 'mta_sts' || purpose === 'tls_report')
+			.map(({state}) => state),
 		['ok', 'ok', 'ok'],
 	);
 	const resolver = createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});

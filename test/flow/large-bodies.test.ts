@@ -10,7 +10,10 @@ import {talkTo} from '../helpers/smtp-talk.ts';
 const maxAnswerLength = 6000;
 /** The daemon would give one or two if it were blocked; where all of it takes a third of a second, it gives seven. */
 const minAnswers = 4;
-/** Megabytes: 500 is meant. Threads collect late: 536 to 556 in runs of one program after each other, with its sources instead of the bundle 40 more. */
+/**
+ * Megabytes: 500 is meant. Threads collect late: 536 to 556 in runs of one program after each other, with its sources
+ * instead of the bundle 40 more.
+ */
 const maxMemory = 650;
 const atOnce = 8;
 

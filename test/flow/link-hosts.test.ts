@@ -76,7 +76,8 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 		sent.set(name, n);
 		const from = () =>
 			mx.received.filter(
-				({data: raw}) => raw.includes(`<orders@${name}.example>`) || raw.includes(`From: orders@${name}.example`),
+				({data: raw}) =>
+					raw.includes(`<orders@${name}.example>`) || raw.includes(`From: orders@${name}.example`),
 			);
 		return await waitFor(`mail ${n} of ${name}`, () => from()[n - 1]);
 	}
@@ -119,7 +120,9 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 	// Its page, under its host, names no other.
 	const [red] = tenants;
 	const raw = (await simpleParser((await mailOf(red as Tenant)).data)).headerLines.map(({line}) => line).join('\n');
-	const link = /<https:\/\/go\.red\.example(\/unsubscribe\?token=[^>\s]+)>/.exec(raw.replaceAll(/\r?\n\s*/g, ''))?.[1];
+	const link = /<https:\/\/go\.red\.example(\/unsubscribe\?token=[^>\s]+)>/.exec(
+		raw.replaceAll(/\r?\n\s*/g, ''),
+	)?.[1];
 	const page = await fetch(`${daemon.url}${link}`, {headers: {host: 'go.red.example'}});
 	t.is(page.status, 200);
 	t.notRegex(await page.text(), /out\.mail\.example|\bblue\b/);
@@ -133,7 +136,10 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 	});
 	t.deepEqual(await hostsOf(back), ['out.mail.example']);
 	t.like(
-		await call(`${daemon.url}/v1/domains`, tenants[1]?.key ?? '', {name: 'red.example', link_host: 'go.red.example'}),
+		await call(`${daemon.url}/v1/domains`, tenants[1]?.key ?? '', {
+			name: 'red.example',
+			link_host: 'go.red.example',
+		}),
 		{
 			status: 409,
 		},

@@ -40,7 +40,9 @@ test('what is queued is held while its workspace is paused, goes out after resum
 		await waitFor('it goes out', async () => (await statusOf(daemon.url, shop, message)) === 'delivered');
 	}
 	t.like((await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body, {accepted: 3, test: 0, quota: null});
-	const {days} = (await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body as {days: Array<Record<string, number>>};
+	const {days} = (await call(`${daemon.url}/v1/usage?days=2`, shop.key)).body as {
+		days: Array<Record<string, number>>;
+	};
 	t.is((days[0]?.accepted ?? 0) + (days[1]?.accepted ?? 0), 3);
 	t.is((days[0]?.delivered ?? 0) + (days[1]?.delivered ?? 0), 3);
 

@@ -89,7 +89,8 @@ test('kill -9 while events come in: nothing acknowledged is lost, all of it coun
 		const path = new URL(added.url).pathname;
 		return await Promise.all(
 			from.map(
-				async ({body, headers}) => (await fetch(url + path, {method: 'POST', body, headers}).catch(() => null))?.status,
+				async ({body, headers}) =>
+					(await fetch(url + path, {method: 'POST', body, headers}).catch(() => null))?.status,
 			),
 		);
 	};

@@ -60,7 +60,13 @@ async function endOf({client, daemon}: Lab, id: string) {
 }
 
 const suppressedOf = async ({program}: Lab, ...where: readonly string[]) => {
-	const all = await program.cli<ReadonlyArray<{recipient: string}>>('suppression', 'list', '--limit', '1000', ...where);
+	const all = await program.cli<ReadonlyArray<{recipient: string}>>(
+		'suppression',
+		'list',
+		'--limit',
+		'1000',
+		...where,
+	);
 	return all.map(({recipient}) => recipient).toSorted();
 };
 

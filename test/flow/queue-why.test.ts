@@ -154,7 +154,10 @@ test('queue why is right in each situation of a running daemon', async t => {
 		const answer = await why(last);
 		return answer.waits_for === 'suspension' && answer;
 	});
-	t.regex(left.detail, /^Its site mx\.dead\.example is backing off until 20.* after failures: .*ECONNREFUSED|refused/);
+	t.regex(
+		left.detail,
+		/^Its site mx\.dead\.example is backing off until 20.* after failures: .*ECONNREFUSED|refused/,
+	);
 	const rows = await program.cli<Array<{destination: string; suspended_by: string}>>('queue', 'summary');
 	t.is(rows.find(({destination}) => destination === 'dead.example')?.suspended_by, 'failures');
 	const triesOf = async (domain: string) =>

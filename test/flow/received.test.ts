@@ -28,7 +28,11 @@ const bounces = 'bounces.mail.example';
 async function start(t: ExecutionContext, more: Settings = {}): Promise<Lab> {
 	const dns = await startFakeDns(t, {[host]: {a: ['127.0.0.1']}});
 	const program = await prepare(t, {
-		...{MAILCTL_INBOUND_LISTEN: '127.0.0.1:0', MAILCTL_RETURN_PATH_DOMAIN: bounces, MAILCTL_DNS_SERVERS: dns.server},
+		...{
+			MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',
+			MAILCTL_RETURN_PATH_DOMAIN: bounces,
+			MAILCTL_DNS_SERVERS: dns.server,
+		},
 		...more,
 	});
 	const {url} = await program.serve();
@@ -68,7 +72,12 @@ async function send(
 	more: object = {},
 ): Promise<{id: string; messageId: string; replyTo: string | undefined}> {
 	const {key, from, templateId} = lab.welcome;
-	const {status, body} = await call(`${lab.url}/v1/messages`, key, {from, to: 'ada@example.net', templateId, ...more});
+	const {status, body} = await call(`${lab.url}/v1/messages`, key, {
+		from,
+		to: 'ada@example.net',
+		templateId,
+		...more,
+	});
 	if (status !== 202) {
 		throw new Error(JSON.stringify(body));
 	}
@@ -88,7 +97,8 @@ test('a stranger whose DNS is silent holds up no mail of others, and mail of the
 	for (const name of ['slow.example', '_dmarc.slow.example', 's._domainkey.slow.example']) {
 		lab.dns.zone[name] = 'timeout';
 	}
-	const slow = 'DKIM-Signature: v=1; d=slow.example; s=s; b=x\r\nFrom: eve@slow.example\r\nSubject: slow\r\n\r\n.\r\n';
+	const slow =
+		'DKIM-Signature: v=1; d=slow.example; s=s; b=x\r\nFrom: eve@slow.example\r\nSubject: slow\r\n\r\n.\r\n';
 	const mail = 'From: ada@example.net\r\nSubject: quick\r\n\r\n.\r\n';
 	await bring(t, lab, `postmaster@${bounces}`, mail, 'ada@operator.example');
 	await waitFor('the address counts', async () =>
@@ -129,7 +139,14 @@ test('answers of five mail programs find their message, by Message-ID and by the
 	}
 	const answers = await arrived(lab, 5);
 	t.deepEqual(
-		answers.map(mail => [mail.in_reply_to, mail.from, mail.from_name === null, mail.to, mail.automatic, mail.fault]),
+		answers.map(mail => [
+			mail.in_reply_to,
+			mail.from,
+			mail.from_name === null,
+			mail.to,
+			mail.automatic,
+			mail.fault,
+		]),
 		answers.map(() => [id, 'ada@example.net', false, [support], false, null]),
 	);
 	t.is((await list(lab, `?in_reply_to=${id}`)).length, 5);
@@ -188,9 +205,12 @@ test('answers of five mail programs find their message, by Message-ID and by the
 	// Another workspace learns of no message that is not its own.
 	await lab.program.cli('workspace', 'create', '--name', 'other');
 	await lab.program.cli('inbound', 'add', 'x@other.example', '--workspace', 'other');
-	const other = (await lab.program.cli<{key: string}>('key', 'create', '--name', 'other', '--workspace', 'other')).key;
+	const other = (await lab.program.cli<{key: string}>('key', 'create', '--name', 'other', '--workspace', 'other'))
+		.key;
 	const foreign = `From: ada@example.net\r\nIn-Reply-To: ${messageId}\r\n\r\nYes.\r\n`;
-	await waitFor('the address counts', async () => (await bring(t, lab, 'x@other.example', foreign)).startsWith('250'));
+	await waitFor('the address counts', async () =>
+		(await bring(t, lab, 'x@other.example', foreign)).startsWith('250'),
+	);
 	const theirs = await waitFor('it is there', async () => {
 		const {data} = (await call(`${lab.url}/v1/received`, other)).body as {data: Mail[]};
 		return data[0];
@@ -236,7 +256,9 @@ test('what comes in is posted, shown, downloaded as a file, and gone when it is 
 	const hook = {url: `https://${host}:${receiver.port}/in`, events: ['received']};
 	t.is((await call(`${lab.url}/v1/webhooks`, key, hook)).status, 201);
 	const mail = withFile({from: 'ada@example.net', to: 'any@in.example.com', said: 'See these'});
-	await waitFor('the address counts', async () => (await bring(t, lab, 'any@in.example.com', mail)).startsWith('250'));
+	await waitFor('the address counts', async () =>
+		(await bring(t, lab, 'any@in.example.com', mail)).startsWith('250'),
+	);
 	const [first] = await arrived(lab, 1);
 	const id = first?.id ?? '';
 	t.like(first, {spf: {result: 'pass', domain: 'example.net'}, dkim: {result: 'none', domain: null}});
@@ -275,7 +297,9 @@ test('what comes in is posted, shown, downloaded as a file, and gone when it is 
 	const test = (await lab.program.cli<{key: string}>('key', 'create', '--name', 'ci', '--mode', 'test')).key;
 	t.deepEqual((await call(`${lab.url}/v1/received`, test)).body, {data: [], next_cursor: null});
 	for (const place of ['', '/raw', '/attachments/0']) {
-		const {status} = await fetch(`${lab.url}/v1/received/${id}${place}`, {headers: {authorization: `Bearer ${test}`}});
+		const {status} = await fetch(`${lab.url}/v1/received/${id}${place}`, {
+			headers: {authorization: `Bearer ${test}`},
+		});
 		t.is(status, 404, `a test key sees no real mail: ${place}`);
 	}
 

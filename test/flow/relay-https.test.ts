@@ -21,7 +21,10 @@ const providers = {
 		isProven: (request: ApiRequest) => isSignedForSes(request, secret),
 		mailIn: ({body}: ApiRequest) => {
 			const {Destination, Content} = JSON.parse(body.toString());
-			return {to: Destination.ToAddresses.join(), mail: Buffer.from(Content.Raw.Data, 'base64').toString('latin1')};
+			return {
+				to: Destination.ToAddresses.join(),
+				mail: Buffer.from(Content.Raw.Data, 'base64').toString('latin1'),
+			};
 		},
 		taken: (id: string): ApiAnswer => ({status: 200, body: {MessageId: id}}),
 		throttled: {status: 429, body: {message: 'Maximum sending rate exceeded.'}},
@@ -129,7 +132,9 @@ for (const name of Object.keys(providers) as Name[]) {
 			t.is(await client.status(other), 'sent');
 		}
 
-		const later = await Promise.all(['rate', 'down', 'lost', 'gate'].map(local => client.send(`${local}@a.example`)));
+		const later = await Promise.all(
+			['rate', 'down', 'lost', 'gate'].map(local => client.send(`${local}@a.example`)),
+		);
 		await Promise.all(later.map(id => client.until(id, 'sent')));
 		const firsts = await Promise.all(later.map(async id => (await client.show(id)).recipients[0]?.attempts[0]));
 		t.like(firsts[0], {code: 421, enhanced: '4.7.0'});
@@ -149,7 +154,12 @@ for (const name of Object.keys(providers) as Name[]) {
 			return (await client.status(away)) === 'sent';
 		});
 		const everything = `${await program.log()}${JSON.stringify([
-			...[shown, await client.show(away), await program.cli('queue', 'summary'), await program.cli('config', 'show')],
+			...[
+				shown,
+				await client.show(away),
+				await program.cli('queue', 'summary'),
+				await program.cli('config', 'show'),
+			],
 		])}`;
 		t.regex(everything, /\*\*\*\*/);
 		t.false([secret, token, encodeURIComponent(secret)].some(word => everything.includes(word)));

@@ -27,7 +27,9 @@ test('scheduled mail outlives kill -9, goes once at its time, or earlier, or nev
 	await waitFor('the new time', async () => (await read(daemon.url, moved)).status === 'delivered');
 	t.is((await read(daemon.url, cancelled)).status, 'errored');
 	for (const id of [soon, moved]) {
-		const {data} = (await call(`${daemon.url}/v1/messages/${id}/events`, key)).body as {data: Array<{type: string}>};
+		const {data} = (await call(`${daemon.url}/v1/messages/${id}/events`, key)).body as {
+			data: Array<{type: string}>;
+		};
 		t.is(data.filter(({type}) => type === 'delivered').length, 1);
 	}
 	t.is(await daemon.stop(), 0);

@@ -297,7 +297,12 @@ test.serial('what belongs to another user is refused with both users and the com
 
 	const settings = join(program.folder, '.env');
 	writeFileSync(settings, '', {mode: 0o600});
-	refused(t, serve(), 78, new RegExp(`\\.env cannot be read: ${settings}${asRoot}run chown ${nobody} ${settings}\n$`));
+	refused(
+		t,
+		serve(),
+		78,
+		new RegExp(`\\.env cannot be read: ${settings}${asRoot}run chown ${nobody} ${settings}\n$`),
+	);
 	chownSync(settings, nobody, nobody);
 
 	const missing = join(program.folder, 'other');

@@ -71,7 +71,9 @@ async function prepare(): Promise<Running> {
 	});
 	return {
 		...{program, url, from, key},
-		dkim: Object.fromEntries(records.filter(({purpose}) => purpose === 'dkim').map(({name, value}) => [name, value])),
+		dkim: Object.fromEntries(
+			records.filter(({purpose}) => purpose === 'dkim').map(({name, value}) => [name, value]),
+		),
 		submit: async mail => (await transport.sendMail({from, ...mail})).response,
 	};
 }
@@ -214,7 +216,10 @@ test('a topic: one click on the mail’s own link, and the next one is refused',
 	t.regex(await running.submit({...mail, headers: {}}), /^250 /, 'without the topic it is another mail');
 });
 
-/** Erases a person, to whom this message is. What takes longer than a second is hidden at first, and shown again when it is over. */
+/**
+ * Erases a person, to whom this message is. What takes longer than a second is hidden at first, and shown again when it
+ * is over.
+ */
 async function erase({program, url, key}: Running, address: string, messageId: string): Promise<void> {
 	await program.cli('contact', 'erase', address, '--yes');
 	await waitFor('the erasure', async () => (await call(`${url}/v1/messages/${messageId}`, key)).status === 200);
@@ -253,7 +258,9 @@ test('a mail is found by its own Message-ID, each of its messages, until it is e
 		return (body as {data: Array<{id: string}>}).data.map(({id}) => id);
 	};
 	const byCommand = async (messageId: string) =>
-		(await running.program.cli<Array<{id: string}>>('message', 'list', '--message-id', messageId)).map(({id}) => id);
+		(await running.program.cli<Array<{id: string}>>('message', 'list', '--message-id', messageId)).map(
+			({id}) => id,
+		);
 	for (const found of [byApi, byCommand]) {
 		t.deepEqual(await found('<run-7@gitea.example>'), [second, first]);
 		t.deepEqual(await found('run-8@gitea.example'), [last]);

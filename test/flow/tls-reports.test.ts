@@ -60,7 +60,10 @@ test.serial('TLS reports there and back between two installations, once, also af
 	});
 	await inStore(a, store =>
 		store.writer.transaction(async trx => {
-			const sts = [seen('bounce.b.example', 'success', 'sts'), seen('bounce.b.example', 'certificate-expired', 'sts')];
+			const sts = [
+				seen('bounce.b.example', 'success', 'sts'),
+				seen('bounce.b.example', 'certificate-expired', 'sts'),
+			];
 			const [good, bad] = sts as [TlsDay, TlsDay];
 			await countTls(trx, [good, good, good, bad, seen('bounce.b.example', 'starttls-not-supported')]);
 			await countTls(trx, [seen('silent.example', 'success')]);

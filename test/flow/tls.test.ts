@@ -29,7 +29,10 @@ test('each domain gets its mail as it announces: by MTA-STS, by DANE, or in plai
 		testing: {extensions: stripped},
 		faulty: {tls: wrong},
 		dane: {tls: wrong},
-	} satisfies Record<string, Host> as Record<'broken' | 'enforced' | 'stripped' | 'testing' | 'faulty' | 'dane', Host>;
+	} satisfies Record<string, Host> as Record<
+		'broken' | 'enforced' | 'stripped' | 'testing' | 'faulty' | 'dane',
+		Host
+	>;
 	const names = Object.keys(hosts) as Array<keyof typeof hosts>;
 	const mx = {} as Record<keyof typeof hosts, FakeMx>;
 	let port = 0;

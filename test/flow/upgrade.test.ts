@@ -54,7 +54,11 @@ for (const engine of engines) {
 			});
 		}
 		const byAddress = new Map(mx.received.map(({to, data}) => [to.join(), data]));
-		t.deepEqual([...byAddress.keys()].toSorted(), ['copy@good.example', 'first@good.example', 'second@good.example']);
+		t.deepEqual([...byAddress.keys()].toSorted(), [
+			'copy@good.example',
+			'first@good.example',
+			'second@good.example',
+		]);
 		const mail = byAddress.get('first@good.example') ?? Buffer.alloc(0);
 		t.is(headerOf(mail, 'Subject'), 'Alert 1');
 		t.regex(headerOf(mail, 'DKIM-Signature'), /d=shop\.example/);

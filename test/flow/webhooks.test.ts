@@ -260,13 +260,18 @@ test.serial('every event in both forms: what an endpoint subscribes to, and what
 	// Who follows all links of a new mail at once is a machine; the person who comes later has an event too.
 	const {body: template} = await request('POST', '/v1/templates', {name: 'links'});
 	const html = ['a', 'b', 'c'].map(name => `<a href="https://shop.example/${name}">${name}</a>`).join(' ');
-	await request('POST', `/v1/templates/${template.id}/versions`, {variants: [{locale: null, subject: 'Links', html}]});
+	await request('POST', `/v1/templates/${template.id}/versions`, {
+		variants: [{locale: null, subject: 'Links', html}],
+	});
 	const links = async () => {
 		const mail = {from: welcome.from, to: 'ada@a.test', templateId: template.id};
 		const {id} = (await request('POST', '/v1/messages', mail)).body;
 		await posted('/full', 'delivered', about(id));
 		const raw = await simpleParser(await program.cliBytes('message', 'raw', id));
-		return {id, urls: [...String(raw.html).matchAll(/href="([^"]+\/t\/c\/[\w-]+)"/g)].map(([, url]) => url as string)};
+		return {
+			id,
+			urls: [...String(raw.html).matchAll(/href="([^"]+\/t\/c\/[\w-]+)"/g)].map(([, url]) => url as string),
+		};
 	};
 	const follow = async (url: string) => {
 		const headers = {'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0'};

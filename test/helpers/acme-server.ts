@@ -121,7 +121,13 @@ export async function startAcmeServer(
 	const nonces = new Map<string, number>();
 	const accounts = new Map<
 		string,
-		{contact: string[]; bound: string | null; isClosed: boolean; jwk: object; key: ReturnType<typeof createPublicKey>}
+		{
+			contact: string[];
+			bound: string | null;
+			isClosed: boolean;
+			jwk: object;
+			key: ReturnType<typeof createPublicKey>;
+		}
 	>();
 	const orders: Order[] = [];
 	const looks: string[] = [];
@@ -173,7 +179,9 @@ export async function startAcmeServer(
 			}
 			const {status, type, retryAfter} = fault;
 			response.writeHead(status, retryAfter === undefined ? {} : {'retry-after': retryAfter});
-			response.end(type && JSON.stringify({type: `urn:ietf:params:acme:error:${type}`, detail: 'It is scripted.'}));
+			response.end(
+				type && JSON.stringify({type: `urn:ietf:params:acme:error:${type}`, detail: 'It is scripted.'}),
+			);
 		};
 		if (fault !== undefined && !fault.isDone) {
 			// As of a machine before the CA: without a nonce.
@@ -209,7 +217,11 @@ export async function startAcmeServer(
 			if (!(error instanceof Problem)) {
 				throw error;
 			}
-			const problem = {type: `urn:ietf:params:acme:error:${error.type}`, detail: error.message, status: error.status};
+			const problem = {
+				type: `urn:ietf:params:acme:error:${error.type}`,
+				detail: error.message,
+				status: error.status,
+			};
 			send(error.status, problem, {'content-type': 'application/problem+json', ...error.headers});
 		}
 	}
@@ -222,7 +234,12 @@ export async function startAcmeServer(
 		if (pathname === '/directory') {
 			const url = (name: string) => `${base}/${name}`;
 			send(200, {
-				...{newNonce: url('nonce'), newAccount: url('account'), newOrder: url('order'), revokeCert: url('revoke')},
+				...{
+					newNonce: url('nonce'),
+					newAccount: url('account'),
+					newOrder: url('order'),
+					revokeCert: url('revoke'),
+				},
 				...{keyChange: url('key'), renewalInfo: url('renewal')},
 				meta: {externalAccountRequired: eab !== null, termsOfService: url('terms')},
 			});
@@ -352,7 +369,11 @@ export async function startAcmeServer(
 			200,
 			{
 				status: order.status,
-				...{identifiers: [{type: 'dns', value: order.name}], authorizations: [`${at}/authorization`], expires: soon()},
+				...{
+					identifiers: [{type: 'dns', value: order.name}],
+					authorizations: [`${at}/authorization`],
+					expires: soon(),
+				},
 				finalize: `${at}/finalize`,
 				...(order.status === 'valid' && {certificate: `${at}/certificate`}),
 				...(order.status === 'invalid' && {error: order.fault ?? error}),
@@ -431,7 +452,12 @@ export async function startAcmeServer(
 		const fault =
 			at === undefined
 				? {type: 'dns', detail: `No address was found for ${order.name}.`}
-				: await (type === 'http-01' ? proveByHttp : proveByTls)(at, order.name, token, `${token}.${thumbprint}`);
+				: await (type === 'http-01' ? proveByHttp : proveByTls)(
+						at,
+						order.name,
+						token,
+						`${token}.${thumbprint}`,
+					);
 		order.proof = fault === null ? 'valid' : 'invalid';
 		order.status = fault === null ? 'ready' : 'invalid';
 		order.fault = fault && {...fault, type: `urn:ietf:params:acme:error:${fault.type}`, status: 400};
@@ -446,7 +472,10 @@ export async function startAcmeServer(
 		};
 		try {
 			const lines = request.toString('base64').replace(/.{64}(?=.)/g, '$&\n');
-			const csr = file('csr.pem', `-----BEGIN CERTIFICATE REQUEST-----\n${lines}\n-----END CERTIFICATE REQUEST-----\n`);
+			const csr = file(
+				'csr.pem',
+				`-----BEGIN CERTIFICATE REQUEST-----\n${lines}\n-----END CERTIFICATE REQUEST-----\n`,
+			);
 			const {stdout} = await run('openssl', ['req', '-in', csr, '-noout', '-text', '-verify']);
 			if (!stdout.includes(`DNS:${name}\n`)) {
 				throw new Problem(400, 'badCSR', 'The request is not for the name of the order.');
@@ -516,7 +545,9 @@ function proveByHttp({host, http}: Target, name: string, token: string, expected
 			agent: false,
 		});
 		asked.on('timeout', () => asked.destroy(new Error('Timeout during connect')));
-		asked.on('error', ({message}) => resolve({type: 'connection', detail: `Fetching the token failed: ${message}`}));
+		asked.on('error', ({message}) =>
+			resolve({type: 'connection', detail: `Fetching the token failed: ${message}`}),
+		);
 		asked.on('response', async response => {
 			const found = await text(response);
 			const isRight = response.statusCode === 200 && found.trim() === expected;

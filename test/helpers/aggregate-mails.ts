@@ -304,7 +304,10 @@ export const reporters: readonly Reporter[] = [
 		xml: facts =>
 			plain(facts, {selector: true, identifiers: envelope})
 				.replace('<feedback>', '<feedback xmlns="urn:ietf:params:xml:ns:dmarc-2.0">')
-				.replace('<pct>100</pct>', '<np>none</np><testing>n</testing><discovery_method>treewalk</discovery_method>')
+				.replace(
+					'<pct>100</pct>',
+					'<np>none</np><testing>n</testing><discovery_method>treewalk</discovery_method>',
+				)
 				.replaceAll('<auth_results>', '<auth_results><!-- arc -->'),
 	},
 ];

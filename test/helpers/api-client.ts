@@ -44,7 +44,10 @@ export type Api = {
 	) => Promise<Answer<Body>>;
 };
 
-/** A client of the API that holds every answer to what is said of all (request id, envelope, times) and to its description. */
+/**
+ * A client of the API that holds every answer to what is said of all (request id, envelope, times) and to its
+ * description.
+ */
 export function createApi(url: string, key: string, check: AnswerCheck): Api {
 	async function call<Body>(method: string, path: string, body: string | null = null, headers: Headed = {}) {
 		const response = await fetch(url + path, {
@@ -66,7 +69,12 @@ export function createApi(url: string, key: string, check: AnswerCheck): Api {
 			throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 500)}\n${faults.join('\n')}`);
 		}
 
-		const answer = {status: response.status, headers: response.headers, text, body: text === '' ? null : parsed(text)};
+		const answer = {
+			status: response.status,
+			headers: response.headers,
+			text,
+			body: text === '' ? null : parsed(text),
+		};
 		return answer as Answer<Body>;
 	}
 

@@ -30,7 +30,16 @@ export async function insertBacklog(store: Store, options: BacklogOptions): Prom
 				trx,
 				'messages',
 				[
-					...['id', 'workspace_id', 'mode', 'from_address', 'from_key', 'to_address', 'to_key', 'template_id'],
+					...[
+						'id',
+						'workspace_id',
+						'mode',
+						'from_address',
+						'from_key',
+						'to_address',
+						'to_key',
+						'template_id',
+					],
 					...['version_id', 'attachments', 'created_at'],
 				],
 				addresses.map((address, index) => [
@@ -52,7 +61,17 @@ export async function insertBacklog(store: Store, options: BacklogOptions): Prom
 				trx,
 				'recipients',
 				[
-					...['id', 'workspace_id', 'message_id', 'address', 'address_key', 'role', 'destination', 'state', 'state_at'],
+					...[
+						'id',
+						'workspace_id',
+						'message_id',
+						'address',
+						'address_key',
+						'role',
+						'destination',
+						'state',
+						'state_at',
+					],
 					...['attempts', 'last_category', 'last_reply', 'crashes'],
 				],
 				addresses.map((address, index) => [

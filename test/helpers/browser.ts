@@ -84,7 +84,9 @@ export const looks: readonly Look[] = [
 	{name: 'desktop-dark', size: desktop, scheme: 'dark'},
 ];
 
-/** What axe finds wrong with a document in each of the looks, as lines of text. It is loaded by itself, with scripts. */
+/**
+ * What axe finds wrong with a document in each of the looks, as lines of text. It is loaded by itself, with scripts.
+ */
 export async function accessibilityFaults(browser: Browser, html: string): Promise<string[]> {
 	const context = await browser.newContext({bypassCSP: true});
 	context.setDefaultTimeout(browserWaitMs);
@@ -104,7 +106,9 @@ export async function accessibilityFaults(browser: Browser, html: string): Promi
 			const options = scheme === 'dark' ? {runOnly: ofColors} : {};
 			const {violations} = (await page.evaluate(`axe.run(${JSON.stringify(options)})`)) as axe.AxeResults;
 			faults.push(
-				...violations.flatMap(({id, nodes}) => nodes.map(node => `${name}: ${id} ${node.html} ${node.failureSummary}`)),
+				...violations.flatMap(({id, nodes}) =>
+					nodes.map(node => `${name}: ${id} ${node.html} ${node.failureSummary}`),
+				),
 			);
 		}
 	} finally {

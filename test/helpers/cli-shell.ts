@@ -14,7 +14,10 @@ export type Ran = {readonly stdout: Buffer; readonly stderr: string; readonly co
 export type CliShell = {
 	/** Runs one command of the CLI to its end, whatever that is. It has no standard input. */
 	readonly run: (...args: readonly string[]) => Promise<Ran>;
-	/** Runs one command of the CLI; resolves with the bytes of its standard output, throws with what it said if it failed. */
+	/**
+	 * Runs one command of the CLI; resolves with the bytes of its standard output, throws with what it said if it
+	 * failed.
+	 */
 	readonly bytes: (...args: readonly string[]) => Promise<Buffer>;
 	/** The same with `--json`, parsed. */
 	readonly json: <T>(...args: readonly string[]) => Promise<T>;

@@ -154,13 +154,18 @@ export function refused(t: ExecutionContext, result: CliResult, code: number, st
 	t.regex(result.stderr, /^(mailctl: [^\n]+\n)+$/);
 }
 
-/** Compares with test/fixtures/cli/<name>.txt; ids, times and secrets are masked at their width. UPDATE_GOLDEN=1 writes it. */
+/**
+ * Compares with test/fixtures/cli/<name>.txt; ids, times and secrets are masked at their width. UPDATE_GOLDEN=1 writes
+ * it.
+ */
 export function golden(t: ExecutionContext, name: string, text: string): void {
 	const masked = text
 		.replace(/\b([a-z]{3}|ws)_[0-9a-hjkmnp-tv-z]{26}\b/g, (_, prefix) => `${prefix}_${'0'.repeat(26)}`)
 		// As much of an id as tells it from others: how much is chance.
 		.replace(/\b([a-z]{3}|ws)_[0-9][0-9a-hjkmnp-tv-z]{7,24}(?=\s)/g, (_, prefix) => `${prefix}_${'0'.repeat(12)}`)
-		.replace(/\b(key_(?:live|test)_)[0-9A-Za-z]{4}(?:[0-9A-Za-z]{34})?/g, (all, start) => start.padEnd(all.length, 'x'))
+		.replace(/\b(key_(?:live|test)_)[0-9A-Za-z]{4}(?:[0-9A-Za-z]{34})?/g, (all, start) =>
+			start.padEnd(all.length, 'x'),
+		)
 		.replace(/\bwhsec_[\w-]{43}/g, all => 'whsec_'.padEnd(all.length, 'x'))
 		.replace(/\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?(\.\d{3})?/g, all => all.replace(/\d/g, '9'))
 		.replace(/\b\d\d-\d\d \d\d:\d\d\b/g, '99-99 99:99')

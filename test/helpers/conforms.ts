@@ -16,7 +16,9 @@ const known: ReadonlySet<string> = new Set(readSentences().map(({id}) => id));
 /** Where a run of all tests collects the ids (test/run.ts); unset, nothing is collected. */
 export const folderVariable = 'TEST_CONFORMANCE';
 
-/** Says which sentences the test shows to hold: they count when it has passed. Throws for an id that is not in the list. */
+/**
+ * Says which sentences the test shows to hold: they count when it has passed. Throws for an id that is not in the list.
+ */
 export function conforms(t: Pick<ExecutionContext, 'teardown' | 'passed'>, ...ids: readonly string[]): void {
 	const unknown = ids.filter(id => !known.has(id));
 	if (unknown.length > 0) {

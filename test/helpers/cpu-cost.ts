@@ -3,8 +3,9 @@ import process from 'node:process';
 const maxRuns = 5;
 
 /**
- * Milliseconds of processor time that the work takes: of up to five runs the cheapest, the first below `enough` ends them. A
- * busy machine makes single runs dearer, but never cheaper. For work whose careless form takes many times the limit.
+ * Milliseconds of processor time that the work takes: of up to five runs the cheapest, the first below `enough` ends
+ * them. A busy machine makes single runs dearer, but never cheaper. For work whose careless form takes many times the
+ * limit.
  */
 export function cpuCost(work: () => unknown, enough: number): number {
 	let least = Number.POSITIVE_INFINITY;

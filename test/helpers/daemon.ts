@@ -25,8 +25,8 @@ export type Program = {
 	/** In which commands and daemons run. */
 	readonly environment: {readonly cwd: string; readonly env: NodeJS.ProcessEnv};
 	/**
-	 * Runs `mailctl … --json` and returns what it printed, parsed. Fails with what it said on stderr. Commands of the built program
-	 * share a process, one after the other.
+	 * Runs `mailctl … --json` and returns what it printed, parsed. Fails with what it said on stderr. Commands of the
+	 * built program share a process, one after the other.
 	 */
 	readonly cli: <T>(...args: readonly string[]) => Promise<T>;
 	/** The same with the bytes of standard output. */
@@ -58,7 +58,9 @@ const built = resolve('bin/mailctl.js');
 const readyLimit = 300_000;
 const shownLog = 2000;
 
-/** A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log. */
+/**
+ * A fresh data folder and the program on it. Whatever still runs after the test is killed; a failed test shows the log.
+ */
 export async function prepareProgram(
 	t: Scope,
 	settings: Settings,
@@ -105,7 +107,10 @@ export async function prepareProgram(
 		log,
 		cliBytes,
 		async run(...args) {
-			const child = spawn(process.execPath, [program, ...args], {...environment, stdio: ['ignore', 'pipe', 'pipe']});
+			const child = spawn(process.execPath, [program, ...args], {
+				...environment,
+				stdio: ['ignore', 'pipe', 'pipe'],
+			});
 			const timer = setTimeout(() => child.kill('SIGKILL'), runLimit);
 			const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')]);
 			clearTimeout(timer);
@@ -174,8 +179,8 @@ function parseAddress(file: string, pid: number | undefined): string | null {
 export type Welcome = {readonly key: string; readonly templateId: string; readonly from: string};
 
 /**
- * The key that the first start made. Template and sender are the sample and, where mail leaves the machine, one that is added
- * here, as the first start makes none.
+ * The key that the first start made. Template and sender are the sample and, where mail leaves the machine, one that is
+ * added here, as the first start makes none.
  */
 export async function welcomeOf({folder, cli}: Program): Promise<Welcome> {
 	const text = await readFile(join(folder, 'data/first-keys.txt'), 'utf8');

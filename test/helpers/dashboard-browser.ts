@@ -66,7 +66,10 @@ export async function faultsOf(page: Page, views = allViews): Promise<string[]> 
 
 const maxTabs = 150;
 
-/** Presses Tab until the page answers true to this expression, if it does not yet. `what`: for whoever reads that it never did. */
+/**
+ * Presses Tab until the page answers true to this expression, if it does not yet. `what`: for whoever reads that it
+ * never did.
+ */
 export async function tabUntil(page: Page, expression: string, what: string): Promise<void> {
 	for (let n = 0; n < maxTabs; n++) {
 		if ((await page.evaluate(expression)) === true) {

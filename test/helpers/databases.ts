@@ -51,7 +51,10 @@ async function administer(sql: string): Promise<void> {
 	await admin.query(sql);
 }
 
-/** A migrated SQLite file: to write its bytes is cheaper than to migrate. The run made one for all; ava by hand makes its own. */
+/**
+ * A migrated SQLite file: to write its bytes is cheaper than to migrate. The run made one for all; ava by hand makes
+ * its own.
+ */
 const migratedFile = createOnce(async () => {
 	const made = process.env[migratedFileVariable];
 	if (made) {
@@ -108,8 +111,8 @@ export function storeTest(test: TestFn | TestFn['serial'], title: string, implem
 }
 
 /**
- * A test of what uses the store as all do, in whose statements the engines do not differ: on SQLite, where a store is several
- * times quicker to make. TEST_EVERY_ENGINE (`npm run test:engines`) repeats it on the others.
+ * A test of what uses the store as all do, in whose statements the engines do not differ: on SQLite, where a store is
+ * several times quicker to make. TEST_EVERY_ENGINE (`npm run test:engines`) repeats it on the others.
  */
 export function sqliteTest(test: TestFn | TestFn['serial'], title: string, implementation: StoreTest): void {
 	declareOn(process.env.TEST_EVERY_ENGINE ? engines : ['sqlite'], test, title, implementation);
@@ -122,7 +125,8 @@ function declareOn(
 	implementation: StoreTest,
 ): void {
 	for (const engine of some) {
-		test(`${title} (${engine})`, t => inTurn(async () => await implementation(t, await newStore(t, engine), engine)));
+		test(`${title} (${engine})`, t =>
+			inTurn(async () => await implementation(t, await newStore(t, engine), engine)));
 	}
 }
 

@@ -11,8 +11,8 @@ const program = `
 `;
 
 /**
- * An address where a connection is neither made nor refused: the process that listens is stopped and its backlog full, so
- * that the system leaves SYNs unanswered. Ends with the test.
+ * An address where a connection is neither made nor refused: the process that listens is stopped and its backlog full,
+ * so that the system leaves SYNs unanswered. Ends with the test.
  */
 export async function startDeaf(t: Teardown, host: string, port: number): Promise<void> {
 	const child = spawn(process.execPath, ['-e', program, host, String(port)], {stdio: ['ignore', 'pipe', 'inherit']});

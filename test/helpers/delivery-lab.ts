@@ -102,7 +102,12 @@ export async function startLab(
 		classify,
 		resolver: createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock}),
 		apis: {
-			client: new ProviderClient({resolver: noProviders, standIns: new Map(), userAgent: 'test', limitMs: 60_000}),
+			client: new ProviderClient({
+				resolver: noProviders,
+				standIns: new Map(),
+				userAgent: 'test',
+				limitMs: 60_000,
+			}),
 			postmarkMail,
 		},
 		clock: systemClock,

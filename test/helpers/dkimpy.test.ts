@@ -15,7 +15,12 @@ test('dkimpy tells a good signature from a broken one, an unknown key and none',
 			privateKey: privateKey.export({type: 'pkcs8', format: 'pem'}).toString(),
 		},
 	});
-	const {message} = await client.sendMail({from: 'a@shop.example', to: 'b@x.example', subject: 'good', text: '.\r\n'});
+	const {message} = await client.sendMail({
+		from: 'a@shop.example',
+		to: 'b@x.example',
+		subject: 'good',
+		text: '.\r\n',
+	});
 	const good = message as Buffer;
 	const broken = Buffer.from(good.toString('latin1').replace('good', 'evil'), 'latin1');
 	const record = `v=DKIM1; k=rsa; p=${publicKey.export({type: 'spki', format: 'der'}).toString('base64')}`;

@@ -2,7 +2,10 @@ import type {ExecutionContext} from 'ava';
 
 export type StreamMessage = {readonly id: string; readonly event: string; readonly data: Record<string, unknown>};
 
-/** A stream of `GET /v1/events`, read message by message; `end` resolves with what is left of it when the server has ended it. */
+/**
+ * A stream of `GET /v1/events`, read message by message; `end` resolves with what is left of it when the server has
+ * ended it.
+ */
 export async function openStream(
 	t: ExecutionContext,
 	base: string,

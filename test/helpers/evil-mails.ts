@@ -111,7 +111,10 @@ const notification = fc
 	})
 	.map(said => `Content-Type: text/plain\n\n${JSON.stringify(said)}`);
 
-/** Mails that are made to break whoever reads them: fields, numbers, dates, charsets and structures that nobody should send. */
+/**
+ * Mails that are made to break whoever reads them: fields, numbers, dates, charsets and structures that nobody should
+ * send.
+ */
 export const evilMail: fc.Arbitrary<Buffer> = fc
 	.tuple(
 		fc.oneof(

@@ -14,7 +14,10 @@ export type ApiAnswer =
 	| 'reset'
 	| {readonly status: number; readonly body: object | string; readonly headers?: Readonly<Record<string, string>>};
 
-/** The sending API of a provider, at `host:port` for MAILCTL_PROVIDER_HOSTS; `connections`: those that asked for something. */
+/**
+ * The sending API of a provider, at `host:port` for MAILCTL_PROVIDER_HOSTS; `connections`: those that asked for
+ * something.
+ */
 export async function startFakeApi(t: Teardown, answer: (request: ApiRequest, n: number) => ApiAnswer) {
 	const requests: ApiRequest[] = [];
 	const connections = new Set<Socket>();

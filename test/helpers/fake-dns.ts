@@ -204,7 +204,12 @@ function recordsOf(name: string, type: string, entry: DnsRecords, ttl: number): 
 		case 'PTR':
 			return (entry.ptr ?? []).map(data => ({type, name, ttl, data}));
 		case 'TXT':
-			return (entry.txt ?? []).map(text => ({type, name, ttl, data: typeof text === 'string' ? text : [...text]}));
+			return (entry.txt ?? []).map(text => ({
+				type,
+				name,
+				ttl,
+				data: typeof text === 'string' ? text : [...text],
+			}));
 		case 'NS':
 			return (entry.ns ?? []).map(data => ({type, name, ttl, data}));
 		case 'TLSA':

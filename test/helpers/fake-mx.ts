@@ -31,7 +31,10 @@ export type Step =
 	| 'quit'
 	| 'other';
 
-/** One answer for always; a list: one after the other over all connections, then as if none was given; a function: asked. */
+/**
+ * One answer for always; a list: one after the other over all connections, then as if none was given; a function:
+ * asked.
+ */
 export type Script = Answer | readonly Answer[] | ((line: string, connection: FakeConnection) => Answer | undefined);
 
 export type FakeConnection = {
@@ -58,7 +61,10 @@ export type Received = {
 export type FakeMxOptions = {
 	readonly host?: string;
 	readonly port?: number;
-	/** EHLO keywords; default `PIPELINING`, `8BITMIME`, `SIZE 52428800`, `ENHANCEDSTATUSCODES`, `STARTTLS` with a certificate. */
+	/**
+	 * EHLO keywords; default `PIPELINING`, `8BITMIME`, `SIZE 52428800`, `ENHANCEDSTATUSCODES`, `STARTTLS` with a
+	 * certificate.
+	 */
 	readonly extensions?: readonly string[];
 	readonly tls?: Certificate & SecureContextOptions;
 	/** TLS from the first byte. */

@@ -67,7 +67,10 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 		},
 		...{
 			to_address: person.address,
-			to_key: rareOr('many@x.test', 'rare@x.test').replace('else', "when i > 50000 then 'u' || i || '@x.test' else"),
+			to_key: rareOr('many@x.test', 'rare@x.test').replace(
+				'else',
+				"when i > 50000 then 'u' || i || '@x.test' else",
+			),
 		},
 		...{template_id: rareOr(own.templateId, other.templateId), version_id: `'${own.versionId}'`, attachments: '0'},
 	};

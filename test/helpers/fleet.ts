@@ -26,7 +26,10 @@ export type Fleet = {
 	readonly mx: FakeMx;
 	readonly shop: Shop;
 	readonly nodes: readonly FleetNode[];
-	/** Sends more orders by all nodes that are not away, each with its key until it is answered, then once more elsewhere. */
+	/**
+	 * Sends more orders by all nodes that are not away, each with its key until it is answered, then once more
+	 * elsewhere.
+	 */
 	readonly order: (count: number) => Promise<void>;
 	/** Sends orders so until `enough`, so that there is load for as long as a test needs it. */
 	readonly orderUntil: (enough: () => boolean) => Promise<void>;
@@ -120,7 +123,8 @@ export async function startFleet(
 			body: JSON.stringify({from: shop.from, to, templateId: shop.templates.get('alert')}),
 			signal: AbortSignal.timeout(requestLimitMs),
 		}).catch(() => null);
-		const body = response?.status === 202 ? ((await response.json().catch(() => null)) as {id: string} | null) : null;
+		const body =
+			response?.status === 202 ? ((await response.json().catch(() => null)) as {id: string} | null) : null;
 		if (response !== null && ![202, 503].includes(response.status)) {
 			throw new Error(`${response.status} for ${to}: ${await response.text()}`);
 		}

@@ -14,8 +14,8 @@ export const former: {
 export const formerSchema = '029_fewer_event_rows';
 
 /**
- * Fills an empty place with the store that a daemon of commit 2a0e3213 left at `kill -9`: one mail was delivered, a second was
- * deferred at both recipients, a third was under way.
+ * Fills an empty place with the store that a daemon of commit 2a0e3213 left at `kill -9`: one mail was delivered, a
+ * second was deferred at both recipients, a third was under way.
  */
 export async function fillFormer(location: StoreLocation): Promise<Store> {
 	const store = await openStore(location);

@@ -6,8 +6,8 @@ const mark = '127.0.0.2';
 
 /**
  * A port of 127.0.0.1 for a server that cannot be asked which one it got, or that comes back at the same one. Below the
- * range of the kernel's own choice, so that no `listen(0)` and no client of another test takes it. Until this process ends
- * it is nobody else's who asks here: the same port of another address is held for that.
+ * range of the kernel's own choice, so that no `listen(0)` and no client of another test takes it. Until this process
+ * ends it is nobody else's who asks here: the same port of another address is held for that.
  */
 export async function freePort(): Promise<number> {
 	for (;;) {

@@ -122,7 +122,10 @@ function bodies({requestBody}: Operation, values: fc.Arbitrary<unknown>): fc.Arb
 	);
 }
 
-/** A copy of an example with one of its fields changed, added or taken away; a text that is no JSON has a character changed. */
+/**
+ * A copy of an example with one of its fields changed, added or taken away; a text that is no JSON has a character
+ * changed.
+ */
 function spoiled(example: unknown, place: number, value: unknown, kind: number): unknown {
 	if (typeof example !== 'object' || example === null) {
 		const text = String(example);

@@ -26,7 +26,8 @@ export type Hands = {
 };
 
 export function handsOn(page: Page, way: Way): Hands {
-	// The browser leaves windows for files to us from the start: asked for at the moment of opening, it may come too late.
+	// The browser leaves windows for files to us from the start: asked for at the moment of opening, it may come too
+	// late.
 	page.on('filechooser', () => undefined);
 	return way === 'mouse' ? byMouse(page) : byKeys(page);
 }
@@ -51,7 +52,9 @@ function byMouse(page: Page): Hands {
 			.filter({visible: true})
 			.first();
 	const click = (selector: string, text: string | RegExp, row?: string) =>
-		leading(page, selector, () => inRow(row).locator(selector).filter({hasText: text, visible: true}).first().click());
+		leading(page, selector, () =>
+			inRow(row).locator(selector).filter({hasText: text, visible: true}).first().click(),
+		);
 	const whole = (text: string) => new RegExp(`^\\s*${text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}\\s*$`);
 	return {
 		go: place => click('nav.side li a', whole(place)),

@@ -25,7 +25,11 @@ export async function addTopic(
 
 export async function sendMail(
 	api: TestApi,
-	{to = 'user@example.org', topicId = null, ...fields}: {to?: string; topicId?: string | null; [name: string]: unknown},
+	{
+		to = 'user@example.org',
+		topicId = null,
+		...fields
+	}: {to?: string; topicId?: string | null; [name: string]: unknown},
 	key?: string,
 ): Promise<Mail> {
 	const id = idOf(await api.send({to, ...fields}, key));

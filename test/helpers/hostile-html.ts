@@ -28,8 +28,8 @@ export async function openTrap(scope: Pick<Scope, 'teardown'>): Promise<Trap> {
 }
 
 /**
- * Html that tries all that html can try without a fault of the browser: to run, to fetch, to connect, to send, to lead away, and
- * to lie over the page. Every way has a path of its own, so that a test can tell which one got through.
+ * Html that tries all that html can try without a fault of the browser: to run, to fetch, to connect, to send, to lead
+ * away, and to lie over the page. Every way has a path of its own, so that a test can tell which one got through.
  */
 export function hostileHtml(trap: string): string {
 	return `<!doctype html><html background="${trap}/html"><head>

@@ -3,7 +3,8 @@ export const stageVariable = 'TEST_STAGE';
 
 /**
  * What people do with the dashboard, by the file of `test/dashboard` that walks it: each once by mouse, and once by the
- * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard's to the slow tests.
+ * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard's to the slow
+ * tests.
  */
 export const journeys = {
 	'journeys-people': [

@@ -24,8 +24,8 @@ type Journey<Title> = (title: Title, walk: (t: ExecutionContext, stage: Stage) =
 const noMouse = `addEventListener('pointerdown', () => console.error('A mouse was used.'), {capture: true})`;
 
 /**
- * Makes two tests of each of a file's journeys: by mouse, and by the keyboard alone, as far as they are of the stage. All of a file
- * have one browser. The file walks all that the list has for it.
+ * Makes two tests of each of a file's journeys: by mouse, and by the keyboard alone, as far as they are of the stage.
+ * All of a file have one browser. The file walks all that the list has for it.
  */
 export function journeysOf<File extends JourneyFile>(
 	test: TestFn,

@@ -15,8 +15,8 @@ export type MailHosts = {
 };
 
 /**
- * Scripted mail hosts by name, each on a loopback address of its own, a DNS that knows them, and the program, delivering
- * to them directly. A host `mx.a.example` serves `a.example` unless the zone says otherwise.
+ * Scripted mail hosts by name, each on a loopback address of its own, a DNS that knows them, and the program,
+ * delivering to them directly. A host `mx.a.example` serves `a.example` unless the zone says otherwise.
  */
 export async function startMailHosts(
 	t: ExecutionContext,

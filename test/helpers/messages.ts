@@ -45,7 +45,10 @@ type MessageOptions = {
 	readonly topic?: string | null;
 };
 
-/** Accepted messages, one per address, without the event of it; `destination` is the address's domain. Answers the message ids. */
+/**
+ * Accepted messages, one per address, without the event of it; `destination` is the address's domain. Answers the
+ * message ids.
+ */
 export async function insertMessages(
 	store: Store,
 	workspaceId: string,

@@ -26,7 +26,15 @@ export async function startOidcProvider(t: Scope): Promise<OidcProvider> {
 
 	function idToken(nonce: string | null): string {
 		const now = Math.floor(Date.now() / 1000);
-		const standard = {iss: provider.issuer, aud: client.id, sub: 'u1', iat: now, exp: now + 60, auth_time: now, nonce};
+		const standard = {
+			iss: provider.issuer,
+			aud: client.id,
+			sub: 'u1',
+			iat: now,
+			exp: now + 60,
+			auth_time: now,
+			nonce,
+		};
 		const part = (content: object) => Buffer.from(JSON.stringify(content)).toString('base64url');
 		const signed = `${part({alg: 'RS256', kid: 'k'})}.${part({...standard, ...provider.claims})}`;
 		return `${signed}.${sign('sha256', Buffer.from(signed), privateKey).toString('base64url')}`;
@@ -73,7 +81,9 @@ export async function startOidcProvider(t: Scope): Promise<OidcProvider> {
 			response.writeHead(302, {location: answer}).end();
 			return;
 		}
-		response.writeHead('error' in answer ? 400 : 200, {'content-type': 'application/json'}).end(JSON.stringify(answer));
+		response
+			.writeHead('error' in answer ? 400 : 200, {'content-type': 'application/json'})
+			.end(JSON.stringify(answer));
 	});
 	server.listen(0, '127.0.0.1');
 	await once(server, 'listening');

@@ -2,7 +2,10 @@ import type {TestFn} from 'ava';
 import type {Scope} from './daemon.ts';
 import {exempt} from './program-slots.ts';
 
-/** Something that all tests of a file share: made before the first, taken down after the last by what its maker left in the scope. */
+/**
+ * Something that all tests of a file share: made before the first, taken down after the last by what its maker left in
+ * the scope.
+ */
 export function oncePerFile<Value>(test: TestFn, make: (scope: Scope) => Promise<Value>): () => Value {
 	let value: Value | undefined;
 	let failed = false;

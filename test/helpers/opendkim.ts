@@ -8,8 +8,8 @@ import {notRunHere} from './not-run-here.ts';
 const env = {PATH: '/usr/sbin:/usr/bin:/bin'};
 
 /**
- * What OpenDKIM says of each message: `mc1: pass`, a text for each signature. `dns` holds the TXT records by name. Null where
- * it is missing (`notRunHere`); `scripts/debian-peers.sh` installs it.
+ * What OpenDKIM says of each message: `mc1: pass`, a text for each signature. `dns` holds the TXT records by name. Null
+ * where it is missing (`notRunHere`); `scripts/debian-peers.sh` installs it.
  */
 export function verifyWithOpendkim(
 	t: ExecutionContext,

@@ -1,8 +1,8 @@
 import type {Scope} from './daemon.ts';
 import {Slots} from './slots.ts';
 
-// The tests of a file run at once, and several files do. Dozens of daemons on two cores take each other's time, and each costs
-// more than it would alone.
+// The tests of a file run at once, and several files do. Dozens of daemons on two cores take each other's time, and
+// each costs more than it would alone.
 
 /** Tests of a process that may run programs at once. */
 const slots = new Slots(2);

@@ -8,7 +8,9 @@ import type {Teardown} from './fake-mx.ts';
 /** What a provider says happened to a mail that it took. */
 export type Happened = 'delivered' | 'hard' | 'complained' | 'dropped';
 
-/** What the provider knows of the mail: our token as it came in the echoed header, its own answer's id, the recipient. */
+/**
+ * What the provider knows of the mail: our token as it came in the echoed header, its own answer's id, the recipient.
+ */
 type Mail = {readonly ref: string; readonly to: string; readonly id: string};
 
 const user = '550 5.1.1 No such user here';
@@ -45,7 +47,12 @@ export const eventOf: Readonly<Record<ProviderName, (what: Happened, mail: Mail)
 		...{id: `${id}-${what}`, recipient: to, 'user-variables': {'mailctl-ref': ref}},
 		...{
 			delivered: {event: 'delivered', 'delivery-status': {code: 250, message: 'OK'}},
-			hard: {event: 'failed', severity: 'permanent', reason: 'bounce', 'delivery-status': {code: 550, message: user}},
+			hard: {
+				event: 'failed',
+				severity: 'permanent',
+				reason: 'bounce',
+				'delivery-status': {code: 550, message: user},
+			},
 			complained: {event: 'complained'},
 			dropped: {event: 'failed', severity: 'permanent', reason: 'suppress-bounce'},
 		}[what],
@@ -112,7 +119,10 @@ const batching: ReadonlySet<ProviderName> = new Set([
 	'postmark',
 ]);
 
-/** Some events as a provider posts them: one post of a batch where it knows batches. `key`: signs for those that sign themselves. */
+/**
+ * Some events as a provider posts them: one post of a batch where it knows batches. `key`: signs for those that sign
+ * themselves.
+ */
 export function postsOf(
 	provider: ProviderName,
 	events: readonly object[],

@@ -16,14 +16,14 @@ export type Cost = {
 };
 
 /**
- * Milliseconds. A quiet machine of two cores needs 300 for the dearest; the bound is above the second that the mails may cost
- * there because other machines are slower, and below what anything but linear work takes for 10 MB.
+ * Milliseconds. A quiet machine of two cores needs 300 for the dearest; the bound is above the second that the mails
+ * may cost there because other machines are slower, and below what anything but linear work takes for 10 MB.
  */
 export const maxMs = 4000;
 
 /**
- * Reads the hostile mails, those with the word in their name or all, and prints what each costs, a line each. A process of its
- * own, so that its memory is that of the reading alone: run it with --expose-gc.
+ * Reads the hostile mails, those with the word in their name or all, and prints what each costs, a line each. A process
+ * of its own, so that its memory is that of the reading alone: run it with --expose-gc.
  */
 function main([word = '']: readonly string[]): void {
 	// Code that is compiled is no cost of a mail.

@@ -32,7 +32,12 @@ export async function insertReceivedMail(
 			...{recipients: ['support@in.example.com'], mailFrom: 'ada@example.net', subject: 'secret answer'},
 			files: ['one', 'two'].map(name => ({name: `${name}.png`, type: 'image/png', size: 3, contentId: null})),
 		},
-		content: {text: null, html: '<p>Thank you!</p>', cut: false, headers: [{name: 'subject', value: 'secret answer'}]},
+		content: {
+			text: null,
+			html: '<p>Thank you!</p>',
+			cut: false,
+			headers: [{name: 'subject', value: 'secret answer'}],
+		},
 		files: [Buffer.from('png'), Buffer.from('gif')],
 		terms: ['from:ada@example.net', 'to:support@in.example.com', 'w:secret', 'w:answer'],
 		raw: Buffer.from(raw),

@@ -31,7 +31,10 @@ export type Receiver = {
 
 export type Answer = (received: Received, response: ServerResponse, request: IncomingMessage) => void;
 
-/** A webhook endpoint on a loopback address, HTTPS unless it has no certificate; answers 204 unless told otherwise; closed after the test. */
+/**
+ * A webhook endpoint on a loopback address, HTTPS unless it has no certificate; answers 204 unless told otherwise;
+ * closed after the test.
+ */
 export async function startReceiver(
 	t: ExecutionContext,
 	certificate: Certificate | null,

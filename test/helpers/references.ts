@@ -36,7 +36,9 @@ export function brokenReferences(file: string, text: string): string[] {
 		...links.filter(target => !leads(file, target)),
 		...[...bare.matchAll(namedFile)].map(([name]) => name).filter(name => !isFile(file, name)),
 		...[...bare.matchAll(namedFolder)].map(([name]) => name).filter(name => !folders.has(name.slice(0, -1))),
-		...[...bare.matchAll(heading)].flatMap(([all, page, title]) => (hasHeading(`${page}`, `${title}`) ? [] : [all])),
+		...[...bare.matchAll(heading)].flatMap(([all, page, title]) =>
+			hasHeading(`${page}`, `${title}`) ? [] : [all],
+		),
 		...[...bare.matchAll(/\bR\d\.\d+\b/g)].map(([rule]) => rule).filter(rule => !rules.has(rule)),
 		...[...bare.matchAll(/\b[Dd]ecision (\d+)/g)].flatMap(([all, n]) => (decisions.has(Number(n)) ? [] : [all])),
 	];

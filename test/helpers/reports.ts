@@ -90,7 +90,13 @@ export async function taken(
 	await store
 		.database('inbound')
 		.insert({
-			...{id: cameIn.id, digest, source: cameIn.source, mail_from: cameIn.mailFrom, rcpt_to: JSON.stringify(rcptTo)},
+			...{
+				id: cameIn.id,
+				digest,
+				source: cameIn.source,
+				mail_from: cameIn.mailFrom,
+				rcpt_to: JSON.stringify(rcptTo),
+			},
 			...{raw: Buffer.from(bytes), size: bytes.length, received_at: cameIn.receivedAt},
 		})
 		.onConflict('id')

@@ -10,7 +10,9 @@ type Tokens = {
 	readonly ref: string;
 };
 
-/** Puts delivered copies into the store of a data folder, as if they had been sent, and answers what comes back of them. */
+/**
+ * Puts delivered copies into the store of a data folder, as if they had been sent, and answers what comes back of them.
+ */
 export async function insertReturned(dataDir: string, count: number, domain: string): Promise<ReturnedMail[]> {
 	const addresses = Array.from({length: count}, (_, n) => `user${n}@nowhere.example`);
 	const links = linksOf(dataDir);

@@ -8,16 +8,16 @@ import type {ImapMailbox} from '../../src/inbound/mailboxes.ts';
 export type SilentAt = 'login' | 'idle' | 'done' | null;
 
 /**
- * A message of the mailbox by its UID, or what the server does instead of handing it out: `NO` and `BAD` refuse the whole command,
- * `close` ends the connection, `nil` sends `BODY[] NIL`, `omit` leaves the message out.
+ * A message of the mailbox by its UID, or what the server does instead of handing it out: `NO` and `BAD` refuse the
+ * whole command, `close` ends the connection, `nil` sends `BODY[] NIL`, `omit` leaves the message out.
  */
 export type Letter = {readonly text: string} | 'NO' | 'BAD' | 'close' | 'nil' | 'omit';
 
 type State = {silentAt: SilentAt; readonly letters: Map<number, Letter>};
 
 /**
- * A server for IMAP without TLS, at first with an empty mailbox. What is in it and where the server falls silent may change
- * while it runs.
+ * A server for IMAP without TLS, at first with an empty mailbox. What is in it and where the server falls silent may
+ * change while it runs.
  */
 export async function startSilentImap(
 	t: Pick<ExecutionContext, 'teardown'>,
@@ -101,7 +101,9 @@ function hand({letters}: State, socket: Socket, tag: string, set: string): void 
 				break;
 			default: {
 				const {length} = letter.text;
-				socket.write(`* ${uid} FETCH (UID ${uid} RFC822.SIZE ${length} BODY[]<0> {${length}}\r\n${letter.text})\r\n`);
+				socket.write(
+					`* ${uid} FETCH (UID ${uid} RFC822.SIZE ${length} BODY[]<0> {${length}}\r\n${letter.text})\r\n`,
+				);
 			}
 		}
 	}

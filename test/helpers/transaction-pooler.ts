@@ -5,7 +5,10 @@ import type {ExecutionContext} from 'ava';
 /** AuthenticationOk of PostgreSQL's protocol. */
 const authenticated = Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0]);
 
-/** What the server sends between AuthenticationOk and the first ReadyForQuery, both included; `null`: not all is there yet. */
+/**
+ * What the server sends between AuthenticationOk and the first ReadyForQuery, both included; `null`: not all is there
+ * yet.
+ */
 function findGreeting(received: Buffer): Buffer | null {
 	const from = received.indexOf(authenticated);
 	for (let at = from; at !== -1 && at + 5 <= received.length; ) {

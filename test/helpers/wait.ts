@@ -1,6 +1,6 @@
 /**
- * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine that
- * stands still for a minute must not reach.
+ * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine
+ * that stands still for a minute must not reach.
  */
 export async function waitFor<T>(
 	what: string,

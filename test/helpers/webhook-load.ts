@@ -35,8 +35,8 @@ export async function startReceivers(certificate: Certificate, slowMs = 9000) {
 export type Receivers = Awaited<ReturnType<typeof startReceivers>>;
 
 /**
- * Puts endpoints into the store of a daemon that does not run: more than the API allows one workspace. Answers the ids of
- * each kind; the dead ones are at an address where nothing listens.
+ * Puts endpoints into the store of a daemon that does not run: more than the API allows one workspace. Answers the ids
+ * of each kind; the dead ones are at an address where nothing listens.
  */
 export async function addEndpoints(
 	dataDir: string,
@@ -115,7 +115,10 @@ export async function healthyArrivals(receivers: Receivers, healthy: number, eve
 	return Object.fromEntries(Object.entries(await receivers.arrivals()).filter(isHealthy));
 }
 
-/** From the record of an event to its arrival: the median, the 99th percentile and the longest, and those of each second. */
+/**
+ * From the record of an event to its arrival: the median, the 99th percentile and the longest, and those of each
+ * second.
+ */
 export function delaysOf(arrivals: Arrivals, recorded: ReadonlyMap<string, number>) {
 	const delays: number[] = [];
 	const longest: number[] = [];

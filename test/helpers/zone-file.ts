@@ -15,7 +15,12 @@ export function parseZone(text: string): ZoneRecord[] {
 		.map(tokensOf)
 		.filter(tokens => tokens.length > 0)
 		.map(([owner, ttl, kind, type, ...data]) => {
-			if (!owner?.text.endsWith('.') || !/^\d+$/.test(ttl?.text ?? '') || kind?.text !== 'IN' || type === undefined) {
+			if (
+				!owner?.text.endsWith('.') ||
+				!/^\d+$/.test(ttl?.text ?? '') ||
+				kind?.text !== 'IN' ||
+				type === undefined
+			) {
 				throw new Error(`no record: ${owner?.text}`);
 			}
 			if (data.some(({text}) => Buffer.byteLength(text) > 255)) {

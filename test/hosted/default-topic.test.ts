@@ -66,7 +66,11 @@ storeTest(serially, 'the link of a required topic is out of everything else, and
 	await press(api, other.path, oneClick);
 	t.regex((await press(api, path, oneClick)).html, /only emails about “<bdi>Your account<\/bdi>”/);
 	const source = `one-click:${account}`;
-	const left = [`user@example.org  ${source}`, `user@example.org news ${source}`, 'user@example.org offers one-click'];
+	const left = [
+		`user@example.org  ${source}`,
+		`user@example.org news ${source}`,
+		'user@example.org offers one-click',
+	];
 	t.deepEqual(await lists(api), left);
 	t.deepEqual(await events(api, id), [
 		{recipient: 'user@example.org', role: 'to', topic: '', via: 'one-click'},

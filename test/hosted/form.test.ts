@@ -93,7 +93,10 @@ test('read as well: a preamble, an epilogue, other header fields, no quotes, no 
 	const read = (lines: readonly string[], end = '\r\n', type = typeOf('b')) =>
 		readMultipart(Buffer.from(lines.join(end)), type);
 	const named = 'Content-Disposition: form-data; name="token"';
-	t.deepEqual(read(['preamble', '--b', named, '', 'abc', '--b--', 'epilogue', '--b', named, '', 'x', '--b--']), token);
+	t.deepEqual(
+		read(['preamble', '--b', named, '', 'abc', '--b--', 'epilogue', '--b', named, '', 'x', '--b--']),
+		token,
+	);
 	t.deepEqual(read(['', '--b', 'Content-Length: 3', named, 'Content-Type: text/plain', '', 'abc', '--b--']), token);
 	t.deepEqual(read(['--b', 'content-disposition:form-data;name=token', '', 'abc', '--b--']), token);
 	t.deepEqual(read(['--b', named, '', 'abc', '--b--'], '\n'), token);
@@ -104,7 +107,10 @@ test('read as well: a preamble, an epilogue, other header fields, no quotes, no 
 });
 
 test('parts without a name or an end are none; without a boundary there is no form', t => {
-	t.deepEqual(readMultipart(Buffer.from('--b\r\nContent-Disposition: form-data\r\n\r\nabc\r\n--b--'), typeOf('b')), []);
+	t.deepEqual(
+		readMultipart(Buffer.from('--b\r\nContent-Disposition: form-data\r\n\r\nabc\r\n--b--'), typeOf('b')),
+		[],
+	);
 	t.deepEqual(
 		readMultipart(Buffer.from('--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nabc'), typeOf('b')),
 		[],
@@ -123,7 +129,10 @@ test('what the platform writes is read as it was', async t => {
 				form.append(name, value);
 			}
 			const sent = new Response(form);
-			const fields = readMultipart(new Uint8Array(await sent.arrayBuffer()), sent.headers.get('content-type') ?? '');
+			const fields = readMultipart(
+				new Uint8Array(await sent.arrayBuffer()),
+				sent.headers.get('content-type') ?? '',
+			);
 			t.deepEqual(
 				fields,
 				pairs.map(([name, value]) => ({name, value})),

@@ -129,7 +129,9 @@ storeTest(serially, 'everything off, and back; a bounce is not lifted here', asy
 		...{id: newId('sup'), workspace_id: api.workspace.id, reason: 'hard_bounce', source: 'msg_x'},
 		created_at: at,
 	};
-	await store.database('suppressions').insert({...entry, address: 'user@example.org', address_key: 'user@example.org'});
+	await store
+		.database('suppressions')
+		.insert({...entry, address: 'user@example.org', address_key: 'user@example.org'});
 	const {html} = await press(api, path, 'action=undo');
 	t.regex(html, /No email goes to this address/);
 	t.notRegex(html, /<button/);

@@ -16,13 +16,16 @@ function start(take: (body: Buffer) => Promise<Exclude<ProviderPostEnd, 'unknown
 			providerEventRoutes({
 				intake: {
 					async find(provider, token) {
-						return provider === 'ses' && token === 'right' ? {id: 'smh_1', workspace_id: 'wrk_1'} : undefined;
+						return provider === 'ses' && token === 'right'
+							? {id: 'smh_1', workspace_id: 'wrk_1'}
+							: undefined;
 					},
 					take: async (_smarthost, {body}) => await take(body),
 				},
 				observer: {
 					providerPosted: (provider, end) => ends.push(`${provider} ${end}`),
-					providerPostFailed: (provider, error) => ends.push(`${provider} failed: ${(error as Error).message}`),
+					providerPostFailed: (provider, error) =>
+						ends.push(`${provider} failed: ${(error as Error).message}`),
 				},
 				mayAccept: () => accepts,
 				// However long the test takes, its posts come within one minute.

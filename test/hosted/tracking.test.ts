@@ -218,10 +218,14 @@ sqliteTest(test, 'a forged token is a 404, never a redirect', async (t, store) =
 	// A query changes nothing: mail programs and filters add their own.
 	t.is((await get(`${base}/t/c/${click}?url=https://evil.example/`)).headers.get('location'), target);
 	await fc.assert(
-		fc.asyncProperty(fc.constantFrom('o', 'c'), fc.string({unit: 'grapheme', maxLength: 60}), async (kind, text) => {
-			const {status} = await get(`${base}/t/${kind}/${encodeURIComponent(text.replaceAll(/\p{Cs}/gu, ''))}`);
-			t.is(status, 404);
-		}),
+		fc.asyncProperty(
+			fc.constantFrom('o', 'c'),
+			fc.string({unit: 'grapheme', maxLength: 60}),
+			async (kind, text) => {
+				const {status} = await get(`${base}/t/${kind}/${encodeURIComponent(text.replaceAll(/\p{Cs}/gu, ''))}`);
+				t.is(status, 404);
+			},
+		),
 		{numRuns: 200},
 	);
 	t.is((await recorded()).events.length, 1);

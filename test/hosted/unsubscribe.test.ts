@@ -98,7 +98,10 @@ storeTest(
 
 		const all = await press(api, mail.path, 'action=all');
 		t.regex(all.html, /will get no more email from <bdi>example\.com<\/bdi>/);
-		t.deepEqual(await lists(api), ['user@example.org all unsubscribe one-click', 'user@example.org news one-click']);
+		t.deepEqual(await lists(api), [
+			'user@example.org all unsubscribe one-click',
+			'user@example.org news one-click',
+		]);
 		const common = {recipient: 'user@example.org', role: 'to'};
 		t.deepEqual(await events(api, mail.id), [
 			{...common, topic: 'news', via: 'one-click'},
@@ -118,7 +121,12 @@ storeTest(serially, 'endpoints learn of it: of each way out once, and again afte
 	const rows = await store.reader('webhook_deliveries').orderBy('id').select('body');
 	const posted = rows.map(({body}) => JSON.parse(Buffer.from(body).toString()));
 	t.deepEqual(
-		posted.map(({type, message_id: id, recipient, detail: {topic, reason}}) => [type, id, recipient, topic ?? reason]),
+		posted.map(({type, message_id: id, recipient, detail: {topic, reason}}) => [
+			type,
+			id,
+			recipient,
+			topic ?? reason,
+		]),
 		[
 			['recipient_unsubscribed', mail.id, 'user@example.org', 'news'],
 			['recipient_suppressed', mail.id, 'user@example.org', 'unsubscribe'],
@@ -487,7 +495,11 @@ sqliteTest(
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const languageOf = async (path: string, accept?: string) => {
-			const {html, headers} = await show(api, path, accept === undefined ? {} : {headers: {'accept-language': accept}});
+			const {html, headers} = await show(
+				api,
+				path,
+				accept === undefined ? {} : {headers: {'accept-language': accept}},
+			);
 			const language = /<html lang="(\w+)">/.exec(html)?.[1];
 			t.is(headers.get('content-language'), language ?? '');
 			return language;

@@ -57,7 +57,11 @@ async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.exa
 
 const tlsMail = (change: object) =>
 	mailWith({
-		...{from: 'smtp-tls@google.com', to: 'tlsrpt@bounce.shop.example', subject: 'Report Domain: bounce.shop.example'},
+		...{
+			from: 'smtp-tls@google.com',
+			to: 'tlsrpt@bounce.shop.example',
+			subject: 'Report Domain: bounce.shop.example',
+		},
 		...{type: 'application/tlsrpt+gzip', name: 'a.json.gz'},
 		bytes: gzipSync(JSON.stringify({...tlsFacts, ...change})),
 	});
@@ -200,7 +204,11 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 	);
 	const row = await store.reader('tls_reports').first();
 	for (const site of ['notgoogle.com', 'google.com']) {
-		const many = Array.from({length: 300}, (_, n) => ({...row, report_id: `${site} ${n}`, signed_by: `n${n}.${site}`}));
+		const many = Array.from({length: 300}, (_, n) => ({
+			...row,
+			report_id: `${site} ${n}`,
+			signed_by: `n${n}.${site}`,
+		}));
 		await store.writer.transaction(trx => trx.batchInsert('tls_reports', many, 50));
 		t.is(
 			await bring(store, await signed(tlsMail({'report-id': site}))),
@@ -260,7 +268,10 @@ storeTest(test, 'what unsigned reports leave is bounded for each day, and remove
 	t.deepEqual(await sweepAt(store, now + 28 * dayMs), {rows: 101, n: 8051, reports: 5});
 	t.deepEqual(await sweepAt(store, now + 32 * dayMs), {rows: 3, n: 27, reports: 1}, 'the signed one is left');
 	const old = {begin: day - 40 * 86_400, end: day - 39 * 86_400};
-	t.is(await bring(store, dmarcMail(google, {...facts, ...old})), 'unmatched: it is about a time long ago or to come');
+	t.is(
+		await bring(store, dmarcMail(google, {...facts, ...old})),
+		'unmatched: it is about a time long ago or to come',
+	);
 	t.is(await bring(store, await signed(dmarcMail(google, {...facts, ...old}))), 'counted');
 });
 

@@ -298,7 +298,9 @@ test('the eleventh session of a client is told to come back', async t => {
 	t.regex(await (await talkTo(t, port)).reply(), /^220/);
 });
 
-/** Sends again and again, each time once what had come is read: a write to who has hung up would lose his last reply. */
+/**
+ * Sends again and again, each time once what had come is read: a write to who has hung up would lose his last reply.
+ */
 function drip(t: ExecutionContext, send: () => void): void {
 	const timer = setInterval(setImmediate, 20, send);
 	t.teardown(() => clearInterval(timer));
@@ -329,7 +331,16 @@ test('a mail that drips in is not waited for longer than a session lasts', async
 test('whatever clients say, nothing is taken that is not for us, and the next client is served', async t => {
 	const {port, mails} = await listening(t, {limits: {perClient: 1000, errors: 5}});
 	const line = fc.oneof(
-		fc.constantFrom('EHLO a', 'HELO a', 'MAIL FROM:<>', 'MAIL FROM:<a@b.test> SIZE=10', 'DATA', '.', 'RSET', 'NOOP'),
+		fc.constantFrom(
+			'EHLO a',
+			'HELO a',
+			'MAIL FROM:<>',
+			'MAIL FROM:<a@b.test> SIZE=10',
+			'DATA',
+			'.',
+			'RSET',
+			'NOOP',
+		),
 		fc.constantFrom(
 			'RCPT TO:<b@bounces.test>',
 			'RCPT TO:<x@other.test>',
@@ -558,7 +569,14 @@ class LateListener extends InboundListener {
 
 test('a command of a session that is over: 421, and nothing is checked', async t => {
 	const listener = new LateListener({
-		...{hostname: 'mail.test', ourNames: [], tls: null, judge, takeIn: () => t.fail() as never, hasDisk: () => true},
+		...{
+			hostname: 'mail.test',
+			ourNames: [],
+			tls: null,
+			judge,
+			takeIn: () => t.fail() as never,
+			hasDisk: () => true,
+		},
 		allowances: allowing({mails: 1, bytes: 1}),
 		observer: {inboundTaken: () => t.fail(), inboundRefused: () => t.fail(), storeFailed: () => t.fail()},
 	});

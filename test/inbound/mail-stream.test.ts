@@ -20,7 +20,10 @@ test('one mail, in whatever pieces it comes', async t => {
 test('an mbox is many mails; for one recipient it is one mail, whatever stands first', async t => {
 	const mbox = `${from}Subject: a\n\nb\n\n${from}Subject: c\n\nd\n`;
 	t.deepEqual(await read([mbox]), ['Subject: a\r\n\r\nb\r\n', 'Subject: c\r\n\r\nd\r\n']);
-	t.deepEqual(await read([mbox.slice(0, 20), mbox.slice(20)]), ['Subject: a\r\n\r\nb\r\n', 'Subject: c\r\n\r\nd\r\n']);
+	t.deepEqual(await read([mbox.slice(0, 20), mbox.slice(20)]), [
+		'Subject: a\r\n\r\nb\r\n',
+		'Subject: c\r\n\r\nd\r\n',
+	]);
 	const [one, ...others] = await read([mbox.slice(0, 20), mbox.slice(20)], true);
 	t.is(one, mbox.slice(from.length).replaceAll('\n', '\r\n'));
 	t.deepEqual(others, []);

@@ -192,7 +192,11 @@ async function read(file: string, position: MboxPosition | null) {
 	const subjects: string[] = [];
 	let last = position;
 	try {
-		for await (const {found, position: at} of mailsOfMbox(handle, await startOf(handle, position), () => undefined)) {
+		for await (const {found, position: at} of mailsOfMbox(
+			handle,
+			await startOf(handle, position),
+			() => undefined,
+		)) {
 			subjects.push(/^Subject: (.*)\r$/m.exec(found.raw.toString())?.[1] ?? '');
 			last = at;
 		}

@@ -67,7 +67,9 @@ test('what is read is what JSON.parse reads, number for number', t => {
 test('what is no JSON is none', t => {
 	const broken = fc
 		.tuple(document, fc.nat(), fc.constantFrom('', '0', '.', ':', '"', '1.0', '{1.0:2}', ' ', '-', 'e'))
-		.map(([json, at, put]) => json.slice(0, at % (json.length + 1)) + put + json.slice((at % (json.length + 1)) + 1));
+		.map(
+			([json, at, put]) => json.slice(0, at % (json.length + 1)) + put + json.slice((at % (json.length + 1)) + 1),
+		);
 	fc.assert(
 		fc.property(broken, json => {
 			let expected: unknown;
@@ -88,7 +90,10 @@ test('what is no JSON is none', t => {
 
 test('with a name, only what is below it keeps its digits', t => {
 	const json = '{"limit":5.0,"data":{"a":[1.10],"data":2.0},"list":[{"data":1e2,"n":7.0}]}';
-	t.is(writeExact(parseExact(json, 'data')), '{"limit":5,"data":{"a":[1.10],"data":2.0},"list":[{"data":100,"n":7}]}');
+	t.is(
+		writeExact(parseExact(json, 'data')),
+		'{"limit":5,"data":{"a":[1.10],"data":2.0},"list":[{"data":100,"n":7}]}',
+	);
 });
 
 test('numbers compare by all their digits', t => {

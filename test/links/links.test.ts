@@ -90,7 +90,9 @@ test('any claims survive, in at most 600 characters', t => {
 	fc.assert(
 		fc.property(
 			fc.record({
-				address: fc.string({unit: 'grapheme', minLength: 1, maxLength: 60}).filter(text => !text.includes('\0')),
+				address: fc
+					.string({unit: 'grapheme', minLength: 1, maxLength: 60})
+					.filter(text => !text.includes('\0')),
 				// Also after 2106, when the u32 of the token begins again.
 				expiresAt: fc.integer({min: 2_000_000, max: 20_000_000_000}).map(seconds => seconds * 1000),
 				yearsAhead: fc.integer({min: 1, max: 10}),

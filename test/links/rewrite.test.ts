@@ -22,7 +22,10 @@ const rewritten: ReadonlyArray<readonly [html: string, becomes: string]> = [
 	['<area shape="rect" href="https://x.test/">', `<area shape="rect" href="${tracked('https://x.test/')}">`],
 	['<a href=" https://x.te\nst/a ">x</a>', `<a href="${tracked('https://x.test/a')}">x</a>`],
 	['<a href="https://x.test/?a=1&amp;b=2">', `<a href="${tracked('https://x.test/?a=1&b=2')}">`],
-	['<a href="https://x.test/?a=1&b=2&copy=3&amp=4">', `<a href="${tracked('https://x.test/?a=1&b=2&copy=3&amp=4')}">`],
+	[
+		'<a href="https://x.test/?a=1&b=2&copy=3&amp=4">',
+		`<a href="${tracked('https://x.test/?a=1&b=2&copy=3&amp=4')}">`,
+	],
 	['<a href="https&#58;&#x2F;/x.test/?q=&quot;&#39;">', `<a href="${tracked('https://x.test/?q="\'')}">`],
 	[
 		'<a href="https://x.test/" href="https://y.test/">',

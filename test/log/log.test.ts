@@ -78,7 +78,9 @@ test('standard output gets every line, also when the process exits at once', asy
 		const {logger} = createLog({level: 'info', format: 'json', colour: false});
 		for (let n = 0; n < 5000; n++) logger.info({n});
 		process.exit(0);`;
-	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {stdio: ['ignore', 'pipe', 'inherit']});
+	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+		stdio: ['ignore', 'pipe', 'inherit'],
+	});
 	const chunks: Buffer[] = [];
 	child.stdout.on('data', chunk => chunks.push(chunk));
 	await once(child, 'close');
@@ -125,7 +127,9 @@ test('a line is never torn by a slow reader', async t => {
 			logger.info({n, text: 'ä'.repeat(n)});
 			if (n % 100 === 0) await new Promise(resolve => setTimeout(resolve, 1));
 		}`;
-	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {stdio: ['ignore', 'pipe', 'inherit']});
+	const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
+		stdio: ['ignore', 'pipe', 'inherit'],
+	});
 	const lines = (await text(child.stdout)).trim().split('\n');
 	t.deepEqual(
 		lines.map(line => JSON.parse(line).n),

@@ -56,7 +56,15 @@ test('a key that names no scope: a live one may do all but submit by SMTP, a tes
 		[
 			'messages:send',
 			...['messages:read', 'suppressions:read', 'unsubscribe_groups:read', 'webhooks:read', 'templates:read'],
-			...['senders:read', 'domains:read', 'contacts:read', 'usage:read', 'stats:read', 'events:read', 'received:read'],
+			...[
+				'senders:read',
+				'domains:read',
+				'contacts:read',
+				'usage:read',
+				'stats:read',
+				'events:read',
+				'received:read',
+			],
 		],
 	);
 	for (const mode of ['live', 'test'] as const) {

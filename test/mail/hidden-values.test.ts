@@ -46,7 +46,16 @@ test('a value that was cut off at the end of a long text is masked too', t => {
 
 test('all that a server said in an attempt is masked', t => {
 	const attempt: Attempt = {
-		...{at: '', host: 'mx.example', ip: null, tls: null, phase: 'dot' as const, code: 550, enhanced: '5.7.1', ms: 1},
+		...{
+			at: '',
+			host: 'mx.example',
+			ip: null,
+			tls: null,
+			phase: 'dot' as const,
+			code: 550,
+			enhanced: '5.7.1',
+			ms: 1,
+		},
 		...{reply: '5.7.1 Q7-941-ZK', dialogue: `1 S: 220 Q7-941-ZK\n${'2 S: '.padEnd(510, 'x')}Q7-941\n3 C: QUIT`},
 	};
 	const outcome = {kind: 'deferred', category: 'rate', reason: '450 Q7-941-ZK', waitMs: 5} as const;
@@ -59,7 +68,14 @@ test('all that a server said in an attempt is masked', t => {
 
 test('a report keeps its codes and category, and none of its text', t => {
 	const report: Report = {
-		...{recipient: 'a@b.example', originalRecipient: null, action: 'failed', status: '5.7.1', code: 550, host: null},
+		...{
+			recipient: 'a@b.example',
+			originalRecipient: null,
+			action: 'failed',
+			status: '5.7.1',
+			code: 550,
+			host: null,
+		},
 		...{...notRefused, matched: 'code', reason: '550 5.7.1 Q7-941-ZK', feedbackType: null},
 	};
 	t.deepEqual(withoutText(report), {...report, matched: null, reason: '550 5.7.1 •••'});

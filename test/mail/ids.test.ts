@@ -53,7 +53,14 @@ test('16 bytes and back', t => {
 });
 
 test('other texts are no ids', t => {
-	for (const text of ['', 'msg_', 'msg_0', `evt_${'0'.repeat(26)}`, `msg_${'u'.repeat(26)}`, `msg_${'0'.repeat(27)}`]) {
+	for (const text of [
+		'',
+		'msg_',
+		'msg_0',
+		`evt_${'0'.repeat(26)}`,
+		`msg_${'u'.repeat(26)}`,
+		`msg_${'0'.repeat(27)}`,
+	]) {
 		t.false(isId('msg', text), text);
 	}
 });

@@ -66,7 +66,9 @@ test('octets are judged as a pattern would', t => {
 });
 
 test('the first line that is too long is found', t => {
-	const lines = fc.array(fc.constantFrom('', 'a', 'x'.repeat(998), 'x'.repeat(999), 'x'.repeat(2000)), {maxLength: 6});
+	const lines = fc.array(fc.constantFrom('', 'a', 'x'.repeat(998), 'x'.repeat(999), 'x'.repeat(2000)), {
+		maxLength: 6,
+	});
 	fc.assert(
 		fc.property(lines, all => {
 			const first = all.findIndex(line => line.length > 998);

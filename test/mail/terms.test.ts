@@ -77,7 +77,13 @@ test('whatever a subject holds, its terms are few, short, storable and found', t
 });
 
 test('a text finds a message by words of its subject, its values, or both', t => {
-	const metadata = {order: '1042', name: 'Ada  LOVELACE', ref: 'AB-7/x', url: 'https://shop.example/?a=1', n: '\u0661'};
+	const metadata = {
+		order: '1042',
+		name: 'Ada  LOVELACE',
+		ref: 'AB-7/x',
+		url: 'https://shop.example/?a=1',
+		n: '\u0661',
+	};
 	const terms = [
 		...subjectTerms('Your receipt 55'),
 		...termsOf({metadata: JSON.stringify(metadata), tags: null, attachments: []}),

@@ -70,7 +70,14 @@ test('410 ends it at once; what only this delivery fails does not disable the en
 test('a body about no recipient has its detail in both formats', t => {
 	const detail = {domain: 'shop.example', state: 'verified', verified: true};
 	const event = {
-		...{id: 'evt_1', type: 'domain_changed' as const, workspaceId: 'ws_1', messageId: null, recipient: null, detail},
+		...{
+			id: 'evt_1',
+			type: 'domain_changed' as const,
+			workspaceId: 'ws_1',
+			messageId: null,
+			recipient: null,
+			detail,
+		},
 		occurredAt: '2026-06-09T10:15:30.987Z',
 	} as const;
 	const usual = {

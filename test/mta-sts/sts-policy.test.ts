@@ -77,15 +77,26 @@ test('a line that is no field, or an mx that is no host name, voids only itself'
 		...['mail.example.com, mx2.example.com', 'mail.example.com # the first', '"mail.example.com"', '.example.com'],
 	];
 	for (const line of [...names.map(name => `mx: ${name}`), 'no field', '# a comment', ': x', ' mx: a.test', '-- ']) {
-		t.like(parsePolicy([version, mode, line, second, age].join('\n')), {mode: 'enforce', mx: ['*.example.net']}, line);
-		t.like(parsePolicy([version, mode, second, age, line].join('\n')), {mode: 'enforce', mx: ['*.example.net']}, line);
+		t.like(
+			parsePolicy([version, mode, line, second, age].join('\n')),
+			{mode: 'enforce', mx: ['*.example.net']},
+			line,
+		);
+		t.like(
+			parsePolicy([version, mode, second, age, line].join('\n')),
+			{mode: 'enforce', mx: ['*.example.net']},
+			line,
+		);
 		t.true('fault' in parsePolicy([version, mode, line, age].join('\n')), line);
 	}
 });
 
 test('any text is a policy that reads the same again, or has a fault', t => {
 	const line = fc.oneof(
-		{weight: 8, arbitrary: fc.constantFrom(...policy, 'mode: none', 'max_age: 9999999999', 'mx: b.test.', 'x: 1', '')},
+		{
+			weight: 8,
+			arbitrary: fc.constantFrom(...policy, 'mode: none', 'max_age: 9999999999', 'mx: b.test.', 'x: 1', ''),
+		},
 		fc.string({unit: 'binary'}),
 	);
 	const text = fc.array(line, {maxLength: 12}).map(lines => lines.join('\n'));

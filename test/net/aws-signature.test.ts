@@ -8,7 +8,11 @@ const scope = {
 };
 const now = Date.parse('2015-08-30T12:36:00Z');
 const signatureOf = (method: string, path: string) => {
-	const {authorization, ...rest} = signAws({method, url: new URL(`https://example.amazonaws.com${path}`)}, scope, now);
+	const {authorization, ...rest} = signAws(
+		{method, url: new URL(`https://example.amazonaws.com${path}`)},
+		scope,
+		now,
+	);
 	return {...rest, authorization};
 };
 
@@ -45,7 +49,11 @@ for (const [name, method, path, signature] of [
 test('Signature Version 4: a body and what is encoded in a query are signed', t => {
 	const signed = (query: string, body = '') =>
 		signAws(
-			{method: 'POST', url: new URL(`https://email.eu-west-1.amazonaws.com/v2/x?${query}`), body: Buffer.from(body)},
+			{
+				method: 'POST',
+				url: new URL(`https://email.eu-west-1.amazonaws.com/v2/x?${query}`),
+				body: Buffer.from(body),
+			},
 			scope,
 			now,
 		).authorization;

@@ -13,7 +13,10 @@ const good: Array<[string, Relay]> = [
 	['smtp://bücher.example', {...open, host: 'xn--bcher-kva.example', port: 25}],
 	['smtp://post_fix', {...open, host: 'post_fix', port: 25}],
 	['smtps://mail.example', {...open, host: 'mail.example', port: 465, secure: true}],
-	['smtps://mail.example?tls=unverified', {...open, host: 'mail.example', port: 465, secure: true, tls: 'unverified'}],
+	[
+		'smtps://mail.example?tls=unverified',
+		{...open, host: 'mail.example', port: 465, secure: true, tls: 'unverified'},
+	],
 	[
 		'smtp://app%40shop.example:p%3Aw%2C%40@mail.example',
 		{host: 'mail.example', port: 587, secure: false, tls: 'required', user: 'app@shop.example', password: 'p:w,@'},
@@ -139,7 +142,9 @@ test('every user and password survives percent-encoding', t => {
 	const printable = fc.string({unit: 'grapheme', minLength: 1}).filter(text => !/[\u0000-\u001f\u007f]/.test(text));
 	fc.assert(
 		fc.property(printable, printable, (user, password) => {
-			const parsed = parseRelayUrl(`smtp://${encodeURIComponent(user)}:${encodeURIComponent(password)}@mail.example`);
+			const parsed = parseRelayUrl(
+				`smtp://${encodeURIComponent(user)}:${encodeURIComponent(password)}@mail.example`,
+			);
 			t.like(parsed, {ok: true, relay: {user, password}});
 		}),
 	);

@@ -31,7 +31,9 @@ storeTest(test, 'who proves a domain gets its mail, also that of addresses of ot
 	await add(former, '*@in.shop.example');
 	const kept = await add(former, 'x@elsewhere.example');
 	const keys = await generateSigningKeys();
-	const added = await write(trx => addDomain(trx, tools, testVault, {workspaceId: owner, name: 'shop.example', keys}));
+	const added = await write(trx =>
+		addDomain(trx, tools, testVault, {workspaceId: owner, name: 'shop.example', keys}),
+	);
 	const early = await t.throwsAsync(add(owner, '*@in.shop.example'), {instanceOf: Refused});
 	t.regex(early?.message ?? '', /receives mail already/, 'nothing is proved yet');
 

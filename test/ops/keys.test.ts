@@ -64,7 +64,9 @@ storeTest(
 			write(trx => performIn(rotateKey, {...context, workspaceId: workspace, trx}, {id, overlap: 3_600_000}));
 		t.is((await t.throwsAsync(rotate(other), {instanceOf: Refused}))?.wrong, `there is no key ${row.id}`);
 		const rotated = await rotate(workspaceId);
-		t.like(rotated, {row: {name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '5/1', expires_at: null}});
+		t.like(rotated, {
+			row: {name: 'app', mode: 'live', scopes: ['messages:send'], rate_limit: '5/1', expires_at: null},
+		});
 		t.is((await findApiKey(store.reader, workspaceId, row.id))?.expires_at, '2026-06-09T11:00:00.000Z');
 
 		tools.advance(3_600_000);

@@ -154,7 +154,9 @@ sqliteTest(test, 'what is gone, erased or not tracked any more is passed over in
 storeTest(test, 'the longest link is counted, on both engines', async (t, store) => {
 	const whose = await prepare(store);
 	// What does not compress: an index entry of PostgreSQL must hold it.
-	const random = Array.from({length: 2033}, () => String.fromCharCode(0x21 + Math.floor(Math.random() * 94))).join('');
+	const random = Array.from({length: 2033}, () => String.fromCharCode(0x21 + Math.floor(Math.random() * 94))).join(
+		'',
+	);
 	const url = `https://x.test/${random}`;
 	t.is(url.length, 2048);
 	for (const n of [1, 2]) {
@@ -181,7 +183,11 @@ storeTest(
 			}
 			await submit(engagement('clicked', 4, machine));
 			t.deepEqual(
-				(await timeline(store, whose)).map(({occurredAt, detail}) => [occurredAt, detail.machine, detail.user_agent]),
+				(await timeline(store, whose)).map(({occurredAt, detail}) => [
+					occurredAt,
+					detail.machine,
+					detail.user_agent,
+				]),
 				[
 					[time(1), true, 'Scanner/1.0'],
 					[time(2), false, 'Reader/1.0'],

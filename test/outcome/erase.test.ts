@@ -35,8 +35,8 @@ const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => 
 };
 
 /**
- * Every row of every table, as one text: blobs as what they say. It is full of random ids, none of which has an i, l, o or u:
- * a name that is looked for in it has some, or it would be found by chance.
+ * Every row of every table, as one text: blobs as what they say. It is full of random ids, none of which has an i, l, o
+ * or u: a name that is looked for in it has some, or it would be found by chance.
  */
 async function everything(store: Store, tables: readonly string[]): Promise<string> {
 	const parts = await Promise.all(
@@ -61,7 +61,14 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 	const {database} = store;
 	const endpoint = newId('whe');
 	await database('webhook_endpoints').insert({
-		...{id: endpoint, workspace_id: workspace.id, url: 'https://a.example', events: '[]', secret: 'x', created_at: at},
+		...{
+			id: endpoint,
+			workspace_id: workspace.id,
+			url: 'https://a.example',
+			events: '[]',
+			secret: 'x',
+			created_at: at,
+		},
 	});
 	const message = await database('messages').where({id: messageId}).first();
 	const metadata = JSON.parse(message.metadata ?? '{}');
@@ -73,7 +80,15 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 				.update({subject: `Hello ${address}`});
 		}
 		await database('attempts').insert({
-			...{recipient_id: id, n: 1, position: 0, at, host: `mx.${address.split('@')[1]}`, ip: '192.0.2.7', tls: null},
+			...{
+				recipient_id: id,
+				n: 1,
+				position: 0,
+				at,
+				host: `mx.${address.split('@')[1]}`,
+				ip: '192.0.2.7',
+				tls: null,
+			},
 			...{
 				phase: 'rcpt',
 				code: 450,
@@ -86,7 +101,14 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 		const eventId = newId('evt');
 		const url = `https://shop.example/?u=${address}`;
 		await database('events').insert({
-			...{id: eventId, message_id: messageId, recipient_id: id, type: 'clicked', occurred_at: at, recorded_at: at},
+			...{
+				id: eventId,
+				message_id: messageId,
+				recipient_id: id,
+				type: 'clicked',
+				occurred_at: at,
+				recorded_at: at,
+			},
 			detail: JSON.stringify({recipient: address, role, url}),
 		});
 		await database('engagement').insert(
@@ -96,7 +118,14 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 		);
 		const sha256 = `hash of ${id}`;
 		await database('inbound').insert({
-			...{id: `id of ${id}`, digest: sha256, source: 'smtp', mail_from: address, rcpt_to: '["b@x"]', received_at: at},
+			...{
+				id: `id of ${id}`,
+				digest: sha256,
+				source: 'smtp',
+				mail_from: address,
+				rcpt_to: '["b@x"]',
+				received_at: at,
+			},
 			...{raw: Buffer.from(address), size: address.length, kept: 'unread', reading: JSON.stringify({address})},
 		});
 		// Nobody knows whose these are: only the address leads to them.
@@ -122,11 +151,23 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 		]);
 		await database('reports').insert({
 			...{id: newId('evt'), workspace_id: workspace.id, message_id: messageId, recipient_id: id, kind: 'dsn'},
-			...{inbound_sha256: sha256, detail: JSON.stringify({address}), matched: `<${address}> unknown`, created_at: at},
+			...{
+				inbound_sha256: sha256,
+				detail: JSON.stringify({address}),
+				matched: `<${address}> unknown`,
+				created_at: at,
+			},
 		});
 		for (const next of [null, at]) {
 			const full = address.includes('@home.') && {subject: `Hello ${address}`, detail: {reply: address}};
-			const body = {type: 'clicked', message_id: messageId, recipient: address, occurred_at: at, metadata, ...full};
+			const body = {
+				type: 'clicked',
+				message_id: messageId,
+				recipient: address,
+				occurred_at: at,
+				metadata,
+				...full,
+			};
 			const deliveryId = newId('whd');
 			await database('webhook_deliveries').insert({
 				...{id: deliveryId, workspace_id: workspace.id, endpoint_id: endpoint, message_id: messageId},
@@ -224,7 +265,13 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	);
 	const [zoe] = await bodiesOf(store, others);
 	t.deepEqual(zoe, {
-		...{type: 'clicked', message_id: others, recipient: 'zoe@work.example', occurred_at: at, metadata: {who: 'zoe'}},
+		...{
+			type: 'clicked',
+			message_id: others,
+			recipient: 'zoe@work.example',
+			occurred_at: at,
+			metadata: {who: 'zoe'},
+		},
 	} as object as typeof zoe);
 	t.deepEqual(
 		(await bodiesOf(store, others)).map(({recipient}) => recipient.split('@')[0]),
@@ -335,7 +382,9 @@ const dataOf = ({body}: Awaited<ReturnType<TestApi['get']>>) => (body as {data: 
 storeTest(test, 'once a person is marked nobody reads them, and the sweep erases the rest', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
-	const [first, other] = [await api.send({to: 'lois@example.org'}), await api.send({to: 'zoe@example.org'})].map(idOf);
+	const [first, other] = [await api.send({to: 'lois@example.org'}), await api.send({to: 'zoe@example.org'})].map(
+		idOf,
+	);
 	for (let n = 0; n < 60; n++) {
 		await api.send({to: 'lois@example.org'});
 	}
@@ -419,7 +468,12 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 				ends.set(recipient.address, () =>
 					resolve(
 						resultOf(recipient, {
-							...{kind: 'bounced', type: 'permanent', category: 'unknown_user', reason: `550 ${recipient.address}?`},
+							...{
+								kind: 'bounced',
+								type: 'permanent',
+								category: 'unknown_user',
+								reason: `550 ${recipient.address}?`,
+							},
 							suppresses: true,
 						}),
 					),
@@ -572,7 +626,12 @@ storeTest(
 					}),
 			},
 		};
-		const {erase} = createEraser({store: counting, clock: systemClock, eventWriter, removeCaptured: async () => {}});
+		const {erase} = createEraser({
+			store: counting,
+			clock: systemClock,
+			eventWriter,
+			removeCaptured: async () => {},
+		});
 		const erased = await erase({workspaceId, addressKey: 'ada@example.org'}, testOperator);
 		t.deepEqual(erased, {contact: false, messages: 1, recipients: 0, isLeft: false});
 		t.true(transactions >= 4, `${transactions}`);

@@ -131,7 +131,10 @@ sqliteTest(test, 'reports of a disabled mailbox count, those without a reason do
 		['bob@a.test', {...vague, code: 550, status: '5.2.1'}],
 	] as const) {
 		const mails = await insertMessages(store, workspaceId, [address, address, address]);
-		await changeRecipients(store.database, all => all.whereIn('message_id', mails), {state: 'delivered', attempts: 1});
+		await changeRecipients(store.database, all => all.whereIn('message_id', mails), {
+			state: 'delivered',
+			attempts: 1,
+		});
 		for (const [n, receivedAt] of days.entries()) {
 			const recipient = await recipientRows(store.reader).where({message_id: mails[n]}).first();
 			await record(store, reading([report]), {to: [returnPath(recipient)], cameIn: {receivedAt}});

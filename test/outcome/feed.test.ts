@@ -24,7 +24,11 @@ async function prepare(store: Store, name = 'test') {
 async function take(
 	feed: Feed,
 	workspaceId: string,
-	{after, count, looked = () => undefined}: {after: number | null; count: number; looked?: (looks: number) => unknown},
+	{
+		after,
+		count,
+		looked = () => undefined,
+	}: {after: number | null; count: number; looked?: (looks: number) => unknown},
 ): Promise<StreamedEvent[]> {
 	const events: StreamedEvent[] = [];
 	let looks = 0;
@@ -55,7 +59,8 @@ storeTest(
 		const first = await take(feed, own.workspaceId, {
 			after: null,
 			count: 2,
-			looked: async looks => looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
+			looked: async looks =>
+				looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
 		});
 		t.deepEqual(idsOf(first), written);
 		const missed = await write(store, [own.message, other.message, own.message]);

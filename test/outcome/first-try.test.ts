@@ -62,7 +62,11 @@ const releases: Record<string, End> = {
 		store.writer.transaction(trx => releaseOthers(trx, recipientClaims, 'req_x', now())),
 	'its node falls silent': (store, _, boot) =>
 		store.writer.transaction(async trx => {
-			await beat(trx, {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']}, '2026-01-01T00:00:00.000Z');
+			await beat(
+				trx,
+				{id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']},
+				'2026-01-01T00:00:00.000Z',
+			);
 			await releaseSilentClaims(trx, '2026-01-02T00:00:00.000Z', now());
 		}),
 	'nobody knows of it': (store, _, boot) =>
@@ -208,7 +212,10 @@ if (engines.includes('postgres')) {
 	test('a report and the end of a first try at the same moment store `queued` once, whoever is first', async t => {
 		const store = await newStore(t, 'postgres');
 		const {api, id, recipient, boot} = await startFirstTry(t, store);
-		const [during, row] = [await seen(api, id), await recipientRows(store.reader).where({id: recipient.id}).first()];
+		const [during, row] = [
+			await seen(api, id),
+			await recipientRows(store.reader).where({id: recipient.id}).first(),
+		];
 		const isWaiting = async () => {
 			const mine = store.reader('pg_stat_activity').whereRaw('datname = current_database()');
 			return (await mine.where({wait_event_type: 'Lock'})).length > 0;
@@ -233,7 +240,9 @@ if (engines.includes('postgres')) {
 		const before = await seen(api, next);
 		const outcome = await store.reader.transaction();
 		t.teardown(() => (outcome.isCompleted() ? undefined : outcome.rollback()));
-		await createRecordWrite(boot, eventWriter).apply(outcome, [judgedOf(other as Claimed, {kind: 'relayed'}, now())]);
+		await createRecordWrite(boot, eventWriter).apply(outcome, [
+			judgedOf(other as Claimed, {kind: 'relayed'}, now()),
+		]);
 		const move = (trx: Knex.Transaction) => moveRecipients(trx, [other?.id ?? ''], 'bounced', now());
 		const moving = store.writer.transaction(move);
 		await waitFor('the report to wait', isWaiting);

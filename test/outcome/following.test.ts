@@ -52,7 +52,10 @@ storeTest(test, 'complained: event, state and suppression come with the delivery
 	const recipient = await claimed(store, {});
 	t.true(await store.writer.submit(write, delivered(recipient, 'complained')));
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'complained simulated']);
-	t.like(await recipientRows(store.reader).where({id: recipient.id}).first(), {state: 'complained', claimed_by: null});
+	t.like(await recipientRows(store.reader).where({id: recipient.id}).first(), {
+		state: 'complained',
+		claimed_by: null,
+	});
 	t.like(await store.reader('suppressions'), {
 		length: 1,
 		0: {address: 'complained@simulator.test', reason: 'complaint', source: recipient.message_id},
@@ -92,7 +95,9 @@ sqliteTest(test, 'many of a batch are each followed by their own', async (t, sto
 	const recipients = await Promise.all(Array.from({length: 9}, () => claimed(store, both)));
 	const kinds = ['complained', 'opened', 'clicked'] as const;
 	await Promise.all(
-		recipients.map((recipient, n) => store.writer.submit(write, delivered(recipient, kinds[n % 3] as 'complained'))),
+		recipients.map((recipient, n) =>
+			store.writer.submit(write, delivered(recipient, kinds[n % 3] as 'complained')),
+		),
 	);
 	for (const [n, recipient] of recipients.entries()) {
 		t.is((await timelineOf(store, recipient))[2]?.split(' ')[0], kinds[n % 3]);

@@ -175,9 +175,16 @@ for (const [how, read] of [
 					const before = await status(store, mails, recipients, held);
 					for (const one of sequence) {
 						const {said, clues, to} = written(one, recipients, held);
-						const effect = await record(store, read(one.kind, said, clues), {to, cameIn: {mailFrom: one.mailFrom}});
+						const effect = await record(store, read(one.kind, said, clues), {
+							to,
+							cameIn: {mailFrom: one.mailFrom},
+						});
 						touched += effect.about.length;
-						t.true(effect.about.every(({recipientId}) => holds.some(index => recipients[index]?.id === recipientId)));
+						t.true(
+							effect.about.every(({recipientId}) =>
+								holds.some(index => recipients[index]?.id === recipientId),
+							),
+						);
 					}
 					t.deepEqual(await status(store, mails, recipients, held), before);
 				},

@@ -165,7 +165,10 @@ sqliteTest(test, 'the full format says more of the same event; the other stays a
 	const usual = await insertEndpoint(store, workspaceId, {events});
 	const full = await insertEndpoint(store, workspaceId, {events, format: 'full'});
 	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
-	await store.database('messages').where({id}).update({metadata: '{"a":"b"}', tags: '["x","ü"]', template_id: 'tpl_1'});
+	await store
+		.database('messages')
+		.where({id})
+		.update({metadata: '{"a":"b"}', tags: '["x","ü"]', template_id: 'tpl_1'});
 	await store.database('recipients').where({message_id: id}).update({subject: 'Hello "Ada"'});
 	const detail = {
 		...{role: 'to', type: 'transient', category: 'expired', enhanced: '4.4.7', reply: null},

@@ -60,7 +60,14 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome, 
 
 storeTest(test, 'a refusal that a report told during the try is told and counted once', async (t, store) => {
 	t.deepEqual(await race(store, [hard], refused), {
-		...{isMine: true, state: 'bounced', events: ['bounced unknown_user'], days: ['bounced 1'], hard: 1, suppressed: 1},
+		...{
+			isMine: true,
+			state: 'bounced',
+			events: ['bounced unknown_user'],
+			days: ['bounced 1'],
+			hard: 1,
+			suppressed: 1,
+		},
 	});
 });
 

@@ -58,10 +58,22 @@ storeTest(
 				host: 'mx.a.test',
 				code: 550,
 			},
-			...{enhanced: '5.1.1', reason: '550 5.1.1 User unknown', rule: 'code-5.1.1', matched: '5.1.1', action: 'failed'},
+			...{
+				enhanced: '5.1.1',
+				reason: '550 5.1.1 User unknown',
+				rule: 'code-5.1.1',
+				matched: '5.1.1',
+				action: 'failed',
+			},
 			...{report: report?.id, via: 'dsn', found_by: 'return_path'},
 		});
-		t.like(report, {recipientId: to.id, kind: 'dsn', category: 'unknown_user', rule: 'code-5.1.1', matched: '5.1.1'});
+		t.like(report, {
+			recipientId: to.id,
+			kind: 'dsn',
+			category: 'unknown_user',
+			rule: 'code-5.1.1',
+			matched: '5.1.1',
+		});
 		const [row] = await store.reader('inbound');
 		t.like(row, {kept: null, reading: null, fault: null});
 		t.is(row.raw.length, 0);
@@ -152,7 +164,10 @@ sqliteTest(test, 'a copy that is still in the queue is ended, and never sent aga
 	const waiting = {state: 'sent', next_attempt_at: '2030-01-01T00:00:00.000Z'};
 	await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
 	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
-	t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {state: 'bounced', next_attempt_at: null});
+	t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {
+		state: 'bounced',
+		next_attempt_at: null,
+	});
 });
 
 sqliteTest(test, 'a removed suppression is not made anew by the same news of the same copy', async (t, store) => {
@@ -332,7 +347,9 @@ storeTest(
 				await changeRecipients(store.database, all => all.where({id: mail.to.id}), {state: 'sent'});
 			}
 			await Promise.all(
-				reports.map(report => record(store, reading([report], {kind: 'provider'}), {to: [returnPath(asOne.to)]})),
+				reports.map(report =>
+					record(store, reading([report], {kind: 'provider'}), {to: [returnPath(asOne.to)]}),
+				),
 			);
 			for (const report of reports) {
 				await record(store, reading([report], {kind: 'provider'}), {to: [returnPath(inTurn.to)]});
@@ -455,12 +472,19 @@ storeTest(test, 'several recipients behind one address: it is gone only if nobod
 	const before = await types(store, mail);
 	for (const [name, reached] of Object.entries({
 		relayed: [behind('one@x.test'), behind('two@x.test', relayed)],
-		delivered: [behind('one@x.test', {...relayed, action: 'delivered'}), behind('two@x.test'), behind('three@x.test')],
+		delivered: [
+			behind('one@x.test', {...relayed, action: 'delivered'}),
+			behind('two@x.test'),
+			behind('three@x.test'),
+		],
 		expanded: [behind('one@x.test', soft), behind('two@x.test', {...relayed, action: 'expanded'})],
 		delayed: [behind('one@x.test'), behind('two@x.test', delayed)],
 		'named twice': [behind('bob@b.test'), behind('BOB@b.test', relayed), behind('one@x.test')],
 		'named and delayed': [behind('bob@b.test', delayed), behind('bob@b.test')],
-		'one of a hundred': [...Array.from({length: 99}, (_, i) => behind(`n${i}@x.test`)), behind('bob@b.test', relayed)],
+		'one of a hundred': [
+			...Array.from({length: 99}, (_, i) => behind(`n${i}@x.test`)),
+			behind('bob@b.test', relayed),
+		],
 	})) {
 		await record(store, reading(reached), {to: [returnPath(mail.cc)]});
 		t.is(await stateOf(store, mail.cc), 'delivered', name);
@@ -480,7 +504,9 @@ sqliteTest(test, 'an envelope for several copies concerns each of them', async (
 	const mail = await mailed(store);
 	const other = await mailed(store, 'other', 'eve@e.test');
 	const reports = [hard, {...hard, recipient: 'eve@e.test', ...({suppresses: false, type: 'transient'} as const)}];
-	const effect = await record(store, reading(reports), {to: [returnPath(mail.to), returnPath(other.to), 'postmaster']});
+	const effect = await record(store, reading(reports), {
+		to: [returnPath(mail.to), returnPath(other.to), 'postmaster'],
+	});
 	t.is(effect.about.length, 2);
 	t.is(effect.kept, 'operator');
 	t.is((await suppressed(store, mail.workspaceId)).length, 1);
@@ -583,7 +609,11 @@ storeTest(
 		t.is((await record(store, arf('bob@b.test'), trusted)).kept, 'unmatched', 'mailed as cc only');
 		t.is((await record(store, reading([hard]), trusted)).kept, 'unmatched', 'no feedback report');
 		const receivedAt = new Date(Date.now() + 91 * 86_400_000).toISOString();
-		t.is((await record(store, arf('ada@a.test'), {...trusted, cameIn: {receivedAt}})).kept, 'unmatched', 'long ago');
+		t.is(
+			(await record(store, arf('ada@a.test'), {...trusted, cameIn: {receivedAt}})).kept,
+			'unmatched',
+			'long ago',
+		);
 		t.deepEqual(await types(store, mail), []);
 
 		const effect = await record(store, arf('ADA@a.test'), trusted);

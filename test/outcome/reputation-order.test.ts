@@ -35,11 +35,16 @@ const conversation: Attempt = {
 /** A copy whose first try is under way; what may happen to it now. */
 async function begun(store: Store) {
 	const {to, workspaceId} = await mailed(store);
-	await changeRecipients(store.database, all => all.where({id: to.id}), {state: 'sent', attempts: 0, claimed_by: boot});
+	await changeRecipients(store.database, all => all.where({id: to.id}), {
+		state: 'sent',
+		attempts: 0,
+		claimed_by: boot,
+	});
 	const recipient = (await readRecipient(store.reader, workspaceId, to.id)) as Claimed;
 	return {
 		async end(outcome: Outcome, through = store) {
-			const attempt: Attempt = outcome.kind === 'delivered' ? {...conversation, phase: 'dot', code: 250} : conversation;
+			const attempt: Attempt =
+				outcome.kind === 'delivered' ? {...conversation, phase: 'dot', code: 250} : conversation;
 			const result: AttemptResult = {recipientId: to.id, outcome, attempts: [attempt], sentAt: at, at};
 			const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 1e12};
 			const end = {result, acceptedAt: Date.now(), attempts: 0, sentBefore: false, retry};
@@ -82,7 +87,11 @@ for (const [title, outcome, reports, expected] of cases) {
 			for (const one of order) {
 				await ('kind' in one ? recipient.end(one) : recipient.report(one));
 			}
-			t.is(await recipient.figures(), expected, order.map(one => ('kind' in one ? one.kind : one.category)).join());
+			t.is(
+				await recipient.figures(),
+				expected,
+				order.map(one => ('kind' in one ? one.kind : one.category)).join(),
+			);
 		}
 	});
 }

@@ -184,7 +184,10 @@ test('a new pace holds at once, what was learnt stays', t => {
 	const site = newSite(paceOf({startConnections: 8, perMinute: 60}));
 	tried(site, end('throttled', '421 too many messages per connection'), 0, longest);
 	setPace(site, paceOf({connections: 3, mailsPerSession: 100}), 0);
-	t.deepEqual([connectionsOf(site, 0), site.mailsPerSession, mailsAllowed(site, 0)], [3, 25, Number.POSITIVE_INFINITY]);
+	t.deepEqual(
+		[connectionsOf(site, 0), site.mailsPerSession, mailsAllowed(site, 0)],
+		[3, 25, Number.POSITIVE_INFINITY],
+	);
 });
 
 test('a new pace makes nothing faster that a reply has slowed', t => {

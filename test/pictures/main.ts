@@ -4,8 +4,8 @@ import {launchBrowser} from '../helpers/browser.ts';
 import {withPalette} from './palette.ts';
 import {type Shop, startShop} from './shop.ts';
 
-// `npm run pictures`: makes docs/ui anew, a picture of each page of the dashboard as a shop's operator sees it; with names
-// after `--` only theirs.
+// `npm run pictures`: makes docs/ui anew, a picture of each page of the dashboard as a shop's operator sees it; with
+// names after `--` only theirs.
 
 const folder = 'docs/ui';
 const looks = [

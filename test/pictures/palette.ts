@@ -7,7 +7,10 @@ const rgb = 3;
 /** Squared, over the three channels. */
 const tellsApart = 144;
 
-/** A PNG of the browser with at most 256 colours, the rarer ones as their nearest: a third of the bytes, and it looks the same. */
+/**
+ * A PNG of the browser with at most 256 colours, the rarer ones as their nearest: a third of the bytes, and it looks
+ * the same.
+ */
 export function withPalette(png: Buffer): Buffer {
 	const {width, height, pixels} = decoded(png);
 	// Colours that nobody tells apart are one.
@@ -46,7 +49,10 @@ export function withPalette(png: Buffer): Buffer {
 	]);
 }
 
-/** The commonest, and only one of those that are alike: the shades of letters must not push out a badge that stands once. */
+/**
+ * The commonest, and only one of those that are alike: the shades of letters must not push out a badge that stands
+ * once.
+ */
 function chosen(byCount: readonly Buffer[]): Buffer[] {
 	const palette: Buffer[] = [];
 	for (const colour of byCount) {

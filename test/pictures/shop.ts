@@ -317,7 +317,9 @@ async function mailServers(scope: Scope): Promise<FakeMx[]> {
 					if (line.includes('.gone@')) {
 						return '550 5.1.1 There is nobody of this name';
 					}
-					return line.includes('.busy@') ? '451 4.7.1 Greylisted, please try again in 5 minutes' : '250 2.1.5 Ok';
+					return line.includes('.busy@')
+						? '451 4.7.1 Greylisted, please try again in 5 minutes'
+						: '250 2.1.5 Ok';
 				},
 			}),
 		);

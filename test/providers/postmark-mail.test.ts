@@ -6,8 +6,16 @@ const mail = (...lines: string[]) => Buffer.from(`${lines.join('\r\n')}\r\n`);
 test('subject, bodies, attachments and header fields of a mail reach Postmark', t => {
 	const data = mail(
 		...['X-PM-Metadata-mailctl-ref: r123', 'X-PM-Message-Stream: news', 'DKIM-Signature: v=1; b=abc'],
-		...['From: =?utf-8?q?J=C3=BCrgen?= <j@shop.example>', 'To: Ann <ann@a.example>, bob@b.example', 'Cc: c@c.example'],
-		...['Subject: =?utf-8?b?R3LDvMOfZQ==?=', 'Message-ID: <1@shop.example>', 'Date: Thu, 26 Nov 2026 20:00:00 +0000'],
+		...[
+			'From: =?utf-8?q?J=C3=BCrgen?= <j@shop.example>',
+			'To: Ann <ann@a.example>, bob@b.example',
+			'Cc: c@c.example',
+		],
+		...[
+			'Subject: =?utf-8?b?R3LDvMOfZQ==?=',
+			'Message-ID: <1@shop.example>',
+			'Date: Thu, 26 Nov 2026 20:00:00 +0000',
+		],
 		...['Reply-To: help@shop.example', 'List-Unsubscribe: <https://shop.example/u>,', ' <mailto:u@shop.example>'],
 		...['MIME-Version: 1.0', 'Content-Type: multipart/mixed; boundary=m', ''],
 		...['--m', 'Content-Type: multipart/alternative; boundary=a', ''],
@@ -55,7 +63,10 @@ test('subject, bodies, attachments and header fields of a mail reach Postmark', 
 
 test('a mail of one part, without what it does not have', t => {
 	t.deepEqual(
-		postmarkMail(mail('From: a@x.example', 'Subject: hi', 'Content-Type: text/html', '', '<p>hi</p>'), 'b@x.example'),
+		postmarkMail(
+			mail('From: a@x.example', 'Subject: hi', 'Content-Type: text/html', '', '<p>hi</p>'),
+			'b@x.example',
+		),
 		{
 			...{From: 'a@x.example', To: 'b@x.example', Subject: 'hi', HtmlBody: '<p>hi</p>\n'},
 			...{Headers: [{Name: 'X-PM-KeepID', Value: 'true'}], Metadata: {}, Attachments: []},

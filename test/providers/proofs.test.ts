@@ -15,7 +15,9 @@ test('SendGrid: the key of its console signs timestamp and body, and nothing els
 	const signed = (body: string, key = privateKey) =>
 		post(body, {
 			'x-twilio-email-event-webhook-timestamp': seconds,
-			'x-twilio-email-event-webhook-signature': sign('sha256', Buffer.from(seconds + body), key).toString('base64'),
+			'x-twilio-email-event-webhook-signature': sign('sha256', Buffer.from(seconds + body), key).toString(
+				'base64',
+			),
 		});
 	const {proves} = providers.sendgrid;
 	const good = signed('[{}]');
@@ -162,7 +164,10 @@ test('SNS: no URL of another host, scheme, port or user is followed', t => {
 	const file = 'SimpleNotificationService-9c6465fa7f48f5cacd23014631ec1136.pem';
 	const regions =
 		'us-east-1 ap-southeast-7 us-gov-west-1 us-isob-east-1 eusc-de-east-1 ca-central-1 me-south-1 il-central-1';
-	for (const host of [...regions.split(' ').map(region => `${region}.amazonaws.com`), 'cn-north-1.amazonaws.com.cn']) {
+	for (const host of [
+		...regions.split(' ').map(region => `${region}.amazonaws.com`),
+		'cn-north-1.amazonaws.com.cn',
+	]) {
 		t.truthy(read(`https://sns.${host}/${file}`), host);
 	}
 	t.truthy(read(`https://sns.eu-west-1.amazonaws.com:443/${file}`));

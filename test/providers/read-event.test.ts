@@ -87,7 +87,12 @@ test('a refusal has the codes that its reply has, and the words of the host alon
 test('what a program or a subscriber answers is no bounce, also where SparkPost calls it one', t => {
 	for (const type of ['bounce', 'out_of_band']) {
 		for (const bounceClass of ['60', '80', '100']) {
-			const event = {type, bounce_class: bounceClass, error_code: '550', raw_reason: '550 auto-reply/vacation mail'};
+			const event = {
+				type,
+				bounce_class: bounceClass,
+				error_code: '550',
+				raw_reason: '550 auto-reply/vacation mail',
+			};
 			t.like(
 				readEvent(stored('sparkpost', event), classify).reports[0],
 				{action: 'none', suppresses: false},
@@ -139,14 +144,26 @@ test('opens, clicks and opt-outs that a provider tracked count only where the op
 		['unsubscribed', 'unsubscribe'],
 	] as const) {
 		const read = (takes: StoredEvent['takes']) =>
-			readEvent(eventBytes({provider: 'generic', workspace: null, takes, event: {type}}), classify).reports[0]?.action;
+			readEvent(eventBytes({provider: 'generic', workspace: null, takes, event: {type}}), classify).reports[0]
+				?.action;
 		t.is(read([]), 'none');
 		t.is(read([type]), action);
 	}
 });
 
 test('any JSON is read without a throw, and nothing that is long stays long', t => {
-	const names = ['event', 'type', 'RecordType', 'eventType', 'bounce', 'mail', 'email', 'msys', 'reason', 'event-data'];
+	const names = [
+		'event',
+		'type',
+		'RecordType',
+		'eventType',
+		'bounce',
+		'mail',
+		'email',
+		'msys',
+		'reason',
+		'event-data',
+	];
 	const value = fc.letrec(tie => ({
 		any: fc.oneof(
 			{maxDepth: 4},

@@ -114,7 +114,9 @@ storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for',
 	const deliver: Deliver = recipient => {
 		if (recipient.destination === 'stuck.test') {
 			return new Promise(resolve =>
-				stuck.push(() => resolve(resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'stuck'}))),
+				stuck.push(() =>
+					resolve(resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'stuck'})),
+				),
 			);
 		}
 		closed.deferred++;

@@ -21,6 +21,9 @@ parentPort?.on('message', (message: ToRenderer) => {
 			links: 0,
 			smtputf8: false,
 		};
-		parentPort?.postMessage({kind: 'done', results: message.jobs.map(() => ({ok: true, made}))} satisfies FromRenderer);
+		parentPort?.postMessage({
+			kind: 'done',
+			results: message.jobs.map(() => ({ok: true, made})),
+		} satisfies FromRenderer);
 	}
 });

@@ -184,14 +184,19 @@ storeTest(
 				if (recipient.destination === 'a.test' && wrongPassword) {
 					tries++;
 					return {
-						...resultOf(recipient, {kind: 'deferred', category: 'config', reason: '535 5.7.8 bad password'}),
+						...resultOf(recipient, {
+							kind: 'deferred',
+							category: 'config',
+							reason: '535 5.7.8 bad password',
+						}),
 						sentAt: null,
 					};
 				}
 				return resultOf(recipient, {kind: 'delivered'});
 			},
 			{
-				routeOf: async ({destination}) => (destination === 'a.test' ? relayRoute('smarthost') : routeTo(destination)),
+				routeOf: async ({destination}) =>
+					destination === 'a.test' ? relayRoute('smarthost') : routeTo(destination),
 				// Whatever were counted as a try would be the last one, which is a minute before the end.
 				retry: () => retry([500], hour + 59_000),
 				observer: {siteChanged: (_site, more) => changes.push(...more)},
@@ -256,7 +261,10 @@ storeTest(
 		t.is(sent(), 7);
 
 		const third = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
-			routeOf: async ({destination}) => ({...routeTo(destination), warmUp: {...warm, overflow: routeTo('relay')}}),
+			routeOf: async ({destination}) => ({
+				...routeTo(destination),
+				warmUp: {...warm, overflow: routeTo('relay')},
+			}),
 		});
 		await third.scheduler.start();
 		await waitFor('the overflow', () => third.recorded.length === 33);

@@ -15,7 +15,10 @@ import {waitFor} from '../helpers/wait.ts';
 const templates: Record<string, {subject: string; html: string}> = {
 	busy: {subject: 'x', html: 'x'},
 	good: {subject: 'Grüße {{ name }}', html: '<p>Hello {{ name }}</p>'},
-	hostile: {subject: 'x', html: '{% for i in (1..100000) %}{% for j in (1..100000) %}{{ i }}{% endfor %}{% endfor %}'},
+	hostile: {
+		subject: 'x',
+		html: '{% for i in (1..100000) %}{% for j in (1..100000) %}{{ i }}{% endfor %}{% endfor %}',
+	},
 	moody: {subject: 'x', html: '{% for i in (1..n) %}{% for j in (1..n) %}{{ i }}{% endfor %}{% endfor %}'},
 	// Liquid looks at no limit within one output; with a long text this takes seconds.
 	stuck: {subject: 'x', html: `{{ text${' | slugify'.repeat(1000)} | size }}`},
@@ -193,7 +196,10 @@ test('a template that runs for ever fails its message only', async t => {
 	t.true(good.every(result => result.ok));
 });
 
-/** Passes only while this process works: on a busy machine 15 seconds may pass without the second of CPU that is allowed. */
+/**
+ * Passes only while this process works: on a busy machine 15 seconds may pass without the second of CPU that is
+ * allowed.
+ */
 const ofCpu: Clock = {...systemClock, monotonic: processCpu};
 
 // Alone: the other tests' makers would use its CPU time up.

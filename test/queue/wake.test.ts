@@ -62,7 +62,9 @@ storeTest(test, 'a claim that was given back and came again while it is tried go
 	await scheduler.start();
 	await waitFor('the try', () => finish.length === 1);
 	// As another node does that believes this one dead.
-	await store.writer.transaction(trx => changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}));
+	await store.writer.transaction(trx =>
+		changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}),
+	);
 	await scheduler.rescan();
 	await waitFor(
 		'the second claim',
@@ -167,7 +169,9 @@ storeTest(test, 'a copy whose parts cannot be read for now is tried again, howev
 		async recipient => {
 			failures++;
 			if (failures < 5) {
-				throw Object.assign(new Error('busy'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_BUSY' : '57P03'});
+				throw Object.assign(new Error('busy'), {
+					code: store.dialect.name === 'sqlite' ? 'SQLITE_BUSY' : '57P03',
+				});
 			}
 			return resultOf(recipient, {kind: 'delivered'});
 		},

@@ -111,7 +111,12 @@ const values = [
 	...['June 9, 2026 5 pm', '09.06.2026', '6/9/2026 00:15', 1_780_000_000, '1780000000', 1_780_000_000_000],
 ];
 const filters = [
-	...['date: "%a %b %e %Y %H:%M:%S %z %Z %j %U %V %s"', 'date', 'date: "%c %x %X", "Asia/Tokyo"', 'date_to_xmlschema'],
+	...[
+		'date: "%a %b %e %Y %H:%M:%S %z %Z %j %U %V %s"',
+		'date',
+		'date: "%c %x %X", "Asia/Tokyo"',
+		'date_to_xmlschema',
+	],
 	...['date_to_rfc822', 'date_to_string', 'date_to_long_string: "ordinal", "US"', 'format_date: "full"'],
 	'format_datetime: "full", "full"',
 ];

@@ -48,7 +48,9 @@ function both(kind: 'html' | 'plain', source: string, scope: object): [Rendered,
 		);
 		return joined(emitter.end());
 	});
-	const theirs = rendered(own[kind], scope, context => String(own[kind].renderSync(own[kind].parse(source), context)));
+	const theirs = rendered(own[kind], scope, context =>
+		String(own[kind].renderSync(own[kind].parse(source), context)),
+	);
 	return [direct, theirs];
 }
 
@@ -94,7 +96,9 @@ const filter = fc
 const filtered = fc.tuple(value, fc.array(filter, {maxLength: 2})).map(([one, filters]) => one + filters.join(''));
 const condition = fc.oneof(
 	filtered,
-	fc.tuple(value, fc.constantFrom('==', '!=', '<', '>=', 'contains', 'and', 'or'), value).map(parts => parts.join(' ')),
+	fc
+		.tuple(value, fc.constantFrom('==', '!=', '<', '>=', 'contains', 'and', 'or'), value)
+		.map(parts => parts.join(' ')),
 	value.map(one => `not ${one}`),
 );
 const modifier = fc.constantFrom('', ' limit: 2', ' offset: 1', ' reversed', ' offset: continue', ' limit: b');
@@ -159,18 +163,23 @@ const scope = fc.dictionary(name, json, {maxKeys: 8});
 test('any template comes out as liquidjs renders it, with the same faults and the same use of limits', t => {
 	let [texts, faults] = [0, 0];
 	fc.assert(
-		fc.property(fc.constantFrom('html', 'plain'), fc.array(template, {maxLength: 6}), scope, (kind, parts, data) => {
-			const source = parts.join('');
-			try {
-				own[kind].parse(source);
-			} catch {
-				return;
-			}
-			const [direct, theirs] = both(kind, source, data);
-			t.deepEqual(direct, theirs, source);
-			texts += theirs.text ? 1 : 0;
-			faults += theirs.fault ? 1 : 0;
-		}),
+		fc.property(
+			fc.constantFrom('html', 'plain'),
+			fc.array(template, {maxLength: 6}),
+			scope,
+			(kind, parts, data) => {
+				const source = parts.join('');
+				try {
+					own[kind].parse(source);
+				} catch {
+					return;
+				}
+				const [direct, theirs] = both(kind, source, data);
+				t.deepEqual(direct, theirs, source);
+				texts += theirs.text ? 1 : 0;
+				faults += theirs.fault ? 1 : 0;
+			},
+		),
 		{numRuns: 500},
 	);
 	t.true(texts > 200 && faults > 20, `${texts} texts, ${faults} faults`);

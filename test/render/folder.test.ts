@@ -116,7 +116,11 @@ for (const [what, files, problems] of [
 		{'template.json': subject, 'body.mjml': 'a'.repeat(262_145)},
 		['body.mjml: is longer than 262144 octets'],
 	],
-	['no UTF-8', {'template.json': subject, 'body.mjml': new Uint8Array([0xff, 0xfe])}, ['body.mjml: is not UTF-8 text']],
+	[
+		'no UTF-8',
+		{'template.json': subject, 'body.mjml': new Uint8Array([0xff, 0xfe])},
+		['body.mjml: is not UTF-8 text'],
+	],
 ] as const) {
 	test(`${what} is a problem`, async t => {
 		const result = await readTemplateFolder(await folder(t, files));

@@ -6,7 +6,8 @@ import {readTemplateFolder} from '../../src/render/folder.ts';
 import {chooseVariant} from '../../src/render/locale.ts';
 import {createRenderer} from '../../src/render/render.ts';
 
-// Each case is a template folder, renders.json (for whom) and expected/<name>.{subject,html,txt}; UPDATE_GOLDEN=1 rewrites those.
+// Each case is a template folder, renders.json (for whom) and expected/<name>.{subject,html,txt}; UPDATE_GOLDEN=1
+// rewrites those.
 const cases = 'test/fixtures/render';
 
 type Render = {name: string; locale: string; timezone: string};

@@ -23,7 +23,8 @@ test('a render that outlasts its limit without CPU time is a render', async t =>
 		looks += now === 200 ? 1 : 0;
 		return now;
 	};
-	// Time passes once the thread has begun to load, and once it has begun to work. The work stays far below the limit of its own thread.
+	// Time passes once the thread has begun to load, and once it has begun to work. The work stays far below the limit
+	// of its own thread.
 	const cpu = () => {
 		now = Math.min(now + 100, 200);
 		return 0;
@@ -50,7 +51,10 @@ test.serial(
 			if (n % 2 === 0) {
 				continue;
 			}
-			t.like(await renderInWorker({...endless, input: input({n: rows})}, 20), {ok: false, reason: 'render_limit'});
+			t.like(await renderInWorker({...endless, input: input({n: rows})}, 20), {
+				ok: false,
+				reason: 'render_limit',
+			});
 		}
 	},
 );

@@ -104,7 +104,9 @@ test('recursion and too much of it are refused, with the path', async t => {
 	const deep = Array.from({length: deepestPartials + 1}, (_, n) => partial(`p${n}`, `{% render 'p${n + 1}' %}`));
 	t.regex(String(Object(await made("{% render 'p0' %}", deep)).message), /^partials nest more than 10 deep: p0 → /);
 	// Each doubles the one before: 2 to the 8th.
-	const wide = Array.from({length: 9}, (_, n) => partial(`p${n}`, n === 8 ? '' : `{% render 'p${n + 1}' %}`.repeat(2)));
+	const wide = Array.from({length: 9}, (_, n) =>
+		partial(`p${n}`, n === 8 ? '' : `{% render 'p${n + 1}' %}`.repeat(2)),
+	);
 	t.regex(String(Object(await made("{% render 'p0' %}", wide)).message), new RegExp(`or ${maxPartials} partials$`));
 	const large = [partial('a', 'x'.repeat(200_000))];
 	t.regex(String(Object(await made("{% render 'a' %}".repeat(3), large)).message), /^with its layout and partials/);
@@ -147,7 +149,10 @@ test('any nesting of partials resolves, or names a fault within a file that ther
 				const written = file === undefined ? body : texts.get(file.split('/').at(-1) ?? '');
 				const lines = (written ?? '').split('\n');
 				t.true(message !== '' && line >= 1 && line <= lines.length, `${file}:${line}`);
-				t.true(column >= 1 && column <= (lines[line - 1]?.length ?? 0) + 1, `${file}:${line}:${column} ${message}`);
+				t.true(
+					column >= 1 && column <= (lines[line - 1]?.length ?? 0) + 1,
+					`${file}:${line}:${column} ${message}`,
+				);
 			}
 		},
 	);

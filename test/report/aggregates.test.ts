@@ -58,7 +58,9 @@ for (const reporter of reporters) {
 		t.deepEqual(ours, {ip: '192.0.2.1', n: 20, dkim: true, spf: true, disposition: 'none', why: ''});
 		t.like(strangers, {ip: '2001:db8::7', n: 3, dkim: false, spf: false, disposition: 'quarantine'});
 		const results =
-			reporter.org === 'University' ? 'DKIM none, SPF none' : 'DKIM pass for other.example, SPF pass for other.example';
+			reporter.org === 'University'
+				? 'DKIM none, SPF none'
+				: 'DKIM pass for other.example, SPF pass for other.example';
 		t.is(strangers?.why, `${results}; mailing list`);
 	});
 }
@@ -198,7 +200,11 @@ test('names are cut to the registered domain, so that names below one are one', 
 		const {org: name, reporterDomains} = readOf(xmlOf({org, email})) as DmarcReport;
 		return [name, ...reporterDomains];
 	};
-	t.deepEqual(of('Mx1.Reporter.Co.Uk.', 'a@b.reporter.co.uk'), ['Reporter.Co.Uk', 'reporter.co.uk', 'reporter.co.uk']);
+	t.deepEqual(of('Mx1.Reporter.Co.Uk.', 'a@b.reporter.co.uk'), [
+		'Reporter.Co.Uk',
+		'reporter.co.uk',
+		'reporter.co.uk',
+	]);
 	t.deepEqual(of('Some Org', 'dmarc@mail.some.example'), ['Some Org', 'some.example']);
 	t.deepEqual(of('x'.repeat(2000), 'nobody'), ['x'.repeat(100)]);
 	t.deepEqual(of('co.uk', 'a@192.0.2.1'), ['co.uk'], 'a public suffix and an address are nobody’s');
@@ -395,7 +401,12 @@ test('a report is found by its bytes, whatever its part is called', t => {
 			}
 		}
 	}
-	const damaged = mailWith({...sent, type: 'application/octet-stream', name: '', bytes: gzipSync(xml).subarray(0, 99)});
+	const damaged = mailWith({
+		...sent,
+		type: 'application/octet-stream',
+		name: '',
+		bytes: gzipSync(xml).subarray(0, 99),
+	});
 	t.like(read(damaged), {kind: 'dmarc', fault: 'the archive is damaged'});
 	const office = zipOf([
 		{name: '[Content_Types].xml', bytes: xml},
@@ -465,7 +476,10 @@ test('a schema around a report that is never closed', t => {
 	] as const) {
 		const wrapped = `${xml.replace('<feedback>', `${before}\n<feedback>`)}${after}`;
 		t.deepEqual(readOf(wrapped), expected, before + after);
-		t.like(read(mailWith({...sent, type: 'text/xml', name: 'r.xml', bytes: Buffer.from(wrapped)})), isReadAs('dmarc'));
+		t.like(
+			read(mailWith({...sent, type: 'text/xml', name: 'r.xml', bytes: Buffer.from(wrapped)})),
+			isReadAs('dmarc'),
+		);
 	}
 	t.is(readOf(`${schema}<xs:element name="a"/></xs:schema>`), null, 'a schema alone is another document');
 	t.is(readOf(`${schema}</xs:schema><invoice/>`), null);
@@ -527,7 +541,11 @@ test('of a TLS report that does not say which domain it is about, its message sa
 	t.like(readTlsReport(json.replace('"r-1"', `"2026-11-26T00:00:00Z_${domain}"`)), {domain, counts: sums});
 	t.like(read(mail('r.json.gz', 'Report')), {kind: 'tls', fault: 'it does not say which domain it is about'});
 	const mixed = JSON.stringify({...tls, policies: [{policy: anonymous, ...rest}, ...tls.policies]});
-	t.is((readTlsReport(mixed) as TlsReport).counts[0]?.n, 100, 'a policy without a domain is about that of the others');
+	t.is(
+		(readTlsReport(mixed) as TlsReport).counts[0]?.n,
+		100,
+		'a policy without a domain is about that of the others',
+	);
 });
 
 test('a TLS report with a byte order mark', t => {
@@ -560,7 +578,9 @@ test('any bytes, and any change of a report, are read or refused', t => {
 	const change = (bytes: Buffer) =>
 		fc
 			.tuple(fc.nat(bytes.length), fc.nat(64), fc.uint8Array({maxLength: 40}))
-			.map(([at, gone, more]) => Buffer.concat([bytes.subarray(0, at), Buffer.from(more), bytes.subarray(at + gone)]));
+			.map(([at, gone, more]) =>
+				Buffer.concat([bytes.subarray(0, at), Buffer.from(more), bytes.subarray(at + gone)]),
+			);
 	fc.assert(
 		fc.property(fc.oneof(change(whole), change(packed), change(json), change(Buffer.from(xmlOf({})))), bytes => {
 			const read = readReport(bytes, classify);

@@ -103,7 +103,11 @@ test('which record counts (RFC 7489 §6.6.3)', t => {
 	);
 	t.is(judged({[sub]: ['v=DMARC10; p=none'], [bank]: [strict]}), 'fail');
 	t.is(judged({[`a.${sub}`]: [strict]}), 'none', 'none below it');
-	t.is(dmarcOf({from: `a.${sub}`, dkim: bank, records: {[sub]: [strict], [bank]: [relaxed]}}), 'pass', 'none between');
+	t.is(
+		dmarcOf({from: `a.${sub}`, dkim: bank, records: {[sub]: [strict], [bank]: [relaxed]}}),
+		'pass',
+		'none between',
+	);
 	t.is(judged({[sub]: [relaxed, relaxed], [bank]: [relaxed]}), 'none', 'of two none counts');
 	t.is(judged({[bank]: [relaxed, strict]}), 'none');
 	t.is(judged({[bank]: ['v=DMARC1']}), 'none', 'no policy');
@@ -120,7 +124,14 @@ test('a domain is compared and asked by its A-labels', t => {
 });
 
 test('nothing is asked of names that can have no policy', t => {
-	for (const from of ['a@b', 'a@null', '"x@b" <a@localhost>', 'a@[192.0.2.1]', 'a@co.uk', '"a@b" <ada@shop.example>']) {
+	for (const from of [
+		'a@b',
+		'a@null',
+		'"x@b" <a@localhost>',
+		'a@[192.0.2.1]',
+		'a@co.uk',
+		'"a@b" <ada@shop.example>',
+	]) {
 		const head = Buffer.from(`From: ${from}\r\n\r\n`);
 		const missing = missingAnswers(head, {client: null, helo: null, mailFrom: ''}, new KnownAnswers(new Map()));
 		const names = missing.map(({name}) => name);

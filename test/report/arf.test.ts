@@ -220,7 +220,9 @@ test('Amazon SES tells of bounces by JSON', t => {
 	t.like(readOne(ses(bounce('NoEmail', {}))), {category: 'unknown_user', suppresses: true});
 	t.like(readOne(ses(bounce('MailboxFull', {}))), {category: 'mailbox_full', suppresses: false});
 	t.like(
-		readOne(ses({notificationType: 'Delivery', delivery: {recipients: ['neko@mx.example'], smtpResponse: '250 ok'}})),
+		readOne(
+			ses({notificationType: 'Delivery', delivery: {recipients: ['neko@mx.example'], smtpResponse: '250 ok'}}),
+		),
 		{action: 'delivered', suppresses: false},
 	);
 });

@@ -42,7 +42,11 @@ recipients. This is a permanent error. The following address(es) failed:
 `;
 
 test('a bounce that calls itself auto-replied is no auto-reply', t => {
-	const header = {Subject: 'Mail delivery failed', 'Auto-Submitted': 'auto-replied', 'X-Auto-Response-Suppress': 'All'};
+	const header = {
+		Subject: 'Mail delivery failed',
+		'Auto-Submitted': 'auto-replied',
+		'X-Auto-Response-Suppress': 'All',
+	};
 	t.is(read(mailOf(header, exim)).kind, 'text');
 	t.is(linesOf(header, exim).length, 1);
 });
@@ -95,7 +99,11 @@ const others: ReadonlyArray<readonly [string, Header, string]> = [
 	],
 	[
 		"a postmaster's sum of the day",
-		{From: 'postmaster@example.org', Subject: 'Postfix log summaries for Nov 21', 'Auto-Submitted': 'auto-generated'},
+		{
+			From: 'postmaster@example.org',
+			Subject: 'Postfix log summaries for Nov 21',
+			'Auto-Submitted': 'auto-generated',
+		},
 		'message reject detail\n 550 5.1.1 <inu@example.org>: User unknown in local recipient table\n',
 	],
 	[

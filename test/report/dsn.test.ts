@@ -104,7 +104,10 @@ test('of more recipients than are read nothing is said', t => {
 			'Subject: Undelivered Mail Returned to Sender',
 			'',
 			"I'm sorry to have to inform you that your message could not\nbe delivered to one or more recipients.\n",
-			...Array.from({length: count}, (_, i) => `<n${i}@mx.example>: host mx.example[192.0.2.1] said: 550 ${reason}\n`),
+			...Array.from(
+				{length: count},
+				(_, i) => `<n${i}@mx.example>: host mx.example[192.0.2.1] said: 550 ${reason}\n`,
+			),
 		);
 	t.is(read(told(100)).reports.length, 100);
 	t.like(read(told(101)), {kind: 'text', fault: 'too many recipients', reports: {length: 0}});
@@ -120,7 +123,11 @@ test('a status may be in base64, with line ends of its own', t => {
 	const encoded = Buffer.from(`${reporting}${failed}Status: 5.1.1\n`.replaceAll('\n', '\r\n')).toString('base64');
 	for (const type of ['message/delivery-status', 'application/octet-stream']) {
 		const part = `Content-Type: ${type}\nContent-Transfer-Encoding: base64\n\n${encoded}`;
-		t.like(readOne(multipartOf({parts: [part]})), {recipient: 'neko@mx.example', status: '5.1.1', suppresses: true});
+		t.like(readOne(multipartOf({parts: [part]})), {
+			recipient: 'neko@mx.example',
+			status: '5.1.1',
+			suppresses: true,
+		});
 	}
 });
 
@@ -129,11 +136,9 @@ test('recipients are read apart', t => {
 	const human =
 		'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 5.1.1 User unknown\n    (in reply to RCPT TO command)\n\n<tora@mx.example>: host mx.example[192.0.2.1] said: 552 5.2.2 Mailbox full (in\n    reply to RCPT TO command)';
 	t.deepEqual(
-		read(dsnOf(`${reporting}${failed}Status: 5.1.1\n\n${other}`, human)).reports.map(({recipient, category, host}) => [
-			recipient,
-			category,
-			host,
-		]),
+		read(dsnOf(`${reporting}${failed}Status: 5.1.1\n\n${other}`, human)).reports.map(
+			({recipient, category, host}) => [recipient, category, host],
+		),
 		[
 			['neko@mx.example', 'unknown_user', 'mx.example'],
 			['tora@mx.example', 'mailbox_full', 'mx.example'],
@@ -179,7 +184,10 @@ for (const [mailer, human] of [
 
 test('what the sender wrote is not taken for what was said to him', t => {
 	const human = 'It was about:\n\n  To: neko@mx.example\n  Subject: user unknown\n\nSorry.';
-	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n`, human)), {suppresses: false, category: 'undetermined'});
+	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n`, human)), {
+		suppresses: false,
+		category: 'undetermined',
+	});
 });
 
 test('a reply in a reply: the inner one counts', t => {
@@ -218,7 +226,10 @@ for (const [name, fields, recipient, originalRecipient] of [
 test('the recipient is named by X-Failed-Recipients', t => {
 	const raw = multipartOf({
 		header: ['To: me@shop.example', 'X-Failed-Recipients: tora@mx.example'],
-		parts: ['\nSorry, me@shop.example.\n', 'Content-Type: message/delivery-status\n\nAction: failed\nStatus: 5.1.1\n'],
+		parts: [
+			'\nSorry, me@shop.example.\n',
+			'Content-Type: message/delivery-status\n\nAction: failed\nStatus: 5.1.1\n',
+		],
 	});
 	t.is(readOne(raw).recipient, 'tora@mx.example');
 });

@@ -66,7 +66,10 @@ const words = [
 ];
 
 test('any mail is read: nothing throws, nothing that is said is long, only a failure or a complaint suppresses', t => {
-	const line = fc.oneof({weight: 6, arbitrary: fc.constantFrom(...words)}, fc.string({unit: 'binary', maxLength: 30}));
+	const line = fc.oneof(
+		{weight: 6, arbitrary: fc.constantFrom(...words)},
+		fc.string({unit: 'binary', maxLength: 30}),
+	);
 	fc.assert(
 		fc.property(fc.array(line, {maxLength: 60}), fc.constantFrom('\n', '\r\n', '\r'), (lines, end) => {
 			const {reports, clues} = read(Buffer.from(lines.join(end)));

@@ -140,7 +140,11 @@ test('the charset that html names itself', async t => {
 	}
 	for (const label of ['unknown-8bit', 'x-unknown', 'utf-8', 'UTF8']) {
 		const meta = '<meta charset="koi8-r">';
-		const {html} = await letterOf([`Content-Type: text/html; charset=${label}`, '', `${meta}\xf0\xd2\xc9\xd7\xc5\xd4`]);
+		const {html} = await letterOf([
+			`Content-Type: text/html; charset=${label}`,
+			'',
+			`${meta}\xf0\xd2\xc9\xd7\xc5\xd4`,
+		]);
 		t.is(html, `${meta}Привет`, label);
 	}
 	const wrong = await letterOf(['Content-Type: text/html', '', `<meta charset="x-no-such">${bytesOf('für')}`]);
@@ -166,7 +170,10 @@ test('boundaries with blanks, and wrong ones', async t => {
 		const letter = await letterOf([field, ...body(boundary, after)]);
 		t.like(letter, {text: 'one', html: '<p>two</p>', fault: null, files: []}, JSON.stringify([announced, after]));
 	}
-	t.like(await letterOf(['Content-Type: multipart/alternative', ...body('b', '')]), {text: 'one', html: '<p>two</p>'});
+	t.like(await letterOf(['Content-Type: multipart/alternative', ...body('b', '')]), {
+		text: 'one',
+		html: '<p>two</p>',
+	});
 });
 
 test('transfer encodings as programs write them', async t => {
@@ -181,7 +188,12 @@ test('transfer encodings as programs write them', async t => {
 		'(a comment) base64',
 		'base-64',
 	]) {
-		const lines = ['Content-Type: text/plain; charset=utf-8', `Content-Transfer-Encoding: ${encoding}`, '', 'ZsO8cg=='];
+		const lines = [
+			'Content-Type: text/plain; charset=utf-8',
+			`Content-Transfer-Encoding: ${encoding}`,
+			'',
+			'ZsO8cg==',
+		];
 		t.is((await letterOf(lines)).text, 'für', encoding);
 		const file = part('image/png', 'iVBORw0KGgo=', `Content-Transfer-Encoding: ${encoding}`);
 		t.is((await letterOf(mail('mixed', file))).files[0]?.size, 8, encoding);

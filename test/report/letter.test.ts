@@ -30,7 +30,10 @@ test('what people read of a letter, and what it answers', async t => {
 
 test('an answered Message-ID holds no control character, which PostgreSQL takes in no text', async t => {
 	for (const name of ['In-Reply-To', 'References']) {
-		const {answers} = await readLetter(Buffer.from(`${name}: <a\0b@x.example> <c@\x7fy> <ok@x.example>\r\n\r\n.`), []);
+		const {answers} = await readLetter(
+			Buffer.from(`${name}: <a\0b@x.example> <c@\x7fy> <ok@x.example>\r\n\r\n.`),
+			[],
+		);
 		t.true(answers.includes('<ok@x.example>'), name);
 		t.notRegex(answers.join(''), /\p{Cc}/u);
 	}
@@ -48,7 +51,10 @@ test('no name and no field of a letter holds the end of a line', async t => {
 		),
 		[],
 	);
-	t.deepEqual([letter.from?.name, letter.subject, letter.files.map(({name}) => name)], ['Ada X', 'a Bcc: b ', ['a b']]);
+	t.deepEqual(
+		[letter.from?.name, letter.subject, letter.files.map(({name}) => name)],
+		['Ada X', 'a Bcc: b ', ['a b']],
+	);
 	t.notRegex(JSON.stringify(letter.headers), /\\[rnu]/);
 });
 

@@ -222,9 +222,12 @@ const pieces = fc.constantFrom(
 test('any bytes are read, and no part holds more than the mail', t => {
 	fc.assert(
 		fc.property(
-			fc.array(fc.oneof({weight: 8, arbitrary: pieces.map(text => Buffer.from(text))}, fc.uint8Array({maxLength: 8})), {
-				maxLength: 60,
-			}),
+			fc.array(
+				fc.oneof({weight: 8, arbitrary: pieces.map(text => Buffer.from(text))}, fc.uint8Array({maxLength: 8})),
+				{
+					maxLength: 60,
+				},
+			),
 			chunks => {
 				const raw = Buffer.concat(chunks);
 				const leaves = leavesOf(readMail(raw).root);

@@ -155,7 +155,10 @@ ${back}`,
 	],
 	[
 		'Gmail, incomplete',
-		{From: 'Mail Delivery Subsystem <mailer-daemon@googlemail.com>', Subject: 'Delivery Status Notification (Delay)'},
+		{
+			From: 'Mail Delivery Subsystem <mailer-daemon@googlemail.com>',
+			Subject: 'Delivery Status Notification (Delay)',
+		},
 		`** Delivery incomplete **
 
 There was a temporary problem delivering your message to neko@example.org. Gmail will retry for 47 more hours. You'll be notified if the delivery fails permanently.
@@ -168,7 +171,10 @@ The recipient server did not accept our requests to connect.
 	],
 	[
 		'Gmail, address not found',
-		{From: 'Mail Delivery Subsystem <mailer-daemon@googlemail.com>', Subject: 'Delivery Status Notification (Failure)'},
+		{
+			From: 'Mail Delivery Subsystem <mailer-daemon@googlemail.com>',
+			Subject: 'Delivery Status Notification (Failure)',
+		},
 		`** Address not found **
 
 Your message wasn't delivered to neko@example.org because the address couldn't be found, or is unable to receive mail.

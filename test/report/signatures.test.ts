@@ -35,7 +35,9 @@ test('who signed a report', async t => {
 	t.deepEqual(signers(await signed('ARF.Reporter.test')), ['arf.reporter.test']);
 	const withSeal = Buffer.concat([Buffer.from('ARC-Seal: i=1\r\n'), mail]);
 	t.deepEqual(signers(withSeal), ['arf.reporter.test']);
-	t.deepEqual(signers(Buffer.from(mail.toString('latin1').replaceAll('\r\n', '\n'), 'latin1')), ['arf.reporter.test']);
+	t.deepEqual(signers(Buffer.from(mail.toString('latin1').replaceAll('\r\n', '\n'), 'latin1')), [
+		'arf.reporter.test',
+	]);
 });
 
 test('not where it was changed, or signed in part', async t => {

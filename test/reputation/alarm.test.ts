@@ -18,7 +18,8 @@ const refusal = (category: 'block' | 'policy' | 'auth' | 'greylist' | 'unknown_u
 function start() {
 	const time = {now: 0};
 	const alarm = new InfrastructureAlarm({monotonic: () => time.now});
-	const tried = (result: AttemptResult, times: number) => Array.from({length: times}, () => alarm.tried(result)).at(-1);
+	const tried = (result: AttemptResult, times: number) =>
+		Array.from({length: times}, () => alarm.tried(result)).at(-1);
 	return {time, alarm, tried};
 }
 

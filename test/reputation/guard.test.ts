@@ -153,7 +153,10 @@ storeTest(test, 'several at once are judged each by its own figures', async (t, 
 		complains: 'paused',
 		warned: 'warned',
 	});
-	t.is((await rowOf(store, complains)).pause_reason, 'reputation: 20 of 2000 complained in 24 hours (1%, limit 0.5%)');
+	t.is(
+		(await rowOf(store, complains)).pause_reason,
+		'reputation: 20 of 2000 complained in 24 hours (1%, limit 0.5%)',
+	);
 });
 
 storeTest(test, 'the guard judges at its start, what is counted, and the rest by the round', async (t, store) => {

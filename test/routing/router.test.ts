@@ -113,7 +113,10 @@ storeTest(test, 'in capture mode and by a smarthost nothing is looked up', async
 storeTest(test, 'a workspace’s pool and route hold from the next look at them on', async (t, store) => {
 	const {route, routes, change, dns} = await start(t, store, pools);
 	await change({source_pool: 'otp'});
-	t.like((await route('own.test')).terms.sources, {length: 1, 0: {address: '192.0.2.1', hostname: 'otp.shop.example'}});
+	t.like((await route('own.test')).terms.sources, {
+		length: 1,
+		0: {address: '192.0.2.1', hostname: 'otp.shop.example'},
+	});
 	await change({
 		source_pool: 'bulk',
 		route: {text: 'smtp://a.example, smtp://app:p%40ss%25@b.example', vault: testVault},
@@ -135,7 +138,9 @@ storeTest(test, 'the password of a route is sealed in the store, the rest is rea
 	t.deepEqual(await sealingIds(store.reader), []);
 	await change({route: {text: 'smtp://open.example', vault: testVault}});
 	t.deepEqual(await sealingIds(store.reader), []);
-	const changed = await change({route: {text: 'smtp://app:hunter2@b.example:587,smtp://c.example', vault: testVault}});
+	const changed = await change({
+		route: {text: 'smtp://app:hunter2@b.example:587,smtp://c.example', vault: testVault},
+	});
 	t.regex(changed?.route ?? '', /^smtp:\/\/app:v1\.1\.[\w-]{40,}@b\.example:587,smtp:\/\/c\.example$/);
 	t.deepEqual(await sealingIds(store.reader), [1]);
 	t.is((await change({route: null}))?.route, null);
@@ -182,7 +187,11 @@ storeTest(test, 'a new source has its share of the day, what is over goes to the
 		MAILCTL_RELAY_URL: 'smtp://relay.example',
 	});
 	const {warmUp} = await route('one.test');
-	t.like(warmUp, {source: '192.0.2.1', group: 'google', overflow: {site: 'smarthost relay.example:25 from 192.0.2.1'}});
+	t.like(warmUp, {
+		source: '192.0.2.1',
+		group: 'google',
+		overflow: {site: 'smarthost relay.example:25 from 192.0.2.1'},
+	});
 	t.true(warmUp?.perDay === 50 || warmUp?.perDay === 100, 'midnight may have passed');
 });
 

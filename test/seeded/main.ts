@@ -7,8 +7,9 @@ import {transform} from 'esbuild';
 import {withTestEnvironment} from '../test-environment.ts';
 import {type Fault, faults} from './faults.ts';
 
-// `npm run seeded`: puts thirty faults into a copy of the built program, one after the other, and says whether the tests that
-// should find each of them do. With arguments after `--` only the faults of these numbers, or with one of these words in their names.
+// `npm run seeded`: puts thirty faults into a copy of the built program, one after the other, and says whether the
+// tests that should find each of them do. With arguments after `--` only the faults of these numbers, or with one of
+// these words in their names.
 
 /** A test that hangs is failed by ava long before. */
 const maxMsPerFile = 3 * 60_000;

@@ -133,7 +133,8 @@ export async function runCluster({seed, nodes: count, destinations, mailsPerSeco
 		perMinute: rated[0]?.perMinute ?? 0,
 		starved: world.sites
 			.filter(
-				({perMinute, delivered, waiting, wasDown}) => perMinute === null && delivered === 0 && waiting > 0 && !wasDown,
+				({perMinute, delivered, waiting, wasDown}) =>
+					perMinute === null && delivered === 0 && waiting > 0 && !wasDown,
 			)
 			.map(({name}) => name),
 		maxWaitMs: Math.max(...world.sites.map(({maxWait}) => maxWait)),

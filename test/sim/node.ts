@@ -41,7 +41,9 @@ export function createNode({id, time, world, tables, chance, mailMs, maxSessions
 	const moment = () => ({now: time.now(), monotonic: time.now()});
 
 	const countConnections = () =>
-		new Map([...pools].map(([site, {busy, idle}]) => [site, busy + idle] as const).filter(([, count]) => count > 0));
+		new Map(
+			[...pools].map(([site, {busy, idle}]) => [site, busy + idle] as const).filter(([, count]) => count > 0),
+		);
 	const shares = new NodeShares({
 		node: id,
 		renewTerm: tables.renewTermOf(id, () => !isCutOff),

@@ -9,7 +9,10 @@ type RenewTerm = ConstructorParameters<typeof NodeShares>[0]['renewTerm'];
 const tripMs = 1;
 const lockMs = 3;
 
-/** What the table `lease_terms` holds, with the transaction of src/store/queue/sites.ts. Nobody hangs with a connection to the server. */
+/**
+ * What the table `lease_terms` holds, with the transaction of src/store/queue/sites.ts. Nobody hangs with a connection
+ * to the server.
+ */
 export function createShareTables(time: Time) {
 	const terms = new Map<string, {readonly until: number; readonly knows: string}>();
 	let freeAt = 0;
@@ -27,7 +30,9 @@ export function createShareTables(time: Time) {
 	}
 
 	return {
-		/** The store as a node sees it; `answers`: whether the node reaches it. One after the other, as the lock has it. */
+		/**
+		 * The store as a node sees it; `answers`: whether the node reaches it. One after the other, as the lock has it.
+		 */
 		renewTermOf:
 			(node: string, answers: () => boolean): RenewTerm =>
 			choose =>

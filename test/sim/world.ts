@@ -44,7 +44,18 @@ export function createWorld(time: Time, count: number, mailsPerSecond: number, n
 		const perMinute = rated ? 120 : null;
 		const name = `d${index}.example`;
 		return {
-			...{name, cap, perMinute, share, mood: 'well', wasDown: false, open: 0, maxOpen: 0, waiting: 0, waitsSince: 0},
+			...{
+				name,
+				cap,
+				perMinute,
+				share,
+				mood: 'well',
+				wasDown: false,
+				open: 0,
+				maxOpen: 0,
+				waiting: 0,
+				waitsSince: 0,
+			},
 			...{maxWait: 0, delivered: 0, tries: 0, claimedAt: [], maxPerMinute: 0},
 			route: routeTo(name, {connections: cap, startConnections: 2, perMinute, failures: 5}),
 		};

@@ -10,7 +10,8 @@ import {startPostfixRelay} from '../helpers/peers/postfix-relay.ts';
 import type {Relaying, RelayOptions} from '../helpers/peers/relay.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-// A foreign server takes our mail for a domain whose last host refuses it, puts it off or takes it, and tells us by mail.
+// A foreign server takes our mail for a domain whose last host refuses it, puts it off or takes it, and tells us by
+// mail.
 
 const returnPathDomain = 'bounce.shop.example';
 const domain = 'far.example';

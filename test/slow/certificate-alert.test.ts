@@ -42,10 +42,13 @@ test('a CA that is away rings before the end of a certificate, and the alert end
 		await waitFor(`the certificate is ${expected}`, async () => (await read())?.state === expected);
 	const ends = async () => {
 		const text = await (await fetch(`${daemon.url}/metrics`)).text();
-		return Number(/^mailctl_certificate_expires_seconds\{name="mail\.lab\.test"\} (\d+)$/m.exec(text)?.[1]) * second;
+		return (
+			Number(/^mailctl_certificate_expires_seconds\{name="mail\.lab\.test"\} (\d+)$/m.exec(text)?.[1]) * second
+		);
 	};
 	const doctor = async () => (await program.run('doctor')).stdout.replaceAll(/\s+/g, ' ');
-	const subjects = () => sink.received.map(({data}) => /^Subject: \[mailctl .*?\] (.*)\r$/m.exec(data.toString())?.[1]);
+	const subjects = () =>
+		sink.received.map(({data}) => /^Subject: \[mailctl .*?\] (.*)\r$/m.exec(data.toString())?.[1]);
 
 	await state('failed');
 	t.regex(

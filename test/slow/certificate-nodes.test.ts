@@ -72,12 +72,15 @@ test('two nodes on one PostgreSQL: one orders, both prove and serve, and one tha
 		proofs.push(`http-01 ${headers.host} by ${isAgreed ? ports.length : answers.join()}`);
 		response.writeHead(isAgreed ? Number(answers[0]?.slice(0, 3)) : 500).end(answers[0]?.slice(4));
 	});
-	// The same for proofs by TLS, a place for each name. Each node has a key of its own for it, and the digest of them all.
+	// The same for proofs by TLS, a place for each name. Each node has a key of its own for it, and the digest of them
+	// all.
 	const mark = Buffer.from('06082b0601050507011f', 'hex');
 	const tlsFront = (name: string) =>
 		createTcpServer(async socket => {
 			const certificates = await Promise.all(asked().map(node => shown(node, name, 'acme-tls/1')));
-			const digests = certificates.map(one => one?.subarray(one.indexOf(mark), one.indexOf(mark) + 50).toString('hex'));
+			const digests = certificates.map(one =>
+				one?.subarray(one.indexOf(mark), one.indexOf(mark) + 50).toString('hex'),
+			);
 			proofs.push(`tls-alpn-01 ${name} by ${new Set(digests).size === 1 ? digests.length : digests.join()}`);
 			const last = asked().at(-1) as Node;
 			const way = connectTcp({host: address, port: portOf(last.program, 'https')});
@@ -155,11 +158,12 @@ test('two nodes on one PostgreSQL: one orders, both prove and serve, and one tha
 		names.map(name => `http-01 ${name} by 4`),
 	);
 
-	// An operator's renewal gives certificates of a short life, which the daemons renew by themselves: one of the two. The CA goes by its
-	// orders: how long a command or a look takes does not matter.
+	// An operator's renewal gives certificates of a short life, which the daemons renew by themselves: one of the two.
+	// The CA goes by its orders: how long a command or a look takes does not matter.
 	Object.defineProperties(ca.behaviour, {
 		life: {
-			get: () => (ca.orders.length > 4 ? null : {from: Date.now() - 60 * second, until: Date.now() + 75 * second}),
+			get: () =>
+				ca.orders.length > 4 ? null : {from: Date.now() - 60 * second, until: Date.now() + 75 * second},
 		},
 		offers: {get: () => [ca.orders.length < 4 ? 'http-01' : 'tls-alpn-01']},
 	});

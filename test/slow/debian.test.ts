@@ -17,8 +17,8 @@ const untilReloaded = "timeout 30 sh -c 'until journalctl -u mailctl | grep MAIL
 const bare = {PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', DEBIAN_FRONTEND: 'noninteractive'};
 
 /**
- * Boots the system with its own systemd, without a network, and runs a script once the service has started or failed; answers
- * what the script printed. The root's folder is the only thing that is kept.
+ * Boots the system with its own systemd, without a network, and runs a script once the service has started or failed;
+ * answers what the script printed. The root's folder is the only thing that is kept.
  */
 async function boot(root: string, script: string): Promise<string> {
 	const trial = `[Unit]\nAfter=mailctl.service\nSuccessAction=poweroff-force\nFailureAction=poweroff-force

@@ -22,7 +22,8 @@ test('the demo shows each step, on 80 columns, and leaves nothing behind', async
 		/refused: 422 recipient_suppressed\./,
 		/got 200\./,
 		/refused \(422 recipient_unsubscribed\)/,
-		// It came last: without its priority it would leave last. On a busy machine some that are under way leave before it.
+		// It came last: without its priority it would leave last. On a busy machine some that are under way leave
+		// before it.
 		/the code was number (?:[1-9]|[12]\d) of the 51 mails/,
 		/still arrives: msg_\w+ is delivered\./,
 		/It is accepted, and is sent at 20/,

@@ -15,7 +15,9 @@ const diskSize = 16 * 1024 * 1024;
 function mountSmallDisk(t: ExecutionContext, folder: string): boolean {
 	mkdirSync(folder, {mode: 0o700});
 	try {
-		execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${diskSize},mode=0700`, 'mailctl-test', folder], {stdio: 'pipe'});
+		execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${diskSize},mode=0700`, 'mailctl-test', folder], {
+			stdio: 'pipe',
+		});
 	} catch (error) {
 		notRunHere(t, `no small disk can be mounted: ${error}`);
 		return false;

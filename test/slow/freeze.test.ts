@@ -71,7 +71,10 @@ const hosts: Record<string, readonly [script: FakeMxOptions, reply: RegExp]> = {
 	'rcpt-lock-step': [{...lockStep, rcpt: silent()}, /^the reply took/],
 	'data-lock-step': [{...lockStep, data: silent()}, /^the reply took/],
 	'dot-lock-step': [{...lockStep, dot: silent()}, /^possible duplicate/],
-	window: [{body: freezing(() => ({do: 'freeze'}))}, /^(taking a part of the data|possible duplicate.*the reply) took/],
+	window: [
+		{body: freezing(() => ({do: 'freeze'}))},
+		/^(taking a part of the data|possible duplicate.*the reply) took/,
+	],
 	'drip-greeting': [{greeting: drip()}, /^the reply took/],
 	'drip-ehlo': [{ehlo: drip()}, /^the reply took/],
 	'drip-mail': [{...lockStep, mail: drip()}, /^the reply took/],
@@ -132,7 +135,9 @@ test('whatever freezes, the mail comes due again by the schedule, and others do 
 	const names = Object.keys(hosts);
 	const sendAll = async ({send}: Client, some: readonly string[]) =>
 		await Promise.all(
-			some.map(name => send(`user@${name}.example`, name === 'window' ? {attachments: [large, large, large]} : {})),
+			some.map(name =>
+				send(`user@${name}.example`, name === 'window' ? {attachments: [large, large, large]} : {}),
+			),
 		);
 
 	// While minutes have not passed they hang, all of them at once.

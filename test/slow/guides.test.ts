@@ -159,7 +159,8 @@ for (const page of [
 			}
 			// The pages speak of one workspace; where another one is made for them, commands name the first.
 			const named =
-				needs[page]?.some(one => one.includes('workspace create')) && /^mailctl (send|smarthost import) /.test(line);
+				needs[page]?.some(one => one.includes('workspace create')) &&
+				/^mailctl (send|smarthost import) /.test(line);
 			// On a terminal it asks.
 			const sure = line.startsWith('mailctl restore') && !line.includes('--yes');
 			const {code, said} = await shell(`${line}${named ? ' --workspace default' : ''}${sure ? ' --yes' : ''}`);

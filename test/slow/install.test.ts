@@ -66,7 +66,16 @@ test.serial('the package installs without a registry, in the versions of the loc
 	const program = await prepareProgram(t, {}, bin);
 	const daemon = await program.serve();
 	const {from, templateId} = await welcomeOf(program);
-	const send = await program.run('send', '--from', from, '--to', 'you@example.org', '--template', templateId, '--wait');
+	const send = await program.run(
+		'send',
+		'--from',
+		from,
+		'--to',
+		'you@example.org',
+		'--template',
+		templateId,
+		'--wait',
+	);
 	t.is(send.code, 0, send.stderr);
 	// What the bundle does not hold, and MJML, which it does.
 	t.is((await fetch(`${daemon.url}/docs/static/swagger-ui-bundle.js`)).status, 200);

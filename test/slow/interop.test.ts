@@ -165,7 +165,9 @@ async function sendOrders(t: ExecutionContext, lab: Lab, peer: Peer, receiver: R
 	}
 }
 
-/** What the usual orders do not have: an attachment as large as may be, lines without an end, blank lines at the end. */
+/**
+ * What the usual orders do not have: an attachment as large as may be, lines without an end, blank lines at the end.
+ */
 function withExtremes(order: Order, index: number): Order {
 	const {data, ...send} = order.send as {data: {customer: {name: string}}};
 	if (index === 1) {
@@ -190,7 +192,12 @@ async function checkWithMailauth(t: ExecutionContext, {dkim}: Shop, stored: read
 }
 
 async function sendRefused(t: ExecutionContext, lab: Lab, peer: Peer): Promise<void> {
-	await checkBounce(t, lab, unknown, {reply: peer.refusal, phase: 'rcpt', category: 'unknown_user', suppresses: true});
+	await checkBounce(t, lab, unknown, {
+		reply: peer.refusal,
+		phase: 'rcpt',
+		category: 'unknown_user',
+		suppresses: true,
+	});
 	if (peer.full) {
 		await checkBounce(t, lab, full, {reply: peer.full, phase: 'rcpt', category: 'mailbox_full', suppresses: false});
 	}

@@ -46,7 +46,10 @@ export async function checkSignatures(t: ExecutionContext, shop: Shop, stored: r
 			t.true(valid, error ?? '');
 			t.is(domain, 'shop.example');
 			t.is(headers.filter(name => name === 'from').length, 2, 'From cannot be added again');
-			t.true(headers.includes('list-unsubscribe') && headers.includes('list-unsubscribe-post'), 'RFC 8058 section 4');
+			t.true(
+				headers.includes('list-unsubscribe') && headers.includes('list-unsubscribe-post'),
+				'RFC 8058 section 4',
+			);
 		}
 	}
 }

@@ -4,7 +4,9 @@ import {createTransport, type Transporter} from 'nodemailer';
 import {startPostfix} from '../helpers/peers/postfix.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** Twenty messages with every kind of byte that a server might touch: dots, long lines, trailing blanks, binary parts. */
+/**
+ * Twenty messages with every kind of byte that a server might touch: dots, long lines, trailing blanks, binary parts.
+ */
 function sampleMails(): Map<string, Buffer> {
 	const mails = new Map<string, Buffer>();
 	for (let n = 0; n < 20; n++) {
@@ -112,7 +114,10 @@ test('a Postfix as smarthost wants STARTTLS and the password, and hands mail on'
 	});
 	await t.throwsAsync(createTransport(smtp).sendMail({envelope, raw}), {message: /Access denied/});
 	await t.throwsAsync(
-		createTransport({...smtp, ignoreTLS: true, auth: {user: auth.user, pass: auth.password}}).sendMail({envelope, raw}),
+		createTransport({...smtp, ignoreTLS: true, auth: {user: auth.user, pass: auth.password}}).sendMail({
+			envelope,
+			raw,
+		}),
 		{message: /Access denied/},
 	);
 

@@ -62,7 +62,9 @@ test('1,000 mails by SES and 100 by each other provider, killed in the middle of
 			const events = mails
 				.filter(mail => mail.provider === provider)
 				.flatMap(({to, fate: all}) =>
-					all.filter(isWanted).map(what => eventOf[provider](what, {ref: refs.get(to) ?? '', to, id: `id-${to}`})),
+					all
+						.filter(isWanted)
+						.map(what => eventOf[provider](what, {ref: refs.get(to) ?? '', to, id: `id-${to}`})),
 				);
 			const starts = events.flatMap((_, n) => (n % 7 === 0 ? [n] : []));
 			return starts
@@ -127,7 +129,9 @@ test('1,000 mails by SES and 100 by each other provider, killed in the middle of
 	);
 
 	// Each event is posted under one id; what was under way when the daemon was killed may come twice.
-	const wanted = mails.flatMap(({to, fate: all}) => all.map(what => `${ids.get(to)} ${to} ${typeOf[what]}`)).toSorted();
+	const wanted = mails
+		.flatMap(({to, fate: all}) => all.map(what => `${ids.get(to)} ${to} ${typeOf[what]}`))
+		.toSorted();
 	const hooks = () =>
 		new Map(receiver.postsTo(hook).map(({headers, body}) => [headers['x-webhook-id'], body.toString()]));
 	await waitFor('all webhooks came', () => hooks().size >= wanted.length);
@@ -165,7 +169,8 @@ test('killed while mail goes out and its events come in at once: each mail has i
 		return echoed.postmark.test(relay.received.at(-1)?.data.toString('latin1') ?? '');
 	});
 
-	// The provider posts as soon as it has a mail, and again until it is acknowledged. A copy that comes twice has two ids.
+	// The provider posts as soon as it has a mail, and again until it is acknowledged. A copy that comes twice has two
+	// ids.
 	let next = relay.received.length;
 	const before = next;
 	let isOver = false;
@@ -218,7 +223,8 @@ test('killed while mail goes out and its events come in at once: each mail has i
 	isOver = true;
 	await Promise.all(posting);
 	await eachOf(addresses, 10, async to => {
-		// Where the daemon was killed before it stored the answer to the dot, the end may come before `sent`, or without it.
+		// Where the daemon was killed before it stored the answer to the dot, the end may come before `sent`, or
+		// without it.
 		const types = await timelineOf(to);
 		t.deepEqual(types.filter(type => type !== 'sent').toSorted(), ['accepted', endOf(to), 'queued'].toSorted(), to);
 		t.true(types.filter(type => type === 'sent').length <= 1, to);

@@ -31,7 +31,9 @@ async function prepare(t: ExecutionContext, engine: Engine): Promise<Lab> {
 		}),
 	});
 	const store = async () => {
-		const opened = await openStore('url' in location ? location : {file: path.join(program.folder, 'data/mailctl.db')});
+		const opened = await openStore(
+			'url' in location ? location : {file: path.join(program.folder, 'data/mailctl.db')},
+		);
 		t.teardown(() => opened.close());
 		return opened;
 	};
@@ -56,42 +58,48 @@ async function bring(t: ExecutionContext, {program}: Lab, mail: string | Buffer)
 }
 
 for (const engine of engines) {
-	test.serial(`a thousand mails while the daemon is killed: none is lost, none is there twice (${engine})`, async t => {
-		t.timeout(900_000);
-		const lab = await prepare(t, engine);
-		let daemon: Daemon = await lab.program.serve();
-		await welcomeOf(lab.program);
-		await lab.program.cli('inbound', 'add', address);
-		let done = 0;
-		const killing = (async () => {
-			for (let kill = 1; kill <= kills; kill++) {
-				await waitFor('some are in', () => done >= (kill * mails) / (kills + 1), 600_000);
-				await daemon.kill();
-				daemon = await lab.program.serve();
-			}
-		})();
-		await eachOf(
-			Array.from({length: mails}, (_, n) => n),
-			5,
-			async n => {
-				await bring(t, lab, `From: ada@example.net\r\nSubject: mail ${n}\r\n\r\nHello ${n}.\r\n`);
-				done++;
-			},
-		);
-		await killing;
-		const store = await lab.store();
-		const subjects = await waitFor(
-			'all are read',
-			async () => {
-				const rows: Array<{summary: string}> = await store.reader('received').select('summary');
-				return rows.length >= mails && rows.map(({summary}) => (JSON.parse(summary) as {subject: string}).subject);
-			},
-			300_000,
-		);
-		t.is(subjects.length, mails);
-		t.is(new Set(subjects).size, mails);
-		t.is((await store.reader('inbound').whereNull('read_at')).length, 0);
-	});
+	test.serial(
+		`a thousand mails while the daemon is killed: none is lost, none is there twice (${engine})`,
+		async t => {
+			t.timeout(900_000);
+			const lab = await prepare(t, engine);
+			let daemon: Daemon = await lab.program.serve();
+			await welcomeOf(lab.program);
+			await lab.program.cli('inbound', 'add', address);
+			let done = 0;
+			const killing = (async () => {
+				for (let kill = 1; kill <= kills; kill++) {
+					await waitFor('some are in', () => done >= (kill * mails) / (kills + 1), 600_000);
+					await daemon.kill();
+					daemon = await lab.program.serve();
+				}
+			})();
+			await eachOf(
+				Array.from({length: mails}, (_, n) => n),
+				5,
+				async n => {
+					await bring(t, lab, `From: ada@example.net\r\nSubject: mail ${n}\r\n\r\nHello ${n}.\r\n`);
+					done++;
+				},
+			);
+			await killing;
+			const store = await lab.store();
+			const subjects = await waitFor(
+				'all are read',
+				async () => {
+					const rows: Array<{summary: string}> = await store.reader('received').select('summary');
+					return (
+						rows.length >= mails &&
+						rows.map(({summary}) => (JSON.parse(summary) as {subject: string}).subject)
+					);
+				},
+				300_000,
+			);
+			t.is(subjects.length, mails);
+			t.is(new Set(subjects).size, mails);
+			t.is((await store.reader('inbound').whereNull('read_at')).length, 0);
+		},
+	);
 }
 
 test.serial(
@@ -111,7 +119,9 @@ test.serial(
 		const rows = await waitFor(
 			'all are read',
 			async () => {
-				const all: Array<{fault: string | null; size: number}> = await store.reader('received').select('fault', 'size');
+				const all: Array<{fault: string | null; size: number}> = await store
+					.reader('received')
+					.select('fault', 'size');
 				return all.length > hostileMails.length && all;
 			},
 			1_200_000,

@@ -135,7 +135,10 @@ test.serial(
 		// Sealed with a key that the daemon has not read yet.
 		await program.cliBytes('sender', 'add', 'no-reply@second.example', '--verified');
 		const other = {...shop, from: 'no-reply@second.example'};
-		const ids = [await send(daemon.url, shop, 'after@a.example'), await send(daemon.url, other, 'second@a.example')];
+		const ids = [
+			await send(daemon.url, shop, 'after@a.example'),
+			await send(daemon.url, other, 'second@a.example'),
+		];
 		for (const id of ids) {
 			await delivered(program, id);
 		}

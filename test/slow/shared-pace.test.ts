@@ -117,7 +117,8 @@ test('what a host tells one node holds for the others at once', async t => {
 	await sharedBy(2);
 	refusals = 1;
 	const suspended = async () =>
-		(await database('lane_waits').where({destination: 'a.example', waits_for: 'suspension'}).distinct('node')).length;
+		(await database('lane_waits').where({destination: 'a.example', waits_for: 'suspension'}).distinct('node'))
+			.length;
 	await waitFor('both nodes say that it is left alone', async () => (await suspended()) === 2);
 	isEnough = true;
 	await load;

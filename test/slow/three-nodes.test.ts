@@ -12,7 +12,10 @@ import {call, eachOf} from '../helpers/shop.ts';
 import {skewedBy} from '../helpers/skewed.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** How many times the mail of a run beside every commit: `NODES_SCALE=10 node dist/test/run.js dist/test/slow/three-nodes.test.js`. */
+/**
+ * How many times the mail of a run beside every commit:
+ * `NODES_SCALE=10 node dist/test/run.js dist/test/slow/three-nodes.test.js`.
+ */
 const scale = Number(process.env.NODES_SCALE ?? 1);
 const orders = 30 * scale;
 const allOrders = 12 * orders;
@@ -40,7 +43,8 @@ test('three nodes on one PostgreSQL are skewed, killed, frozen, cut off and rest
 	const [one, two, three] = fleet.nodes as [FleetNode, FleetNode, FleetNode];
 	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
 	t.teardown(() => database.destroy());
-	const bootOf = async ({program}: FleetNode) => (await readFile(join(program.folder, 'data', 'boot'), 'utf8')).trim();
+	const bootOf = async ({program}: FleetNode) =>
+		(await readFile(join(program.folder, 'data', 'boot'), 'utf8')).trim();
 	const claimsOf = async (boot: string) => {
 		const held = await recipientRows(database).where({claimed_by: boot}).pluck('id');
 		return held.length;

@@ -60,7 +60,10 @@ async function walk(api: TestApi, query: string, meanwhile = async () => {}): Pr
 	const ids: string[] = [];
 	let cursor: string | null = '';
 	while (cursor !== null) {
-		const [answer] = await Promise.all([api.get(`/v1/messages?${query}${cursor && `&cursor=${cursor}`}`), meanwhile()]);
+		const [answer] = await Promise.all([
+			api.get(`/v1/messages?${query}${cursor && `&cursor=${cursor}`}`),
+			meanwhile(),
+		]);
 		if (answer.status !== 200) {
 			throw new Error(`${answer.status} ${JSON.stringify(answer.body)}`);
 		}
@@ -87,7 +90,14 @@ storeTest(
 		for (const {contact, index} of people) {
 			const address = `u${index}@example.org`;
 			await store.database('contacts').insert({
-				...{id: contact, workspace_id: workspaceId, address, address_key: address, created_at: at, updated_at: at},
+				...{
+					id: contact,
+					workspace_id: workspaceId,
+					address,
+					address_key: address,
+					created_at: at,
+					updated_at: at,
+				},
 			});
 		}
 
@@ -120,7 +130,9 @@ storeTest(
 				walk(api, `limit=37&from=${sender}&templateId=${templateId}&createdAfter=2020-01-01`).then(
 					seen => [seen, stay] as const,
 				),
-				walk(api, 'limit=61&status=accepted').then(seen => [seen, stay.filter(id => !isErased.has(id))] as const),
+				walk(api, 'limit=61&status=accepted').then(
+					seen => [seen, stay.filter(id => !isErased.has(id))] as const,
+				),
 			])),
 		] as const;
 		for (const [seen, throughout] of walks) {

@@ -5,7 +5,10 @@ import {promisify} from 'node:util';
 import type {Scope} from '../helpers/daemon.ts';
 import {freeBytesOf} from './watch.ts';
 
-/** Mounts a file system of its own at the folder: ext4 in a sparse file, for what is written to it goes to a real disk. Needs root. */
+/**
+ * Mounts a file system of its own at the folder: ext4 in a sparse file, for what is written to it goes to a real disk.
+ * Needs root.
+ */
 export function mountDisk(t: Scope, image: string, folder: string, gibibytes: number): void {
 	writeFileSync(image, '');
 	t.teardown(() => rmSync(image, {force: true}));

@@ -2,8 +2,8 @@ import {Agent, type IncomingMessage, request} from 'node:http';
 import {parentPort, workerData} from 'node:worker_threads';
 import {answers, countOf, type News, newsEveryMs, now, type Tally} from './tally.ts';
 
-// A thread that sends: at a steady rate whatever the answers are, or as fast as mail arrives. A mail is sent once, by a request
-// of its own.
+// A thread that sends: at a steady rate whatever the answers are, or as fast as mail arrives. A mail is sent once, by a
+// request of its own.
 
 export type LoadData = {
 	readonly tally: Tally;

@@ -9,8 +9,8 @@ import {readRun} from './record.ts';
 import {soak} from './run.ts';
 import {judge} from './verdicts.ts';
 
-// A day in an hour (docs/internals/soak.md): npm run soak -- [--minutes N] [--rate 70%|N] [--past N] [--disk GIB] [--out FOLDER]
-// `--draw` only draws and judges again what the folder has.
+// A day in an hour (docs/internals/soak.md): npm run soak -- [--minutes N] [--rate 70%|N] [--past N] [--disk GIB]
+// [--out FOLDER] `--draw` only draws and judges again what the folder has.
 
 const {values: options} = parseArgs({
 	options: {
@@ -54,7 +54,9 @@ try {
 	for (const {name, ok, text} of verdicts) {
 		const [first = '', ...more] = wrapped(text, width, margin);
 		console.log(
-			[`${ok ? 'ok' : 'FAIL'}   `.slice(0, 5) + name.padEnd(margin.length - 5) + first.trimStart(), ...more].join('\n'),
+			[`${ok ? 'ok' : 'FAIL'}   `.slice(0, 5) + name.padEnd(margin.length - 5) + first.trimStart(), ...more].join(
+				'\n',
+			),
 		);
 	}
 	const errors = Object.entries(run.end?.errors ?? {}).map(([event, count]) => `${event} ${count}`);

@@ -104,7 +104,9 @@ export function drawRun({facts, samples, moments}: Run): string {
 				({what, from, to}) =>
 					`<rect x="${x(from)}" y="${size.top}" width="${round(x(to) - x(from))}" height="${floor - size.top}" fill="${tints[what]}" opacity="0.6"/>`,
 			),
-		...panels.flatMap((panel, index) => drawPanel(panel, samples, lastS, size.top + index * (size.panel + size.gap))),
+		...panels.flatMap((panel, index) =>
+			drawPanel(panel, samples, lastS, size.top + index * (size.panel + size.gap)),
+		),
 		...namesOf(shown.map(({what, from}) => ({name: labels[what], at: x(from)}))).flatMap(({name, at, row}) => {
 			const y = labelsTop + row * labelHeight;
 			return [

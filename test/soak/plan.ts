@@ -1,8 +1,8 @@
 // What happens when in a run, as shares of it: three minutes see what an hour sees.
 
 /**
- * `backup`: `mailctl backup` beside the daemon. `restart`: SIGTERM, and the next start. `kill`: SIGKILL, and the next start.
- * `full`: there is no room on the disk.
+ * `backup`: `mailctl backup` beside the daemon. `restart`: SIGTERM, and the next start. `kill`: SIGKILL, and the next
+ * start. `full`: there is no room on the disk.
  */
 export type Deed = 'backup' | 'restart' | 'kill' | 'full';
 
@@ -23,7 +23,9 @@ export const dead = {from: 0.25, to: 0.5} as const;
 /** How long there is no room. */
 export const full = {share: 0.01, minS: 6, maxS: 20} as const;
 
-/** How long messages are kept gets shorter step by step, so that what lies there from the past goes while mail comes in. */
+/**
+ * How long messages are kept gets shorter step by step, so that what lies there from the past goes while mail comes in.
+ */
 export const retention = {
 	steps: Array.from({length: 19}, (_, step) => ({at: 0.04 + 0.05 * step, days: 76 - 4 * step})),
 	/** Before the first step. */
@@ -32,7 +34,9 @@ export const retention = {
 	pastDays: 80,
 } as const;
 
-/** Where the figures are of a daemon that runs undisturbed: after the first start, long after the last one, at the end. */
+/**
+ * Where the figures are of a daemon that runs undisturbed: after the first start, long after the last one, at the end.
+ */
 export const calm = {
 	first: {from: 0.05, to: 0.12},
 	middle: {from: 0.68, to: 0.76},

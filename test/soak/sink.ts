@@ -2,8 +2,8 @@ import {createServer, type Server, type Socket} from 'node:net';
 import {parentPort, workerData} from 'node:worker_threads';
 import {type Again, countOf, type News, newsEveryMs, now, type Tally} from './tally.ts';
 
-// A thread with mail hosts that take every mail, keep none, and note which one came when. As much of SMTP (RFC 5321) as a
-// client needs that pipelines (RFC 2920).
+// A thread with mail hosts that take every mail, keep none, and note which one came when. As much of SMTP (RFC 5321) as
+// a client needs that pipelines (RFC 2920).
 
 export type SinkData = {readonly tally: Tally; readonly hosts: readonly string[]; readonly port: number};
 

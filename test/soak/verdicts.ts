@@ -3,7 +3,10 @@ import {quantile, type Run, type Sample} from './record.ts';
 
 export type Verdict = {readonly name: string; readonly ok: boolean; readonly text: string};
 
-/** At the end at most so much of the memory that a daemon has that has found its size: after the first start, or the last. */
+/**
+ * At the end at most so much of the memory that a daemon has that has found its size: after the first start, or the
+ * last.
+ */
 const maxGrowth = 1.2;
 /** Seconds; in a shorter run the slope is that of a daemon that still finds its size. */
 const sloped = 1800;

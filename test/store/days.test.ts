@@ -38,11 +38,16 @@ const postgresTest = (title: string, work: (t: ExecutionContext, store: Store) =
 	}
 };
 
-/** How many parts of one table a plan opens at most where it names the table once: two, an hour before and after midnight. */
+/**
+ * How many parts of one table a plan opens at most where it names the table once: two, an hour before and after
+ * midnight.
+ */
 function maxParts(plan: string): number {
 	const counts = plan
 		.split(/\bAppend\b|\bSubPlan\b/)
-		.flatMap(scans => tables.map(table => new Set(scans.match(new RegExp(`\\bon ${table}\\b(?: \\w+)?`, 'g'))).size));
+		.flatMap(scans =>
+			tables.map(table => new Set(scans.match(new RegExp(`\\bon ${table}\\b(?: \\w+)?`, 'g'))).size),
+		);
 	return Math.max(...counts);
 }
 
@@ -97,7 +102,15 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 		outcome: recipients =>
 			transaction(async trx => {
 				const ended = recipients.map(recipientId => ({
-					...{recipientId, state: 'sent', stateAt: at, nextAttemptAt: null, attempts: 1, attemptsBefore: 0, sentAt: at},
+					...{
+						recipientId,
+						state: 'sent',
+						stateAt: at,
+						nextAttemptAt: null,
+						attempts: 1,
+						attemptsBefore: 0,
+						sentAt: at,
+					},
 					...{subject: null, category: null, reply: null, crashes: 0, queued: null, links: null},
 				}));
 				await findReported(trx, recipients);
@@ -125,7 +138,15 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 			transaction(async trx => {
 				await findTrackedRecipients(trx, ids);
 				await addEngagement(trx, [
-					{recipientId: recipients[0] ?? '', kind: 'opened', url: '', n: 1, machineN: 0, firstAt: at, lastAt: at},
+					{
+						recipientId: recipients[0] ?? '',
+						kind: 'opened',
+						url: '',
+						n: 1,
+						machineN: 0,
+						firstAt: at,
+						lastAt: at,
+					},
 				]);
 			}),
 	};
@@ -155,10 +176,20 @@ postgresTest('a day goes as a whole, with all that is about its mail, when nothi
 	const {id: _, ...recipient} = await store.reader('recipients').first();
 	const late = idFloor('rcp', start + dayMs + 5);
 	await store.database('recipients').insert({...recipient, id: late, role: 'cc'});
-	await store.database('attempts').insert({recipient_id: late, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
+	await store
+		.database('attempts')
+		.insert({recipient_id: late, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
 	await transaction(trx =>
 		insertEvents(trx, [
-			{id: newId('evt'), messageId: id, recipientId: late, type: 'sent', occurredAt: at, recordedAt: at, detail: null},
+			{
+				id: newId('evt'),
+				messageId: id,
+				recipientId: late,
+				type: 'sent',
+				occurredAt: at,
+				recordedAt: at,
+				detail: null,
+			},
 		]),
 	);
 	await store.database('reports').insert({id: newId('evt'), message_id: id, kind: 'dsn', created_at: at});
@@ -194,7 +225,15 @@ postgresTest('what waited for days is claimed with all that it is made of', asyn
 		const clock = {...systemClock, now: () => Date.now() + days * dayMs};
 		const claim = createClaimWrite({dialect: store.dialect, boot: newId('req'), newId, clock});
 		const {recipients} = await store.writer.submit(claim, {
-			...{destination: 'a.test', workspaceId, limit: 20, newestFirst: false, lastsMs: 0, asksNext: true, warmUp: null},
+			...{
+				destination: 'a.test',
+				workspaceId,
+				limit: 20,
+				newestFirst: false,
+				lastsMs: 0,
+				asksNext: true,
+				warmUp: null,
+			},
 		});
 		t.deepEqual(recipients.map(({address, workspace_name: name}) => [address, name !== undefined]).sort(), [
 			['one@a.test', true],

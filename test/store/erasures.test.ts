@@ -8,7 +8,15 @@ type Kept = {raw?: string | Buffer; kept?: string; mail_from?: string; reading?:
 async function keep(store: Store, mails: Readonly<Record<string, Kept>>): Promise<void> {
 	for (const [id, {raw = '', ...mail}] of Object.entries(mails)) {
 		await store.database('inbound').insert({
-			...{id, digest: `hash of ${id}`, source: 'smtp', rcpt_to: '[]', size: 1, received_at: 'now', read_at: 'now'},
+			...{
+				id,
+				digest: `hash of ${id}`,
+				source: 'smtp',
+				rcpt_to: '[]',
+				size: 1,
+				received_at: 'now',
+				read_at: 'now',
+			},
 			...{kept: 'unmatched', ...mail, raw: Buffer.from(raw)},
 		});
 	}
@@ -23,7 +31,10 @@ storeTest(test, 'mails about nobody’s copy are found by an address, in whateve
 		read: {reading: '{"reports":[{"recipient":"Jane_1@Home.example"}]}'},
 		unreadable: {kept: 'unread', raw: 'Jane_1@home.example'},
 		other: {
-			raw: 'jane-1@home.example, jane_1@home.examples is another, not jane_1 @home.example'.replace('jane_1@', 'ann@'),
+			raw: 'jane-1@home.example, jane_1@home.examples is another, not jane_1 @home.example'.replace(
+				'jane_1@',
+				'ann@',
+			),
 		},
 		letter: {kept: 'operator', raw: 'jane_1@home.example'},
 	});

@@ -24,7 +24,15 @@ async function insertMessage(trx: Knex.Transaction, workspaceId: string, id: str
 	await insertAccepted(trx, [
 		{
 			...none,
-			...{id, workspaceId, mode: 'live', from: 'a@x.test', fromKey: 'a@x.test', to: 'b@x.test', toKey: 'b@x.test'},
+			...{
+				id,
+				workspaceId,
+				mode: 'live',
+				from: 'a@x.test',
+				fromKey: 'a@x.test',
+				to: 'b@x.test',
+				toKey: 'b@x.test',
+			},
 			...{
 				templateId: 'tpl_x',
 				versionId: 'tpv_x',
@@ -50,7 +58,9 @@ storeTest(
 		const start = await readLastPosition(store.reader);
 		const events = Array.from({length: 450}, () => newEvent(message));
 		for (let at = 0; at < events.length; at += 9) {
-			await store.writer.transaction(trx => insertEvents(trx, [...events.slice(at, at + 9), newEvent(foreignMessage)]));
+			await store.writer.transaction(trx =>
+				insertEvents(trx, [...events.slice(at, at + 9), newEvent(foreignMessage)]),
+			);
 		}
 		const last = await readLastPosition(store.reader);
 		t.is(last, start + 500);
@@ -98,7 +108,8 @@ storeTest(
 			await readStream(store.reader, workspaceId, {after: upTo - 100, upTo});
 			await findAtPosition(store.reader, upTo);
 		});
-		// Messages at the positions; PostgreSQL finds out first which ones the events are about; last comes that of the position.
+		// Messages at the positions; PostgreSQL finds out first which ones the events are about; last comes that of the
+		// position.
 		t.is(plans.length, engine === 'postgres' ? 5 : 4);
 		for (const plan of plans) {
 			t.false(readsAll(plan), plan);

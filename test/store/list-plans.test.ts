@@ -127,7 +127,10 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 };
 
 const isList = (name: string) => /(^|-)(list|summary|why|trace|unmatched|deliveries|export)$/.test(name);
-/** Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that rows are looked up by; the counts of a domain are read by its id. */
+/**
+ * Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that
+ * rows are looked up by; the counts of a domain are read by its id.
+ */
 const noList: ReadonlySet<string> = new Set(['/v1/stats', '/v1/events', '/v1/domains/{id}/dmarc']);
 /** Options that choose no rows. */
 const noFilters = ['limit', 'out', 'wide', 'follow', 'watch', 'csv'];
@@ -140,8 +143,8 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
 }
 
 /**
- * Of what waits or is kept, and of nothing that is over: these partial indexes may be read as a whole and sorted. So may the
- * rows of one page of versions, and the copies of one message.
+ * Of what waits or is kept, and of nothing that is over: these partial indexes may be read as a whole and sorted. So
+ * may the rows of one page of versions, and the copies of one message.
  */
 const ofWaiting =
 	/SEARCH q USING PRIMARY KEY|INDEX (?:queue_due|queue_held|inbound_kept|recipients_by_message)\b|template_variants_1 \(version_id=/;
@@ -182,8 +185,15 @@ storeTest(
 				continue;
 			}
 			routes++;
-			const id = {'/v1/templates': own.templateId, '/v1/webhooks': filled.endpointId, '/v1/messages': filled.message};
-			const base = path.replace('{id}', Object.entries(id).find(([start]) => path.startsWith(`${start}/`))?.[1] ?? '');
+			const id = {
+				'/v1/templates': own.templateId,
+				'/v1/webhooks': filled.endpointId,
+				'/v1/messages': filled.message,
+			};
+			const base = path.replace(
+				'{id}',
+				Object.entries(id).find(([start]) => path.startsWith(`${start}/`))?.[1] ?? '',
+			);
 			const ask = async (query: string) => {
 				const answer = await api.get(`${base}?${query}`);
 				t.is(answer.status, 200, `${base}?${query} ${answer.text}`);
@@ -193,7 +203,9 @@ storeTest(
 				.filter(name => name !== 'limit' && name !== 'cursor')
 				.map(name => (filters[name]?.(filled) ?? ['?']).map(value => `${name}=${encodeURIComponent(value)}`));
 			// Of two filters those matter that many rows match, and few both.
-			const pairs = queries.flatMap(([many], index) => queries.slice(index + 1).map(([other]) => `${many}&${other}`));
+			const pairs = queries.flatMap(([many], index) =>
+				queries.slice(index + 1).map(([other]) => `${many}&${other}`),
+			);
 			for (const query of ['', ...queries.flat(), ...pairs]) {
 				await check(`${base}?${query}`, async () => {
 					const cursor = await ask(query);
@@ -211,7 +223,9 @@ storeTest(
 			if (typeof list !== 'object') {
 				continue;
 			}
-			const options = verb.options.map(option => option.attributeName()).filter(option => !noFilters.includes(option));
+			const options = verb.options
+				.map(option => option.attributeName())
+				.filter(option => !noFilters.includes(option));
 			t.deepEqual(
 				options.filter(option => !(option in list)),
 				[],

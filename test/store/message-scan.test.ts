@@ -109,7 +109,11 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 			)
 			.map(row => row.id);
 		for (const limit of mask < 48 ? [1, 7, 100] : [7]) {
-			t.deepEqual((await walk(store, {workspaceId, ...filter}, limit)).ids, expected, JSON.stringify({filter, limit}));
+			t.deepEqual(
+				(await walk(store, {workspaceId, ...filter}, limit)).ids,
+				expected,
+				JSON.stringify({filter, limit}),
+			);
 		}
 	}
 	t.deepEqual((await walk(store, {workspaceId, toKey: 'nobody@x.test'}, 10)).ids, []);
@@ -156,7 +160,10 @@ storeTest(
 		}
 		t.deepEqual((await walk(store, {workspaceId, scheduledAfter, mode: 'test'}, 7)).ids, []);
 		await store.database('queue').where({recipient_id: copied.id}).delete();
-		t.true((await walk(store, {workspaceId, scheduledAfter}, 7)).ids.includes(ids[6] as string), 'a copy still waits');
+		t.true(
+			(await walk(store, {workspaceId, scheduledAfter}, 7)).ids.includes(ids[6] as string),
+			'a copy still waits',
+		);
 		await store.database('queue').delete();
 		t.deepEqual((await walk(store, {workspaceId, scheduledAfter}, 7)).ids, []);
 	},
@@ -225,7 +232,8 @@ storeTest(
 		const empty = await scanMessages(store.reader, {...none, fromKey: 'h@x.test'}, {after: null, limit: 10});
 		t.deepEqual(empty, {ids: [], next: null}, 'the index of the rare sender is read, not that of the state');
 
-		// One in two is of each sender and state, none of both: the page is empty after so many rows, and says where to go on.
+		// One in two is of each sender and state, none of both: the page is empty after so many rows, and says where to
+		// go on.
 		await store.database.raw(`update messages set from_key = 'even@x.test' where to_key like '%0@x.test'
 		or to_key like '%2@x.test' or to_key like '%4@x.test' or to_key like '%6@x.test' or to_key like '%8@x.test'`);
 		await store.database.raw(`update recipients set state = case when message_id in
@@ -286,7 +294,8 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 		const first = plans[place] ?? '';
 		t.regex(first, index, named);
 		if (engine === 'postgres') {
-			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before 18.
+			// Of columns that are compared as one row it would read on beyond the lower bound, in the versions before
+			// 18.
 			const [bounds = ''] = first.match(/Index Cond: .*/) ?? [];
 			t.regex(
 				bounds,

@@ -29,7 +29,8 @@ async function prepare(t: ExecutionContext) {
 			await operator.query(`alter database ${name} set default_transaction_read_only = on`);
 			await operator.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [name]);
 		},
-		makeWritable: async () => void (await operator.query(`alter database ${name} reset default_transaction_read_only`)),
+		makeWritable: async () =>
+			void (await operator.query(`alter database ${name} reset default_transaction_read_only`)),
 	};
 }
 

@@ -48,10 +48,13 @@ storeTest(
 			),
 			[id],
 		);
-		t.is((await listReceived(store.reader, {workspaceId: one, terms: [], since: now + dayMs}, page)).rows.length, 0);
 		t.is(
-			(await listReceived(store.reader, {workspaceId: one, terms: ['from:a@x.test'], until: now - dayMs}, page)).rows
-				.length,
+			(await listReceived(store.reader, {workspaceId: one, terms: [], since: now + dayMs}, page)).rows.length,
+			0,
+		);
+		t.is(
+			(await listReceived(store.reader, {workspaceId: one, terms: ['from:a@x.test'], until: now - dayMs}, page))
+				.rows.length,
 			0,
 		);
 		t.is(await findReceived(store.reader, two, id), undefined);
@@ -91,7 +94,11 @@ storeTest(test, 'retention and erasure take a mail with its files and with what 
 	const old = await insertReceivedMail(store, idsAt(now - 40 * dayMs), workspaceId, {terms: ['from:old@x.test']});
 	const newId = idsAt(now);
 	const fresh = await insertReceivedMail(store, newId, workspaceId, {terms: ['from:ada@x.test', 'to:b@x.test']});
-	const mail = {...(await findReceived(store.reader, workspaceId, fresh)), id: newId('rcv'), inboundId: 'b'.repeat(64)};
+	const mail = {
+		...(await findReceived(store.reader, workspaceId, fresh)),
+		id: newId('rcv'),
+		inboundId: 'b'.repeat(64),
+	};
 	const posted = {...mail, files: [], terms: ['to:ada@x.test'], raw: Buffer.from('x')};
 	const due: string[] = [];
 	const writer = {newId, onDue: (ids: readonly string[]) => due.push(...ids)};
@@ -115,7 +122,10 @@ storeTest(test, 'an exact address wins over that of all its domain, and nobody h
 	const newId = idsAt(now);
 	const add = (workspace: string, address: string) =>
 		store.writer.transaction(trx =>
-			insertInboundAddress(trx, {...{id: newId('inb'), workspace_id: workspace, address}, created_at: storeTime(now)}),
+			insertInboundAddress(trx, {
+				...{id: newId('inb'), workspace_id: workspace, address},
+				created_at: storeTime(now),
+			}),
 		);
 	t.deepEqual(
 		[await add(one, '*@in.test'), await add(two, 'a@in.test'), await add(one, 'a@in.test')],

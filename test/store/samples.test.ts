@@ -31,7 +31,14 @@ async function end(
 	});
 	if (state === 'bounced') {
 		await store.database('events').insert({
-			...{id: newId('evt'), message_id: id, recipient_id: recipient.id, type: state, occurred_at: at, recorded_at: at},
+			...{
+				id: newId('evt'),
+				message_id: id,
+				recipient_id: recipient.id,
+				type: state,
+				occurred_at: at,
+				recorded_at: at,
+			},
 			detail: JSON.stringify({category: 'unknown_user', reply}),
 		});
 	}
@@ -40,7 +47,16 @@ async function end(
 
 async function converse(store: Store, recipientId: string, n: number, position: number, more: object): Promise<void> {
 	await store.database('attempts').insert({
-		...{recipient_id: recipientId, n, position, at: storeTime(now), phase: 'dot', code: 250, reply: '250 ok', ms: 1},
+		...{
+			recipient_id: recipientId,
+			n,
+			position,
+			at: storeTime(now),
+			phase: 'dot',
+			code: 250,
+			reply: '250 ok',
+			ms: 1,
+		},
 		...more,
 	});
 }

@@ -22,7 +22,9 @@ async function dumpOf(store: Store, engine: Engine): Promise<string> {
 			.whereNotNull('sql')
 			.whereNot('name', 'like', 'sqlite_%')
 			.orderBy(['tbl_name', 'type', 'name']);
-		return `${rows.map(({sql}) => `${sql};`).join('\n')}\n`.replaceAll('`', '').replaceAll(/, (?=[a-z_]+ )/g, ',\n  ');
+		return `${rows.map(({sql}) => `${sql};`).join('\n')}\n`
+			.replaceAll('`', '')
+			.replaceAll(/, (?=[a-z_]+ )/g, ',\n  ');
 	}
 	const columns = await store
 		.reader('information_schema.columns')
@@ -94,7 +96,8 @@ for (const engine of engines) {
 }
 
 for (const engine of engines) {
-	// By itself: those that wait for SQLite's lock hold three of the four threads that all tests of this file have for SQLite.
+	// By itself: those that wait for SQLite's lock hold three of the four threads that all tests of this file have for
+	// SQLite.
 	test.serial(
 		`of several that migrate an empty store at once one does, the others find it done (${engine})`,
 		async t => {
@@ -149,7 +152,9 @@ for (const engine of engines) {
 		await database('certificates').insert({...row, name: 'a.example', chain: 'x'});
 		await database('certificates').insert({...row, name: 'b.example'});
 		const upgrade = async () => {
-			await database.schema.alterTable('certificates', table => table.dropColumns('directory', 'tried_directory'));
+			await database.schema.alterTable('certificates', table =>
+				table.dropColumns('directory', 'tried_directory'),
+			);
 			await database.schema.alterTable('acme_accounts', table => table.dropColumns('email'));
 			await up(database);
 			const rows = await database('certificates').orderBy('name');
@@ -174,7 +179,10 @@ for (const engine of engines) {
 		await database('domains').delete();
 		const at = '2026-06-09T10:00:00.000Z';
 		await database('workspaces').insert({id: 'ws_1', name: 'shop', created_at: at});
-		const domain = {...{workspace_id: 'ws_1', ownership_token: 'x', state_at: at, created_at: at}, return_path_at: at};
+		const domain = {
+			...{workspace_id: 'ws_1', ownership_token: 'x', state_at: at, created_at: at},
+			return_path_at: at,
+		};
 		for (const [name, state, own] of [
 			['a.example', 'verified', null],
 			['b.example', 'verified', 'bounce.a.example'],

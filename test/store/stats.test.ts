@@ -121,7 +121,9 @@ storeTest(test, 'the range is of acceptance, and half-open', async (t, store) =>
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test']);
 	for (const [index, at] of [now - 1, now, now + 1].entries()) {
 		const id = idFloor('msg', at);
-		await store.database('messages').insert({...(await store.reader('messages').where({id: ids[index]}).first()), id});
+		await store
+			.database('messages')
+			.insert({...(await store.reader('messages').where({id: ids[index]}).first()), id});
 		// The copies of a message are made after it.
 		const recipient = {message_id: id, id: idFloor('rcp', at + 1)};
 		await changeRecipients(store.database, all => all.where({message_id: ids[index]}), recipient);
@@ -146,8 +148,16 @@ storeTest(test, 'statistics read the copies of their days from an index', async 
 			t.is(plans.length, 2);
 			for (const plan of plans) {
 				t.false(readsAll(plan), plan);
-				if (engine === 'postgres' && query.workspaceId === undefined && (by === 'domain' || by === 'template')) {
-					t.regex(plan, /messages_pkey[^\n]*\n\s+Index Cond: \([^\n]*id >= /, 'of messages those of the range');
+				if (
+					engine === 'postgres' &&
+					query.workspaceId === undefined &&
+					(by === 'domain' || by === 'template')
+				) {
+					t.regex(
+						plan,
+						/messages_pkey[^\n]*\n\s+Index Cond: \([^\n]*id >= /,
+						'of messages those of the range',
+					);
 				}
 				t.regex(
 					plan,

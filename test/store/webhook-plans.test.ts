@@ -18,7 +18,9 @@ import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 /** Those that read the deliveries from end to end. */
 const greedy = (plans: readonly string[]) =>
-	plans.filter(plan => /SCAN (?:webhook_(?:deliveries|queue)|d)\b|Seq Scan on webhook_(?:deliveries|queue)/.test(plan));
+	plans.filter(plan =>
+		/SCAN (?:webhook_(?:deliveries|queue)|d)\b|Seq Scan on webhook_(?:deliveries|queue)/.test(plan),
+	);
 
 storeTest(test, 'deliveries in one state are listed along an index, in its order', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -32,7 +34,8 @@ storeTest(test, 'deliveries in one state are listed along an index, in its order
 		t.notRegex(plan, /Sort|TEMP B-TREE/, plan);
 	}
 	const page = {after: null, limit: 25, state: 'pending'} as const;
-	const countSince = async (since: number) => (await listDeliveries(store.reader, endpointId, {...page, since})).length;
+	const countSince = async (since: number) =>
+		(await listDeliveries(store.reader, endpointId, {...page, since})).length;
 	t.is(await countSince(Date.now() - 3_600_000), 3);
 	t.is(await countSince(Date.now() + 3_600_000), 0);
 });
@@ -91,7 +94,10 @@ storeTest(
 		const newest = new Map<string, string | undefined>();
 		for (let n = 0; n < 5; n++) {
 			const endpointId = await insertEndpoint(store, workspaceId);
-			newest.set(endpointId, n === 0 ? undefined : (await insertDue(store, workspaceId, endpointId, n)).sort().at(-1));
+			newest.set(
+				endpointId,
+				n === 0 ? undefined : (await insertDue(store, workspaceId, endpointId, n)).sort().at(-1),
+			);
 		}
 		const find = async (ids: readonly string[]) => await findNewest(store.reader, ids);
 		const found = await find([...newest.keys()]);

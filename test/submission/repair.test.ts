@@ -104,7 +104,10 @@ test('any body and any attachments are read as they were written', async t => {
 			case 'quoted-printable':
 				return octets
 					.toString('latin1')
-					.replace(/[^\r\n!-<>-~]/g, one => `=${one.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+					.replace(
+						/[^\r\n!-<>-~]/g,
+						one => `=${one.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`,
+					);
 			default:
 				return octets.toString('base64').replace(kind === 'base64' ? /.{76}(?=.)/g : /$^/g, '$&\r\n');
 		}
@@ -117,7 +120,11 @@ test('any body and any attachments are read as they were written', async t => {
 			const parts = files.flatMap(({filename, content, encoding}) => [
 				...['--b', `Content-Type: application/x-any; name=${quoted(filename)}`],
 				`Content-Disposition: attachment; filename=${quoted(filename)}`,
-				...[`Content-Transfer-Encoding: ${encoding.split(' ')[0]}`, '', written(encoding, Buffer.from(content))],
+				...[
+					`Content-Transfer-Encoding: ${encoding.split(' ')[0]}`,
+					'',
+					written(encoding, Buffer.from(content)),
+				],
 			]);
 			const first = ['--b', 'Content-Type: text/plain; charset=utf-8', '', body];
 			const mixed = ['Content-Type: multipart/mixed; boundary=b', '', long, ...first, ...parts, '--b--', long];
@@ -239,7 +246,11 @@ for (const [what, lines, fault] of [
 		['DKIM-Signature: v=1', `Subject: ${long}`],
 		/^the Subject field .*998.*DKIM.*fold it before/,
 	],
-	['a long line of one', ['DKIM-Signature: v=1', '', 'a', long], /^the body .*line 2\).*DKIM.*quoted-printable before/],
+	[
+		'a long line of one',
+		['DKIM-Signature: v=1', '', 'a', long],
+		/^the body .*line 2\).*DKIM.*quoted-printable before/,
+	],
 	[
 		'a signed part',
 		['Content-Type: multipart/signed; boundary=b', '', '--b', '', 'ü', '--b--'],
@@ -259,7 +270,10 @@ for (const [what, lines, fault] of [
 	],
 ] as const) {
 	test(`refused, with what helps: ${what}`, t => {
-		t.regex(String(sent(Buffer.from([from, ...lines].join('\r\n'), what === 'Latin-1' ? 'latin1' : 'utf8'))), fault);
+		t.regex(
+			String(sent(Buffer.from([from, ...lines].join('\r\n'), what === 'Latin-1' ? 'latin1' : 'utf8'))),
+			fault,
+		);
 	});
 }
 

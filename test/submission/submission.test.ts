@@ -277,7 +277,11 @@ sqliteTest(test, 'a mail that is held, and one that ends in time', async (t, sto
 
 	t.is((await submitted(`HOLDUNTIL=${future}Z`)).sendAt, `${future}.000Z`);
 	t.is((await submitted(`holduntil=${future}+00:00 SIZE=99`)).sendAt, `${future}.000Z`, 'a plus is no xtext');
-	t.is((await submitted(`HOLDUNTIL=${furthest}`)).sendAt, furthest.replace('Z', '.000Z'), 'what EHLO offers is taken');
+	t.is(
+		(await submitted(`HOLDUNTIL=${furthest}`)).sendAt,
+		furthest.replace('Z', '.000Z'),
+		'what EHLO offers is taken',
+	);
 	t.is((await submitted('HOLDUNTIL=2020-01-01T00:00:00Z')).sendAt, undefined, 'that time has come');
 	const begun = Date.now();
 	for (const by of ['BY=172800;R', 'BY=+172800;RT']) {
@@ -431,7 +435,11 @@ test('before the first certificate others have no session, and no key goes in th
 		t.teardown(() => socket.destroy());
 		return socket;
 	};
-	await t.throwsAsync(once(shakes(), 'secureConnect'), undefined, 'the library has a certificate whose key is public');
+	await t.throwsAsync(
+		once(shakes(), 'secureConnect'),
+		undefined,
+		'the library has a certificate whose key is public',
+	);
 	listener.useTls({cert: Buffer.from(tls.cert), key: Buffer.from(tls.key)});
 	const [greeting] = await once(shakes(), 'data');
 	t.is(String(greeting), '220 mail.test ESMTP mailctl submission\r\n');

@@ -83,7 +83,11 @@ sqliteTest(test.serial, 'a guessed link counts as a wrong password of its networ
 	const limited = {ok: false, reason: 'limited', seconds: 900} as const;
 	t.deepEqual(await openLink({token, address}), limited);
 	t.deepEqual(await logIn({email: 'ann@x.example', password, address}), limited);
-	t.like(await openLink({token, address: '203.0.113.1'}), {ok: true, user: {id: added?.user.id}}, 'it was not used up');
+	t.like(
+		await openLink({token, address: '203.0.113.1'}),
+		{ok: true, user: {id: added?.user.id}},
+		'it was not used up',
+	);
 	t.deepEqual(await openLink({token, address: '203.0.113.1'}), {ok: false, reason: 'wrong'});
 });
 
@@ -94,7 +98,8 @@ storeTest(test.serial, 'too many log-ins at once are refused, which counts as no
 	const tried = await Promise.all(
 		Array.from({length: 90}, (_, n) => logIn({email: user.email, password, address: `192.0.2.${n}`})),
 	);
-	// A log-in whose user is found late may begin after the first checks have ended. test/users/password.test.ts counts exactly.
+	// A log-in whose user is found late may begin after the first checks have ended. test/users/password.test.ts counts
+	// exactly.
 	const passed = tried.filter(({ok}) => ok).length;
 	t.true(passed >= 10 && passed < 60, String(passed));
 	t.is(tried.filter(each => !each.ok && each.reason === 'busy').length, 90 - passed);

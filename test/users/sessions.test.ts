@@ -99,7 +99,8 @@ sqliteTest(test, 'sessions end one by one, all but one, with a new password, and
 	const [{user}, {user: bob}] = [await add('ann@x.example'), await add('bob@x.example')];
 	const start = async () => await sessions.start(user, {...client, by: 'passkey'});
 	const [own, other, bobs] = [await start(), await start(), await sessions.start(bob, {...client, by: 'oidc'})];
-	const lives = async () => await Promise.all([own, other, bobs].map(async one => (await sessions.find(one)) !== null));
+	const lives = async () =>
+		await Promise.all([own, other, bobs].map(async one => (await sessions.find(one)) !== null));
 	const idOf = async (token: string) => (await sessions.find(token))?.sessionId ?? '';
 	const operator = operatorOf(user, client.address);
 

@@ -32,7 +32,12 @@ storeTest(test, 'what is due is posted once, in order, with its stored bytes, an
 	const {dispatcher, attempted} = dispatcherOf(store, async delivery => {
 		begun.push(delivery.id);
 		t.is(Buffer.from(delivery.body).toString(), '{"type":"delivered"}');
-		t.like(delivery, {endpointId: endpoint, workspaceId, url: `https://shop.example/${endpoint}`, secret: 'sealed'});
+		t.like(delivery, {
+			endpointId: endpoint,
+			workspaceId,
+			url: `https://shop.example/${endpoint}`,
+			secret: 'sealed',
+		});
 		t.like(delivery, {previousSecret: 'older', previousUntil: '2026-06-09T10:15:30.123Z'});
 		return acknowledged;
 	});
@@ -581,7 +586,10 @@ storeTest(
 			ids.length - posts.filter(id => id === endpoint).length,
 		);
 		const notice = attempted.find(({delivery}) => delivery.endpointId === other)?.end?.answer ?? '';
-		t.like(JSON.parse(notice), {type: 'endpoint_disabled', detail: {endpoint, host: 'shop.example', reason: 'gone'}});
+		t.like(JSON.parse(notice), {
+			type: 'endpoint_disabled',
+			detail: {endpoint, host: 'shop.example', reason: 'gone'},
+		});
 		t.is(
 			await store
 				.reader('webhook_deliveries')

@@ -280,7 +280,12 @@ test('what waits in memory goes back where slow endpoints have all that they may
 test('whatever happens, no more is under way than may be, nothing is lost, and nothing that is due is left for ever', t => {
 	const step = fc.oneof(
 		fc.record({do: fc.constant('due' as const), endpoint: fc.nat(20)}),
-		fc.record({do: fc.constant('end' as const), pick: fc.nat(1000), ok: fc.boolean(), ms: fc.constantFrom(5, 5, 2000)}),
+		fc.record({
+			do: fc.constant('end' as const),
+			pick: fc.nat(1000),
+			ok: fc.boolean(),
+			ms: fc.constantFrom(5, 5, 2000),
+		}),
 		fc.record({do: fc.constant('turn' as const), given: fc.nat(8), between: fc.boolean(), recall: fc.boolean()}),
 		fc.record({do: fc.constant('time' as const), ms: fc.nat(3000)}),
 		fc.record({do: fc.constant('recall' as const)}),

@@ -127,7 +127,8 @@ test.serial(
 		t.like(await post(url), {status: 204, address: first});
 		t.deepEqual(dns.queries.toSorted(), [`A ${name}`, `AAAA ${name}`]);
 
-		// An idle connection to the old address is there; DNS says another one now, though its answer was to live for minutes.
+		// An idle connection to the old address is there; DNS says another one now, though its answer was to live for
+		// minutes.
 		dns.zone[name] = {a: [second]};
 		t.like(await post(url), {status: 204, address: second});
 		t.is(one.received.length, 1);
@@ -220,7 +221,11 @@ test.serial('a certificate that proves nothing: no request is sent', async t => 
 	const other = makeCertificate('other.example');
 	const foreign = makeCertificate(name);
 	const cases = [
-		[other, [certificate.cert, other.cert], 'its certificate is for another host name (ERR_TLS_CERT_ALTNAME_INVALID)'],
+		[
+			other,
+			[certificate.cert, other.cert],
+			'its certificate is for another host name (ERR_TLS_CERT_ALTNAME_INVALID)',
+		],
 		[foreign, [certificate.cert], 'its certificate is self-signed (DEPTH_ZERO_SELF_SIGNED_CERT)'],
 	] as const;
 	for (const [shown, ca, error] of cases) {

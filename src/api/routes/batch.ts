@@ -153,7 +153,8 @@ export function batchRoutes(parts: ApiParts): Routes {
 					querystring: noQuery,
 					body: describedBatch,
 				},
-				// The schemas are for the description of the API; they are checked in their place among the other checks.
+				// The schemas are for the description of the API; they are checked in their place among the other
+				// checks.
 				validatorCompiler: () => () => true,
 			},
 			async (request, reply) => {
@@ -181,7 +182,9 @@ export function batchRoutes(parts: ApiParts): Routes {
 					if (index >= taken) {
 						items.push({fault: faultOf('rate_limited')});
 					} else {
-						const read = request.isHeavy ? await inSlice(() => readItem(item, caller)) : readItem(item, caller);
+						const read = request.isHeavy
+							? await inSlice(() => readItem(item, caller))
+							: readItem(item, caller);
 						items.push(await inThread(read, item as BatchItem, caller));
 					}
 					// What was read is let go: the texts of attachments are large.
@@ -195,7 +198,9 @@ export function batchRoutes(parts: ApiParts): Routes {
 				const results = (await accept.batch(sends)).values();
 				return {
 					data: items.map((item, index) =>
-						'send' in item ? resultOf(index, results.next().value as Accepted, item) : failed(index, item.fault),
+						'send' in item
+							? resultOf(index, results.next().value as Accepted, item)
+							: failed(index, item.fault),
 					),
 				};
 			},

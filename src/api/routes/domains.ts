@@ -160,7 +160,9 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			async handle({tools: acting, ...call}) {
 				const domain = await chosen(call);
 				const find = () => findDomainById(reader, domain.workspace_id, domain.id);
-				const checked = await seats.hold(domain.workspace_id, () => checkDomain({find, look, write: change, acting}));
+				const checked = await seats.hold(domain.workspace_id, () =>
+					checkDomain({find, look, write: change, acting}),
+				);
 				if (checked === undefined) {
 					throw apiError('not_found');
 				}
@@ -187,7 +189,9 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				const input = {domain, keys, selector: null};
 				const rotation = await change(trx => rotateKeys(trx, acting, vault, input));
 				if (rotation.kind !== 'begun') {
-					throw apiError('conflict', {message: 'New keys of the domain wait for DNS already: publish their records.'});
+					throw apiError('conflict', {
+						message: 'New keys of the domain wait for DNS already: publish their records.',
+					});
 				}
 				const view = await unasked(domain, rotation.keys);
 				return {...view, records: view.records.filter(({purpose}) => purpose === 'dkim')};
@@ -205,7 +209,9 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				const domain = await chosen(call);
 				const senders = await change(trx => removeDomain(trx, acting, domain));
 				if (senders) {
-					const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(', ');
+					const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(
+						', ',
+					);
 					throw apiError('conflict', {message: `The domain has senders (${named}): remove them first.`});
 				}
 			},
@@ -303,7 +309,9 @@ const dmarcFields = {
 	advice: Type.Object({
 		policy: textOrNull('The policy that DNS shows.'),
 		next: textOrNull('The policy to publish.'),
-		change: Type.Boolean({description: 'Whether the policy is to change, or is to hold for all mail; else it stays.'}),
+		change: Type.Boolean({
+			description: 'Whether the policy is to change, or is to hold for all mail; else it stays.',
+		}),
 		name: Type.String({description: 'The name of the record.'}),
 		record: Type.String({description: 'The record to publish, with the other tags of the one that is there.'}),
 		why: Type.String(),
@@ -352,7 +360,8 @@ const record = Type.Object({
 				id: Type.String(),
 				algorithm: Type.Enum(['rsa-sha256', 'ed25519-sha256']),
 				state: Type.Enum(['active', 'pending', 'retired'], {
-					description: '`pending`: it signs once DNS shows it; `retired`: its record stays until `keep_until`.',
+					description:
+						'`pending`: it signs once DNS shows it; `retired`: its record stays until `keep_until`.',
 				}),
 				keep_until: textOrNull('Until then the record of a retired key has to stay.'),
 			}),

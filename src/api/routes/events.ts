@@ -166,7 +166,11 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 						tag: 'Events',
 						summary: 'Follow events',
 						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${maxStreams} streams of one key. With \`Accept: text/csv\` the events that there are, from the first one or from behind \`${lastEventId}\`, oldest first.`,
-						answer: [200, 'Messages whose `data` is an event; the stream does not end by itself.', streamedEventSchema],
+						answer: [
+							200,
+							'Messages whose `data` is an event; the stream does not end by itself.',
+							streamedEventSchema,
+						],
 						media: 'text/event-stream',
 						csv: csvColumns.events,
 					}),

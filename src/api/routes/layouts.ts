@@ -51,7 +51,11 @@ const changeSchema = Type.Object(
 	},
 	{
 		examples: [
-			{templates: [{id: 'tpl_receipt', name: 'receipt', version: 4, diff: '--- receipt/body.mjml (version 3)\n…'}]},
+			{
+				templates: [
+					{id: 'tpl_receipt', name: 'receipt', version: 4, diff: '--- receipt/body.mjml (version 3)\n…'},
+				],
+			},
 		],
 	},
 );
@@ -94,7 +98,10 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 			item: listed,
 			find: ({workspaceId}) => ({
 				async read({after, limit}) {
-					const rows = (await listLayouts(reader, workspaceId)).map(row => ({id: `${row.kind}/${row.name}`, row}));
+					const rows = (await listLayouts(reader, workspaceId)).map(row => ({
+						id: `${row.kind}/${row.name}`,
+						row,
+					}));
 					return rows.filter(({id}) => after === null || id > after).slice(0, limit);
 				},
 			}),
@@ -102,7 +109,13 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 		}),
 		apiRoute(parts, {
 			isLarge: true,
-			...{at: `GET ${at}`, params, scope: 'templates:read', tag: 'Templates', summary: 'Read a layout or a partial'},
+			...{
+				at: `GET ${at}`,
+				params,
+				scope: 'templates:read',
+				tag: 'Templates',
+				summary: 'Read a layout or a partial',
+			},
 			answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
 			errors: ['not_found'],
 			async handle({workspaceId, request}) {
@@ -117,7 +130,13 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 		apiRoute(parts, {
-			...{at: `PUT ${at}`, params, scope: 'templates:manage', tag: 'Templates', summary: 'Save a layout or a partial'},
+			...{
+				at: `PUT ${at}`,
+				params,
+				scope: 'templates:manage',
+				tag: 'Templates',
+				summary: 'Save a layout or a partial',
+			},
 			description:
 				'Makes a new version of each template that uses it. Where one of them does not compile, nothing is saved. With `dry_run=true` nothing is saved either: the answer says what would be.',
 			answer: [200, 'The templates that change, each with its diff.', changeSchema],
@@ -139,7 +158,10 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 				return await turns(workspaceId, async () => {
 					const planned = await planChange(await readKnown(reader, workspaceId), [layout]);
 					if (!planned.ok) {
-						const violations = planned.problems.map(message => ({field: 'files', message: message.slice(0, 500)}));
+						const violations = planned.problems.map(message => ({
+							field: 'files',
+							message: message.slice(0, 500),
+						}));
 						throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
 					}
 					await checkLayoutRoom(reader, tools, workspaceId, planned.change);

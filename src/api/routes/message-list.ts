@@ -27,7 +27,10 @@ const messageQuery = Type.Object(
 		...pageQuery.properties,
 		status: Type.Optional(Type.Enum(recipientStates, {description: 'Messages in this state.'})),
 		recipient: Type.Optional(
-			Type.String({format: 'query-recipient-email', description: 'Messages to this address, however it is spelled.'}),
+			Type.String({
+				format: 'query-recipient-email',
+				description: 'Messages to this address, however it is spelled.',
+			}),
 		),
 		from: Type.Optional(Type.String({format: 'query-email', description: 'Messages from this address.'})),
 		templateId: Type.Optional(Type.String({description: 'Messages of this template, whatever its version.'})),
@@ -56,7 +59,8 @@ const messageQuery = Type.Object(
 					additionalProperties: Type.String({format: 'text', maxLength: 500}),
 					style: 'deepObject',
 					explode: true,
-					description: '`metadata[order_id]=1042`: messages with this value of their metadata; several must all match.',
+					description:
+						'`metadata[order_id]=1042`: messages with this value of their metadata; several must all match.',
 				},
 			),
 		),
@@ -77,10 +81,16 @@ const messageQuery = Type.Object(
 			Type.Enum(['true'], {description: 'Messages whose `sendAt` is ahead and that were not cancelled.'}),
 		),
 		createdAfter: Type.Optional(
-			Type.String({format: 'time', description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.'}),
+			Type.String({
+				format: 'time',
+				description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.',
+			}),
 		),
 		createdBefore: Type.Optional(
-			Type.String({format: 'time', description: 'Accepted before then; RFC 3339 date or date-time, UTC by default.'}),
+			Type.String({
+				format: 'time',
+				description: 'Accepted before then; RFC 3339 date or date-time, UTC by default.',
+			}),
 		),
 	},
 	{additionalProperties: false},
@@ -107,7 +117,8 @@ export function messageListRoutes(parts: ApiParts): Routes {
 			return {
 				filters: textsOf({...filter, scheduled: query.scheduled}),
 				async scan(part) {
-					// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live message.
+					// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live
+					// message.
 					const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
 					if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 						return {rows: [], next: null};

@@ -57,7 +57,8 @@ export function messageRoutes(parts: ApiParts): Routes {
 					querystring: noQuery,
 					body: sendBody,
 				},
-				// The schemas are for the description of the API; they are checked in their place among the other checks.
+				// The schemas are for the description of the API; they are checked in their place among the other
+				// checks.
 				validatorCompiler: () => () => true,
 			},
 			async (request, reply) => {

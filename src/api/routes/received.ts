@@ -53,7 +53,12 @@ const fields = {
 const at = '2026-06-09T10:15:30+00:00';
 const pass = {result: 'pass', domain: 'example.org'};
 const example = {
-	...{id: 'rcv_01kaxq7w0c8m2v5t9d3f6h1j4n', from: 'ada@example.org', from_name: 'Ada', to: ['support@in.shop.example']},
+	...{
+		id: 'rcv_01kaxq7w0c8m2v5t9d3f6h1j4n',
+		from: 'ada@example.org',
+		from_name: 'Ada',
+		to: ['support@in.shop.example'],
+	},
 	...{subject: 'Re: Your order 1042', in_reply_to: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', automatic: false},
 	...{spf: pass, dkim: pass, dmarc: pass, attachments: [], envelope_from: 'ada@example.org'},
 	...{size: 2210, fault: null, received_at: at},
@@ -81,7 +86,10 @@ const query = Type.Object(
 		to: address('Mail to this address, in its envelope or header.'),
 		from: address('Mail from this address: of its envelope, From or Reply-To.'),
 		subject: Type.Optional(
-			Type.String({format: 'subject-words', description: 'Mail whose subject has all of these words, at most 10.'}),
+			Type.String({
+				format: 'subject-words',
+				description: 'Mail whose subject has all of these words, at most 10.',
+			}),
 		),
 		in_reply_to: Type.Optional(Type.String({format: 'text', description: 'Answers to this message, `msg_…`.'})),
 		since: Type.Optional(Type.String({format: 'time', description: 'Received then or later; RFC 3339.'})),
@@ -143,7 +151,11 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			item: receivedSchema,
 			query,
 			find({workspaceId, mode}, {to, from, in_reply_to: answered, subject, since, until}) {
-				const named = textsOf({to: to && queryAddressKey(to), from: from && queryAddressKey(from), re: answered});
+				const named = textsOf({
+					to: to && queryAddressKey(to),
+					from: from && queryAddressKey(from),
+					re: answered,
+				});
 				const terms = Object.entries(named).map(([kind, value]) => `${kind}:${value}`);
 				const filter = {
 					workspaceId,
@@ -153,7 +165,8 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 				};
 				return {
 					filters: {...named, ...textsOf({subject, since, until})},
-					scan: async part => (mode === 'live' ? await listReceived(reader, filter, part) : {rows: [], next: null}),
+					scan: async part =>
+						mode === 'live' ? await listReceived(reader, filter, part) : {rows: [], next: null},
 				};
 			},
 			view,
@@ -179,7 +192,10 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			...{...reads, at: 'GET /v1/received/:id/attachments/:n', summary: 'Download an attachment', isLarge: true},
 			description: 'Strangers wrote it. It is always sent as a download, whatever its sender says that it is.',
-			params: Type.Object({id: Type.String({description: '`rcv_…`'}), n: Type.String({description: 'From 0 on.'})}),
+			params: Type.Object({
+				id: Type.String({description: '`rcv_…`'}),
+				n: Type.String({description: 'From 0 on.'}),
+			}),
 			...{answer: [200, 'The file.', null], media: 'application/octet-stream', errors: ['not_found']},
 			async handle({caller, id, request, reply}) {
 				const {n} = request.params as {n: string};

@@ -15,7 +15,9 @@ const fields = {
 	takes: Type.Array(Type.Enum([...optionalEvents]), {
 		description: 'What counts besides deliveries, bounces, complaints and delays.',
 	}),
-	has_secret: Type.Boolean({description: 'False: its posts are signed by the provider, or its key is not known yet.'}),
+	has_secret: Type.Boolean({
+		description: 'False: its posts are signed by the provider, or its key is not known yet.',
+	}),
 	last_event_at: Type.Union([time, Type.Null()]),
 	created_at: time,
 };

@@ -180,7 +180,9 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 		media: 'text/csv',
 		query: exportQuery,
 		async handle({caller: {workspaceId, mode}, query: {reason}, request, reply}) {
-			reply.type('text/csv; charset=utf-8').header('content-disposition', 'attachment; filename="suppressions.csv"');
+			reply
+				.type('text/csv; charset=utf-8')
+				.header('content-disposition', 'attachment; filename="suppressions.csv"');
 			return request.method === 'HEAD' ? undefined : await exportedFile(reader, {workspaceId, mode, reason});
 		},
 	});
@@ -207,7 +209,8 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 						body: Type.String({examples: ['recipient,reason\r\ngone@example.org,hard_bounce\r\n']}),
 					},
 					// The body is read as it comes.
-					validatorCompiler: ({schema, httpPart}) => (httpPart === 'body' ? () => true : validatorOf(schema, httpPart)),
+					validatorCompiler: ({schema, httpPart}) =>
+						httpPart === 'body' ? () => true : validatorOf(schema, httpPart),
 				},
 				async request => {
 					if (!request.body) {

@@ -65,7 +65,9 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 					if (typeof created === 'string') {
 						throw apiError('conflict', {message: `There is a template with this ${created} already.`});
 					}
-					return templateView((await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template);
+					return templateView(
+						(await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template,
+					);
 				}),
 		}),
 
@@ -137,7 +139,10 @@ const versionParams = Type.Object({
 	version: Type.String({description: 'Its number, from 1.'}),
 });
 
-/** Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its own. */
+/**
+ * Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its
+ * own.
+ */
 export function versionRoutes(parts: Parts): readonly Routes[] {
 	const {reader, change} = parts;
 	const compileTurns = createTurns();
@@ -249,7 +254,11 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		answer: [200, 'The mail.', previewedSchema],
 		errors: ['template_has_no_version', 'unprocessable_entity'],
 		body: previewBody,
-		async handle({workspaceId, id, body: {data = null, locale = '', timezone = '', version = null, contentIds = []}}) {
+		async handle({
+			workspaceId,
+			id,
+			body: {data = null, locale = '', timezone = '', version = null, contentIds = []},
+		}) {
 			const template = await chosen(workspaceId, id);
 			const workspace = await findWorkspace(reader, workspaceId);
 			if (!workspace) {
@@ -317,7 +326,10 @@ function refuseFor(violations: readonly Violation[]): void {
 
 const maxMessageLength = 500;
 
-/** What the compiler made of the sources. Throws each of its faults with the field that it is in, its line and its column. */
+/**
+ * What the compiler made of the sources. Throws each of its faults with the field that it is in, its line and its
+ * column.
+ */
 function readyVariants(sources: readonly VariantSource[], results: readonly CompileResult[]): TemplateVariant[] {
 	const variants: TemplateVariant[] = [];
 	const violations: Violation[] = [];
@@ -331,7 +343,10 @@ function readyVariants(sources: readonly VariantSource[], results: readonly Comp
 			violations.push(
 				field === 'layout'
 					? {field, message}
-					: {field: `variants[${index}].${field}`, message: `${place}: ${message}`.slice(0, maxMessageLength)},
+					: {
+							field: `variants[${index}].${field}`,
+							message: `${place}: ${message}`.slice(0, maxMessageLength),
+						},
 			);
 		}
 	}

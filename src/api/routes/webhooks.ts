@@ -300,7 +300,10 @@ const rotationBody = Type.Object(
 		overlap: Type.Optional(
 			Type.Union(
 				[
-					Type.String({format: 'overlap', description: 'As `90s`, `5m`, `24h` or `7d`; a plain number is seconds.'}),
+					Type.String({
+						format: 'overlap',
+						description: 'As `90s`, `5m`, `24h` or `7d`; a plain number is seconds.',
+					}),
 					Type.Integer({minimum: 0, maximum: maxOverlap / 1000, description: 'Seconds.'}),
 					Type.Null(),
 				],

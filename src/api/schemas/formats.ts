@@ -29,8 +29,8 @@ export function isStorable(text: string): boolean {
 const addresses = new LRUCache<string, Address>({max: 100});
 
 /**
- * The address; null: not an address. The last good ones are remembered, because each is checked and then read, and senders come
- * again and again. Enough for one send, and few, for they are people's.
+ * The address; null: not an address. The last good ones are remembered, because each is checked and then read, and
+ * senders come again and again. Enough for one send, and few, for they are people's.
  */
 export function readAddress(text: string): Address | null {
 	const known = addresses.get(text);
@@ -79,7 +79,8 @@ export const formats = {
 	'query-recipient-email': text => addressFault(withPlus(text), true),
 	text: text => (isStorable(text) ? null : 'must be valid Unicode without NUL'),
 	'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
-	'variable-name': text => (isVariableName(text) ? null : 'must be the name of a variable, such as code or order.code'),
+	'variable-name': text =>
+		isVariableName(text) ? null : 'must be the name of a variable, such as code or order.code',
 	'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
 	'subject-words': text =>
 		askedTerms(text.slice(0, maxSubjectLength)) !== null && text.length <= maxSubjectLength
@@ -103,7 +104,8 @@ export const formats = {
 		text.length <= 255 && readMediaType(text) !== null && !/^(?:multipart|message)\//i.test(text)
 			? null
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
-	'content-id': text => (isContentId(text) ? null : 'must have 1 to 128 letters, digits and the characters . _ - @ +'),
+	'content-id': text =>
+		isContentId(text) ? null : 'must have 1 to 128 letters, digits and the characters . _ - @ +',
 	'base64-file': text => base64Fault(text, defaultAttachments.bytes),
 	'large-file': text => base64Fault(text, widestAttachments.bytes),
 	overlap: text =>

@@ -25,8 +25,8 @@ export function variablesJson(data: object): string {
 }
 
 /**
- * Says what is wrong with a send's variables (`must …`), null: nothing. At most 256 KiB as JSON and 16 levels deep, texts
- * that both engines store, numbers below 1.8e308, with which templates can reckon.
+ * Says what is wrong with a send's variables (`must …`), null: nothing. At most 256 KiB as JSON and 16 levels deep,
+ * texts that both engines store, numbers below 1.8e308, with which templates can reckon.
  */
 export function variablesFault(data: object): string | null {
 	const json = variablesJson(data);
@@ -38,7 +38,8 @@ export function variablesFault(data: object): string | null {
 
 const unstorable = 'must have only valid Unicode without NUL';
 
-// Written for speed, for every send passes here; what JSON.parse makes has no inherited names, and a Numeral has no own ones.
+// Written for speed, for every send passes here; what JSON.parse makes has no inherited names, and a Numeral has no own
+// ones.
 function faultInside(value: object, depth: number): string | null {
 	if (depth > deepest) {
 		return 'must be at most 16 levels deep';
@@ -117,17 +118,27 @@ export const sendExample = {
 	timezone: 'Europe/Berlin',
 };
 
-/** The body of a send (docs/reference/interface.md, Send request); `null` for an optional field means that it is absent. */
+/**
+ * The body of a send (docs/reference/interface.md, Send request); `null` for an optional field means that it is absent.
+ */
 export const sendBody = Type.Object(
 	{
-		from: Type.String({format: 'email', description: 'An active, verified sender of the workspace; a bare address.'}),
+		from: Type.String({
+			format: 'email',
+			description: 'An active, verified sender of the workspace; a bare address.',
+		}),
 		to: Type.String({format: 'recipient-email', description: 'The primary recipient; a bare address.'}),
 		templateId: Type.String({minLength: 1, description: 'The template, `tpl_…`; its newest version is sent.'}),
 		data: Type.Optional(
-			Type.Object({}, {variables: true, description: 'Variables of the template, at most 256 KiB as JSON, 16 levels.'}),
+			Type.Object(
+				{},
+				{variables: true, description: 'Variables of the template, at most 256 KiB as JSON, 16 levels.'},
+			),
 		),
 		replyTo: Type.Optional(Type.String({format: 'email', description: 'Where answers go.'})),
-		toName: Type.Optional(Type.String({format: 'label', description: 'The name that stands before `to` in the mail.'})),
+		toName: Type.Optional(
+			Type.String({format: 'label', description: 'The name that stands before `to` in the mail.'}),
+		),
 		replyToName: Type.Optional(Type.String({format: 'label', description: 'The name before `replyTo`.'})),
 		replyTracking: Type.Optional(
 			Type.Boolean({
@@ -152,7 +163,8 @@ export const sendBody = Type.Object(
 		cc: Type.Optional(
 			Type.Array(Type.String({format: 'email'}), {
 				maxItems: 25,
-				description: 'At most 25 addresses. Duplicates, and `to`, are dropped; a suppressed one is passed over.',
+				description:
+					'At most 25 addresses. Duplicates, and `to`, are dropped; a suppressed one is passed over.',
 			}),
 		),
 		metadata: Type.Optional(
@@ -162,7 +174,8 @@ export const sendBody = Type.Object(
 					maxProperties: 50,
 					propertyNames: Type.String({format: 'metadata-key'}),
 					additionalProperties: Type.String({format: 'text', maxLength: 500}),
-					description: 'At most 50 texts of at most 500 characters, names of 1 to 40; echoed on reads and in webhooks.',
+					description:
+						'At most 50 texts of at most 500 characters, names of 1 to 40; echoed on reads and in webhooks.',
 				},
 			),
 		),

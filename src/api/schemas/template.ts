@@ -9,7 +9,12 @@ const mjml =
 	'<mjml><mj-body><mj-section><mj-column><mj-text>Total: {{ order.total }}</mj-text></mj-column></mj-section></mj-body></mjml>';
 const variants = [
 	{subject: 'Your receipt {{ order.number }}', mjml},
-	{locale: 'de', subject: 'Ihr Beleg {{ order.number }}', html: '<p>{{ order.total }}</p>', text: '{{ order.total }}'},
+	{
+		locale: 'de',
+		subject: 'Ihr Beleg {{ order.number }}',
+		html: '<p>{{ order.total }}</p>',
+		text: '{{ order.total }}',
+	},
 ];
 const textOrNull = Type.Union([Type.String(), Type.Null()]);
 
@@ -71,10 +76,15 @@ export type VersionBody = Static<typeof versionBody>;
 export const previewBody = Type.Object(
 	{
 		data: Type.Optional(
-			Type.Object({}, {variables: true, description: "Variables; left out: the version's sample, if it has one."}),
+			Type.Object(
+				{},
+				{variables: true, description: "Variables; left out: the version's sample, if it has one."},
+			),
 		),
 		locale: Type.Optional(Type.String({format: 'locale-or-empty', description: 'Of the recipient, a BCP-47 tag.'})),
-		timezone: Type.Optional(Type.String({format: 'timezone-or-empty', description: 'Of the recipient, an IANA name.'})),
+		timezone: Type.Optional(
+			Type.String({format: 'timezone-or-empty', description: 'Of the recipient, an IANA name.'}),
+		),
 		version: Type.Optional(
 			Type.Integer({minimum: 1, maximum: 2 ** 31 - 1, description: 'Its number; left out: the newest.'}),
 		),

@@ -67,7 +67,9 @@ function tablesOf(program: CliCommand): Tables {
 }
 
 function placesOf(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
-	const below = command.commands.flatMap(each => placesOf(each, path === '' ? each.name() : `${path} ${each.name()}`));
+	const below = command.commands.flatMap(each =>
+		placesOf(each, path === '' ? each.name() : `${path} ${each.name()}`),
+	);
 	return [{path, command}, ...below];
 }
 
@@ -97,7 +99,10 @@ function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) =
 		.join('');
 }
 
-/** What bash and zsh share: `words` are those of the line, `first` and `last` the numbers of the second and of the one to complete. */
+/**
+ * What bash and zsh share: `words` are those of the line, `first` and `last` the numbers of the second and of the one
+ * to complete.
+ */
 function lookUp(
 	{steps, valued, names, options, values}: Tables,
 	{words, first, last}: {readonly words: string; readonly first: number; readonly last: string},
@@ -373,7 +378,9 @@ function sentence(text: string): string {
 	return roff(text.endsWith('.') ? text : `${text}.`);
 }
 
-/** What roff would read as its own, as text: hyphens that may be copied, backslashes, a dot or quote that begins a line. */
+/**
+ * What roff would read as its own, as text: hyphens that may be copied, backslashes, a dot or quote that begins a line.
+ */
 function roff(text: string): string {
 	return text
 		.replaceAll('\\', '\\e')

@@ -20,7 +20,9 @@
 		if (value === null || value === undefined) {
 			return '–';
 		}
-		return unit === 'count' ? value.toLocaleString('en') : `${Number((value * 100).toFixed(value < 0.01 ? 2 : 1))} %`;
+		return unit === 'count'
+			? value.toLocaleString('en')
+			: `${Number((value * 100).toFixed(value < 0.01 ? 2 : 1))} %`;
 	}
 
 	/** Under the pointer; while there is none, the newest. */
@@ -52,14 +54,19 @@
 					grid: {show: false},
 					size: 30,
 					space: 56,
-					incrs: daily ? [day, 2 * day, 5 * day, 7 * day] : [hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day],
+					incrs: daily
+						? [day, 2 * day, 5 * day, 7 * day]
+						: [hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day],
 					values: (_, splits) => splits.map(one => at(one, daily, false)),
 				},
 				{
 					...axis,
 					size: 56,
 					space: 40,
-					incrs: unit === 'count' ? [0, 1, 2, 3, 4, 5, 6, 7].flatMap(p => [1, 2, 5].map(n => n * 10 ** p)) : undefined,
+					incrs:
+						unit === 'count'
+							? [0, 1, 2, 3, 4, 5, 6, 7].flatMap(p => [1, 2, 5].map(n => n * 10 ** p))
+							: undefined,
 					values: (_, splits) => splits.map(one => text(one, unit)),
 				},
 			],

@@ -12,7 +12,8 @@
 
 	function isTyping(element) {
 		return (
-			element instanceof HTMLElement && (element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName))
+			element instanceof HTMLElement &&
+			(element.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName))
 		);
 	}
 

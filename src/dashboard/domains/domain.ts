@@ -46,7 +46,8 @@ type ShownRecord = DomainRecord & Partial<CheckedRecord>;
 export function domainPages({reader, change, settings, domains, tools, vault}: DashboardParts): readonly Route[] {
 	const seats = new Seats(maxChecks);
 	const chosen = (visit: Visit) => chosenDomain(reader, visit);
-	const look = (domain: Domain) => lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
+	const look = (domain: Domain) =>
+		lookAtDomain(reader, domain, domains.names, domains.openSources, tools.clock.now());
 	const proposed = (domain: Domain, keys: readonly DkimKey[]) =>
 		readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
 
@@ -93,7 +94,10 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 					records,
 					html`<div class="card">${facts([
 						['State', html`${domainBadge(domain.state)} since ${time(domain.state_at, now)}`],
-						['DNS checked', html`${time(domain.checked_at, now)}${next && html`, next ${time(next, now)}`}`],
+						[
+							'DNS checked',
+							html`${time(domain.checked_at, now)}${next && html`, next ${time(next, now)}`}`,
+						],
 						[
 							'Return path',
 							domain.return_path_at === null

@@ -84,7 +84,9 @@ export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}:
 /** The host of links that a form names; null: none. */
 export function linksOf(form: URLSearchParams): string | null {
 	const typed = form.get('link_host')?.trim() ?? '';
-	return typed === '' ? null : (parseDomain(typed) ?? wrong('This is no host: use a name such as links.shop.example.'));
+	return typed === ''
+		? null
+		: (parseDomain(typed) ?? wrong('This is no host: use a name such as links.shop.example.'));
 }
 
 export const linksInput = (value: string): Html =>

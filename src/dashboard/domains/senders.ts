@@ -160,7 +160,8 @@ export function senderPages({reader, change}: DashboardParts): readonly Route[] 
 	const form = pageForms(show);
 	return [
 		page(path, show),
-		// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not proved.
+		// Vouching for a sender is the installation's: it lets mail go out in the name of a domain that DNS has not
+		// proved.
 		form(`${path}/verify`, 'admin', step('verify'), {everywhere: true}),
 		form(`${path}/enable`, 'admin', step('enable')),
 		form(`${path}/disable`, 'admin', step('disable')),

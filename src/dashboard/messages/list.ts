@@ -117,12 +117,14 @@ export function messageTable(now: number, isScheduled = false): Omit<Table<Liste
 			// On a phone the subject is below it, so that status and time are seen without scrolling.
 			{
 				title: 'To',
-				cell: row => html`${name(row.to)}${row.subject && html`<small class="narrow">${name(row.subject)}</small>`}`,
+				cell: row =>
+					html`${name(row.to)}${row.subject && html`<small class="narrow">${name(row.subject)}</small>`}`,
 				cut: true,
 			},
 			{
 				title: 'Status',
-				cell: row => html`${stateBadge(row.status)}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
+				cell: row =>
+					html`${stateBadge(row.status)}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
 			},
 			{
 				title: 'Subject',

@@ -151,7 +151,12 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 		mailFile(
 			'attachments/:n',
 			(opened, {params}) => mails.file(opened, Number(params.n)),
-			({name, content}) => ({kind: 'content', type: 'application/octet-stream', body: bufferOf(content), saveAs: name}),
+			({name, content}) => ({
+				kind: 'content',
+				type: 'application/octet-stream',
+				body: bufferOf(content),
+				saveAs: name,
+			}),
 		),
 		form('/messages/:id/resend', 'operator', resend),
 		operation(
@@ -265,7 +270,10 @@ function more(message: StoredMessage): Array<readonly [string, Value]> {
 		['Tags', found(tags.map(tag => [tag, `tag:${tag}`]))],
 		['Metadata', found(Object.entries(metadata).map(([key, value]) => [`${key}=${value}`, `${key}=${value}`]))],
 		['Attachments', files.length === 0 ? null : join(files)],
-		['Sent again from', resentFrom === null ? null : html`<a href="/messages/${resentFrom}">${code(resentFrom)}</a>`],
+		[
+			'Sent again from',
+			resentFrom === null ? null : html`<a href="/messages/${resentFrom}">${code(resentFrom)}</a>`,
+		],
 		['Id', code(id)],
 	];
 }

@@ -70,7 +70,9 @@ export async function changesBetween(before: Side, after: Side): Promise<Html[]>
 	for (const [title, old, fresh] of changed) {
 		const compared = await inSlice(() => diffLines(old ?? '', fresh ?? ''));
 		if (compared === null) {
-			changes.push(section(title, html`<p>More than ${count(maxDiffLines)} lines differ. They are not shown.</p>`));
+			changes.push(
+				section(title, html`<p>More than ${count(maxDiffLines)} lines differ. They are not shown.</p>`),
+			);
 			continue;
 		}
 		const lines = await inSlice(() => fold(compared));

@@ -188,7 +188,14 @@ export function createChecks(reader: Knex) {
 		const known = await readKnown(reader, workspace.id);
 		const key = createHash('sha256')
 			.update(
-				JSON.stringify([known.layouts, workspace.id, workspace.name, workspace.locale, workspace.timezone, draft]),
+				JSON.stringify([
+					known.layouts,
+					workspace.id,
+					workspace.name,
+					workspace.locale,
+					workspace.timezone,
+					draft,
+				]),
 			)
 			.digest('hex');
 		const checked = kept.get(key) ?? check(workspace, draft, known);
@@ -224,7 +231,9 @@ function doubtsOf({subject, html}: {readonly subject: string; readonly html: str
 			? [`Links that are no URL: ${named(links.map(link => (link === '' ? '(empty)' : link)))}.`]
 			: []),
 		...cidWarnings(html, []).map(warning => `${warning}.`),
-		...(octets > gmailOctets ? [`The html has ${kilobytes(octets)}: Gmail cuts it at ${kilobytes(gmailOctets)}.`] : []),
+		...(octets > gmailOctets
+			? [`The html has ${kilobytes(octets)}: Gmail cuts it at ${kilobytes(gmailOctets)}.`]
+			: []),
 	];
 }
 

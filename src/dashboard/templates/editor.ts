@@ -216,8 +216,8 @@ function draftOf(base: Saved | null, query: URLSearchParams): Draft {
 }
 
 /**
- * The other languages in the layout that the version gets: it has one. As they are where they use none. A sentence: one does not
- * compile in it.
+ * The other languages in the layout that the version gets: it has one. As they are where they use none. A sentence: one
+ * does not compile in it.
  */
 async function compiledIn(
 	{id, name}: Template,
@@ -292,7 +292,9 @@ function form({draft, layouts}: Editor, path: string): Html {
 			: hidden('locale', locale),
 		input({name: 'subject', label: 'Subject', value: subject}),
 		select({name: 'kind', label: 'The source is', value: kind}, kinds),
-		choices.length > 1 ? select({name: 'layout', label: 'Layout, of all languages', value: layout}, choices) : nothing,
+		choices.length > 1
+			? select({name: 'layout', label: 'Layout, of all languages', value: layout}, choices)
+			: nothing,
 		textarea({name: 'source', label: 'Source', value: source}, 24),
 		textarea({name: 'sample', label: 'Sample variables, JSON, of all languages', value: sample}, 8),
 		textarea({name: 'text', label: 'Text part', value: text, hint: 'Empty: made from the source.'}, 4),

@@ -94,7 +94,11 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 				isSaved && users.length === 0 && mayAct
 					? section(
 							'Remove',
-							act({to: `${path}/${keyOf(layout)}/delete`, label: `Remove ${layout.name}`, look: 'danger'}),
+							act({
+								to: `${path}/${keyOf(layout)}/delete`,
+								label: `Remove ${layout.name}`,
+								look: 'danger',
+							}),
 						)
 					: nothing
 			}`,
@@ -119,7 +123,9 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 		const {layout} = await chosen(visit);
 		const id = visit.workspace.id;
 		const result = await turns(id, async () => planChange(await readKnown(reader, id), [layout]));
-		return result.ok ? result.change : wrong(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
+		return result.ok
+			? result.change
+			: wrong(`Nothing was saved: ${result.problems.slice(0, maxShown).join('; ')}.`);
 	}
 
 	async function review(visit: Visit): Promise<Answer> {
@@ -191,9 +197,13 @@ function editor(layout: Layout, isReviewed: boolean): Html {
 	const again = html`<div class="actions"><button formaction="${to}/review">Show what would change</button></div>`;
 	const fields = join([...texts, ...(isReviewed ? [again] : [])]);
 	const mark =
-		layout.kind === 'layout' ? html`<p>${code('{{ content }}')} is where the body of a template goes.</p>` : nothing;
+		layout.kind === 'layout'
+			? html`<p>${code('{{ content }}')} is where the body of a template goes.</p>`
+			: nothing;
 	return html`${mark}<div class="stack">${
-		isReviewed ? act({to, label: 'Save', fields}) : act({to: `${to}/review`, label: 'Show what would change', fields})
+		isReviewed
+			? act({to, label: 'Save', fields})
+			: act({to: `${to}/review`, label: 'Show what would change', fields})
 	}</div>`;
 }
 

@@ -24,7 +24,8 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 				columns: [
 					{
 						title: 'Name',
-						cell: row => html`${name(row.name)}${isBuiltIn(row) ? html` ${badge('built in', 'idle')}` : nothing}`,
+						cell: row =>
+							html`${name(row.name)}${isBuiltIn(row) ? html` ${badge('built in', 'idle')}` : nothing}`,
 						cut: true,
 					},
 					{

@@ -80,7 +80,11 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 		};
 	}
 
-	async function actions({id, latest_version: latest}: Template, saved: Saved | undefined, {workspace, query}: Visit) {
+	async function actions(
+		{id, latest_version: latest}: Template,
+		saved: Saved | undefined,
+		{workspace, query}: Visit,
+	) {
 		const test =
 			saved && saved.version.version === latest
 				? opened('Send a test', testForm(id, saved, query, await listSenders(reader, workspace.id)))
@@ -103,7 +107,8 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 			columns: [
 				{
 					title: 'Version',
-					cell: ({version}) => html`${version}${version === latest ? html` ${badge('newest', 'good')}` : nothing}`,
+					cell: ({version}) =>
+						html`${version}${version === latest ? html` ${badge('newest', 'good')}` : nothing}`,
 				},
 				{title: 'Saved', cell: row => time(row.created_at, now)},
 				{title: 'Subject', cell: row => name(subjects.get(row.id)?.[0]?.subject ?? ''), cut: true, wide: true},
@@ -156,7 +161,8 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 
 	async function rollBackOne({params: {id = ''}, form, workspace, tools}: Visit): Promise<Answer> {
 		const version = versionNumber(form.get('version') ?? '') ?? 0;
-		const saved = (await change(trx => rollBack(trx, tools, {workspaceId: workspace.id, id, version}))) ?? noTemplate();
+		const saved =
+			(await change(trx => rollBack(trx, tools, {workspaceId: workspace.id, id, version}))) ?? noTemplate();
 		const notice =
 			saved === 'newest'
 				? `Version ${version} is the newest already.`

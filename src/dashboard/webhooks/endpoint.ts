@@ -103,7 +103,9 @@ export function endpointPages({reader, change, vault, webhooks}: DashboardParts)
 	const turn = (active: boolean) => async (visit: Visit) => {
 		const {id, workspaceId} = await chosen(visit);
 		await change(trx => setEndpointActive(trx, visit.tools, workspaceId, id, active));
-		const said = active ? 'The endpoint gets events again, also those that waited.' : 'The endpoint gets no events.';
+		const said = active
+			? 'The endpoint gets events again, also those that waited.'
+			: 'The endpoint gets no events.';
 		return go(`/webhooks/${id}`, said);
 	};
 

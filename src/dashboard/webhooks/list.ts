@@ -48,7 +48,9 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 			...(may('admin') &&
 				!asksForOne && {actions: opened('Add an endpoint', html`<div class="stack">${addForm}</div>`)}),
 			content: join([
-				...(asksForOne ? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm}</div>`] : []),
+				...(asksForOne
+					? [html`<div class="card stack">${rows.length === 0 ? welcome : null}${addForm}</div>`]
+					: []),
 				...(asksForOne && rows.length === 0 ? [] : [live('endpoints', '/webhooks', endpointTable(rows, now))]),
 			]),
 		};
@@ -59,7 +61,10 @@ export function endpointListPages({reader, change, vault, webhooks}: DashboardPa
 		const input = {workspaceId: workspace.id, mode: 'live' as const, ...fields};
 		const added = await change(trx => addEndpoint(trx, tools, vault, input));
 		return added
-			? go(`/webhooks/${added.id}`, 'The endpoint is added. Give its signing secret to your program, then send a test.')
+			? go(
+					`/webhooks/${added.id}`,
+					'The endpoint is added. Give its signing secret to your program, then send a test.',
+				)
 			: wrong(`A workspace has at most ${maxEndpoints} endpoints. Remove one first.`);
 	}
 
@@ -140,7 +145,12 @@ export function endpointForm(to: string, label: string, {url, events, format, re
 			'Bodies with subject, tags, the reason of a bounce, the link of a click',
 			format === 'full',
 		),
-		checkbox('retry', 'long', 'What fails is tried for three days, then the endpoint is disabled', retry === 'long'),
+		checkbox(
+			'retry',
+			'long',
+			'What fails is tried for three days, then the endpoint is disabled',
+			retry === 'long',
+		),
 	]);
 	return act({to, label, fields});
 }

@@ -1,8 +1,8 @@
 export type Language = 'en' | 'de' | 'fr' | 'es';
 
 /**
- * What the hosted pages say, in one language; `{…}` is put in (`filled`). Names come as markup for sentences and as plain text
- * for headings.
+ * What the hosted pages say, in one language; `{…}` is put in (`filled`). Names come as markup for sentences and as
+ * plain text for headings.
  */
 export const en = {
 	/** The value of `lang`. */
@@ -117,7 +117,8 @@ export const es: Texts = {
 	confirmTopic: '¿Darse de baja de «{topic}»?',
 	confirmTopicText: '{brand} envía estos correos a {address}.',
 	required: 'Necesita los correos de «{topic}»',
-	requiredText: '{brand} envía estos correos a {address} porque los necesita. Puede darse de baja de todos los demás.',
+	requiredText:
+		'{brand} envía estos correos a {address} porque los necesita. Puede darse de baja de todos los demás.',
 	stopOthers: 'Darse de baja de los demás',
 	othersAreOff: '{address} solo recibe de {brand} los correos de «{topic}» y otros que necesita.',
 	allMeans: 'Esto incluye los recibos y los avisos sobre su cuenta.',

@@ -74,8 +74,8 @@ function textOf(parts: readonly Part[], most: number): string {
 const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
 /**
- * The recipient of a bounce that names no recipient in its words: from the bounce's own fields, or from the returned mail if
- * that had one recipient, or one in the domain that the words name.
+ * The recipient of a bounce that names no recipient in its words: from the bounce's own fields, or from the returned
+ * mail if that had one recipient, or one in the domain that the words name.
  */
 export function returnedRecipient({field, said, senders, returned}: BounceText): string | null {
 	const named = fields.flatMap(name => findAddresses(field(name)).map(({address}) => address));
@@ -205,12 +205,14 @@ const maxMails = 5;
 
 /** Whether a part is the mail that a report is about, or its header. */
 export function isReturned(type: string): boolean {
-	return /^(?:message\/(?:rfc822|global|global-headers|rfc822-headers|partial)|text\/rfc822(?:-headers?)?)$/.test(type);
+	return /^(?:message\/(?:rfc822|global|global-headers|rfc822-headers|partial)|text\/rfc822(?:-headers?)?)$/.test(
+		type,
+	);
 }
 
 /**
- * The header fields of each returned mail of a report. Its body is never looked at (R3.9). Where no part says that it is one, the
- * files that begin like a mail count.
+ * The header fields of each returned mail of a report. Its body is never looked at (R3.9). Where no part says that it
+ * is one, the files that begin like a mail count.
  */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
 	return returnedParts(leaves).slice(0, maxMails).map(headerOf);

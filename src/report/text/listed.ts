@@ -67,7 +67,10 @@ export function behind(text: string, pattern: RegExp): string | null {
 	return found === null ? null : text.slice(found.index + found[0].length);
 }
 
-/** The recipients of a list, each with the words that are about it; those without any share what comes after the last of them. */
+/**
+ * The recipients of a list, each with the words that are about it; those without any share what comes after the last of
+ * them.
+ */
 export function readListed(
 	text: string,
 	{after, until, line = /^/, except = [], known = noneKnown}: Listing = {},
@@ -149,7 +152,9 @@ function cutPerRecipient(
 	return cuts;
 }
 
-/** The recipients that a line names anywhere: the whole line is about one that is alone; of several each has its words. */
+/**
+ * The recipients that a line names anywhere: the whole line is about one that is alone; of several each has its words.
+ */
 function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
 	const groups = groupsOn(line, known);
 	if (groups.flatMap(({addresses}) => addresses).length < 2) {
@@ -172,7 +177,11 @@ function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 	for (const {address, start, end} of known.size === 0 ? [] : findAddresses(line.slice(0, 1000))) {
 		const last = groups.at(-1);
 		const isAgain = last?.addresses.some(one => sameAddress(one, address));
-		if (isAgain || !known.has(address.toLowerCase()) || originAhead.test(line.slice(Math.max(0, start - 40), start))) {
+		if (
+			isAgain ||
+			!known.has(address.toLowerCase()) ||
+			originAhead.test(line.slice(Math.max(0, start - 40), start))
+		) {
 			continue;
 		}
 		if (last !== undefined && separator.test(line.slice(last.end, start))) {
@@ -185,7 +194,10 @@ function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 	return groups;
 }
 
-/** `ann@…: 550 5.1.1 unknown; ben@…: 550 not today`: the words about a recipient end where those about the next one begin. */
+/**
+ * `ann@…: 550 5.1.1 unknown; ben@…: 550 not today`: the words about a recipient end where those about the next one
+ * begin.
+ */
 function splitAtNext({addresses, rest}: Named): Named[] {
 	let last = {addresses, start: 0};
 	const split: Named[] = [];
@@ -217,7 +229,8 @@ function recipientsOf(line: string): Named {
 	}
 	const rest = line.slice(first.end).replace(/^["'>)\]*]{0,4}(?:<mailto:[^>]{0,320}>)?/, '');
 	const ahead = line.slice(0, first.start);
-	return (before.test(ahead) && (first.address.includes('.', first.address.lastIndexOf('@')) || /[<"']/.test(ahead))) ||
+	return (before.test(ahead) &&
+		(first.address.includes('.', first.address.lastIndexOf('@')) || /[<"']/.test(ahead))) ||
 		x400.test(ahead) ||
 		(named.test(ahead) && /^[\s.,;:>)]*$/.test(rest))
 		? {addresses: [first.address], rest: telling.test(ahead) ? line : rest}

@@ -19,7 +19,8 @@ export const readSendmail: Detector = ({said, returned}) => {
 		return listed;
 	}
 	const transcript = readTranscript(session, returned);
-	const findings = listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
+	const findings =
+		listed.length > 0 ? listed.map(finding => withTranscript(finding, transcript)) : transcript.findings;
 	const bare = findings.length > 0 ? findings : readListed(transcript.common);
 	return bare.length > 0 ? bare : hiddenRecipient(said, transcript.common);
 };
@@ -141,7 +142,9 @@ function readUndisclosed(said: string): Finding[] {
 	return [...said.matchAll(undisclosed)].slice(0, maxFindings).flatMap(({index, 0: words}) => {
 		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
 		const rest = said.slice(index);
-		return found === undefined ? [] : [{recipient: found.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
+		return found === undefined
+			? []
+			: [{recipient: found.address, text: rest.slice(0, /\n[ \t]*\n/.exec(rest)?.index)}];
 	});
 }
 
@@ -160,7 +163,10 @@ const introductions = new RegExp(
 );
 const paragraph = /^[ \t]{0,8}<[^<>\s]{1,320}>:/m;
 
-/** qmail and those that bounce as it does (Yahoo!, James, MailFoundry, many appliances): paragraphs that begin with `<address>:`. */
+/**
+ * qmail and those that bounce as it does (Yahoo!, James, MailFoundry, many appliances): paragraphs that begin with
+ * `<address>:`.
+ */
 export const readQmail: Detector = ({said, senders}) => {
 	const introduction = introductions.exec(said);
 	if (introduction === null) {
@@ -215,7 +221,10 @@ const server =
 const friendly =
 	/^[^\n]{0,20}(?:Delivery has failed to these recipients|Your message (?:wasn't|wasn’t|couldn't be|couldn’t be) delivered to|Fehler bei der Nachrichtenzustellung an folgende|[ÉE]chec de la remise (?:pour|aux)|Error de entrega a estos destinatarios|No se pudo entregar (?:a|el)|Delivery is delayed to these recipients|Your message to|次の受信者または配布リストへの配信に失敗)[^\n]{0,120}$/imu;
 
-/** Exchange: the Internet Mail Service's `did not reach the following recipient(s)`, and the reports of Exchange 2007 and later. */
+/**
+ * Exchange: the Internet Mail Service's `did not reach the following recipient(s)`, and the reports of Exchange 2007
+ * and later.
+ */
 export const readExchange: Detector = ({said, senders}) => {
 	const listed = readListed(said, {after: ims});
 	if (listed.length > 0) {
@@ -235,7 +244,9 @@ const today =
 const said550 =
 	/(?:The error that the other server returned was|The response(?: from the remote server)? was):?\s{1,4}/i;
 
-/** Gmail without a delivery status: `Delivery to the following recipient failed permanently:`, and the notices of today. */
+/**
+ * Gmail without a delivery status: `Delivery to the following recipient failed permanently:`, and the notices of today.
+ */
 export const readGmail: Detector = ({said}) => {
 	const listed = readListed(said, {after: old});
 	if (listed.length > 0) {
@@ -253,7 +264,9 @@ const notDelivered = /^[ \t]*(?:was|could) not (?:be )?delivered to:?[ \t]*$/im;
 const reasons = /^[ \t]*-{3,}[ \t]*Failure Reasons?[ \t]*-{3,}[ \t]*$/im;
 const because = /^[ \t]*because:?[ \t]*$/im;
 
-/** Lotus Notes and Domino: `was not delivered to: … because: …`, and the older `Failure Reasons` with the reason first. */
+/**
+ * Lotus Notes and Domino: `was not delivered to: … because: …`, and the older `Failure Reasons` with the reason first.
+ */
 export const readDomino: Detector = ({said}) => {
 	if (notDelivered.test(said) && because.test(said)) {
 		return readListed(said, {after: notDelivered}).map(finding => ({
@@ -283,7 +296,10 @@ function reasonsFirst(text: string): Finding[] {
 
 const entry = /^[ \t]*Recipient address:[ \t]*/im;
 
-/** Sun, iPlanet, Oracle Messaging Server and its fathers (PMDF): entries of `Recipient address:`, `Reason:`, `Diagnostic code:`. */
+/**
+ * Sun, iPlanet, Oracle Messaging Server and its fathers (PMDF): entries of `Recipient address:`, `Reason:`,
+ * `Diagnostic code:`.
+ */
 export const readMessagingServer: Detector = ({said}) => {
 	const findings: Finding[] = [];
 	for (const text of said.split(entry).slice(1, maxFindings + 1)) {
@@ -318,7 +334,10 @@ export const readPostOffice: Detector = ({said}) => {
 
 const unreached = /\[Status:[^\n<]{0,60}Address:[ \t]*<([^<>\s]{3,320})>,([^\n\]]{0,1000})/g;
 
-/** Zoho: `address Invalid Address, ERROR_CODE :550, ERROR_CODE :5.1.1 …`, or `[Status: Error, Address: <address>, ResponseCode 421 …]`. */
+/**
+ * Zoho: `address Invalid Address, ERROR_CODE :550, ERROR_CODE :5.1.1 …`, or
+ * `[Status: Error, Address: <address>, ResponseCode 421 …]`.
+ */
 export const readZoho: Detector = ({said}) => {
 	const findings: Finding[] = [];
 	for (const line of said.includes('ERROR_CODE') ? said.split('\n') : []) {

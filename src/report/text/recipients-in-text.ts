@@ -30,11 +30,13 @@ export function findingsOf(bounce: BounceText): Finding[] {
 	return [];
 }
 
-// Sentences that name their recipient. With one recipient the reason may be above or below; with several it follows each.
+// Sentences that name their recipient. With one recipient the reason may be above or below; with several it follows
+// each.
 const sentences: readonly RegExp[] = [
 	// IMail; its reason precedes the address.
 	/^[ \t]*(?:Unknown (?:user|host)|User mailbox exceeds allowed size|undeliverable to|Delivery failed \d{1,3} attempts|Invalid final delivery userid|User (?:unknown|not found|disabled))[ \t]*:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
-	// X.400-like gateways and MailEnable: `SMTP Server <…> rejected recipient <…> (Error following RCPT command). It responded …`.
+	// X.400-like gateways and MailEnable:
+	// `SMTP Server <…> rejected recipient <…> (Error following RCPT command). It responded …`.
 	/rejected (?:the )?recipient[ \t]*[<"'](?=[^\s@]{1,64}@)/gi,
 	/^[ \t]*(?:The following recipients? returned permanent errors:)[ \t]*(?=[^\s@]{1,64}@)/gim,
 	// CommuniGate Pro.
@@ -83,7 +85,8 @@ function recipientsOf(said: string, sentence: RegExp): Finding[] {
 	return findings;
 }
 
-// The line of each that announces the recipients; each recipient then is on a line of its own, its reason behind or below.
+// The line of each that announces the recipients; each recipient then is on a line of its own, its reason behind or
+// below.
 const announcements: Readonly<Record<string, RegExp>> = {
 	opensmtpd: /^.{0,80}for\s{1,12}the following\s{1,12}list of recipients:?[ \t]*$/im,
 	courier: /^.{0,40}Your message to the following recipients? (?:cannot|could not) be delivered:?[ \t]*$/im,

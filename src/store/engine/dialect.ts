@@ -9,13 +9,18 @@ export type Dialect = {
 	readonly updatesWithin: boolean;
 	/** Ends a select that claims rows: rows that another node is claiming are skipped. SQLite has one writer. */
 	readonly skipLocked: string;
-	/** Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item. */
+	/**
+	 * Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item.
+	 */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** Whether the connection was lost: a transaction without a confirmed end has written nothing. */
 	readonly isLost: (error: unknown) => boolean;
 	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
 	readonly isConflict: (error: unknown) => boolean;
-	/** Whether the error means damaged data or a failing disk: the process must not go on. `isFull`: the disk has no room. */
+	/**
+	 * Whether the error means damaged data or a failing disk: the process must not go on. `isFull`: the disk has no
+	 * room.
+	 */
 	readonly isDamage: (error: unknown, isFull?: boolean) => boolean;
 };
 
@@ -51,12 +56,13 @@ export const sqliteDialect: Dialect = {
 	isDamage: (error, isFull = false) => isCorrupt(error) || (codeOf(error) === 'SQLITE_IOERR' && !isFull),
 };
 
-// Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03: limits that a
-// connection sets; the words are Node's and the pool's.
+// Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03:
+// limits that a connection sets; the words are Node's and the pool's.
 const postgresUnavailable = /^(08|53|57|25006|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 const ended = /connection (terminated|ended|error)/i;
 
-// The server's messages are localised: a refusal without a code of its own is recognised by the name of PostgreSQL's function.
+// The server's messages are localised: a refusal without a code of its own is recognised by the name of PostgreSQL's
+// function.
 const refusedBy = (error: unknown, routine: string) => codeOf(error) === '0A000' && Object(error).routine === routine;
 
 /** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
@@ -70,8 +76,9 @@ function isReadOnly(error: unknown): boolean {
 }
 
 /**
- * Whether a PostgreSQL error condemns the connection, not only the statement: nothing else may use it. A session that began while
- * the server was read-only stays read-only for life, and one that led to a replica leads there until it is closed.
+ * Whether a PostgreSQL error condemns the connection, not only the statement: nothing else may use it. A session that
+ * began while the server was read-only stays read-only for life, and one that led to a replica leads there until it is
+ * closed.
  */
 export function isConnectionLost(error: unknown): boolean {
 	const {severity} = Object(error);
@@ -103,7 +110,10 @@ export const postgresDialect: Dialect = {
 	isDamage: error => codeOf(error).startsWith('XX'),
 };
 
-/** Tables of mail lie in parts by day (`postgres/days.ts`): a statement is planned for each day that it does not exclude. */
+/**
+ * Tables of mail lie in parts by day (`postgres/days.ts`): a statement is planned for each day that it does not
+ * exclude.
+ */
 export function hasDays(database: Knex): boolean {
 	return database.client.driverName === 'pg';
 }
@@ -114,8 +124,8 @@ export function hasOneWriter(database: Knex): boolean {
 }
 
 /**
- * Locks the rows of a query against the order in which others lock, so it never waits: if one of them is locked, the writer
- * repeats the transaction (`isConflict`). SQLite has one writer.
+ * Locks the rows of a query against the order in which others lock, so it never waits: if one of them is locked, the
+ * writer repeats the transaction (`isConflict`). SQLite has one writer.
  */
 export async function lockLate<Row>(rows: Knex.QueryBuilder): Promise<Row[]> {
 	try {
@@ -142,8 +152,8 @@ export async function rowsOf<Row>(database: Knex, sql: string, bindings: readonl
 }
 
 /**
- * A query of many columns: names, or expressions with a name. SQLite's driver takes longer for the columns than the engine, so that
- * a row travels as one JSON text there.
+ * A query of many columns: names, or expressions with a name. SQLite's driver takes longer for the columns than the
+ * engine, so that a row travels as one JSON text there.
  */
 export function wideRows<Row>(columns: readonly string[], source: string) {
 	const sql = `select ${columns.join(', ')} ${source}`;
@@ -161,8 +171,8 @@ export function wideRows<Row>(columns: readonly string[], source: string) {
 }
 
 /**
- * Many rows of few columns, each an expression by its name; `before` precedes `select`. As `wideRows`, but all rows are one text on
- * SQLite.
+ * Many rows of few columns, each an expression by its name; `before` precedes `select`. As `wideRows`, but all rows are
+ * one text on SQLite.
  */
 export async function packedRows<Row>(
 	database: Knex,
@@ -183,8 +193,8 @@ export async function packedRows<Row>(
 }
 
 /**
- * Joins as `l` the row of a table that a query of `q` finds for each row. SQLite has no `lateral` and looks it up by its key;
- * PostgreSQL might read the whole table for that.
+ * Joins as `l` the row of a table that a query of `q` finds for each row. SQLite has no `lateral` and looks it up by
+ * its key; PostgreSQL might read the whole table for that.
  */
 export function joinOne(database: Knex, table: string, key: string, find: (columns: string) => string): string {
 	return database.client.driverName === 'pg'
@@ -192,7 +202,10 @@ export function joinOne(database: Knex, table: string, key: string, find: (colum
 		: `join ${table} as l on l.${key} = ${find(`q.${key}`)}`;
 }
 
-/** Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all writers. */
+/**
+ * Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all
+ * writers.
+ */
 export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		// However long another process migrates.
@@ -216,8 +229,8 @@ export const leaseLock = schemaLock + 2;
 const listsLock = schemaLock + 3;
 
 /**
- * Holds off others that take messages out of lists (`message-terms.ts`), until the transaction ends. They rewrite rows, and a
- * statement of PostgreSQL does not see rows that were written while it waited. SQLite has one writer.
+ * Holds off others that take messages out of lists (`message-terms.ts`), until the transaction ends. They rewrite rows,
+ * and a statement of PostgreSQL does not see rows that were written while it waited. SQLite has one writer.
  */
 export async function lockLists(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
@@ -234,7 +247,10 @@ export async function holdOffDeletions(trx: Knex.Transaction): Promise<void> {
 	}
 }
 
-/** Called where a workspace is deleted: mail accepted so far is in the store, and none follows until the transaction ends. */
+/**
+ * Called where a workspace is deleted: mail accepted so far is in the store, and none follows until the transaction
+ * ends.
+ */
 export async function holdOffAccepts(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw('select pg_advisory_xact_lock(?)', [deletionLock]);
@@ -258,7 +274,9 @@ export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boo
 	return rows[0].free;
 }
 
-/** Raises the time limit of statements until the transaction ends: it changes or removes many rows in the background. */
+/**
+ * Raises the time limit of statements until the transaction ends: it changes or removes many rows in the background.
+ */
 export async function takeTime(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw(`set local statement_timeout = '50s'`);
@@ -269,8 +287,8 @@ export async function takeTime(trx: Knex.Transaction): Promise<void> {
 const keptFree = 0.1;
 
 /**
- * Gives free pages of SQLite's file back to the file system, at most this many; answers whether it gave some, and whether there are
- * more to give. What PostgreSQL's tables no longer need is its autovacuum's business.
+ * Gives free pages of SQLite's file back to the file system, at most this many; answers whether it gave some, and
+ * whether there are more to give. What PostgreSQL's tables no longer need is its autovacuum's business.
  */
 export async function giveBackPages(
 	trx: Knex.Transaction,
@@ -334,9 +352,10 @@ export function hasBytes(rows: readonly Row[]): boolean {
 }
 
 /**
- * Many rows as the source of an insert, or (in brackets) of an update: a SELECT or VALUES of `width` columns, which both
- * engines name column1, column2 … SQLite gets them as one JSON text: binding thousands of single values costs the main
- * thread five times as much, and the statement stays short. Bytes have no place in JSON: such rows are bound one by one.
+ * Many rows as the source of an insert, or (in brackets) of an update: a SELECT or VALUES of `width` columns, which
+ * both engines name column1, column2 … SQLite gets them as one JSON text: binding thousands of single values costs the
+ * main thread five times as much, and the statement stays short. Bytes have no place in JSON: such rows are bound one
+ * by one.
  */
 export function rowSource(database: Knex, rows: readonly Row[], width: number): {sql: string; bindings: Value[]} {
 	if (database.client.driverName === 'sqlite3' && !hasBytes(rows)) {
@@ -358,7 +377,10 @@ export function eachText(database: Knex): string {
 			from json_array_elements_text(cast(? as json)) with ordinality as one (value, ordinality)) as each_text`;
 }
 
-/** An expression: another one of the texts of a JSON array, which is bound to it, for each row. Beyond the last it is null. */
+/**
+ * An expression: another one of the texts of a JSON array, which is bound to it, for each row. Beyond the last it is
+ * null.
+ */
 export function textInTurn(database: Knex): string {
 	// Without a query of its own PostgreSQL would read the array again for each row.
 	const texts = database.client.driverName === 'sqlite3' ? '?' : '(select cast(? as jsonb))';
@@ -367,12 +389,14 @@ export function textInTurn(database: Knex): string {
 
 /** An expression that makes the bytes (UTF-8) of a text: rows that travel as JSON can hold no bytes. */
 export function textAsBytes(database: Knex, expression: string): string {
-	return database.client.driverName === 'sqlite3' ? `cast(${expression} as blob)` : `convert_to(${expression}, 'UTF8')`;
+	return database.client.driverName === 'sqlite3'
+		? `cast(${expression} as blob)`
+		: `convert_to(${expression}, 'UTF8')`;
 }
 
 /**
- * A condition: a column of bytes contains the bound bytes, with ASCII letters in lower case; the column's case is ignored.
- * SQLite's functions see the bytes behind a NUL too.
+ * A condition: a column of bytes contains the bound bytes, with ASCII letters in lower case; the column's case is
+ * ignored. SQLite's functions see the bytes behind a NUL too.
  */
 export function holdsBytes(database: Knex, column: string): string {
 	return database.client.driverName === 'sqlite3'
@@ -384,12 +408,13 @@ export function holdsBytes(database: Knex, column: string): string {
 export type IdRange = {readonly from?: string | null | undefined; readonly below: string | null};
 
 /**
- * A condition: a column of text has this value and the id is in the range. In the order of both, an index that ends with
- * them is the only one that serves.
+ * A condition: a column of text has this value and the id is in the range. In the order of both, an index that ends
+ * with them is the only one that serves.
  *
- * PostgreSQL drops a column that equals a constant from `order by`: it would take an index that lacks the column, and walk
- * along the ids of all rows, also past a year of rows without the value. `like` is an equality only when an index
- * is read. Of two columns compared as one row, PostgreSQL before 18 would read on beyond the lower bound; SQLite does not.
+ * PostgreSQL drops a column that equals a constant from `order by`: it would take an index that lacks the column, and
+ * walk along the ids of all rows, also past a year of rows without the value. `like` is an equality only when an index
+ * is read. Of two columns compared as one row, PostgreSQL before 18 would read on beyond the lower bound; SQLite does
+ * not.
  */
 export function isWithin(
 	database: Knex,
@@ -416,7 +441,11 @@ export async function readStoreSize(reader: Knex): Promise<number> {
 	const row =
 		reader.client.driverName === 'pg'
 			? (await reader.raw('select pg_database_size(current_database()) as bytes')).rows[0]
-			: (await reader.raw('select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()'))[0];
+			: (
+					await reader.raw(
+						'select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()',
+					)
+				)[0];
 	return Number(row.bytes);
 }
 
@@ -436,8 +465,8 @@ export function jsonField(database: Knex, column: string, field: string): string
 }
 
 /**
- * Prepares connections that write very many rows while nothing else uses the store. `isEmpty`: a power loss may damage it.
- * `endBulk` sets them back.
+ * Prepares connections that write very many rows while nothing else uses the store. `isEmpty`: a power loss may damage
+ * it. `endBulk` sets them back.
  */
 export async function beginBulk(database: Knex, reader: Knex, isEmpty: boolean): Promise<void> {
 	if (database.client.driverName === 'pg') {

@@ -38,9 +38,10 @@ export class CopyDisturbedError extends Error {
 }
 
 /**
- * Copies a SQLite store that is in use. The copy has everything that was committed before it was completed. Because SQLite applies
- * later writes to pages that were already copied, the copy needs no snapshot and the write-ahead log does not grow. After each step
- * the copy pauses for as long as the step took, including its wait for transactions: it slows down when commits do.
+ * Copies a SQLite store that is in use. The copy has everything that was committed before it was completed. Because
+ * SQLite applies later writes to pages that were already copied, the copy needs no snapshot and the write-ahead log
+ * does not grow. After each step the copy pauses for as long as the step took, including its wait for transactions: it
+ * slows down when commits do.
  */
 export async function copyLive({database, writer, file, throwIfCanceled, monotonic}: LiveCopyOptions): Promise<void> {
 	const target = await open(file, 'r+');

@@ -4,7 +4,10 @@ import {systemClock} from '../../kit/clock.ts';
 import {storeTime} from '../../kit/time.ts';
 import {lockSchema, postgresDialect} from './dialect.ts';
 
-/** What the store's schema is, compared with what this program knows. `current`: it can be used; `older`: after its migration. */
+/**
+ * What the store's schema is, compared with what this program knows. `current`: it can be used; `older`: after its
+ * migration.
+ */
 export type SchemaState = 'empty' | 'tooOld' | 'older' | 'current' | 'newer';
 
 /** How to bring up to date what is too old: the program of this commit knows all schemas before its own. */
@@ -25,9 +28,9 @@ type Applied = {readonly name: string; readonly effect?: string | null};
 const maxRepeats = 5;
 
 /**
- * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a second
- * one that migrates at the same time waits and finds the work done. If PostgreSQL ends it for a deadlock with others, it is
- * begun again. Where an option rejects, nothing is changed. Answers the names applied.
+ * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a
+ * second one that migrates at the same time waits and finds the work done. If PostgreSQL ends it for a deadlock with
+ * others, it is begun again. Where an option rejects, nothing is changed. Answers the names applied.
  */
 export async function migrate(database: Knex, options: MigrateOptions = {}): Promise<string[]> {
 	for (let repeats = 0; ; repeats++) {

@@ -8,8 +8,8 @@ import {hasBytes, hasDays, type IdRange, isWithin, type Row, rowSource, rowsOf} 
 type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 
 /**
- * The columns of a table for insert and select, by the names of their fields in code: the field `workspaceId` is the column
- * `workspace_id`. Each text has some of them, separated by spaces.
+ * The columns of a table for insert and select, by the names of their fields in code: the field `workspaceId` is the
+ * column `workspace_id`. Each text has some of them, separated by spaces.
  */
 export function columnsOf<const Texts extends readonly string[]>(...texts: Texts) {
 	type Field = Words<Texts[number]>;
@@ -31,8 +31,8 @@ const maxBindings = 30_000;
 
 /**
  * Inserts many rows by as few statements as the engines allow. Each row holds its values in the order of `columns`.
- * `suffix` follows the rows (`on conflict … do nothing`). Without a suffix PostgreSQL gets several rows by COPY (decision 24).
- * The query builder costs three times as much for the same rows.
+ * `suffix` follows the rows (`on conflict … do nothing`). Without a suffix PostgreSQL gets several rows by COPY
+ * (decision 24). The query builder costs three times as much for the same rows.
  */
 export async function insertRows(
 	trx: Knex.Transaction,
@@ -44,7 +44,9 @@ export async function insertRows(
 	// The log gains nothing from a single row.
 	if (trx.client.driverName === 'pg' && suffix === '' && rows.length > 1 && !hasBytes(rows)) {
 		for (const some of chunks(rows, columns.length)) {
-			await trx.raw(`copy ${table} (${columns.join(',')}) from stdin`).options({...unanswered, copied: copyText(some)});
+			await trx
+				.raw(`copy ${table} (${columns.join(',')}) from stdin`)
+				.options({...unanswered, copied: copyText(some)});
 		}
 		return;
 	}
@@ -126,8 +128,9 @@ export async function selectOfPairs<Row>(
 export const lagMs = hourMs;
 
 /**
- * A condition: a column of ids of this kind is made about when these ids were. To be added where rows that belong to ids are
- * looked up by another column, or by a join: PostgreSQL then opens the few days that they are in, not all (`postgres/days.ts`).
+ * A condition: a column of ids of this kind is made about when these ids were. To be added where rows that belong to
+ * ids are looked up by another column, or by a join: PostgreSQL then opens the few days that they are in, not all
+ * (`postgres/days.ts`).
  */
 export function nearIds(
 	database: Knex,
@@ -151,9 +154,9 @@ export function nearIds(
 }
 
 /**
- * A condition: a column of ids of this kind is made in a span of time, milliseconds. PostgreSQL holds a plain range to be a
- * two-hundredth of a day that it knows nothing of yet, and would rather read it from end to end than look anything up; of an
- * array it does not think so.
+ * A condition: a column of ids of this kind is made in a span of time, milliseconds. PostgreSQL holds a plain range to
+ * be a two-hundredth of a day that it knows nothing of yet, and would rather read it from end to end than look anything
+ * up; of an array it does not think so.
  */
 export function madeBetween(
 	column: string,
@@ -165,8 +168,8 @@ export function madeBetween(
 }
 
 /**
- * A condition: a column has one of these values, however many they are. PostgreSQL gets them one by one: then it opens the
- * days of these ids alone, and looks each of them up. SQLite gets one text (`rowSource`).
+ * A condition: a column has one of these values, however many they are. PostgreSQL gets them one by one: then it opens
+ * the days of these ids alone, and looks each of them up. SQLite gets one text (`rowSource`).
  */
 export function among(
 	database: Knex,
@@ -202,9 +205,9 @@ export function idsSince(
 const partsMs = [2 * dayMs, 14 * dayMs];
 
 /**
- * A range of ids of one kind in parts, the newest first, to be read one after the other until there are enough: only to plan a
- * statement takes PostgreSQL ten milliseconds and more if it may be about all days. The clock decides nothing but where
- * the parts meet.
+ * A range of ids of one kind in parts, the newest first, to be read one after the other until there are enough: only to
+ * plan a statement takes PostgreSQL ten milliseconds and more if it may be about all days. The clock decides nothing
+ * but where the parts meet.
  */
 export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, below}: IdRange): IdRange[] {
 	const parts: IdRange[] = [];
@@ -223,8 +226,8 @@ export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, belo
 }
 
 /**
- * Rows of a table, newest first, along an index: equality on each of its leading columns, and a range on the id that ends
- * it. It reads no row that it does not return, regardless of the engine's statistics.
+ * Rows of a table, newest first, along an index: equality on each of its leading columns, and a range on the id that
+ * ends it. It reads no row that it does not return, regardless of the engine's statistics.
  */
 export function alongIndex(
 	reader: Knex,
@@ -244,8 +247,8 @@ export function alongIndex(
 }
 
 /**
- * The row of an address, one at most, if it is older than `after` (null: any). By its own index: SQLite would look for it among
- * all rows of the workspace where their order is asked for too.
+ * The row of an address, one at most, if it is older than `after` (null: any). By its own index: SQLite would look for
+ * it among all rows of the workspace where their order is asked for too.
  */
 export function rowOfAddress(
 	reader: Knex,
@@ -264,8 +267,8 @@ const maxBytes = 1024 * 1024;
 const largeColumns = {messages: ['data', 'metadata'], webhook_deliveries: ['body']} as const;
 
 /**
- * The first rows that fit one page together, at least one: a hundred large ones would hold up the main thread while they are
- * made an answer, and memory until a slow client has read it. Lengths are asked for, no row is read.
+ * The first rows that fit one page together, at least one: a hundred large ones would hold up the main thread while
+ * they are made an answer, and memory until a slow client has read it. Lengths are asked for, no row is read.
  */
 export async function firstThatFit(
 	reader: Knex,
@@ -292,8 +295,8 @@ export async function firstThatFit(
 export type TurnLimits = {readonly limit: number; readonly perWorkspace: number};
 
 /**
- * Rows that have a `workspace_id`, workspaces in turn: the first of each, then the second of each, so that no workspace pushes
- * others out of a bounded list. `order`: the columns that order the rows of one workspace.
+ * Rows that have a `workspace_id`, workspaces in turn: the first of each, then the second of each, so that no workspace
+ * pushes others out of a bounded list. `order`: the columns that order the rows of one workspace.
  */
 export async function selectInTurns<Row>(
 	database: Knex,

@@ -16,9 +16,13 @@ export type WriteAheadLog = {
 	readonly file: string;
 	/** What it takes on the disk, octets. */
 	readonly bytes: () => number;
-	/** Copies it into the file and empties it. False: a reader needs it, or it is held. Writers wait a moment at most. */
+	/**
+	 * Copies it into the file and empties it. False: a reader needs it, or it is held. Writers wait a moment at most.
+	 */
 	readonly empty: () => Promise<boolean>;
-	/** While it is held another connection than the writer's does not empty it: a copy of the store would begin anew. */
+	/**
+	 * While it is held another connection than the writer's does not empty it: a copy of the store would begin anew.
+	 */
 	readonly hold: (isHeld: boolean) => void;
 };
 
@@ -55,7 +59,10 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 	};
 }
 
-/** Takes the whole log into the file over a connection that has both open, wherever their paths lead. False: a reader was in the way. */
+/**
+ * Takes the whole log into the file over a connection that has both open, wherever their paths lead. False: a reader
+ * was in the way.
+ */
 export async function takeInLog(connection: Knex): Promise<boolean> {
 	const [{busy, log, checkpointed}] = await connection.raw('pragma wal_checkpoint(full)');
 	return busy === 0 && checkpointed === log;
@@ -100,9 +107,9 @@ class ImmediateTransaction extends SqliteTransaction {
 	}
 
 	/**
-	 * SQLite ends a transaction by itself after SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM and at times SQLITE_BUSY. A ROLLBACK
-	 * fails then, and knex would report that failure instead of its cause. A connection with a transaction that cannot be
-	 * ended is closed: the next BEGIN on it would fail.
+	 * SQLite ends a transaction by itself after SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM and at times SQLITE_BUSY. A
+	 * ROLLBACK fails then, and knex would report that failure instead of its cause. A connection with a transaction
+	 * that cannot be ended is closed: the next BEGIN on it would fail.
 	 */
 	async #undo(connection: Connection): Promise<void> {
 		try {
@@ -120,8 +127,9 @@ const maxStatements = 100;
 const maxBoundBytes = 256 * 1024;
 
 /**
- * knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. Statements are prepared once for
- * each connection: preparing takes a way to the driver's threads and back of its own, and the time of a small insert.
+ * knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. Statements are prepared
+ * once for each connection: preparing takes a way to the driver's threads and back of its own, and the time of a small
+ * insert.
  */
 class SqliteClient extends SqliteDialect {
 	override transaction(...options: unknown[]): unknown {
@@ -182,8 +190,8 @@ function statementsOf(connection: Connection): LRUCache<string, SqliteStatement>
 }
 
 /**
- * Whether SQLite may take it for unfinished until it is finalized: what knex asks no rows of is stepped once only, and an
- * EXPLAIN is never done. Such a statement is not kept.
+ * Whether SQLite may take it for unfinished until it is finalized: what knex asks no rows of is stepped once only, and
+ * an EXPLAIN is never done. Such a statement is not kept.
  */
 function isLeftOpen({sql, method = '', returning}: SqliteQuery): boolean {
 	const isStepped = method === 'del' || method === 'counter' || (/^(insert|update)$/.test(method) && !returning);
@@ -217,9 +225,9 @@ export async function loadSqlite() {
 }
 
 /**
- * Throws what SQLite would where a database file ends before its header says so: a part of a page that is lost shows only when SQLite
- * needs it. What the write-ahead log holds may not be in the file yet: then nothing is said. It asks a connection: closing a file
- * that SQLite has open in this process ends its locks (POSIX).
+ * Throws what SQLite would where a database file ends before its header says so: a part of a page that is lost shows
+ * only when SQLite needs it. What the write-ahead log holds may not be in the file yet: then nothing is said. It asks a
+ * connection: closing a file that SQLite has open in this process ends its locks (POSIX).
  */
 export async function refuseTruncated(connection: Knex, file: string): Promise<void> {
 	await connection.raw('begin');
@@ -281,9 +289,10 @@ type FolderLock =
 const patience = 1000;
 
 /**
- * Holds the write lock of a tiny database for life: the kernel lets go of it when the process dies, however it dies, and
- * containers that share the folder see it. Nothing else may open this file: closing any descriptor of it would end the lock
- * (POSIX). Keep the result as long as the lock is wanted. Throws if the file cannot be written or is no database.
+ * Holds the write lock of a tiny database for life: the kernel lets go of it when the process dies, however it dies,
+ * and containers that share the folder see it. Nothing else may open this file: closing any descriptor of it would end
+ * the lock (POSIX). Keep the result as long as the lock is wanted. Throws if the file cannot be written or is no
+ * database.
  */
 export async function lockFolder(file: string, self: LockHolder): Promise<FolderLock> {
 	makeOwn(file);
@@ -292,7 +301,9 @@ export async function lockFolder(file: string, self: LockHolder): Promise<Folder
 		// In WAL mode others can read who holds the lock while it is held.
 		await database.exec(`PRAGMA busy_timeout = ${patience}; PRAGMA journal_mode = WAL`);
 		await database.exec('CREATE TABLE IF NOT EXISTS holder (id INTEGER PRIMARY KEY, self TEXT NOT NULL)');
-		await database.exec(`INSERT OR REPLACE INTO holder VALUES (1, '${JSON.stringify(self).replaceAll("'", "''")}')`);
+		await database.exec(
+			`INSERT OR REPLACE INTO holder VALUES (1, '${JSON.stringify(self).replaceAll("'", "''")}')`,
+		);
 		// The line above must be committed to be read by others; who gets in between now wins, and we are second.
 		await database.exec('BEGIN EXCLUSIVE');
 		return {ok: true, release: database.close};
@@ -350,7 +361,9 @@ async function open(file: string): Promise<Database> {
 
 			resolve({
 				exec: promisify((sql: string, done: (error: Error | null) => void) => database.exec(sql, done)),
-				get: promisify((sql: string, done: (error: Error | null, row: unknown) => void) => database.get(sql, done)),
+				get: promisify((sql: string, done: (error: Error | null, row: unknown) => void) =>
+					database.get(sql, done),
+				),
 				close: promisify((done: (error: Error | null) => void) => database.close(done)),
 			});
 		});

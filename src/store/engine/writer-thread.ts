@@ -17,8 +17,8 @@ type Place = 'own' | 'other';
 type Step = {readonly place: Place; readonly run: () => Promise<void>};
 
 /**
- * Makes one writer of two, which take turns by the order in which things are submitted: a turn ends when something for the
- * other writer is next, and that begins when all of the turn has ended. What comes in one turn shares transactions.
+ * Makes one writer of two, which take turns by the order in which things are submitted: a turn ends when something for
+ * the other writer is next, and that begins when all of the turn has ended. What comes in one turn shares transactions.
  */
 function takeTurns(own: Writer, other: OtherWriter): Writer {
 	let turn: Place = 'own';
@@ -110,8 +110,8 @@ const haltMs = 2000;
 const none: ReadonlySet<string> = new Set();
 
 /**
- * A thread with a writer of its own, for the writes that it knows. Items and results are copied (structured clone): what is
- * submitted in a turn of the event loop travels together, and so do the results of a transaction.
+ * A thread with a writer of its own, for the writes that it knows. Items and results are copied (structured clone):
+ * what is submitted in a turn of the event loop travels together, and so do the results of a transaction.
  */
 export class WriterThread<Live, News> {
 	readonly writer: Writer;
@@ -179,8 +179,8 @@ export class WriterThread<Live, News> {
 	}
 
 	/**
-	 * For the end of the process, which waits for no promise: Node would end the thread in the middle of a statement, and abort, as
-	 * the driver cannot answer a thread that is gone.
+	 * For the end of the process, which waits for no promise: Node would end the thread in the middle of a statement,
+	 * and abort, as the driver cannot answer a thread that is gone.
 	 */
 	halt(): void {
 		if (this.#worker !== null) {

@@ -155,7 +155,10 @@ function takeBatch(waiting: readonly Entry[]): Entry[] {
 	return batch;
 }
 
-/** SQLite goes on writing to a file that was removed or replaced: nobody may hear of a commit that the next start cannot find. */
+/**
+ * SQLite goes on writing to a file that was removed or replaced: nobody may hear of a commit that the next start cannot
+ * find.
+ */
 function refuseDisplaced(files: readonly OpenFile[]): void {
 	const [displaced] = findDisplaced(files);
 	if (displaced !== undefined) {

@@ -87,11 +87,13 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 		return;
 	}
 	for (const {table, from, to} of bounds) {
-		// Attached, not made in its place: that would hold up all who use the table. The end of a recipient's try is written into its
-		// page, without new entries of its indexes, if there is room.
+		// Attached, not made in its place: that would hold up all who use the table. The end of a recipient's try is
+		// written into its page, without new entries of its indexes, if there is room.
 		const room = table === 'recipients' ? 'with (fillfactor = 50)' : '';
 		await trx.raw(`create table ${table}_${name} (like ${table} including all) ${room}`);
-		await trx.raw(`alter table ${table} attach partition ${table}_${name} for values from ('${from}') to ('${to}')`);
+		await trx.raw(
+			`alter table ${table} attach partition ${table}_${name} for values from ('${from}') to ('${to}')`,
+		);
 	}
 }
 
@@ -123,8 +125,8 @@ export async function findPast(database: Knex, before: number): Promise<Past> {
 }
 
 /**
- * Removes what other tables and other days have about the mail of a day: reports, deliveries to webhooks, recipients made after
- * midnight of mail accepted before it. At most `limit` rows of each; false: there is nothing more.
+ * Removes what other tables and other days have about the mail of a day: reports, deliveries to webhooks, recipients
+ * made after midnight of mail accepted before it. At most `limit` rows of each; false: there is nothing more.
  */
 export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, limit: number): Promise<boolean> {
 	const ofDay = (table: string) =>

@@ -22,16 +22,19 @@ type Running = {
 	readonly sent: Array<Promise<void>>;
 	/** How many statements were sent. */
 	statements: number;
-	/** Of the first statement that failed: those after it fail because of it. Rejections may arrive in another order. */
+	/**
+	 * Of the first statement that failed: those after it fail because of it. Rejections may arrive in another order.
+	 */
 	failure: {readonly error: unknown; readonly place: number} | null;
 };
 
 const running = new WeakMap<object, Running>();
 
 /**
- * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done at once: they travel with the next awaited
- * statement, at the latest with COMMIT. If one fails, PostgreSQL refuses what follows until the transaction ends, and the next
- * awaited statement rejects with its error. If BEGIN itself fails, what follows cannot write (`writesInTransactions`).
+ * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done at once: they travel with the
+ * next awaited statement, at the latest with COMMIT. If one fails, PostgreSQL refuses what follows until the
+ * transaction ends, and the next awaited statement rejects with its error. If BEGIN itself fails, what follows cannot
+ * write (`writesInTransactions`).
  */
 export async function sendOn<Sent extends Statement>(
 	connection: object,
@@ -103,8 +106,9 @@ export function copyText(rows: readonly Row[]): string {
 }
 
 /**
- * Sends `copy … from stdin` together with its rows, so that it costs no round trip. pg would refuse the command when PostgreSQL
- * asks for the rows. If the command fails, PostgreSQL drops the rows that follow (its protocol, "COPY Operations").
+ * Sends `copy … from stdin` together with its rows, so that it costs no round trip. pg would refuse the command when
+ * PostgreSQL asks for the rows. If the command fails, PostgreSQL drops the rows that follow (its protocol, "COPY
+ * Operations").
  */
 export function sendCopy<Sent extends Statement>(
 	connection: PostgresConnection,
@@ -150,8 +154,8 @@ const maxNamed = 200;
 const partingMs = 1000;
 
 /**
- * knex's client for PostgreSQL with time limits on this side, because a server that went silent enforces none. A connection
- * that reaches a limit is destroyed: its answer may still come, and would be taken for the next statement's.
+ * knex's client for PostgreSQL with time limits on this side, because a server that went silent enforces none. A
+ * connection that reaches a limit is destroyed: its answer may still come, and would be taken for the next statement's.
  */
 export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	const open = new Set<PostgresConnection>();
@@ -239,7 +243,8 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				return await sendOn(connection, query, send);
 			}
 			return await send(query).catch(error => {
-				// Retry once without the prepared plan; within a transaction this fails too, and the caller repeats the transaction.
+				// Retry once without the prepared plan; within a transaction this fails too, and the caller repeats the
+				// transaction.
 				return isStalePlan(error)
 					? ask({...query, options: {}}).catch(() => Promise.reject(error))
 					: Promise.reject(error);
@@ -254,8 +259,8 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	return {
 		Client: LimitedPostgres,
 		/**
-		 * The server is silent: pending statements fail now, and nothing connects until it answers again. Older connections are
-		 * not used again, as their server may be gone.
+		 * The server is silent: pending statements fail now, and nothing connects until it answers again. Older
+		 * connections are not used again, as their server may be gone.
 		 */
 		setSilent(is: boolean): void {
 			silent = is;
@@ -289,20 +294,22 @@ export class NoAnswerError extends Error {
 }
 
 /**
- * What PostgreSQL may take, milliseconds. A server that answers its pulse ends statements by itself: the limit for them here is
- * for a connection that died alone, and above all that the server is allowed.
+ * What PostgreSQL may take, milliseconds. A server that answers its pulse ends statements by itself: the limit for them
+ * here is for a connection that died alone, and above all that the server is allowed.
  */
 export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
 
-// A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, a month's figures): the server
-// ends its transaction before they give up.
+// A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, a month's figures): the
+// server ends its transaction before they give up.
 const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
 const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
 
-// To compile a statement, or to start other processes for it, takes longer than most of ours, and tables of many days invite both.
+// To compile a statement, or to start other processes for it, takes longer than most of ours, and tables of many days
+// invite both.
 const plain = 'set jit = off; set max_parallel_workers_per_gather = 0';
 
-// What is written is looked up by its key: PostgreSQL would rather read a table of 20,000 rows to the end for 64 of them.
+// What is written is looked up by its key: PostgreSQL would rather read a table of 20,000 rows to the end for 64 of
+// them.
 const lookingUp = 'set random_page_cost = 1.1';
 
 type Session = {query: (sql: string, done: (error: Error | null) => void) => void};

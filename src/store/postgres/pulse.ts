@@ -37,8 +37,8 @@ const timeQuery = `select ${serverMs} as now`;
 const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
 
 /**
- * Asks the server for its time every second, on a connection of its own. That sets the clock, shows how far this machine's
- * own clock is off, and finds a silent server within three seconds. Resolves with the first answer.
+ * Asks the server for its time every second, on a connection of its own. That sets the clock, shows how far this
+ * machine's own clock is off, and finds a silent server within three seconds. Resolves with the first answer.
  */
 export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions): Promise<Pulse> {
 	let client: pg.Client | null = null;
@@ -96,7 +96,10 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 		}
 	}
 
-	/** A connection that the server still takes for alive may hold the lock: then it is asked for again at the next beat. */
+	/**
+	 * A connection that the server still takes for alive may hold the lock: then it is asked for again at the next
+	 * beat.
+	 */
 	async function lock(asked: pg.Client): Promise<void> {
 		if (held !== null && held.by !== asked) {
 			const {rows} = await inTime(asked, asked.query<{got: boolean}>(tryLock, [nodeLocks, held.name]), answerMs);
@@ -171,9 +174,10 @@ export class TransactionPoolingError extends Error {
 const ownProcess = 'select pg_backend_pid() as pid';
 
 /**
- * Throws TransactionPoolingError behind a pooler that shares connections of the server: a session's locks, LISTEN, settings and
- * prepared statements would be left to others. Two clients at once must have a process each and keep it; they are asked in an order
- * in which two connections that take turns are found as well. Nothing is set on the connections. `second` is not connected yet.
+ * Throws TransactionPoolingError behind a pooler that shares connections of the server: a session's locks, LISTEN,
+ * settings and prepared statements would be left to others. Two clients at once must have a process each and keep it;
+ * they are asked in an order in which two connections that take turns are found as well. Nothing is set on the
+ * connections. `second` is not connected yet.
  */
 async function refusePooling(first: pg.Client, second: pg.Client, limit: number): Promise<void> {
 	second.on('error', () => undefined);

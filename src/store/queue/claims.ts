@@ -86,7 +86,10 @@ type MailRow = Omit<Claimed, 'queued' | 'stop'> & {readonly state: string; reado
 /** A row of `claims` that was just made. */
 type NewClaim = {readonly id: string; readonly queued: string | null};
 
-/** The recipient of a claim, in its row: a copy of each would cost as much as reading it. One that was given back has been queued before. */
+/**
+ * The recipient of a claim, in its row: a copy of each would cost as much as reading it. One that was given back has
+ * been queued before.
+ */
 function claimedOf(row: MailRow, {queued}: NewClaim, now: number): Claimed {
 	const {stop, state} = row;
 	return Object.assign(row, {
@@ -95,7 +98,9 @@ function claimedOf(row: MailRow, {queued}: NewClaim, now: number): Claimed {
 	} as const);
 }
 
-/** Recipients with all that their mail is rendered from. As text: the query builder would take longer than the engine. */
+/**
+ * Recipients with all that their mail is rendered from. As text: the query builder would take longer than the engine.
+ */
 const recipientsWithMail = wideRows<MailRow>(
 	[...columns.split(/,\s+/), stop],
 	`from recipients as r
@@ -112,7 +117,10 @@ export async function readRecipient(reader: Knex, workspaceId: string, id: strin
 	return row && {...row, stop: null, queued: null};
 }
 
-/** The same for many. If the clock was set while mail was written, recipients lie far from their message: those are looked for in all days. */
+/**
+ * The same for many. If the clock was set while mail was written, recipients lie far from their message: those are
+ * looked for in all days.
+ */
 async function readClaimed(
 	trx: Knex.Transaction,
 	claimed: readonly NewClaim[],
@@ -185,8 +193,9 @@ type Claimable = {
 };
 
 /**
- * Claims due recipients for one daemon, few of each destination queue, so that no backlog delays the mail of others: all queues
- * of a transaction in the same few statements. The time is taken here: what was written before in the transaction is due.
+ * Claims due recipients for one daemon, few of each destination queue, so that no backlog delays the mail of others:
+ * all queues of a transaction in the same few statements. The time is taken here: what was written before in the
+ * transaction is due.
  */
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
 	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<Map<Claim, ClaimedNow>> {
@@ -206,7 +215,10 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 		return claimed;
 	}
 
-	/** A day's share may be nearly used up: claims run one after the other, on all nodes, as counting none locks the row. */
+	/**
+	 * A day's share may be nearly used up: claims run one after the other, on all nodes, as counting none locks the
+	 * row.
+	 */
 	async function claimWarm(
 		trx: Knex.Transaction,
 		one: Claim,
@@ -236,7 +248,9 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 
 const laneOf = ({destination, workspace_id: workspaceId}: Claimed): string => laneText({destination, workspaceId});
 
-/** A claimed recipient does not say its priority: claims that differ in nothing else go one after the other, and few do. */
+/**
+ * A claimed recipient does not say its priority: claims that differ in nothing else go one after the other, and few do.
+ */
 function oneOfEachLane(claims: readonly Claim[]): Claim[][] {
 	const lanes = [...groupBy(claims, laneText).values()];
 	return Array.from({length: Math.max(...lanes.map(({length}) => length))}, (_, nth) =>
@@ -292,8 +306,8 @@ async function claimThose(
 const recent = {before: 23 * 3_600_000, after: 3_600_000};
 
 /**
- * One statement claims and reads: a round trip less. It reads what was made lately alone, for to plan for all days would take
- * longer than all the rest; what is older is read after it.
+ * One statement claims and reads: a round trip less. It reads what was made lately alone, for to plan for all days
+ * would take longer than all the rest; what is older is read after it.
  */
 async function claimRecent(
 	trx: Knex.Transaction,
@@ -360,7 +374,10 @@ export async function readShortestLifetime(reader: Knex): Promise<number | null>
 	return row?.shortest == null ? null : row.shortest * 1000;
 }
 
-/** The oldest recipients in the queue (times in milliseconds) behind the one with this id, of those accepted, or to be sent, before that moment (milliseconds). */
+/**
+ * The oldest recipients in the queue (times in milliseconds) behind the one with this id, of those accepted, or to be
+ * sent, before that moment (milliseconds).
+ */
 export async function readAged(
 	reader: Knex,
 	{after, before, limit}: {readonly after: string; readonly before: number; readonly limit: number},

@@ -48,7 +48,11 @@ function queueRow(one: Waiting): Row {
 /** Moves recipients that are in the queue to the times of their next tries. */
 export async function postpone(
 	trx: Knex.Transaction,
-	recipients: ReadonlyArray<{readonly recipientId: string; readonly nextAttemptAt: string; readonly attempts: number}>,
+	recipients: ReadonlyArray<{
+		readonly recipientId: string;
+		readonly nextAttemptAt: string;
+		readonly attempts: number;
+	}>,
 ): Promise<void> {
 	if (recipients.length === 0) {
 		return;
@@ -93,13 +97,14 @@ const firstColumns = (of: string) =>
 	`${of}.destination, ${of}.workspace_id, ${of}.priority, ${of}.next_attempt_at, ${of}.recipient_id`;
 
 /**
- * The recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. The condition is of
- * those that count, `q`: its parameters come twice.
+ * The recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. The
+ * condition is of those that count, `q`: its parameters come twice.
  */
 export function firstsOf(reader: Knex, condition = 'true'): string {
 	const first = (columns: string, after = '') =>
 		`(select ${columns} from queue as q where ${after} q.held_at is null and ${condition} order by ${order} limit 1)`;
-	// Behind all times of a queue the next one begins. SQLite compares rows by the index only if one of them has no columns of tables.
+	// Behind all times of a queue the next one begins. SQLite compares rows by the index only if one of them has no
+	// columns of tables.
 	const next = (columns: string) =>
 		first(columns, `(${order}) > (p.destination || '', p.workspace_id || '', p.priority + 0, '~') and`);
 	return `with recursive firsts as (
@@ -127,19 +132,28 @@ const queueColumns = {
 	due: 'l.next_attempt_at',
 };
 
-/** Destination queues of workspaces that are not paused, each with the time of its first recipient: where the scheduler starts. */
+/**
+ * Destination queues of workspaces that are not paused, each with the time of its first recipient: where the scheduler
+ * starts.
+ */
 export async function readWaitingQueues(reader: Knex): Promise<DueQueue[]> {
 	return await packedRows(reader, firstsOf(reader), queueColumns, `from firsts as l where ${isGoing}`, []);
 }
 
-/** A condition. As a value a claim is looked up for each recipient: PostgreSQL might join by reading the whole destination queue. */
+/**
+ * A condition. As a value a claim is looked up for each recipient: PostgreSQL might join by reading the whole
+ * destination queue.
+ */
 export const isUnclaimed = (queue: string) =>
 	`(select c.recipient_id from claims as c where c.recipient_id = ${queue}.recipient_id) is null`;
 
 const unclaimedDue = `case when l.recipient_id not in (select recipient_id from claims) then l.next_attempt_at else (select q.next_attempt_at from queue as q
 	where ${ofQueue} and q.next_attempt_at <= ? and ${isUnclaimed('q')} order by q.next_attempt_at limit 1) end`;
 
-/** Destination queues with recipients that a claim would get at `until`, and the first one's time. Claimed ones are few: they are skipped one by one. */
+/**
+ * Destination queues with recipients that a claim would get at `until`, and the first one's time. Claimed ones are few:
+ * they are skipped one by one.
+ */
 export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> {
 	const source = `from firsts as l where l.next_attempt_at <= ? and ${isGoing}`;
 	const columns = {...queueColumns, due: unclaimedDue};
@@ -154,8 +168,8 @@ export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> 
 }
 
 /**
- * Ids of recipients of a workspace that wait or are tried, at most `limit`, in no order. It reads only the workspace's own
- * destination queues.
+ * Ids of recipients of a workspace that wait or are tried, at most `limit`, in no order. It reads only the workspace's
+ * own destination queues.
  */
 export async function readOpenOf(reader: Knex, workspaceId: string, limit: number): Promise<string[]> {
 	const parts = [
@@ -180,7 +194,9 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 	return rows.map(({id}) => id);
 }
 
-/** Why due mail of a destination queue is not claimed, or waits for a site that backs off; times in the store's form. */
+/**
+ * Why due mail of a destination queue is not claimed, or waits for a site that backs off; times in the store's form.
+ */
 export type QueueWaitRow = QueueKey & {
 	readonly site: string;
 	readonly reason: WaitReason;
@@ -259,7 +275,9 @@ export async function removeGoneQueueWaits(trx: Knex.Transaction): Promise<void>
 	await trx('lane_waits').whereNotIn('node', trx('nodes').select('id')).delete();
 }
 
-/** Operators' changes of recipients in the queue, some hundred at a time. Compare-and-set: each returns what it changed. */
+/**
+ * Operators' changes of recipients in the queue, some hundred at a time. Compare-and-set: each returns what it changed.
+ */
 export type Step = {
 	readonly ids: readonly string[];
 	readonly now: string;
@@ -335,8 +353,8 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
 }
 
 /**
- * The recipients of a message that no attempt has begun for, locked until the transaction ends; null: one has begun, or none
- * waits. Copies that were barred from the start do not count; one that a daemon gave back untried has not begun.
+ * The recipients of a message that no attempt has begun for, locked until the transaction ends; null: one has begun, or
+ * none waits. Copies that were barred from the start do not count; one that a daemon gave back untried has not begun.
  */
 export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Promise<string[] | null> {
 	const near = nearIds(trx, 'id', 'rcp', [messageId]);
@@ -355,8 +373,8 @@ export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Pro
 }
 
 /**
- * Recipients of a message that were not tried get another time. Null: now. Only one that is due sooner than it was is news: the daemons read the
- * queue again. At a time that holds no more they find nothing and learn of the next.
+ * Recipients of a message that were not tried get another time. Null: now. Only one that is due sooner than it was is
+ * news: the daemons read the queue again. At a time that holds no more they find nothing and learn of the next.
  */
 export async function reschedule(
 	trx: Knex.Transaction,
@@ -382,14 +400,20 @@ function claimOf(connection: Knex): Knex.QueryBuilder {
 	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
 }
 
-/** Those that no live daemon is trying. Their rows and the claims of dead daemons are locked until the transaction ends. */
+/**
+ * Those that no live daemon is trying. Their rows and the claims of dead daemons are locked until the transaction ends.
+ */
 async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Omit<Step, 'now'>): Promise<string[]> {
 	const claims = () => trx('claims').whereIn('recipient_id', ids);
 	const dead: string[] = [];
 	if (silentSince !== null) {
 		const alive = trx('nodes').select('id').where('seen_at', '>=', silentSince);
 		dead.push(
-			...(await claims().whereNotIn('claimed_by', alive).orderBy('recipient_id').forUpdate().pluck('recipient_id')),
+			...(await claims()
+				.whereNotIn('claimed_by', alive)
+				.orderBy('recipient_id')
+				.forUpdate()
+				.pluck('recipient_id')),
 		);
 	}
 	const open = await lockOpen(trx, ids);
@@ -457,7 +481,10 @@ type SiteSuspension = {
 	readonly suspended_until: string;
 };
 
-/** Sites that back off at `now`, for each destination with mail that waits for one; of one destination or workspace, or of all. */
+/**
+ * Sites that back off at `now`, for each destination with mail that waits for one; of one destination or workspace, or
+ * of all.
+ */
 export async function listSiteSuspensions(
 	reader: Knex,
 	now: string,

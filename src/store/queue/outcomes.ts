@@ -32,9 +32,10 @@ const before = `case when v.column10 is not null then 'queued' else recipients.s
 const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${legalSteps}))`;
 
 /**
- * Ends the claims of these attempts and removes or reschedules them in the queue. Compare-and-set: returns those that this daemon
- * still held. While it was frozen another node may have taken a recipient over, and it may have claimed it again after that node's
- * attempt. A recipient that a report ended during the attempt has left the queue already, and its `queued` event is stored.
+ * Ends the claims of these attempts and removes or reschedules them in the queue. Compare-and-set: returns those that
+ * this daemon still held. While it was frozen another node may have taken a recipient over, and it may have claimed it
+ * again after that node's attempt. A recipient that a report ended during the attempt has left the queue already, and
+ * its `queued` event is stored.
  */
 export async function endClaims(trx: Knex.Transaction, boot: string, tries: readonly EndedTry[]): Promise<EndedTry[]> {
 	const held = new Map<string, string | null>();
@@ -70,8 +71,8 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 }
 
 /**
- * Writes the end of many tries; answers the states of the recipients by their ids. A report that came in during the try has moved
- * the state: a step back is not taken.
+ * Writes the end of many tries; answers the states of the recipients by their ids. A report that came in during the try
+ * has moved the state: a step back is not taken.
  */
 export async function writeOutcomes(
 	trx: Knex.Transaction,
@@ -109,7 +110,10 @@ function outcomeRow(one: EndedTry): Row {
 	];
 }
 
-/** Those of the recipients that a report has ended while they were tried. All stay as they are until the transaction ends. */
+/**
+ * Those of the recipients that a report has ended while they were tried. All stay as they are until the transaction
+ * ends.
+ */
 export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
 	if (recipientIds.length === 0) {
 		return new Set();
@@ -142,8 +146,8 @@ const attemptColumns = 'recipient_id n position at host ip tls phase code enhanc
  * had the recipient meanwhile, and an outcome must never fail for that.
  */
 export async function insertAttempts(trx: Knex.Transaction, tries: readonly TriedOnce[]): Promise<void> {
-	// Each counted try has a number of its own, so its rows can be copied. Should they be there after all, the writer tries
-	// each item alone.
+	// Each counted try has a number of its own, so its rows can be copied. Should they be there after all, the writer
+	// tries each item alone.
 	const areNew = tries.length > 1 && tries.every(({isCounted}) => isCounted);
 	const conflict = areNew ? '' : 'on conflict (recipient_id, n, position) do nothing';
 	await insertRows(trx, 'attempts', attemptColumns, tries.flatMap(attemptRows), conflict);
@@ -154,7 +158,19 @@ function attemptRows({recipientId, n, isRelayed, attempts}: TriedOnce): Row[] {
 	for (const [position, one] of attempts.entries()) {
 		const providerId = isRelayed && position === attempts.length - 1 ? providerIdIn(one.reply) : null;
 		rows.push([
-			...[recipientId, n, position, one.at, one.host, one.ip, one.tls, one.phase, one.code, one.enhanced, one.reply],
+			...[
+				recipientId,
+				n,
+				position,
+				one.at,
+				one.host,
+				one.ip,
+				one.tls,
+				one.phase,
+				one.code,
+				one.enhanced,
+				one.reply,
+			],
 			...[Math.round(one.ms), one.dialogue, providerId],
 		]);
 	}

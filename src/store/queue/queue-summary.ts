@@ -125,7 +125,8 @@ export async function findNamed(
 				.whereIn(column, some)
 				.whereRaw(...nearIds(reader, 'r.id', 'rcp', some))
 				.select('r.id', 'r.message_id', 'q.recipient_id as queued');
-			const rows: Array<{id: string; message_id: string; queued: string | null}> = await (workspaceId === undefined
+			const rows: Array<{id: string; message_id: string; queued: string | null}> = await (workspaceId ===
+			undefined
 				? query
 				: query.where('r.workspace_id', workspaceId));
 			found.push(...rows.map(({queued, ...row}) => ({...row, waits: queued !== null})));
@@ -207,7 +208,9 @@ async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> 
 		);
 }
 
-/** How many recipients of a destination queue, the oldest, are searched for its last reply if the first has no reply. */
+/**
+ * How many recipients of a destination queue, the oldest, are searched for its last reply if the first has no reply.
+ */
 const maxRead = 20;
 
 /** A query of the recipients of destination queue `l` that wait longest, as `w` and `r`. */
@@ -215,10 +218,16 @@ const longestWaits = (columns: string, limit: number) => `select ${columns}
 	from (select q.recipient_id, q.next_attempt_at from queue as q where ${ofQueue} order by q.next_attempt_at desc limit ${limit}) as w
 	join recipients as r on r.id = w.recipient_id`;
 
-/** What is being tried: a condition. SQLite would read all that waits, and not the few claims, but for the expression and the order of a cross join. */
+/**
+ * What is being tried: a condition. SQLite would read all that waits, and not the few claims, but for the expression
+ * and the order of a cross join.
+ */
 const isTried = `q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''`;
 
-/** Of the recipients of destination queue `l` that the condition means: the oldest one's id and how many they are; null: there is none. */
+/**
+ * Of the recipients of destination queue `l` that the condition means: the oldest one's id and how many they are; null:
+ * there is none.
+ */
 const idAndCount = (condition: string) =>
 	`(select min(q.recipient_id) || ' ' || count(*) from queue as q where ${ofQueue} and ${condition})`;
 const idLength = idFloor('rcp', 0).length;
@@ -238,8 +247,8 @@ const summaryColumns = {
 };
 
 /**
- * By destination queue. A million recipients may wait: each queue is counted where the index has it, and only those that are shown
- * are read. Those being tried are few.
+ * By destination queue. A million recipients may wait: each queue is counted where the index has it, and only those
+ * that are shown are read. Those being tried are few.
  */
 async function summarizeDue(reader: Knex, now: string, {workspaceId, destination}: QueueFilter): Promise<Row[]> {
 	const [here, where] = destination === undefined ? ['true', []] : ['q.destination = ?', [destination]];

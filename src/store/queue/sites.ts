@@ -172,7 +172,9 @@ export type NodeTerm = {
 
 /** A node that freezes within it holds up all others: it is ended sooner than other transactions. */
 const renewalMs = 2000;
-/** How long a node that hangs keeps its part after its term: then hosts have ended its sessions (RFC 5321 §4.5.3.2.7). */
+/**
+ * How long a node that hangs keeps its part after its term: then hosts have ended its sessions (RFC 5321 §4.5.3.2.7).
+ */
 const hungMs = 5 * 60_000;
 const nowMs = `(${serverMs})::bigint`;
 
@@ -202,7 +204,9 @@ export async function renewTerm(
 	return [...terms.filter(term => term.node !== node), {node, knows}];
 }
 
-/** Removes the terms of nodes that are gone. One that still has its connection to the server may only hang, and stays. */
+/**
+ * Removes the terms of nodes that are gone. One that still has its connection to the server may only hang, and stays.
+ */
 async function removeGone(trx: Knex.Transaction, node: string): Promise<void> {
 	const over: Array<{node: string; isOld: boolean}> = await trx('lease_terms')
 		.whereNot({node})

@@ -33,8 +33,8 @@ const user = 'bounces@shop.example';
 const password = 'right: / @ % password';
 
 /**
- * Starts a private Dovecot that offers IMAP on free ports of 127.0.0.1 and waits until it greets. It ends with the test.
- * Null where it cannot run.
+ * Starts a private Dovecot that offers IMAP on free ports of 127.0.0.1 and waits until it greets. It ends with the
+ * test. Null where it cannot run.
  */
 export async function startImapServer(t: ExecutionContext): Promise<ImapServer | null> {
 	const root = await findPeer(t, 'dovecot');

@@ -14,7 +14,9 @@ export type PostfixOptions = {
 	readonly mailboxes?: readonly string[];
 	/** Addresses of the domains, with a Maildir in common: with these nobody else has a mailbox. */
 	readonly users?: readonly string[];
-	/** A server on 127.0.0.1 that stores the mail: its port for LMTP, and the addresses that it is asked about first. */
+	/**
+	 * A server on 127.0.0.1 that stores the mail: its port for LMTP, and the addresses that it is asked about first.
+	 */
 	readonly store?: {readonly port: number; readonly asks: readonly string[]};
 	/** The port of a policy service on 127.0.0.1, such as postgrey, that is asked about each recipient. */
 	readonly policyPort?: number;
@@ -118,7 +120,9 @@ async function makeFolders(outside: string, root: PeerRoot): Promise<void> {
 	}
 }
 
-/** Postfix waits seconds until a file is no longer fresh, lest it reads a half-written one: these say that they are old. */
+/**
+ * Postfix waits seconds until a file is no longer fresh, lest it reads a half-written one: these say that they are old.
+ */
 async function writeConfiguration(folder: string, files: Record<string, string>): Promise<void> {
 	const hourAgo = Date.now() / 1000 - 3600;
 	for (const [name, text] of Object.entries(files)) {

@@ -363,7 +363,11 @@ Grund: Benutzer unbekannt
 	],
 	[
 		'in Spanish',
-		{From: 'MAILER-DAEMON@example.es', Subject: 'Mensaje no entregado', 'Content-Type': 'text/plain; charset=utf-8'},
+		{
+			From: 'MAILER-DAEMON@example.es',
+			Subject: 'Mensaje no entregado',
+			'Content-Type': 'text/plain; charset=utf-8',
+		},
 		`Su mensaje no pudo ser entregado a los siguientes destinatarios:
 
 neko@example.es
@@ -468,7 +472,9 @@ for (const [header, text] of [
 	test(`a letter of a sentence about a mailbox that is full: ${text || 'the subject'}`, t => {
 		const {kind, reports} = read(mailOf({...office, ...header}, text));
 		t.is(kind, 'text');
-		t.like(reports, [{recipient: 'neko@mx.example', action: 'failed', category: 'mailbox_full', suppresses: false}]);
+		t.like(reports, [
+			{recipient: 'neko@mx.example', action: 'failed', category: 'mailbox_full', suppresses: false},
+		]);
 	});
 }
 

@@ -85,7 +85,11 @@ test('a backlog for many sites, one dead and one slow, hold up no new mail for a
 		// New ones go to a site that has had no mail, and to sites with a backlog.
 		const site = probe % 2 === 0 ? 'new.example' : `site${2 + probe}.example`;
 		const before = probe % 2 === 0 ? probed.count() : 0;
-		const {status, body} = await call(`${daemon.url}/v1/messages`, key, {from, to: `new${probe}@${site}`, templateId});
+		const {status, body} = await call(`${daemon.url}/v1/messages`, key, {
+			from,
+			to: `new${probe}@${site}`,
+			templateId,
+		});
 		const taken = performance.now();
 		t.is(status, 202, JSON.stringify(body));
 		const {id} = body as {id: string};
@@ -94,7 +98,8 @@ test('a backlog for many sites, one dead and one slow, hold up no new mail for a
 			async () =>
 				probe % 2 === 0
 					? probed.count() > before
-					: ((await call(`${daemon.url}/v1/messages/${id}`, key)).body as {status: string}).status === 'delivered',
+					: ((await call(`${daemon.url}/v1/messages/${id}`, key)).body as {status: string}).status ===
+						'delivered',
 			180_000,
 		);
 		times.push(Math.round(performance.now() - taken));

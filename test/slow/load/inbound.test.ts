@@ -29,7 +29,12 @@ test('many reports over ten connections: none lost, and memory stays', async t =
 	const countOf = async (where: object = {}) =>
 		Number((await store.reader('inbound').where(where).count('* as n'))[0]?.n);
 	const load = (from: number, to: number) =>
-		loadReports({port: inboundPort(dataDir), connections: 10, recipients: recipients.slice(from, to), perSecond: null});
+		loadReports({
+			port: inboundPort(dataDir),
+			connections: 10,
+			recipients: recipients.slice(from, to),
+			perSecond: null,
+		});
 	const allRead = () => waitFor('all are read', async () => (await countOf({read_at: null})) === 0, 300_000);
 
 	// What it needs once: code, caches, pools.

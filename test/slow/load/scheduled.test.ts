@@ -72,7 +72,9 @@ async function fill(
 		// As if none had been tried.
 		await trx.raw(`update queue set attempts = 0, send_at = next_attempt_at,
 			scheduled_message = 'msg_' || substr(recipient_id, 5)`);
-		await trx.raw(`update recipients set state = 'accepted', attempts = 0, last_category = null, last_reply = null`);
+		await trx.raw(
+			`update recipients set state = 'accepted', attempts = 0, last_category = null, last_reply = null`,
+		);
 		await trx('attempts').delete();
 		await trx('events').delete();
 	});
@@ -127,7 +129,11 @@ for (const engine of engines) {
 			t.log(`ready after ${Math.round(daemon.readyMs)} ms, ${cpuMs(daemon.pid)} ms of CPU`);
 			const ask = async (method: string, path: string, body: object) => {
 				const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json'};
-				const answer = await fetch(`${daemon.url}/v1/messages${path}`, {method, headers, body: JSON.stringify(body)});
+				const answer = await fetch(`${daemon.url}/v1/messages${path}`, {
+					method,
+					headers,
+					body: JSON.stringify(body),
+				});
 				await answer.arrayBuffer();
 				return answer.status;
 			};
@@ -143,8 +149,12 @@ for (const engine of engines) {
 			const late = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - at);
 			t.true(Math.min(...late) >= 0, 'none leaves early');
 			// What was due before the daemon was ready waits for that.
-			const behind = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - Math.max(at, readyAt));
-			t.log(`${due} due ones were late: ${figures(behind)}; ${news.length} new ones beside them took ${figures(news)}`);
+			const behind = [...sendAt].map(
+				([address, at]) => (arrivals.get(address)?.[0] ?? 0) - Math.max(at, readyAt),
+			);
+			t.log(
+				`${due} due ones were late: ${figures(behind)}; ${news.length} new ones beside them took ${figures(news)}`,
+			);
 			if (fullLoad) {
 				t.true(Math.max(...behind) <= maxLateMs, `${Math.max(...behind)} ms late`);
 			}

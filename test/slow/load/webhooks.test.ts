@@ -16,7 +16,9 @@ import {
 } from '../../helpers/webhook-load.ts';
 
 const counts = {healthy: 160, slow: 20, dead: 20};
-/** So long that the slow ones have half of theirs after minutes, which the healthy ones do not take on a busy machine. */
+/**
+ * So long that the slow ones have half of theirs after minutes, which the healthy ones do not take on a busy machine.
+ */
 const slowMs = 25_000;
 const perSecond = 10;
 const events = scaled(600);

@@ -48,7 +48,9 @@ async function makeTable({database}: Store, name: string): Promise<void> {
 	await database.raw(
 		`create table ${name} (id integer not null, amount double precision, words text, bytes bytea) partition by list (id)`,
 	);
-	await database.raw(`create table ${name}_odd partition of ${name} (primary key (id)) for values in (1, 3, 5, 7, 9)`);
+	await database.raw(
+		`create table ${name}_odd partition of ${name} (primary key (id)) for values in (1, 3, 5, 7, 9)`,
+	);
 	await database.raw(`create table ${name}_other partition of ${name} (primary key (id)) default`);
 }
 

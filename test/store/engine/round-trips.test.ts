@@ -60,7 +60,17 @@ if (engines.includes('postgres')) {
 		t.is(trips(), 2, 'a claim');
 		const at = new Date().toISOString();
 		const attempt: Attempt = {
-			...{at, host: 'mx.test', ip: '192.0.2.1', tls: null, phase: 'dot', code: 250, enhanced: null, reply: 'ok', ms: 1},
+			...{
+				at,
+				host: 'mx.test',
+				ip: '192.0.2.1',
+				tls: null,
+				phase: 'dot',
+				code: 250,
+				enhanced: null,
+				reply: 'ok',
+				ms: 1,
+			},
 			dialogue: null,
 		};
 		const record = createRecordWrite(boot, eventWriter);

@@ -10,7 +10,14 @@ storeTest(test, 'a claimed recipient has what its rows have, byte for byte', asy
 	// PostgreSQL's text holds no NUL.
 	const odd = `"quoted" \\ \t\r\n\u0001\u2028 é 👍 {"a":[1]}${engine === 'sqlite' ? ' \0 behind it' : ''}`;
 	const recipient = {attempts: 2, crashes: 1, last_reply: odd, last_category: 'network', subject: ''};
-	const message = {data: JSON.stringify({odd}), extras: odd, sealed: '', attachments: 2, topic_code: 'news', cc: '[]'};
+	const message = {
+		data: JSON.stringify({odd}),
+		extras: odd,
+		sealed: '',
+		attachments: 2,
+		topic_code: 'news',
+		cc: '[]',
+	};
 	await store.database('recipients').update(recipient);
 	await store.database('messages').update(message);
 	await store.database('workspaces').update({queue_lifetime_s: 3600, locale: 'de'});

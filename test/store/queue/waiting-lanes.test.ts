@@ -33,7 +33,12 @@ storeTest(test, 'lanes with work are found as if each copy were looked at', asyn
 			for (const [index, {destination, workspace, priority, hour, held, claimed}] of waiting.entries()) {
 				const id = {recipient_id: `rcp_${index}`};
 				const queue = {destination, workspace_id: workspace, priority: levelOf(priority)};
-				await database('queue').insert({...id, ...queue, next_attempt_at: `${hour}`, held_at: held ? 'x' : null});
+				await database('queue').insert({
+					...id,
+					...queue,
+					next_attempt_at: `${hour}`,
+					held_at: held ? 'x' : null,
+				});
 				await (claimed && database('claims').insert({...id, claimed_by: 'x', attempts: 0, until: 'x'}));
 			}
 			const going = waiting
