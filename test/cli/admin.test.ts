@@ -317,9 +317,9 @@ test('key: create, list, rotate, revoke', async t => {
 	t.false(JSON.stringify(list).includes(made.key), 'a key is shown once');
 	golden(t, 'key-list', await cli.text('key', 'list'));
 
-	refused(t, await cli.run('key', 'revoke', limited.id), 65, /is revoked already/);
+	refused(t, await cli.run('key', 'revoke', limited.id), 65, /is already revoked/);
 	refused(t, await cli.run('key', 'revoke', 'key_x'), 65, /there is no key key_x, see mailctl key list/);
-	refused(t, await cli.run('key', 'rotate', limited.id), 65, /has ended, make a new one/);
+	refused(t, await cli.run('key', 'rotate', limited.id), 65, /has expired or been revoked, create a new one/);
 
 	const lines = (await cli.text('key', 'create', '--name', 'with every scope')).split('\n');
 	const wide = lines.filter(line => line.length > 80);

@@ -21,7 +21,7 @@ test('topic: create, list, remove, purge', async t => {
 		t,
 		await cli.run('topic', 'create', '--code', 'news', '--name', 'x'),
 		65,
-		/there is a topic news already, see/,
+		/the topic news already exists, see/,
 	);
 	refused(
 		t,
