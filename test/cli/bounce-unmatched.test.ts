@@ -40,7 +40,7 @@ test('bounce unmatched: lists what is kept and why, shows one, prints the mail i
 	const listed = await cli.json<Listed[]>('bounce', 'unmatched');
 	t.deepEqual(
 		listed.map(({kept, why}) => `${kept}: ${why}`),
-		['unmatched: copy is gone', 'unread: too many parts', 'operator: for you', 'unmatched: forged token'],
+		['unmatched: recipient gone', 'unread: too many parts', 'operator: for you', 'unmatched: forged token'],
 	);
 	t.deepEqual(listed.at(-1)?.tried, [{via: 'return_path', id, fault: 'forged'}]);
 	t.is((await cli.json<Listed[]>('bounce', 'unmatched', '--limit', '1')).length, 1);

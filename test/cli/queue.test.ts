@@ -183,7 +183,7 @@ test('trace: what each waits for, and every try with what was said', async t => 
 	t.is((await tracedOf(fast)).site, site);
 	t.regex(
 		await cli.text('queue', 'trace', fast),
-		/Its site smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/,
+		/Sending to smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/,
 	);
 	t.deepEqual((await cli.json<{sites: string[]}>('queue', 'resume', 'fast.example')).sites, [site]);
 });

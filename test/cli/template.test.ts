@@ -104,7 +104,7 @@ test('an id in template.json is kept by push and pull, also in another workspace
 	}
 	await cp(join(cli.folder, 'templates/receipt'), join(cli.folder, 'templates/again'), {recursive: true});
 	const twice = await cli.run('template', 'push', 'templates', ...acme);
-	refused(t, twice, 65, /receipt\/template\.json: its id is that of again too\n.*nothing was saved/);
+	refused(t, twice, 65, /receipt\/template\.json: its id is also that of again\n.*nothing was saved/);
 });
 
 test('template create, show, preview, list, delete', async t => {
