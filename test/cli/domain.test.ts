@@ -328,7 +328,7 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 		advice: {
 			...{policy: 'none', next: 'quarantine', change: true, name: '_dmarc.shop.example', days: 90, cost},
 			record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@other.example,mailto:dmarc@bounce.shop.example; fo=1',
-			why: '1,400 of your 1,400 mails are aligned; it stops 6,972 mails of others: make sure that none of them are yours',
+			why: '1,400 of your 1,400 messages are aligned; it stops 6,972 messages of others: make sure that none of them are yours',
 		},
 		tls: [],
 	});

@@ -335,7 +335,12 @@ const dmarcSchema = Type.Object(dmarcFields, {
 			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true, why: ''}],
 			advice: {
 				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
-				...{change: true, why: '2,310 of your 2,310 mails are aligned', days: 30, cost: {ours: 0, others: 0}},
+				...{
+					change: true,
+					why: '2,310 of your 2,310 messages are aligned',
+					days: 30,
+					cost: {ours: 0, others: 0},
+				},
 			},
 			tls: [{policy: 'sts', result: 'success', count: 812}],
 		},
