@@ -170,7 +170,7 @@ test('workspace: how long it keeps messages and their content', async t => {
 	});
 	t.regex(await cli.text('workspace', 'show'), /content kept +3 days/);
 	t.regex(await cli.text(...update, '--content-days', '1'), /content kept +1 day\n/);
-	refused(t, await cli.run(...update, '--content-days', '31'), 65, /more than MAILCTL_RETENTION_DAYS \(30\)/);
+	refused(t, await cli.run(...update, '--content-days', '31'), 65, /exceeds MAILCTL_RETENTION_DAYS \(30\)/);
 	refused(t, await cli.run(...update, '--content-days', '0'), 64, /--content-days/);
 	t.like(await cli.json(...update, '--content-days', 'none'), {retention_days: 30, content_days: null});
 });
