@@ -69,7 +69,7 @@ test('a CA that is away rings before the end of a certificate, and the alert end
 	await state('failed');
 	t.regex(
 		await doctor(),
-		/FAIL certificates the certificate of mail\.lab\.test end(?:s|ed) .{20}: the CA at 127\.0\.0\.1:\d+ gives no answer/,
+		/FAIL certificates the certificate of mail\.lab\.test end(?:s|ed) .{20}: the CA at 127\.0\.0\.1:\d+ does not respond/,
 	);
 	t.is(await ends(), first, 'the old one stays in use');
 
