@@ -140,7 +140,7 @@ for (const [what, source, line, column, message] of [
 		),
 		2,
 		51,
-		/leaves this out: \{% if a %\}/,
+		/drops this: \{% if a %\}/,
 	],
 	['too many elements', mail('<mj-text>x</mj-text>'.repeat(500)), 6, 9901, /more than 500/],
 ] as const) {
