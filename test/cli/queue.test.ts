@@ -122,7 +122,10 @@ test('where a destination blocks our address, its summary and each recipient say
 		await cli.text('queue', 'summary'),
 		/^fast\.example: our address is blocked\. To do: write to postmaster@/m,
 	);
-	t.regex(await cli.text('queue', 'why', fast), /is blocking our\s+address[\s\S]*write to\s+postmaster@fast\.example/);
+	t.regex(
+		await cli.text('queue', 'why', fast),
+		/is blocking our\s+address[\s\S]*write to\s+postmaster@fast\.example/,
+	);
 });
 
 test('an empty queue says so', async t => {
