@@ -41,8 +41,9 @@ export type Field = {readonly name: string; readonly value: string | null};
 
 /**
  * Returns the fields of a multipart/form-data body (RFC 7578) in their order, or `null` if `contentType` has no
- * boundary. It is more lenient than the platform's parser, because real clients and hand-written requests are: it
- * accepts a boundary that occurs in a value, a preamble, unquoted names, unknown header fields, and bare LF line ends.
+ * boundary. It is more lenient than the platform's parser, for the sake of unusual clients and hand-written requests.
+ * It accepts a boundary that occurs in a value, a preamble, unquoted names, unknown header fields, and bare LF line
+ * ends.
  */
 export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {
 	const boundary = parameterOf(contentType, 'boundary');
