@@ -7,7 +7,7 @@ import {type Account, AcmeClient} from '../certificates/acme-client.ts';
 import {AcmeError, type AcmeOptions} from '../certificates/acme-connection.ts';
 import {challengesFor, overBudget, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
-import {extraCa} from '../config/settings.ts';
+import {extraCa, type Settings} from '../config/settings.ts';
 import {inTurn, repeated} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
@@ -61,7 +61,7 @@ type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock
 /** The certificates that servers of this process show, and the loop that orders them; several nodes may run it. */
 export class Certificates {
 	readonly #context: CertificatesContext;
-	readonly #dispatcher: Dispatcher;
+	#dispatcher: Dispatcher | null = null;
 	readonly #names: WantedNames;
 	#shown: ReadonlyMap<string, Shown> = new Map();
 	/** Of names that were asked for: to make one takes a millisecond and 70 kB. */
@@ -77,15 +77,8 @@ export class Certificates {
 	readonly #accountInTurn = inTurn();
 
 	constructor(context: CertificatesContext, pause: AcmeOptions['pause'] = defaultPause) {
-		const {settings} = context;
 		this.#pause = pause;
-		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
 		this.#context = context;
-		// A connection for each request: one that is kept may be closed by the CA as the next one is sent.
-		this.#dispatcher = new Agent({
-			pipelining: 0,
-			connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()},
-		});
 		this.#names = new WantedNames(context);
 	}
 
@@ -182,7 +175,7 @@ export class Certificates {
 	async stop(): Promise<void> {
 		this.#ending.abort();
 		this.#names.stop();
-		await this.#dispatcher.destroy();
+		await this.#dispatcher?.destroy();
 		await Promise.all([...this.#rounds, this.#emailRound].map(round => round?.stop()));
 		await this.#readInTurn(async () => undefined);
 	}
@@ -294,6 +287,7 @@ export class Certificates {
 
 	#client(): AcmeClient {
 		const {settings, clock, version} = this.#context;
+		this.#dispatcher ??= createDispatcher(settings);
 		return new AcmeClient({
 			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
 			...{now: clock.now, pause: this.#pause},
@@ -474,4 +468,16 @@ function maxPause({not_after}: FullCertificate, now: number): number {
 function nextLook(row: Parameters<typeof renewAt>[0], retryAfterMs: number | null, now: number): string {
 	const ask = Math.min(Math.max(retryAfterMs ?? defaultAskMs, minuteMs), dayMs);
 	return storeTime(Math.min(renewAt(row) ?? now, now + ask));
+}
+
+/**
+ * A connection for each request: one that is kept may be closed by the CA as the next one is sent. They share one
+ * context, because reading all public certificates costs tens of milliseconds.
+ */
+function createDispatcher(settings: Settings): Dispatcher {
+	const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
+	return new Agent({
+		pipelining: 0,
+		connect: {secureContext: createSecureContext({ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()})},
+	});
 }
