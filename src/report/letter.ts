@@ -20,7 +20,7 @@ const maxAddresses = 1000;
 const maxHeaderLength = 256 * 1024;
 const maxAnswers = 50;
 
-/** Parses a message. If it exceeds the limits of `readMail`, the result has a `fault` and no parsed content. */
+/** Parses a message. If it exceeds the limits of `readMail`, the result has only its header and a `fault`. */
 export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ReadLetter> {
 	const mail = readMail(raw, raw.length);
 	const {fields, parts} = mail.root;

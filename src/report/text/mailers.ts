@@ -356,7 +356,7 @@ const message = /^-{3,}server message[ \t]*$/im;
 const command = /^-{3,}SMTP command[ \t]*$/im;
 const verbs = {RCPT: 'rcpt', MAIL: 'mail', EHLO: 'ehlo', HELO: 'ehlo'} as const;
 
-/** m-FILTER: the recipient is the last word above `-------server message`, and the failed command is below. */
+/** m-FILTER: the recipient is the last address above `-------server message`; the failed command is below. */
 export const readMfilter: Detector = ({said}) => {
 	const head = message.exec(said);
 	const recipient = head === null ? undefined : findAddresses(said.slice(0, head.index)).at(-1)?.address;
