@@ -436,7 +436,7 @@ const maxReceived = 25;
 /** How much of a header is searched. */
 const maxHeaderLength = 256 * 1024;
 
-/** Whether a message loops: it has more trace fields than any route (RFC 5321 §6.3), or an `X-Loop` of ours. */
+/** Whether a message loops: it has more trace fields than any route (RFC 5321 §6.3), or our `X-Loop`. */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 	const header = headerOf(raw);
 	if ((header.match(/^received:/gim)?.length ?? 0) > maxReceived) {

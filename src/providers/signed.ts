@@ -144,7 +144,7 @@ const genericKinds: Kinds = {
 
 /**
  * The format of mailctl's own webhooks, for custom relays: `{type, message_id, recipient, occurred_at}`, signed with
- * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is a Message-ID of ours, and `ref` the value of
+ * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is our Message-ID, and `ref` the value of
  * X-Mailctl-Ref.
  */
 export const generic: Provider = {
