@@ -126,7 +126,7 @@ storeTest(test, 'deliveries: newest first, with what the last attempt came to', 
 	const [first = '', second = '', third = ''] = await insertDue(store, api.workspace.id, endpoint, 3);
 	const attempt = {at: '2026-06-09T10:15:31.500Z', ms: 12, generation: 0};
 	await store.database('webhook_attempts').insert([
-		{...attempt, delivery_id: first, n: 1, status: null, error: 'no answer within 15 s'},
+		{...attempt, delivery_id: first, n: 1, status: null, error: 'no response within 15 s'},
 		{...attempt, delivery_id: first, n: 2, status: 503, error: 'it answered 503'},
 		{...attempt, delivery_id: second, n: 1, status: 200, error: null},
 	]);
