@@ -84,7 +84,7 @@ export class Renderers {
 		this.#slowTemplates = new SlowTemplates(options.clock);
 		this.#work = new ForeignWork<SentJob, RendererResult, Order, Message>({
 			...options,
-			name: 'maker',
+			name: 'renderer',
 			noun: 'a message',
 			batchSize,
 			maxHeld,

@@ -154,7 +154,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 			send: (calls, transfer) => thread.post(calls, transfer),
 			gather: () => gather(worker),
 		});
-		const thread = new Thread<readonly Calls[], 'ready' | Replies>('sender', options, {
+		const thread = new Thread<readonly Calls[], 'ready' | Replies>('SMTP worker', options, {
 			started: () => this.#isDraining && caller.notifyNow('drain', undefined),
 			receive: message => caller.receive(message),
 			ended: () => caller.end(new Error('The SMTP worker ended.')),
