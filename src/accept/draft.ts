@@ -68,8 +68,7 @@ export type Accepted =
 			/** The response body, which an Idempotency-Key repeats byte for byte. */
 			readonly body: string;
 			/**
-			 * Whether an earlier send with the same Idempotency-Key created the message. `differs` means that other
-			 * fields had other values.
+			 * Whether an earlier send with the same key created the message. `differs`: other fields had other values.
 			 */
 			readonly replayed: false | 'true' | 'differs';
 	  }

@@ -155,8 +155,8 @@ export function createAccept(options: AcceptOptions): Accept {
 				drafted.push(await draft({catalog, vault}, send, idempotency));
 			}
 			if (sends.some(({idempotency}) => idempotency !== null)) {
-				// Each one is submitted by itself, in order. Those with the same key wait for each other; the others
-				// share a transaction.
+				// Submitted one by one, in order: those with the same key wait for each other, the others share a
+				// transaction.
 				return await Promise.all(
 					sends.map(({send, idempotency}, index) => {
 						const settled = () => settle(drafted[index] as Drafted, send, idempotency);
@@ -190,10 +190,7 @@ function queuesOf(drafts: readonly Draft[]): Iterable<Arrival> {
 
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;
 
-/**
- * Runs the checks in the order in which their codes take precedence. Those that must see the newest rows follow in the
- * transaction.
- */
+/** Runs the checks in order of precedence. Those that must see the newest rows follow in the transaction. */
 async function draft(
 	{catalog, vault}: Pick<AcceptOptions, 'catalog' | 'vault'>,
 	send: Send,

@@ -313,10 +313,7 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 	};
 }
 
-/**
- * Returns the `to` recipient and then the `cc` recipients. One that must not be sent to has the reason and is final
- * from the start.
- */
+/** Returns the `to` and then the `cc` recipients. One that must not get mail has the reason and is final at once. */
 function recipientsOf(entries: readonly Entry[], making: Making): NewRecipient[] {
 	const recipients: NewRecipient[] = [];
 	for (const entry of entries) {
@@ -404,10 +401,7 @@ async function holdToQuotas(
 	return {results: judged, over};
 }
 
-/**
- * Counts what was accepted. This comes last in the transaction, because until the commit no other one can count for the
- * same workspaces.
- */
+/** Counts what was accepted. This comes last: until the commit no other transaction can count these workspaces. */
 async function countSends(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],

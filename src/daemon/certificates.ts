@@ -42,7 +42,7 @@ const minuteMs = 60_000;
 const lookMs = 15_000;
 /** How long a node holds a certificate, and how often it extends that time while it works on it. */
 const [leaseMs, holdMs] = [minuteMs, 20_000];
-/** In addition to those for our own names. */
+/** The maximum number of concurrent orders besides those for our own names. */
 const maxOrders = 4;
 const maxContexts = 1000;
 const maxOrderMs = 5 * minuteMs;

@@ -236,7 +236,7 @@ export async function startDaemon({
 	async function start() {
 		try {
 			await space.look();
-			// The part of today must exist before its first message.
+			// Today's partition must exist before today's first message.
 			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(reader);
 			await certificates.open();

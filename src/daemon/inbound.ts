@@ -383,7 +383,7 @@ function startMailboxPolling(
 					logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
 				unwatched(error) {
 					const text =
-						'New bounces are noticed only after MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances and max_user_watches.';
+						'New bounces are noticed late: raise fs.inotify.max_user_instances and max_user_watches.';
 					logger.warn({event: 'mailbox_unwatched', mailbox: name, err: error}, text);
 				},
 			},

@@ -110,7 +110,7 @@ export class Metrics {
 		'Logins, recipients, messages and sessions rejected by the submission listener.',
 		'reason',
 	);
-	/** `state` is that of the delivery after the attempt. */
+	/** `source` is where messages come from. `kind` is what they are, including `unread` and `dropped` (mail loops). */
 	readonly webhookSeconds = this.#histogram(
 		'mailctl_webhook_attempt_duration_seconds',
 		'Duration of attempts to post an event to an endpoint.',
@@ -200,7 +200,7 @@ export class Metrics {
 		return new Histogram({name, help, buckets, labelNames, registers: this.#registers});
 	}
 
-	/** Registers a figure that is read at each scrape, and is absent if its source fails or does not know it. */
+	/** Counts an attempt. `waitMs` is the time from acceptance to the first attempt; `null` for later attempts. */
 	#ask(name: string, help: string, labelNames: readonly string[], read: () => Asked | Promise<Asked>): void {
 		const isCount = name.endsWith('_total');
 		const config = {
@@ -359,7 +359,7 @@ export class Metrics {
 		const worst = shared(async () => worstFirst(await statuses()));
 		this.#ask(
 			'mailctl_reputation_copies',
-			`Recipients counted for the reputation of the ${maxWorkspaces} workspaces with problems or the most mail.`,
+			`Recipients counted for reputation, for the ${maxWorkspaces} workspaces in trouble or with most mail.`,
 			['workspace', 'window', 'what'],
 			async () =>
 				(await worst()).flatMap(({id, windows}) =>

@@ -195,9 +195,7 @@ export function createObserver({
 			}
 		},
 
-		/**
-		 * An attempt to post an event ended. Only the host of the URL is logged, because its path may contain a secret.
-		 */
+		/** An attempt to post an event ended. Only the host of the URL is logged: its path may contain a secret. */
 		posted({delivery, end, after}: Attempted): void {
 			if (end === null) {
 				return;
@@ -354,8 +352,7 @@ function createEndpointLog(logger: Logger) {
 				}
 			} else if (after.state === 'exhausted' && !exhausted.has(endpoint)) {
 				exhausted.set(endpoint, true);
-				const text =
-					'An event was abandoned after the last attempt. Repair the endpoint, then run mailctl webhook replay.';
+				const text = 'An event was abandoned. Repair the endpoint, then run mailctl webhook replay.';
 				logger.warn({event: 'webhook_exhausted', ...about}, text);
 			}
 		},

@@ -16,8 +16,7 @@ import type {Observer} from './observer.ts';
 
 const defaultBeatMs = 1500;
 /**
- * A node is dead if it sent no heartbeat for this long and the server saw its connection close; a frozen node keeps
- * its.
+ * A node is dead if it sent no heartbeat for this long and its connection closed; a frozen node keeps its connection.
  */
 const quietMs = 3 * defaultBeatMs;
 /** A node without a heartbeat for this long does not know whether others could send theirs. */
@@ -28,10 +27,7 @@ const returnMs = 2 * quietMs;
 type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
-	/**
-	 * The previous daemon of this data folder. This one holds the folder's lock, so that one is dead, unless the folder
-	 * is a copy.
-	 */
+	/** The previous daemon of this data folder. It is dead, as this one has the lock, unless the folder is a copy. */
 	readonly former?: string | null;
 	/** Called once, before this node's first claim. */
 	readonly onBegin?: () => void;
@@ -197,10 +193,7 @@ type ArrivalsOptions<Due> = {
 	readonly periodMs: number;
 };
 
-/**
- * Reads periodically what is due: mail that another node accepted or left behind. Queries are less frequent if a long
- * queue makes them slow.
- */
+/** Reads periodically what is due: mail that another node accepted or left behind. Slow queries run less often. */
 export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: ArrivalsOptions<Due>): {
 	/** Queries now, unless a query is running. */
 	readonly look: () => void;
@@ -240,10 +233,7 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 /** Sent if the list is too long for a notice. The receiver queries the store. */
 const all = '*';
 
-/**
- * Notifies other nodes of destination queues with waiting mail. What arrives while a notice is being sent goes with the
- * next one.
- */
+/** Notifies other nodes of queues with waiting mail. What arrives meanwhile goes with the next notice. */
 export class ArrivalNotices {
 	readonly #store: Pick<Store, 'tell'>;
 	/** This node's id: it ignores its own notices. */
@@ -288,10 +278,7 @@ export class ArrivalNotices {
 	}
 }
 
-/**
- * Returns the destination queues of a notice, or `null` if the store must be queried. A node's own notices contain
- * none.
- */
+/** Returns the destination queues of a notice (none for this node's own), or `null` to query the store. */
 export function readArrivalNotice(notice: string | null, boot: string): QueueKey[] | null {
 	const space = notice?.indexOf(' ') ?? -1;
 	if (notice === null || space === -1) {

@@ -86,9 +86,7 @@ function readTarget({url = '', headers}: IncomingMessage): {readonly host: strin
 		: {host, path: rest.startsWith('/') ? rest : `/${rest}`};
 }
 
-/**
- * Rejects the request. A redirect would hide from the client that each of its requests exposes its key to the network.
- */
+/** Rejects the request. A redirect would hide from the client that its requests expose its key to the network. */
 function refuseKey(response: ServerResponse, publicUrl: string, requestId: string): void {
 	const message = `The request came over plain HTTP, so anyone on the network path could have read the key. The request was not processed. Send requests to ${publicUrl}, and replace the key: mailctl key rotate.`;
 	const error = apiError('https_required', {message});

@@ -21,10 +21,7 @@ export type RunOptions = {
 	readonly envFile?: string | undefined;
 	/** Whether to open a data folder that belongs to another user. */
 	readonly asRoot: boolean;
-	/**
-	 * Fills an empty store before the daemon starts. The function it returns greets the operator once the daemon
-	 * listens.
-	 */
+	/** Fills an empty store before the daemon starts. The function it returns greets the operator afterwards. */
 	readonly prepare: (held: Held, settings: Settings) => Promise<(daemon: Daemon, logger: Logger) => Promise<void>>;
 };
 
@@ -41,7 +38,7 @@ export function checkOpenFiles(
 		]);
 	}
 	if (limit !== null && limit < needed) {
-		const text = `At most ${limit} files and sockets can be open, but ${needed} may be needed: ${openFilesFix(needed)}`;
+		const text = `At most ${limit} files and sockets can be open; ${needed} may be needed: ${openFilesFix(needed)}`;
 		logger.warn({event: 'few_open_files', limit, needed}, text);
 	}
 }
@@ -51,8 +48,8 @@ const failedStartMs = 1000;
 const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 
 /**
- * Runs the daemon until SIGTERM, SIGINT or the end of its terminal. Resolves with the exit code. Throws ConfigError if
- * the daemon cannot start.
+ * Runs the daemon until SIGTERM, SIGINT or the end of its terminal, and returns the exit code. Throws ConfigError if it
+ * cannot start.
  */
 export async function runDaemon({version, installed, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
@@ -136,10 +133,7 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		await notify.ready();
 	}
 
-	/**
-	 * Reloads at once, then not again for a while: reading the settings takes many milliseconds, and signals are cheap
-	 * to send.
-	 */
+	/** Reloads at once, then not again for a while: reading the settings is slow, and signals are cheap to send. */
 	function onHangup(): void {
 		reloadAsked = true;
 		if (running && !reloading) {

@@ -104,7 +104,7 @@ export function createCommitWatch(logger: Pick<Logger, 'info' | 'warn'>): (ms: n
 		if (ms > slowCommitMs && !isSlow) {
 			isSlow = true;
 			const text =
-				'A commit took over a second: the disk of the store is slow or busy, so mail is accepted just as slowly.';
+				'A commit took over a second: the disk of the store is slow or busy, so mail is accepted slowly.';
 			logger.warn({event: 'store_slow', ms: Math.round(ms)}, text);
 		} else if (ms <= slowCommitMs && isSlow) {
 			isSlow = false;
@@ -194,8 +194,8 @@ export function createWriting({
 			}
 		},
 		onDeath(error) {
-			// As in the main thread: nothing is acknowledged that may not have been written, and the next start knows
-			// our claims.
+			// As in the main thread: nothing is acknowledged that may not be written, and the next start knows our
+			// claims.
 			throw error;
 		},
 	});
@@ -228,9 +228,7 @@ type FreeSpace = {
 };
 
 const diskLookMs = 1000;
-/**
- * After a shortage, 10 % more than the limit is needed. At the limit itself, the state would change with every message.
- */
+/** After a shortage, 10 % more than the limit is needed, or the state would change with every message. */
 const recovery = 1.1;
 
 /**

@@ -127,10 +127,7 @@ type RowTaskOptions = {
 /** Removes at most `limit` old rows of each kind. Returns how many. */
 type Purge = (trx: Knex.Transaction, limit: number) => Promise<readonly number[]>;
 
-/**
- * Creates a task that continues while a step finds as many rows of a kind as it may remove. What counts as old is fixed
- * when the task begins.
- */
+/** Creates a task that continues while a step finds its full number of rows. What is old is fixed when it begins. */
 function rowTask(
 	name: string,
 	{store, clock, rowsPerStep = 1000}: RowTaskOptions,
@@ -292,10 +289,7 @@ async function unlessUsed(
 	}
 }
 
-/**
- * Creates the partitions of the coming days. Rows of a day without one go to the default partition, which is only
- * slower.
- */
+/** Creates the coming days' partitions. Rows of a day without one go to the default partition, which is slower. */
 export function dayTask({
 	store,
 	clock,

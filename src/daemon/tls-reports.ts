@@ -65,8 +65,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	}
 
 	/**
-	 * Sends the report unless the domain requests none. Rejects only if no address accepted it: one that did must not
-	 * get it again.
+	 * Sends the report if the domain requests one. Rejects only if no address accepted it, so that none gets it twice.
 	 */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
 		const addresses = await unlessEnough(await reportAddresses(resolver, domain));
@@ -117,10 +116,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	};
 }
 
-/**
- * Returns the `mailto:` addresses of a TLSRPT record (RFC 8460 §3). `https:` is not supported. Rejects if DNS does not
- * answer.
- */
+/** Returns the `mailto:` addresses of a TLSRPT record (RFC 8460 §3), not `https:`. Rejects if DNS does not answer. */
 export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: string): Promise<readonly string[]> {
 	const answer = await resolver.txt(`_smtp._tls.${domain}`);
 	if (answer.kind === 'failed') {
@@ -138,9 +134,7 @@ export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: s
 	});
 }
 
-/**
- * Returns `r@b.example` for `R+any@b.example`: the mailbox that the message probably reaches, however it is spelled.
- */
+/** Returns `r@b.example` for `R+any@b.example`: the mailbox that the message probably reaches. */
 export const mailboxOf = (address: string): string => address.toLowerCase().replace(/\+[^@]*/, '');
 
 /** `domain` is the one whose mail servers are reported on, and `own` is our domain, which signs. */
@@ -151,10 +145,7 @@ type ReportMail = Readonly<Record<'day' | 'domain' | 'own' | 'host' | 'to', stri
 	readonly now: number;
 };
 
-/**
- * Returns the signed message with a report (RFC 8460 §5.3). Its id identifies the report, so that one sent twice counts
- * once.
- */
+/** Returns the signed message with a report (RFC 8460 §5.3). A report that is sent twice has the same id. */
 export function tlsReportMail({day, domain, own, host, to, counts, policy, keys, now}: ReportMail): string {
 	const [begin, end] = [`${day}T00:00:00Z`, `${day}T23:59:59Z`];
 	const id = `${begin}_${domain}@${host}`;

@@ -190,8 +190,7 @@ export class ClockWatch {
 	}
 
 	/**
-	 * Returns by how many milliseconds the wall clock stepped back since the last call, or 0. Call it about once a
-	 * second.
+	 * Returns by how many milliseconds the wall clock stepped back since the last call. Call it about once a second.
 	 */
 	step(): number {
 		const before = this.#offset;

@@ -83,8 +83,8 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 
 	return {
 		async start(): Promise<void> {
-			// The thread takes a moment to start. Without endpoints it is not needed; with endpoints no attempt should
-			// wait for it.
+			// The thread takes a moment to start. It is not needed without endpoints; otherwise no attempt should wait
+			// for it.
 			if (await hasEndpoints(store.reader)) {
 				thread.start();
 			}
@@ -142,7 +142,7 @@ type PostingSettings = Pick<
 	| 'webhookConcurrency'
 >;
 
-/** Returns how the settings say that endpoints are posted to. */
+/** Returns the options for posting to endpoints, from the settings. */
 export function postingOf(settings: PostingSettings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),

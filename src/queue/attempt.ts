@@ -167,7 +167,8 @@ export class Attempts {
 		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, route.retry).lifetime);
 		const isOver = () => clock.now() >= endsAt;
 		if (recipient.stop) {
-			return unsent({kind: 'suppressed', reason: recipient.stop}); // The suppression may be newer than the message.
+			// The suppression may be newer than the message.
+			return unsent({kind: 'suppressed', reason: recipient.stop});
 		}
 		if (recipient.sender_id === null) {
 			return unsent({
