@@ -84,7 +84,8 @@ export const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 5
 const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
 
 /**
- * Decides what follows from the end of a conversation (RFC 5321 §4.2.1). A refusal of this machine is never a bounce.
+ * Decides what follows from the end of a conversation (RFC 5321 §4.2.1). Only the recipient's refusals count against
+ * it.
  */
 export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 	const {relay} = circumstances;
