@@ -82,8 +82,9 @@ type CancellableResolver = Resolver & {readonly cancel: () => void};
 /**
  * Creates a caching resolver on c-ares, so that slow servers do not occupy the thread pool as `dns.lookup` would.
  *
- * This is the main file of the folder, which resolves names over plain DNS and with DNSSEC. It relies only on the
- * servers it is given. It never reads the system's hosts file, and it never treats a failed query as an empty answer.
+ * This is the main file of the folder, which resolves names over plain DNS and with DNSSEC. It relies on the configured
+ * servers, or on the system's. It never reads the system's hosts file, and its resolvers never report a failed query as
+ * an empty answer.
  */
 export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: ResolverOptions): CancellableResolver {
 	const system = new SystemResolver({timeout: Math.min(firstWaitMs, timeoutMs), tries: repetitions});

@@ -1,7 +1,12 @@
 import process from 'node:process';
 import {setImmediate} from 'node:timers/promises';
 
-/** A clock that is passed as an argument: tests control their own, and the daemon passes the one of its store. */
+/**
+ * A clock that is passed as an argument: tests control their own, and the daemon passes the one of its store.
+ *
+ * The folder holds general-purpose tools: time, text, files, exact JSON, turns, calls between threads. It relies on
+ * Node.js and a few libraries. No tool imports another folder, and none knows what a message is.
+ */
 export type Clock = {
 	/** Wall clock, in milliseconds since the epoch, for times that are stored or displayed. */
 	readonly now: () => number;

@@ -1,7 +1,7 @@
 /**
- * Characters that must not appear as they are in a log, terminal or page, for use in a character class of a regular
- * expression with the `u` flag: controls, direction marks, invisible characters, lone surrogates, line and paragraph
- * separators. They are removed from all text of remote origin before it is stored or printed.
+ * Characters that must not appear as they are in a log, terminal or page: controls, direction marks, invisible
+ * characters, lone surrogates, line and paragraph separators. For a character class of a regular expression with the
+ * `u` flag. They are removed from all text of remote origin before it is stored or printed.
  */
 export const unprintable = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}`;
 

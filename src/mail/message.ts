@@ -4,8 +4,8 @@
  * queue.
  *
  * The folder holds the vocabulary of the whole program: messages, addresses, ids, routes, outcomes and reports, and the
- * pure rules about them. It relies on `kit` and `net` only. It never reads the store, the network, the settings or a
- * clock.
+ * pure rules about them. It relies on `kit` and `net` only. It never reads the store, the network or the settings, and
+ * it gets the time as an argument.
  */
 export const nextStates = {
 	accepted: ['queued', 'suppressed', 'errored', 'bounced'],

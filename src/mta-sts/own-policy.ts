@@ -16,7 +16,7 @@ const maxAgeSeconds = 7 * 86_400;
 const idLength = 24;
 
 /**
- * Returns the policy. Without a certificate that others can verify (`isProven`), it only asks them to report failures.
+ * Returns the policy. Unless others can verify the certificate (`isProven`), it only requests reports of failures.
  */
 export function ownPolicy(host: string, isProven: boolean): OwnPolicy {
 	const mode = isProven ? 'enforce' : 'testing';

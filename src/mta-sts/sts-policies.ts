@@ -184,7 +184,10 @@ export async function fetchPolicy(domain: string, options: FetchOptions): Promis
 			: {ok: true, policy};
 	} catch (error) {
 		if (signal.aborted) {
-			return failed('sts-policy-fetch-error', `${host} did not return a policy within ${options.limitMs / 1000} s`);
+			return failed(
+				'sts-policy-fetch-error',
+				`${host} did not return a policy within ${options.limitMs / 1000} s`,
+			);
 		}
 		const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
 		const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';

@@ -24,9 +24,9 @@ import {createMake, type Ingredients, type Variant} from './make.ts';
 /**
  * The data with which a renderer is started.
  *
- * The folder holds the entry points of the worker threads. Each file connects a port to the code that does the work,
- * which it imports from other folders: `make.ts` for this thread, which renders, composes and signs messages. A thread
- * gets all data in messages; only `store-writer.ts` opens the store.
+ * The folder holds the entry points of the worker threads. They connect a port to the code that does the work, which
+ * comes from other folders; for this thread, `make.ts` renders, composes and signs messages. Threads get their data from
+ * the main thread. Only `store-writer.ts` opens the store.
  */
 export type RendererData = {
 	readonly shared: SharedArrayBuffer;
