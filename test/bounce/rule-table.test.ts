@@ -123,7 +123,7 @@ test('every problem is named with its place', t => {
 			'rules[13] (k).when.text: ".{0,100}a.{0,100}b.{2}" repeats too often: the product of its bounds exceeds 10000',
 		],
 	);
-	t.regex(problemsOf('{"rules": [\n x]}').join(), /^the file: is not JSON(: look at line 2)?$/);
+	t.regex(problemsOf('{"rules": [\n x]}').join(), /^the file: is not JSON(: see line 2)?$/);
 	t.deepEqual(problemsOf([]), ['the file: is not a JSON object with a list `rules`']);
 });
 
