@@ -155,7 +155,7 @@ export function createUnreadLimit(limit: number) {
 			return;
 		}
 		const isStream = payload instanceof Readable;
-		// Buffered data counts as written, so `written` does not change while the client reads nothing.
+		// `bytesWritten` includes buffered data, and nothing is added to the buffer while the client reads nothing.
 		let written = -1;
 		const timer = setInterval(() => {
 			const bytes = raw.socket?.bytesWritten ?? 0;

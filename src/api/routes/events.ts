@@ -182,7 +182,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				const {keyId, workspaceId} = callerOf(request);
 				const ids = streamIds(vault, workspaceId);
 				const place = await placeOf(request, ids);
-				// `connection: close` lets shutdown end the stream. The last header turns off buffering in nginx.
+				// The connection closes with the stream, so shutdown need not wait. The last header stops nginx from buffering.
 				const answer = (body?: Readable) =>
 					reply
 						.type('text/event-stream; charset=utf-8')

@@ -290,14 +290,15 @@ export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 			isBodyOptional: true,
 			summary: 'Cancel a message',
 			description:
-				'Works for all messages whose first attempt has not begun, and for all their recipients. The message becomes `errored`, and its event has the reason `cancelled`. The body may be omitted.',
+				'Cancels the message for all its recipients, scheduled or not, unless its first attempt has begun. It becomes `errored`, and its event has the reason `cancelled`. The body may be omitted.',
 			errors: ['not_cancellable'],
 		}),
 		operationRoute(parts, rescheduleMessage, {
 			...common,
 			at: 'PATCH /v1/messages/:id',
 			summary: 'Reschedule a message',
-			description: 'Works for all messages whose first attempt has not begun, and for all their recipients.',
+			description:
+				'Changes when a message is sent to all its recipients, scheduled or not, unless its first attempt has begun.',
 			errors: ['not_cancellable', 'validation_failed', 'unprocessable_entity'],
 			check(given) {
 				const {sendAt} = given as {readonly sendAt: string};

@@ -40,7 +40,7 @@ const senderSchema = Type.Object(
 		id: Type.String(),
 		address: Type.String(),
 		name: Type.Union([Type.String(), Type.Null()]),
-		verified: Type.Boolean({description: 'Whether its domain or an operator verified it. Required for sends.'}),
+		verified: Type.Boolean({description: 'Verified by its domain or by an operator. Required for sends.'}),
 		active: Type.Boolean({description: '`false` if the sender is disabled: sends from it are refused.'}),
 		created_at: time,
 	},
