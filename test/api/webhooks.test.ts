@@ -56,7 +56,7 @@ test('every URL that leads inside, or is none, is refused', async t => {
 		const answer = await api.post('/v1/webhooks', {url: refused, events: ['delivered']});
 		t.is(answer.status, 422, refused);
 		t.is(codeOf(answer), 'unprocessable_entity', refused);
-		t.regex((answer.body as {error: {message: string}}).error.message, /^The url must .+\.$/);
+		t.regex((answer.body as {error: {message: string}}).error.message, /^The URL must .+\.$/);
 	}
 	t.deepEqual((await api.get('/v1/webhooks')).body, {data: [], next_cursor: null});
 });
@@ -79,7 +79,7 @@ test('the fields are checked, all at once', async t => {
 		active: 'is not a known field',
 	});
 	t.deepEqual(await violations({url, events: []}), {events: 'must not be empty'});
-	t.deepEqual(await violations({url, events: ['delivered', 'delivered']}), {events: 'must not name anything twice'});
+	t.deepEqual(await violations({url, events: ['delivered', 'delivered']}), {events: 'must not contain duplicates'});
 	t.deepEqual(await violations({url, events: ['delivered', 'sent', 5]}), {
 		'events[1]': known,
 		'events[2]': known,
