@@ -32,7 +32,7 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		answer: 'The public topics of the workspace, in or out; a pause; everything off.',
 	},
 	act: {
-		summary: 'Change preferences',
+		summary: 'Update preferences',
 		description:
 			'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
 		answer: 'The choices as they are now, as a page.',

@@ -143,7 +143,7 @@ const refusals = {
 const schema = {
 	...describe({
 		tag: 'Hosted pages',
-		summary: 'Take events of a provider',
+		summary: 'Receive provider events',
 		description:
 			'Providers that send mail for this installation post here what became of it; `mailctl smarthost add` makes the URL. Events are on stable storage when the answer comes; one that came before changes nothing.',
 		answer: [200, 'They are stored.', Type.Object({received: Type.Boolean()}, {examples: [{received: true}]})],

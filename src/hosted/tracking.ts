@@ -72,7 +72,7 @@ const pages = {404: 'The token is not ours.'};
 const openSchema = {
 	...describe({
 		tag: 'Hosted pages',
-		summary: 'Show the pixel of a tracked mail',
+		summary: 'Show the pixel of a tracked message',
 		description: 'Records an open, unless the token has expired.',
 		answer: [200, 'A transparent point.', null],
 		media: 'image/gif',
