@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * The whole schema, as the steps 001 to 029 left it. Names of columns without a default are followed by `?` where they
- * may be null. A row that belongs to another one is removed with it.
+ * The whole schema, as the steps 001 to 029 left it. A `?` after a column's name means that it may be null; other
+ * columns have no default. Rows that belong to a row are deleted with it.
  */
 export async function up(knex: Knex): Promise<void> {
 	const isPostgres = knex.client.driverName === 'pg';
@@ -12,7 +12,7 @@ export async function up(knex: Knex): Promise<void> {
 	const integer = columnsOf('integer');
 	const bytes = columnsOf(types.bytes);
 
-	/** Tables of PostgreSQL with a part for each day of their rows (`src/store/postgres/days.ts`). */
+	/** Tables that PostgreSQL partitions by day (`src/store/postgres/days.ts`). */
 	const byDay: string[] = [];
 
 	async function create(name: string, define: Define, options = ''): Promise<void> {
@@ -22,14 +22,14 @@ export async function up(knex: Knex): Promise<void> {
 	}
 
 	/**
-	 * A table whose rows lie in the order of their key: on SQLite a single B-tree, in which small rows that are written
-	 * often and read by the beginning of their key cost half as much.
+	 * Creates a table whose rows are stored in key order. On SQLite that is a single B-tree, which halves the cost of
+	 * small rows that are written often and read by the beginning of their key.
 	 */
 	async function createClustered(name: string, define: Define): Promise<void> {
 		await create(name, define, isPostgres ? '' : ' without rowid');
 	}
 
-	/** A table with a part for each day of the id in `column`. */
+	/** Creates a table partitioned by the day of the id in `column`. */
 	async function createByDay(name: string, column: string, define: Define, options = ''): Promise<void> {
 		byDay.push(name);
 		await create(name, define, isPostgres ? ` partition by range (${column})` : options);
@@ -48,10 +48,10 @@ export async function up(knex: Knex): Promise<void> {
 		table.foreign(column).references(`${owner}.id`).onDelete('CASCADE');
 	}
 
-	/** A reference to or from a table by day: PostgreSQL would check it for each row, and wait for it to drop a day. */
+	/** Adds a reference between tables by day. PostgreSQL would check each row, and lock it to drop a day. */
 	const belongsByDay: typeof belongs = isPostgres ? () => undefined : belongs;
 
-	// Who sends: workspaces, keys, domains, senders, templates.
+	// Sending: workspaces, keys, domains, senders, templates.
 
 	await create('workspaces', table => {
 		key(table, 'id');
@@ -60,7 +60,7 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'track_opens_at?', 'track_clicks_at?', 'paused_at?', 'pause_reason?', 'reputation_since?');
 		integer(table, 'queue_lifetime_s?');
 		text(table, 'branding?', 'created_at', 'source_pool?', 'route?');
-		/** Since when the figures of its reputation are high. */
+		/** The time since which the workspace's reputation figures have been high. */
 		text(table, 'reputation_warned_at?');
 		table.unique(['name']);
 	});
@@ -80,7 +80,7 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'state', 'state_at', 'verified_at?', 'checked_at?');
 		table.specificType('failures', 'integer').notNullable().defaultTo(0);
 		text(table, 'created_at');
-		/** Since when its own return path is used: its MX and SPF were seen in DNS. */
+		/** The time since which its own return path has been used, because its MX and SPF were found in DNS. */
 		text(table, 'return_path_at?');
 		belongs(table, 'workspace_id', 'workspaces');
 		table.unique(['workspace_id', 'name'], {indexName: 'domains_by_name'});
@@ -111,7 +111,7 @@ export async function up(knex: Knex): Promise<void> {
 		text(table, 'workspace_id', 'name');
 		integer(table, 'latest_version?');
 		text(table, 'created_at', 'updated_at', 'deleted_at?');
-		/** The id that the API and the CLI use, and that messages keep: unique in its workspace. */
+		/** The id used by the API, the CLI and messages. Unique in its workspace. */
 		table.specificType('public_id', types.text).notNullable().defaultTo('');
 		belongs(table, 'workspace_id', 'workspaces');
 		table.index(['workspace_id', 'id'], 'templates_by_workspace');
@@ -137,12 +137,12 @@ export async function up(knex: Knex): Promise<void> {
 		table.primary(['version_id', 'position']);
 	});
 
-	// Mail: messages with their recipients, attempts and events, and the queue.
+	// Messages with their recipients, attempts and events, and the queue.
 
 	if (isPostgres) {
 		await knex.raw('create sequence event_positions');
 	}
-	/** In the stream of all events (`src/store/timeline.ts`): SQLite's writer counts. */
+	/** The position in the stream of all events (`src/store/timeline.ts`). On SQLite the writer assigns it. */
 	function position(table: Knex.CreateTableBuilder): void {
 		if (isPostgres) {
 			table.specificType('position', 'bigint').defaultTo(knex.raw(`nextval('event_positions')`));
@@ -165,7 +165,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.index(['workspace_id', 'template_id', 'id'], 'messages_by_template');
 	});
 	await partialIndex('messages_by_position', 'messages (position)', 'position is not null');
-	// All that a test key may list; mail of live keys does not pay for it.
+	// Everything that a test key may list. Messages of live keys do not pay for this index.
 	await partialIndex('messages_of_tests', 'messages (workspace_id, id)', `mode = 'test'`);
 
 	await createByDay('attachments', 'message_id', table => {
@@ -191,7 +191,7 @@ export async function up(knex: Knex): Promise<void> {
 	await partialIndex('recipients_cc_by_address', 'recipients (workspace_id, address_key)', `role = 'cc'`);
 
 	/**
-	 * What messages are found by besides their columns: words of the subject, metadata, tags, states
+	 * The terms by which messages are found, besides their columns: words of the subject, metadata, tags, states
 	 * (`src/store/message-terms.ts`).
 	 */
 	await createByDay(
@@ -214,7 +214,7 @@ export async function up(knex: Knex): Promise<void> {
 			integer(table, 'code?');
 			text(table, 'enhanced?', 'reply');
 			integer(table, 'ms');
-			/** The conversation, if it did not end in acceptance. */
+			/** The conversation, unless it ended in acceptance. */
 			text(table, 'dialogue?');
 			belongsByDay(table, 'recipient_id', 'recipients');
 			table.primary(['recipient_id', 'n', 'position']);
@@ -228,7 +228,7 @@ export async function up(knex: Knex): Promise<void> {
 		table => {
 			text(table, 'id', 'message_id', 'recipient_id?', 'type', 'occurred_at', 'recorded_at', 'detail?');
 			position(table);
-			/** The events before this one that its transaction recorded of the recipient: JSON. */
+			/** Earlier events about the recipient that the same transaction recorded, as JSON. */
 			text(table, 'earlier?');
 			belongsByDay(table, 'message_id', 'messages');
 			table.primary(['message_id', 'id']);
@@ -251,19 +251,20 @@ export async function up(knex: Knex): Promise<void> {
 		table.specificType('attempts', 'integer').notNullable().defaultTo(knex.raw('0'));
 		table.primary(['recipient_id']);
 	});
-	// The waiting are counted from the index alone: it has the key, and on SQLite must have each column that is read.
+	// Waiting recipients are counted from the index alone, so on SQLite it must contain each column that is read.
 	const rest = isPostgres ? 'recipient_id' : 'held_at';
 	const due = `queue (destination, workspace_id, next_attempt_at, ${rest})`;
 	await partialIndex('queue_due', due, 'held_at is null');
 	await partialIndex('queue_held', 'queue (destination, workspace_id)', 'held_at is not null');
 
 	await createClustered('claims', table => {
-		/** `claimed_by`: a daemon's boot id. */
+		/** `claimed_by`: the boot id of a daemon. */
 		text(table, 'recipient_id', 'claimed_by');
-		/** Those before this one. */
+		/** The number of attempts before this one. */
 		integer(table, 'attempts');
 		/**
-		 * `until`: then the claim of an unknown daemon ends. `queued`: the id of the event that a first claim implies.
+		 * `until`: when the claim of an unknown daemon expires. `queued`: the id of the event that a first claim
+		 * implies.
 		 */
 		text(table, 'until', 'queued?');
 		table.primary(['recipient_id']);
@@ -274,7 +275,7 @@ export async function up(knex: Knex): Promise<void> {
 	await create('suppressions', table => {
 		key(table, 'id');
 		text(table, 'workspace_id', 'address', 'address_key', 'reason', 'source', 'created_at');
-		/** `test`: a test key made it, and it stops test mail alone. */
+		/** `test` for an entry created by a test key, which only blocks test messages. */
 		table.specificType('mode', types.text).notNullable().defaultTo('live');
 		belongs(table, 'workspace_id', 'workspaces');
 		table.unique(['workspace_id', 'address_key'], {indexName: 'suppressions_by_address'});
@@ -353,7 +354,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.index(['hour'], 'reputation_hours_by_age');
 	});
 
-	// Delivery: sites, suspended destinations, TLS.
+	// Delivery: provider state, suspended destinations, TLS.
 
 	await create('sites', table => {
 		key(table, 'site');
@@ -369,7 +370,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.primary(['destination']);
 	});
 
-	/** What destination queues wait for; a daemon writes its own again at its start. */
+	/** What destination queues are waiting for. A daemon rewrites its own rows when it starts. */
 	await createClustered('lane_waits', table => {
 		text(table, 'destination', 'workspace_id', 'node', 'site', 'waits_for', 'detail', 'until?', 'updated_at');
 		table.primary(['destination', 'workspace_id', 'node']);
@@ -392,29 +393,32 @@ export async function up(knex: Knex): Promise<void> {
 		table.primary(['day', 'domain', 'policy', 'host', 'result']);
 	});
 
-	// Inbound mail and the reports in it.
+	// Incoming mail and the reports in it.
 
 	await create('inbound', table => {
-		/** SHA-256 of the mail and its recipients: the same mail is stored once. `digest` is of the mail alone. */
+		/**
+		 * SHA-256 of the message and its recipients, so that a message is stored once. `digest` is of the message
+		 * alone.
+		 */
 		key(table, 'id');
 		/**
-		 * `node`: the daemon that accepted the mail and is to read it; null: any. `rcpt_to`: a JSON list of addresses.
+		 * `node`: the daemon that accepted the message and must read it, or null for any. `rcpt_to`: a JSON array of
+		 * addresses.
 		 */
 		text(table, 'digest', 'source', 'node?', 'mail_from?', 'rcpt_to');
-		/** Empty after the reading, unless the mail is `kept`. */
+		/** Empty after reading, unless the message is `kept`. */
 		bytes(table, 'raw');
-		/** Octets of the mail. */
+		/** The size of the message in octets. */
 		integer(table, 'size');
 		/**
-		 * `kept`: why the mail itself is kept: `unmatched`, `unread`, `operator`. `reading`: JSON text with kind and
-		 * reports.
+		 * `kept`: why the message is retained: `unmatched`, `unread`, `operator`. `reading`: kind and reports as JSON.
 		 */
 		text(table, 'received_at', 'read_at?', 'kept?', 'reading?', 'fault?');
 		table.index(['received_at'], 'inbound_by_age');
 		table.index(['digest'], 'inbound_by_digest');
 	});
 	await partialIndex('inbound_unread', 'inbound (received_at)', 'read_at is null');
-	// It has all columns that finding the oldest beyond the caps reads: mails are large.
+	// A covering index for finding the oldest messages beyond the limits, because the rows are large.
 	await partialIndex('inbound_kept', 'inbound (received_at, id, size, kept)', 'kept is not null');
 
 	await create('reports', table => {
@@ -438,11 +442,11 @@ export async function up(knex: Knex): Promise<void> {
 	await create('webhook_endpoints', table => {
 		key(table, 'id');
 		text(table, 'workspace_id', 'url', 'events', 'secret', 'disabled_at?', 'failing_since?', 'created_at');
-		/** A deleted endpoint stops at once; its rows, which may be many, are removed step by step. */
+		/** A deleted endpoint stops at once. Its rows, which may be many, are removed step by step. */
 		text(table, 'deleted_at?');
-		/** `test`: a test key made it, and it gets events of test mail alone; `live`: it gets all. */
+		/** `test`: created by a test key, and gets only events of test messages. `live`: gets all events. */
 		table.specificType('mode', types.text).notNullable().defaultTo('live');
-		/** Until `previous_until` the secret before `secret` signs too. */
+		/** The previous secret also signs until `previous_until`. */
 		text(table, 'previous_secret?', 'previous_until?');
 		belongs(table, 'workspace_id', 'workspaces');
 		table.index(['workspace_id', 'id'], 'webhook_endpoints_by_workspace');
@@ -468,13 +472,13 @@ export async function up(knex: Knex): Promise<void> {
 		integer(table, 'status?');
 		text(table, 'error?');
 		integer(table, 'ms');
-		/** How a refusing endpoint's response began. */
+		/** The beginning of a rejecting endpoint's response. */
 		text(table, 'answer?');
 		belongsByDay(table, 'delivery_id', 'webhook_deliveries');
 		table.primary(['delivery_id', 'generation', 'n']);
 	});
 
-	/** Deliveries that are to be posted. `generation`: which replay; `claimed_by`: a daemon's boot id. */
+	/** Deliveries waiting to be posted. `generation`: the number of replays. `claimed_by`: the boot id of a daemon. */
 	await createClustered('webhook_queue', table => {
 		text(table, 'delivery_id', 'endpoint_id', 'next_attempt_at');
 		integer(table, 'generation');
@@ -486,20 +490,19 @@ export async function up(knex: Knex): Promise<void> {
 	await partialIndex('webhook_queue_due', postDue, 'claimed_by is null');
 	await partialIndex('webhook_queue_claimed', 'webhook_queue (claimed_by)', 'claimed_by is not null');
 
-	// Users of the dashboard, and the audit trail.
+	// Dashboard users, and the audit trail.
 
 	await create('users', table => {
 		key(table, 'id');
-		/** `email`: in comparison form. `workspace_id`: null: all. */
+		/** `email` is in comparison form. `workspace_id` is null for all workspaces. */
 		text(table, 'email', 'role', 'workspace_id?');
 		/**
-		 * `password_hash`: by scrypt, with its parameters and salt. `totp`: the secret of one-time codes, sealed for
-		 * the row.
+		 * `password_hash`: scrypt, with parameters and salt. `totp`: the secret for one-time codes, sealed for the row.
 		 */
 		text(table, 'password_hash?', 'totp?');
-		/** The 30 seconds of the last accepted code: none is accepted twice. */
+		/** The 30-second step of the last accepted code, so that no code is accepted twice. */
 		integer(table, 'totp_step?');
-		/** SHA-256 of the token of a link that logs in once. */
+		/** SHA-256 of the token in a single-use sign-in link. */
 		text(table, 'link_hash?', 'link_expires_at?', 'created_at', 'last_login_at?');
 		belongs(table, 'workspace_id', 'workspaces');
 		table.unique(['email']);
@@ -510,11 +513,11 @@ export async function up(knex: Knex): Promise<void> {
 	await create('user_sessions', table => {
 		key(table, 'id');
 		/**
-		 * `token_hash`: SHA-256 of the token in the cookie. `workspace_id`: what a user of all looks at; null: none
-		 * yet.
+		 * `token_hash`: SHA-256 of the cookie's token. `workspace_id`: the workspace selected by a user of all, or
+		 * null.
 		 */
 		text(table, 'user_id', 'token_hash', 'workspace_id?', 'created_at', 'seen_at');
-		/** The last time that the user proved who they are. */
+		/** The last time that the user authenticated. */
 		text(table, 'confirmed_at', 'address', 'agent');
 		belongs(table, 'user_id', 'users');
 		table.foreign('workspace_id').references('workspaces.id').onDelete('SET NULL');
@@ -526,10 +529,10 @@ export async function up(knex: Knex): Promise<void> {
 
 	await create('passkeys', table => {
 		key(table, 'id');
-		/** `credential_id`: the authenticator's, base64url. */
+		/** `credential_id`: assigned by the authenticator, in base64url. */
 		text(table, 'user_id', 'credential_id');
 		bytes(table, 'public_key');
-		/** `counter`: an unsigned number of 32 bits, for which an integer of PostgreSQL is too small. */
+		/** `counter`: an unsigned 32-bit number, which does not fit into an integer of PostgreSQL. */
 		text(table, 'counter', 'name', 'created_at', 'used_at?');
 		belongs(table, 'user_id', 'users');
 		table.unique(['credential_id']);
@@ -543,12 +546,12 @@ export async function up(knex: Knex): Promise<void> {
 	});
 	await partialIndex('audit_by_recipient', 'audit (workspace_id, recipient)', 'recipient is not null');
 
-	// The store itself: its keys, what changed, the nodes.
+	// The store itself: its keys, changes, and the nodes.
 
 	await create('secret_keys', table => {
-		/** Tokens and sealed secrets name their key by it. */
+		/** Tokens and sealed secrets name their key by this id. */
 		key(table, 'id', 'integer');
-		/** Made from the key, which it proves and does not tell. */
+		/** Derived from the key. It verifies the key without revealing it. */
 		text(table, 'proof', 'created_at');
 		table.unique(['proof']);
 	});
@@ -570,10 +573,10 @@ export async function up(knex: Knex): Promise<void> {
 	});
 
 	if (isPostgres) {
-		/** What nodes have of a key's window of sends. */
+		/** The share of a key's rate window that the nodes have taken. */
 		await create('rate_windows', table => {
 			text(table, 'key_id', 'bucket', 'ends_at');
-			/** `part`: the last one that was given. */
+			/** `part`: the last part that was given out. */
 			integer(table, 'given', 'part');
 			belongs(table, 'key_id', 'api_keys');
 			table.primary(['key_id', 'bucket']);
@@ -582,12 +585,12 @@ export async function up(knex: Knex): Promise<void> {
 
 		await create('lease_terms', table => {
 			key(table, 'node');
-			/** Milliseconds of the server's clock. */
+			/** In milliseconds of the server's clock. */
 			table.bigInteger('until').notNullable();
-			/** 1: it has all sites, and no rows in `leases`. */
+			/** 1 if the node has all providers to itself, and no rows in `leases`. */
 			integer(table, 'alone');
 		});
-		/** What each node has of a site's connections. */
+		/** Each node's share of a provider's connections. */
 		await create('leases', table => {
 			text(table, 'site', 'node');
 			integer(table, 'slots', 'wants', 'per_minute?');
@@ -598,11 +601,11 @@ export async function up(knex: Knex): Promise<void> {
 		for (const name of byDay) {
 			await knex.raw(`create table ${name}_other partition of ${name} default`);
 		}
-		// Rows that are changed in place.
+		// These tables have rows that are updated in place.
 		for (const name of ['leases', 'lease_terms', 'recipients_other']) {
 			await knex.raw(`alter table ${name} set (fillfactor = 50)`);
 		}
-		// All rows of these come and go: after a long queue few pages are to be read.
+		// All rows of these tables come and go. After a long queue, few pages should have to be read.
 		for (const name of ['queue', 'claims', 'webhook_queue']) {
 			await knex.raw(`alter table ${name} set
 				(autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0)`);

@@ -1,22 +1,20 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/**
- * Where the events of smarthosts come from, and what a smarthost answered to a mail, by which its events find the mail.
- */
+/** Adds the event sources of relays, and the id in a relay's reply, by which its events find the message. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.createTable('smarthosts', table => {
 		table.specificType('id', text).primary();
-		/** Null: mail of every workspace goes there. */
+		/** Null if the relay serves every workspace. */
 		table.specificType('workspace_id', text).references('workspaces.id').onDelete('CASCADE');
 		table.specificType('provider', text).notNullable();
 		/** `token_hash`: SHA-256 of the token in its URL. `secret`: sealed for the row. */
 		table.specificType('token_hash', text).notNullable().unique();
 		table.specificType('secret', text);
-		/** The only topic whose posts are taken, once one was confirmed. */
+		/** The only SNS topic whose posts are accepted, once one was confirmed. */
 		table.specificType('topic', text);
-		/** What besides deliveries, bounces and complaints counts: JSON. */
+		/** The optional event types that count, as JSON. */
 		table.specificType('takes', text).notNullable();
 		table.specificType('last_event_at', text);
 		table.specificType('created_at', text).notNullable();

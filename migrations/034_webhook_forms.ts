@@ -1,19 +1,19 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** What an endpoint asks for beyond the usual, and how many links of a mail are tracked. */
+/** Adds the optional features of an endpoint, and the number of tracked links in a message. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.alterTable('webhook_endpoints', table => {
-		/** `full`: bodies have more than the five fields; null: they do not. */
+		/** `full`: bodies have more than the five fields. Null: they do not. */
 		table.specificType('format', text);
-		/** `long`: failed deliveries are tried for days; null: five times. */
+		/** `long`: failed deliveries are retried for days. Null: five attempts. */
 		table.specificType('retry', text);
-		/** Why the program disabled it at `disabled_at`: `gone`, `failing`; null: a person did. */
+		/** Why mailctl disabled the endpoint at `disabled_at`: `gone` or `failing`. Null if a person did. */
 		table.specificType('disabled_reason', text);
 	});
 	await knex.schema.alterTable('recipients', table => {
-		/** Different links of the mail that are tracked; null: not known. */
+		/** The number of distinct tracked links, or null if not known. */
 		table.integer('links');
 	});
 }

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** Schedules, priorities, more headers and parts, variables that are not kept, default topics, preferences, layouts. */
+/** Adds schedules, priorities, more headers and parts, unstored variables, default topics, preferences and layouts. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	const isPostgres = knex.client.driverName === 'pg';
@@ -12,23 +12,22 @@ export async function up(knex: Knex): Promise<void> {
 	}
 	await knex.schema.alterTable('messages', table => {
 		/**
-		 * `extras`: what few sends have (`Extras` in `src/mail/message.ts`), JSON. `sealed`: sensitive variables until
-		 * the last attempt ends.
+		 * `extras`: properties that few sends have (`Extras` in `src/mail/message.ts`), as JSON. `sealed`: sensitive
+		 * variables, until the last attempt ends.
 		 */
 		texts(table, 'extras', 'sealed');
 	});
 	await knex.raw('create index messages_sealed on messages (id) where sealed is not null');
 	await knex.schema.alterTable('attachments', table => texts(table, 'content_id'));
 	await knex.schema.alterTable('queue', table => {
-		/** `send_at`: not before then. `expires_at`: not after. Null: the send has no such time. */
+		/** `send_at`: the earliest time. `expires_at`: the latest time. Null if the send has none. */
 		texts(table, 'send_at', 'expires_at');
-		/** The message, where `send_at` is set: the list of what is scheduled. */
+		/** The message's id if `send_at` is set, for the list of scheduled messages. */
 		texts(table, 'scheduled_message');
-		/** 1: high, 0: normal, -1: low. */
+		/** 1 for high, 0 for normal, -1 for low. */
 		table.specificType('priority', 'integer').notNullable().defaultTo(knex.raw('0'));
 	});
-	// The mail of one destination, workspace and priority is a queue of its own. As before, counts come from the index
-	// alone.
+	// The messages of one destination, workspace and priority form a queue. Counts still come from the index alone.
 	await knex.raw('drop index queue_due');
 	await knex.raw(
 		`create index queue_due on queue (destination, workspace_id, priority, next_attempt_at, ${
@@ -40,18 +39,18 @@ export async function up(knex: Knex): Promise<void> {
 		'create index queue_scheduled on queue (workspace_id, scheduled_message) where scheduled_message is not null',
 	);
 	await knex.schema.alterTable('templates', table => {
-		/** `sensitive`: names of variables, JSON. Null: the default of each. */
+		/** `sensitive`: names of variables, as JSON. Null means the default. */
 		texts(table, 'priority', 'topic_code', 'sensitive');
 	});
 	await knex.schema.alterTable('topics', table => {
 		/**
-		 * `public_at`: people see it on the preference page since then. `required_at`: its mail has no opt-out of its
-		 * own since then.
+		 * `public_at`: since when the preference page shows the topic. `required_at`: since when its messages have had
+		 * no opt-out of their own.
 		 */
 		texts(table, 'priority', 'public_at', 'required_at', 'description');
 	});
 	await knex.schema.alterTable('topic_optouts', table => {
-		/** It ends then: a pause; null: it does not end. */
+		/** When a pause ends, or null if the opt-out has no end. */
 		texts(table, 'until');
 	});
 	await knex.raw('create index topic_optouts_ending on topic_optouts (until) where until is not null');
@@ -64,7 +63,7 @@ export async function up(knex: Knex): Promise<void> {
 	/** A digest of what the fingerprint leaves out. */
 	await knex.schema.alterTable('idempotency_keys', table => texts(table, 'others'));
 	await knex.schema.createTable('layouts', table => {
-		/** `kind`: `layout` or `partial`. `files`: sources by file name, JSON. */
+		/** `kind`: `layout` or `partial`. `files`: sources by file name, as JSON. */
 		for (const name of ['workspace_id', 'kind', 'name', 'files', 'updated_at']) {
 			table.specificType(name, text).notNullable();
 		}
@@ -73,7 +72,7 @@ export async function up(knex: Knex): Promise<void> {
 	});
 	await knex.schema.alterTable('template_versions', table => texts(table, 'layout'));
 	await knex.schema.alterTable('template_variants', table => {
-		/** As written, where the layout or partials were put into `source` and `text_source`. */
+		/** The sources as written, if layouts or partials were inserted into `source` and `text_source`. */
 		texts(table, 'own_source', 'own_text_source');
 	});
 }

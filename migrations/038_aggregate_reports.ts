@@ -1,9 +1,7 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/**
- * What others report about our domains: DMARC aggregate reports and TLS reports; which TLS reports of ours went out.
- */
+/** Adds received DMARC aggregate reports and TLS reports about local domains, and the TLS reports that were sent. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	const domainOf = (table: Knex.CreateTableBuilder) =>
@@ -16,9 +14,9 @@ export async function up(knex: Knex): Promise<void> {
 	await knex.schema.createTable('dmarc_reports', table => {
 		domainOf(table);
 		texts(table, 'org', 'report_id', 'begin_at', 'end_at', 'received_at');
-		/** The domain whose DKIM signature its mail had; null: none that was valid. */
+		/** The domain with a valid DKIM signature on the report's message, or null. */
 		table.specificType('signed_by', text);
-		/** Records that were left out. */
+		/** The number of records left out. */
 		table.integer('cut').notNullable();
 		table.primary(['domain_id', 'org', 'report_id']);
 		table.index(['begin_at'], 'dmarc_reports_by_begin');
@@ -26,7 +24,7 @@ export async function up(knex: Knex): Promise<void> {
 	await knex.schema.createTable('dmarc_days', table => {
 		domainOf(table);
 		texts(table, 'day', 'ip');
-		/** 1: it passes and is aligned. */
+		/** 1 if it passes and is aligned. */
 		table.integer('dkim').notNullable();
 		table.integer('spf').notNullable();
 		texts(table, 'disposition', 'why');
@@ -36,7 +34,7 @@ export async function up(knex: Knex): Promise<void> {
 	});
 	await knex.schema.createTable('tls_reports', table => {
 		texts(table, 'domain', 'org', 'report_id', 'begin_at', 'end_at', 'received_at', 'signed_by');
-		/** JSON: a line for each of the first failures. */
+		/** The first failures, one line each, as JSON. */
 		texts(table, 'failures');
 		table.integer('cut').notNullable();
 		table.primary(['domain', 'org', 'report_id']);
@@ -50,7 +48,7 @@ export async function up(knex: Knex): Promise<void> {
 	await knex.schema.createTable('tls_reports_sent', table => {
 		texts(table, 'day', 'domain', 'due_at');
 		table.integer('attempts').notNullable();
-		/** Null: it did not go out yet. */
+		/** Null until it is sent. */
 		table.specificType('sent_at', text);
 		table.specificType('error', text);
 		table.primary(['day', 'domain']);

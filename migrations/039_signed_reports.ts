@@ -1,9 +1,6 @@
 import type {Knex} from 'knex';
 
-/**
- * How many of the mails that DMARC reports speak of are in reports whose own mail had a valid DKIM signature; of counts
- * until now none.
- */
+/** Adds the number of messages that come from DMARC reports with a valid DKIM signature; 0 for all existing counts. */
 export async function up(knex: Knex): Promise<void> {
 	await knex.schema.alterTable('dmarc_days', table => {
 		table.bigInteger('signed').notNullable().defaultTo(0);

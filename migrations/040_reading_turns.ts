@@ -2,8 +2,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * In which order mails are read that came in: `precedence` 0 first, and within it one `turn` after the other. `begun`:
- * how often the reading of a mail began and has not ended. Mails of before have proved nothing.
+ * Adds the order in which incoming messages are read: `precedence` 0 first, and within it the `turn`s alternate.
+ * `begun`: how often reading started without finishing. Existing messages get the lowest precedence.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);

@@ -2,9 +2,8 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * Keys of reports that others cannot take: period and signer belong to them. What each report adds to the counts is
- * bounded, and what one adds that its reporter did not sign can be taken back. How many TLS reports of ours an address
- * has.
+ * Adds period and signer to the keys of reports, so that others cannot claim them. Limits what each report adds to the
+ * counts, and allows removing what an unsigned report added. Counts the TLS reports sent to an address.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
@@ -15,21 +14,21 @@ export async function up(knex: Knex): Promise<void> {
 	};
 	const head = ['begin_at', 'end_at', 'org', 'report_id', 'received_at', 'signed_by', 'cut'];
 
-	// A table that is made anew: SQLite cannot change a primary key.
+	// SQLite cannot change a primary key, so the tables are created again.
 	await knex.schema.renameTable('dmarc_reports', 'former_reports');
 	await knex.schema.createTable('dmarc_reports', table => {
 		table.specificType('domain_id', text).notNullable();
 		table.foreign('domain_id', 'dmarc_reports_of_domain').references('domains.id').onDelete('CASCADE');
 		texts(table, 'begin_at', 'end_at', 'org', 'report_id', 'received_at');
-		/** The registered domain whose DKIM signature its mail had; null: none that was valid. */
+		/** The registered domain with a valid DKIM signature on the report's message, or null. */
 		table.specificType('signed_by', text);
-		/** Records that were left out. */
+		/** The number of records left out. */
 		table.integer('cut').notNullable();
-		/** 1: the reporter's own domain signed it. */
+		/** 1 if the reporter's own domain signed it. */
 		table.integer('proven').notNullable().defaultTo(0);
-		/** Groups of mails that it added to `dmarc_days`, which are bounded for each day. */
+		/** The number of groups that it added to `dmarc_days`, which are limited per day. */
 		table.integer('group_count').notNullable().defaultTo(0);
-		/** JSON: what it added; null: it is proven, and never taken back. */
+		/** What the report added, as JSON. Null if it is proven, and so never removed. */
 		table.specificType('counts', text);
 	});
 	const proven = 'case when signed_by is null then 0 else 1 end';
@@ -45,7 +44,7 @@ export async function up(knex: Knex): Promise<void> {
 	await knex.schema.renameTable('tls_reports', 'former_reports');
 	await knex.schema.createTable('tls_reports', table => {
 		texts(table, 'domain', 'begin_at', 'end_at', 'org', 'report_id', 'signed_by', 'received_at');
-		/** JSON: a line for each of the first failures. */
+		/** The first failures, one line each, as JSON. */
 		texts(table, 'failures');
 		table.integer('cut').notNullable();
 		table.primary(['domain', 'begin_at', 'end_at', 'org', 'report_id', 'signed_by'], 'tls_reports_key');
@@ -61,7 +60,7 @@ export async function up(knex: Knex): Promise<void> {
 	});
 }
 
-/** Takes the rows of the former table, and removes it with its indexes. */
+/** Copies the rows of the former table, and drops it with its indexes. */
 async function copy(
 	knex: Knex,
 	table: string,

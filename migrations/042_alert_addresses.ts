@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
 /**
- * Addresses that agreed to a workspace's alert mail, and what limits tests and confirmation mail. The addresses of
+ * Adds addresses that consented to a workspace's alerts, and the limits for tests and confirmations. The addresses of
  * existing alerts count as confirmed, so that no operator misses an alert because of the upgrade.
  */
 export async function up(knex: Knex): Promise<void> {
@@ -15,7 +15,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.specificType('confirmed_at', text).notNullable();
 		table.primary(['workspace_id', 'address_key']);
 	});
-	/** An allowance of n uses has the slots 1 to n; a slot can be taken again once its window has passed. */
+	/** An allowance of n uses has the slots 1 to n. A slot can be used again once its window has passed. */
 	await knex.schema.createTable('alert_allowances', table => {
 		table.specificType('name', text).notNullable();
 		table.integer('slot').notNullable();
@@ -24,8 +24,8 @@ export async function up(knex: Knex): Promise<void> {
 	});
 	await knex.schema.alterTable('users', table => {
 		/**
-		 * An operator of the installation added the user; `null` if an admin of one workspace did, who may name any
-		 * address.
+		 * Set if an operator of the installation added the user. Null if an admin of one workspace did, who may enter
+		 * any address.
 		 */
 		table.specificType('vouched_at', text);
 	});

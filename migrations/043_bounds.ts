@@ -4,16 +4,17 @@ import {columnTypes} from './column-types.ts';
 const versionsAtOnce = 50;
 
 /**
- * Bounds of a workspace that its operator changed, and what layouts, partials and templates use, so that their sources
- * need not be read for it.
+ * Adds limits of a workspace that its operator changed, and the references of layouts, partials and templates, so that
+ * their sources need not be read for these.
  */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.alterTable('workspaces', table => {
-		/** JSON object of the bounds that differ from the defaults (`src/mail/workspace-limits.ts`). */
+		/** The limits that differ from the defaults, as a JSON object (`src/mail/workspace-limits.ts`). */
 		table.specificType('limits', text);
 	});
-	// SQLite reads all of a row to get what stands behind `files`: lists take this index, and a table of small rows.
+	// To read the columns after `files`, SQLite reads the whole row. Lists use this index and a table of small rows
+	// instead.
 	await knex.schema.alterTable('layouts', table => {
 		table.index(['workspace_id', 'kind', 'name', 'updated_at'], 'layouts_listed');
 	});
@@ -21,10 +22,7 @@ export async function up(knex: Knex): Promise<void> {
 		for (const name of ['workspace_id', 'kind', 'name']) {
 			table.specificType(name, text).notNullable();
 		}
-		/**
-		 * JSON array of keys, and the `updated_at` that it belongs to: the program of the version before does not write
-		 * it.
-		 */
+		/** A JSON array of keys, and the `updated_at` it was computed for: the previous version does not write it. */
 		table.specificType('uses', text).notNullable();
 		table.specificType('uses_at', text).notNullable();
 		table.primary(['workspace_id', 'kind', 'name']);
@@ -32,10 +30,7 @@ export async function up(knex: Knex): Promise<void> {
 		table.foreign(key).references(key).inTable('layouts').onDelete('CASCADE');
 	});
 	await knex.schema.alterTable('templates', table => {
-		/**
-		 * JSON array of the keys that a version uses, and its number: the program of the version before does not write
-		 * them.
-		 */
+		/** A JSON array of the keys that a version uses, and its number: the previous version does not write these. */
 		table.specificType('uses', text);
 		table.integer('uses_version');
 	});
@@ -52,7 +47,7 @@ async function noteUsesOfLayouts(knex: Knex): Promise<void> {
 	}
 }
 
-/** Of the newest versions: nobody asks about older ones. */
+/** Records only the newest versions, since older ones are never queried. */
 async function noteUsesOfTemplates(knex: Knex): Promise<void> {
 	let last = '';
 	for (;;) {

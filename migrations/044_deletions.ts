@@ -1,10 +1,7 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/**
- * Workspaces that were deleted and people who were erased, as long as rows of them are left: the sweep removes those in
- * turn.
- */
+/** Adds deleted workspaces and erased people, as long as they have rows left. The sweep removes those in turn. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.alterTable('workspaces', table => {

@@ -1,12 +1,10 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/**
- * Events of a workspace's own smarthosts are read in turns with other mail, and kept within bounds of the workspace.
- */
+/** Reads the events of a workspace's own relays in turn with other mail, and limits how many are retained. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
-	/** Of an event that is unread or kept: the workspace whose smarthost posted it. */
+	/** The workspace whose relay posted the event, while it is unread or retained. */
 	await knex.schema.alterTable('inbound', table => {
 		table.specificType('workspace_id', text);
 	});

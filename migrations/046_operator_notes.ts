@@ -1,16 +1,16 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** What operators are told of a mailbox that has messages nobody can read, and of a site that blocks us. */
+/** Adds notes for operators about a mailbox with unreadable messages, and about a provider that blocks this machine. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
-	/** How many messages were skipped so far; when that was last, and why. */
+	/** The number of skipped messages, when the last one was skipped, and why. */
 	await knex.schema.alterTable('mailbox_checkpoints', table => {
 		table.integer('skipped').notNullable().defaultTo(0);
 		table.specificType('skipped_at', text);
 		table.specificType('skip_reason', text);
 	});
-	/** Whom to ask to send to the site again; null: it is not suspended because it blocks us. */
+	/** Whom to contact about sending again. Null unless the provider is suspended for blocking this machine. */
 	await knex.schema.alterTable('sites', table => {
 		table.specificType('advice', text);
 	});

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {columnTypes} from './column-types.ts';
 
-/** A first start whose keys were not shown yet: if it breaks off, the next start shows others. */
+/** Adds first starts whose keys have not been shown yet. If one is interrupted, the next start shows new keys. */
 export async function up(knex: Knex): Promise<void> {
 	const {text} = columnTypes(knex);
 	await knex.schema.createTable('first_starts', table => {

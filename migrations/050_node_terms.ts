@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 
 /**
- * Nodes divide each site evenly among the nodes that they know. `leases` and `alone` stay for nodes of the version
- * before, whose terms say nothing of it.
+ * Adds the nodes that a node knows, because each provider's limits are now divided evenly among these. `leases` and
+ * `alone` remain for nodes of the previous version, which do not write the new column.
  */
 export async function up(knex: Knex): Promise<void> {
 	if (knex.client.driverName !== 'pg') {

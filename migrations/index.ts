@@ -3,9 +3,12 @@ import type {Knex} from 'knex';
 type Migration = {readonly up: (knex: Knex) => Promise<void>};
 
 /**
- * Every migration in order, by its name; only those that a store lacks are loaded. Append only. `breaking`: the program
- * of the version before cannot use the store any more. Any other migration leaves what that program reads and writes as
- * it was.
+ * Every migration by name, in order. Append only. A store loads only those it lacks. `breaking` means that the previous
+ * version of the program can no longer use the store. Any other migration leaves unchanged what that version reads and
+ * writes.
+ *
+ * The folder is the history of the schema on both engines. It relies on knex alone: a migration never imports code of
+ * `src`, because that code may change later. A migration that was released never changes its effect.
  */
 export const migrations: ReadonlyArray<readonly [name: string, load: () => Promise<Migration>, effect?: 'breaking']> = [
 	['029_schema', () => import('./029_schema.ts'), 'breaking'],
@@ -33,7 +36,7 @@ export const migrations: ReadonlyArray<readonly [name: string, load: () => Promi
 ];
 
 /**
- * The last of the steps that the first migration has replaced: a store with it has that schema, one without it is too
- * old.
+ * The last of the steps that the first migration replaced. A store with this step has that schema; one without it is
+ * too old.
  */
 export const lastReplaced = '029_fewer_event_rows';

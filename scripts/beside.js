@@ -1,10 +1,10 @@
-// What is installed beside the bundle: native code, libraries that read files of their own, and those that few starts
-// load. The bundle holds all other dependencies (docs/internals/decisions/0013-bundle.md).
+// The packages installed beside the bundle: native code, libraries that read files of their own, and those that few
+// starts load. The bundle holds all other dependencies (docs/internals/decisions/0013-bundle.md).
 import {existsSync, readFileSync} from 'node:fs';
 
 export const beside = ['@fastify/swagger-ui', 'imapflow', 'pg', 'smtp-server', 'sqlite3', 'tar'];
 
-/** Their folders and those of what they need, by the lock file, as far as they are installed. */
+/** Returns the folders of these packages and their dependencies, according to the lock file, as far as installed. */
 export function foldersBeside() {
 	const {packages} = JSON.parse(readFileSync('package-lock.json', 'utf8'));
 	const folders = new Set();

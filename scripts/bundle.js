@@ -1,5 +1,5 @@
-// Makes dist/bundle, which bin starts: one file for the program and one for each thread, with the libraries that a
-// start needs (docs/internals/decisions/0013-bundle.md).
+// Creates dist/bundle, which bin starts: one file for the program and one for each thread, with the libraries that
+// every start needs (docs/internals/decisions/0013-bundle.md).
 import {execFileSync} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {
@@ -20,7 +20,7 @@ import {beside} from './beside.js';
 import {makeClient} from './client.js';
 import {licencesOf, sbomOf} from './shipped.js';
 
-// Drivers that knex can use and we have not, and a reader of settings that MJML can use.
+// Optional drivers of knex and a settings reader of MJML, which are not installed.
 const missing = [
 	'better-sqlite3',
 	'mariadb',
@@ -32,13 +32,13 @@ const missing = [
 	'typescript',
 ];
 const [folder = 'dist/bundle'] = process.argv.slice(2);
-// Who starts the program meanwhile gets the old bundle, never half of the new one.
+// Whoever starts the program during the build gets the old bundle, never half of the new one.
 const [outdir, former] = [`${folder}.new`, `${folder}.old`];
 
-/** When it was written; 0: it is not there. */
+/** Returns when a file was written, or 0 if it does not exist. */
 const timeOf = file => statSync(file, {throwIfNoEntry: false})?.mtimeMs ?? 0;
 
-/** What is started by `new URL('../folder/name.js', import.meta.url)`: threads and processes of their own. */
+/** Returns the entry points of threads and processes, started by `new URL('../folder/name.js', import.meta.url)`. */
 function startedFiles() {
 	const files = readdirSync('src', {recursive: true, encoding: 'utf8'}).filter(file => file.endsWith('.ts'));
 	const started = /new URL\('\.\.\/([\w-]+\/[\w-]+)\.js', import\.meta\.url\)/g;
@@ -52,7 +52,7 @@ async function bundle(entryPoints, options) {
 	const {metafile} = await build({
 		entryPoints,
 		outdir,
-		// As deep as the files of dist/src: what they name beside themselves is found from here too.
+		// The same depth as in dist/src, so that relative paths still work.
 		outbase: 'src',
 		bundle: true,
 		platform: 'node',
@@ -61,7 +61,7 @@ async function bundle(entryPoints, options) {
 		external: [...beside, ...missing],
 		sourcemap: true,
 		sourcesContent: false,
-		legalComments: 'none', // LICENSES.txt has them.
+		legalComments: 'none', // These are in LICENSES.txt.
 		metafile: true,
 		logLevel: 'warning',
 		...options,
@@ -69,7 +69,7 @@ async function bundle(entryPoints, options) {
 	return Object.keys(metafile.inputs);
 }
 
-// Large, and few processes use them: each has a file of its own beside the program, which would take memory from all.
+// Large libraries that few processes use get their own files. In the program's file they would cost memory everywhere.
 const seldom = {'@simplewebauthn/server': 'libraries/webauthn', 'openid-client': 'libraries/openid'};
 const leaveOut = {
 	name: 'seldom',
@@ -80,13 +80,12 @@ const leaveOut = {
 	},
 };
 
-// For libraries that are CommonJS.
+// Needed by CommonJS libraries.
 const threads = {
 	format: 'esm',
 	banner: {js: `import {createRequire} from 'node:module'; const require = createRequire(import.meta.url);`},
 };
-// A function, which bin/program.js calls. A part that is imported when it is used stays compiled but not run until
-// then.
+// A function that bin/program.js calls. Dynamically imported parts are compiled but not run until they are used.
 const program = {
 	format: 'cjs',
 	supported: {'dynamic-import': false},
@@ -97,11 +96,11 @@ const program = {
 };
 const libraries = {format: 'cjs', outExtension: {'.js': '.cjs'}, sourcemap: false};
 
-// Tests run what tsc writes.
+// The tests run the output of tsc.
 writeAssets('dist/src/dashboard/assets');
 await makeClient();
 
-// `npm start` builds each time: where tsc wrote nothing and no library was installed since, there is nothing to do.
+// `npm start` builds each time. Skip this if neither tsc's output nor the libraries have changed since.
 const madeOf = ['dist/.tsbuildinfo', 'node_modules/.package-lock.json', 'scripts/bundle.js'];
 if (timeOf(`${folder}/cli/main.js`) > Math.max(...madeOf.map(timeOf))) {
 	process.exit();
@@ -118,8 +117,8 @@ const inputs = [
 ];
 writeAssets(path.join(outdir, 'dashboard/assets'));
 const main = path.join(outdir, 'cli/main.js');
-// bin/program.js reads it as Latin-1, which V8 compiles faster. esbuild escapes all but what stands in tagged templates
-// and patterns.
+// bin/program.js reads it as Latin-1, which V8 compiles faster. esbuild escapes everything except tagged templates and
+// regular expressions.
 const escaped = character => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 writeFileSync(main, readFileSync(main, 'utf8').replaceAll(/[^\0-\x7f]/g, escaped));
 const id = createHash('sha256').update(readFileSync(main)).digest('hex').slice(0, 16);
@@ -131,6 +130,6 @@ if (existsSync(folder)) {
 }
 renameSync(outdir, folder);
 rmSync(former, {recursive: true, force: true});
-// The first command keeps what V8 compiled.
+// The first run stores V8's compiled code.
 const start = 'require("./bin/program.js").run(process.argv[1], [process.execPath, "mailctl", "--version"])';
 execFileSync(process.execPath, ['-e', start, path.resolve(folder, 'cli/main.js')]);

@@ -1,4 +1,4 @@
-// The source of the client, from the OpenAPI document: `clientSource` is what scripts/client.js calls.
+// Generates the client's source from the OpenAPI document. scripts/client.js calls `clientSource`.
 
 /** `/v1/unsubscribe-groups/{id}` → noun `unsubscribeGroups`, rest `{id}`. */
 const placeOf = path => {
@@ -10,7 +10,7 @@ const camel = text => text.replace(/-(\w)/g, (_all, letter) => letter.toUpperCas
 const pascal = text => camel(text).replace(/^./, letter => letter.toUpperCase());
 const singular = noun => pascal(noun).replace(/ies$/, 'y').replace(/s$/, '');
 
-/** The name of a method: the field's usual verb for a collection or an item, else the last word of the path. */
+/** Returns the name of a method: the customary verb for a collection or item, or the last word of the path. */
 function nameOf(verb, {noun, rest}, operation) {
 	const last = rest.findLast(part => !part.startsWith('{'));
 	if (answerOf(operation)?.media === 'text/event-stream') {
@@ -35,7 +35,7 @@ function nameOf(verb, {noun, rest}, operation) {
 	return makes ? `create${singular(last)}` : `${name}${about}`;
 }
 
-/** The type of a schema, in TypeScript. What is asked may be left out as `undefined` or `null` too. */
+/** Returns a schema as a TypeScript type. Optional fields of requests also accept `undefined` and `null`. */
 function typeOf(schema, named, asked = false) {
 	const name = named.get(keyOf(schema));
 	if (name !== undefined) {
@@ -107,22 +107,22 @@ function indented(lines) {
 		.join('\n');
 }
 
-/** The schema of a success, with its media type; null: it has no body. */
+/** Returns the schema and media type of a successful response, or `null` if it has no body. */
 function answerOf({responses}) {
 	const [, success] = Object.entries(responses).find(([code]) => code.startsWith('2')) ?? [];
 	const [media, body] = Object.entries(success?.content ?? {})[0] ?? [];
 	return media === undefined ? null : {media, schema: body?.schema ?? {}};
 }
 
-/** The items of a list that has pages; null: it is none. */
+/** Returns the schema of the items in a paginated list, or `null` if the operation is not one. */
 function itemOf(operation) {
 	const properties = answerOf(operation)?.schema.properties;
 	return properties?.next_cursor && properties.data?.items ? properties.data.items : null;
 }
 
 /**
- * The source of the package's entry `mailctl/client`: a type for each shape and a method for each route of the API that
- * wants a key.
+ * Returns the source of the package's entry `mailctl/client`: a type for each schema, and a method for each route that
+ * requires a key.
  */
 export function clientSource(document) {
 	const methods = new Map();
@@ -156,9 +156,7 @@ export function clientSource(document) {
 		return `readonly ${noun} = {\n${indented(texts)}\n};`;
 	});
 	const event = document.webhooks.event.post.requestBody.content['application/json'].schema;
-	types.push(
-		`/** What endpoints get: the body of a webhook. */\nexport type WebhookEvent = ${typeOf(event, named)};`,
-	);
+	types.push(`/** The body of a webhook request. */\nexport type WebhookEvent = ${typeOf(event, named)};`);
 	return `import {type CallOptions, type Items, Requests, type SendOptions, type Streamed, type StreamOptions} from './requests.ts';
 import {verifyWebhook as verify} from './verify-webhook.ts';
 
@@ -169,8 +167,8 @@ export type {RequestHeaders} from './verify-webhook.ts';
 ${types.join('\n\n')}
 
 /**
- * The API of a mailctl, a method for each route:
- * \`new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})\`. A call that fails rejects with a
+ * A client for the mailctl API with a method for each route:
+ * \`new Mailctl({baseUrl, apiKey}).messages.send({from, to, templateId, data})\`. Failed calls reject with a
  * MailctlError.
  */
 export class Mailctl extends Requests {
@@ -178,9 +176,9 @@ ${indented([nouns.join('\n\n')])}
 }
 
 /**
- * The event of a webhook, once its signature is right. \`rawBody\` is what was received, before anything parses it.
- * During the overlap of a rotation either secret is right. Throws a MailctlError (code \`bad_signature\`) that you
- * answer with 400.
+ * Returns the event of a webhook after verifying its signature. \`rawBody\` is the unparsed request body.
+ * During a secret's rotation, both secrets are valid. Throws a MailctlError (code \`bad_signature\`), to which you
+ * should respond with 400.
  */
 export const verifyWebhook = verify<WebhookEvent>;
 `;

@@ -1,6 +1,6 @@
-// Makes `mailctl/client` in dist/client, one file and its types: src/client is written by hand, the methods and types
-// of the API come from its description. The API's sources are bundled for that, not taken from dist/src: what tsc makes
-// includes tests that import the client.
+// Builds `mailctl/client` in dist/client, one file and its types. src/client is written by hand; the API's methods and
+// types come from its description. For that the API's sources are bundled instead of using dist/src, because tsc's
+// output includes tests that import the client.
 import {execFileSync} from 'node:child_process';
 import {cpSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
@@ -9,11 +9,11 @@ import {pathToFileURL} from 'node:url';
 import {build} from 'esbuild';
 import {clientSource} from './client-source.js';
 
-/** With the sources, which a test compares with what a server describes. */
+/** `folder` has the sources, which a test compares with the description served by the API. */
 const [folder, made] = ['dist/client-source', 'dist/client'];
 const common = {bundle: true, platform: 'node', target: 'node20.19', format: 'esm', logLevel: 'warning'};
 
-/** What the API serves at /openapi.json. Nothing is asked of it, so that its routes get nothing to work with. */
+/** Returns the document served at /openapi.json. No request reaches the routes, so they get no dependencies. */
 async function describe() {
 	const file = path.resolve(folder, 'api.js');
 	const contents = `export {apiRoutes, createApi} from './src/api/server.ts';`;
@@ -27,7 +27,7 @@ async function describe() {
 	return (await pages.inject('/openapi.json')).json();
 }
 
-/** When the newest of these files was written. */
+/** Returns when the newest of these files was written. */
 const newest = files => Math.max(...files.map(file => statSync(file, {throwIfNoEntry: false})?.mtimeMs ?? 0));
 
 export async function makeClient() {

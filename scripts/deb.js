@@ -1,5 +1,5 @@
-// Makes mailctl_VERSION_ARCH.deb: the built program, its libraries at the versions that were tested, and a Node.js of
-// its own (docs/guide/debian.md). Needs `npm ci` before it, and dpkg-deb.
+// Builds mailctl_VERSION_ARCH.deb: the program, its libraries in the tested versions, and its own Node.js
+// (docs/guide/debian.md). Run `npm ci` before. Requires dpkg-deb.
 import {execFileSync} from 'node:child_process';
 import {chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
@@ -9,7 +9,7 @@ import {gzipSync} from 'node:zlib';
 import {foldersBeside} from './beside.js';
 
 const {version, description} = JSON.parse(readFileSync('package.json', 'utf8'));
-/** Its packages hold what nodejs.org publishes. npm compares what it fetches with the registry's checksum. */
+/** The npm packages contain the builds from nodejs.org. npm verifies downloads against the registry's checksum. */
 const nodeVersion = '24.21.0';
 const architectures = {x64: 'amd64', arm64: 'arm64'};
 const architecture = architectures[process.arch];
@@ -27,7 +27,7 @@ const work = mkdtempSync(path.join(tmpdir(), 'mailctl-deb-'));
 const root = path.join(work, 'root');
 const library = path.join(root, 'usr/lib/mailctl');
 
-/** From which sqlite3 was built. */
+/** The files that sqlite3 was built from. */
 const sources = /^node_modules\/sqlite3\/(deps|src|build\/Release\/obj\b.*|build\/Release\/.*\.a)$/;
 
 function write(file, text, mode = 0o644) {
@@ -37,7 +37,7 @@ function write(file, text, mode = 0o644) {
 	chmodSync(place, mode);
 }
 
-/** What `npm pack` would take, and the libraries that it needs to run. */
+/** Copies what `npm pack` would include, and the libraries needed at runtime. */
 function copyProgram() {
 	const [{files}] = JSON.parse(
 		run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {stdio: ['ignore', 'pipe', 'ignore']}),
@@ -45,7 +45,7 @@ function copyProgram() {
 	for (const {path: file} of files) {
 		cpSync(file, path.join(library, file));
 	}
-	// A library inside of another one is copied with that.
+	// A nested library is copied with the one that contains it.
 	for (const folder of foldersBeside().filter(folder => folder.lastIndexOf('node_modules') === 0)) {
 		cpSync(folder, path.join(library, folder), {recursive: true, filter: source => !sources.test(source)});
 	}
@@ -63,13 +63,13 @@ function addNode() {
 	cpSync(path.join(work, 'package/bin/node'), path.join(library, 'node'));
 	chmodSync(path.join(library, 'node'), 0o755);
 	cpSync(path.join(work, 'package/LICENSE'), path.join(root, 'usr/share/doc/mailctl/LICENSE.node'));
-	// V8 keeps what it compiled beside the program, where the service's user may not write.
+	// Stores V8's compiled code beside the program, where the service's user cannot write.
 	run(path.join(library, 'node'), [path.join(library, 'bin/mailctl.js'), '--version']);
 }
 
 function addSystemFiles() {
 	const unit = readFileSync('config/mailctl.service', 'utf8')
-		// Its head says how to install it by hand.
+		// Remove the head, which explains manual installation.
 		.replace(/^(#.*\n)+/, '')
 		.replace('file:///opt/mailctl/docs/reference/settings.md', 'man:mailctl(1)')
 		.replace(

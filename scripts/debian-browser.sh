@@ -1,18 +1,18 @@
 #!/bin/bash
-# Provides a Chromium for the tests of the hosted pages: the headless shell of Debian, installed with apt together with the font
-# that the pictures in docs/reference/ui are drawn with. Where it cannot be installed, a Chromium on the PATH does as well, and
-# takes twice as long. A second run finds it there and does nothing.
+# Provides a Chromium for the tests of the hosted pages: Debian's headless shell, installed with apt together with the font
+# used for the pictures in docs/reference/ui. If it cannot be installed, a Chromium on the PATH also works, but takes twice
+# as long. A second run finds the installation and does nothing.
 #
 #   scripts/debian-browser.sh
 #
-# Needs root, apt and a mirror where there is none yet. Without them it says `not run here: ...`: exit 0, but 1 where CI is set.
+# Installing needs root, apt and a mirror. Without them it prints `not run here: ...` and exits with 0, or with 1 if CI is set.
 set -euo pipefail
 
 say() { echo "debian-browser: $*"; }
 not_run_here() { echo "not run here: $*"; [ -z "${CI:-}" ] || exit 1; exit 0; }
 
 if found=$(command -v chromium-headless-shell); then
-  say "$found is there"
+  say "$found is installed"
   exit 0
 fi
 
@@ -21,15 +21,15 @@ install() {
 }
 
 if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
-  say "installs chromium-headless-shell and fonts-liberation"
-  if install || { say "fetches the package lists" && apt-get -qq update && install; }; then
+  say "installing chromium-headless-shell and fonts-liberation"
+  if install || { say "fetching the package lists" && apt-get -qq update && install; }; then
     exit 0
   fi
 fi
 
 for name in chromium chromium-browser google-chrome; do
   if found=$(command -v "$name"); then
-    say "$found is there"
+    say "$found is installed"
     exit 0
   fi
 done

@@ -3,18 +3,18 @@ import {createHash} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import process from 'node:process';
 
-// Compares the interface document with the project's list of its sentences, by hand when the document changed:
+// Compares the interface document with the project's list of its sentences. Run it by hand when the document has changed:
 //   node scripts/extract-conformance.mjs DOCUMENT
-// A sentence is a table row, or a sentence of a rule, bullet or paragraph. The list keeps a mark (digest) of each with an id
-// and a label of our own, or the reason why it demands nothing of the service; it is edited by hand. Prints what the list
-// lacks, with a proposed id, and what the document has no more. Exit code 1 when there is anything to do.
+// A sentence is a table row, or a sentence of a rule, bullet or paragraph. The list has a mark (digest) of each with an id
+// and a label, or the reason why it requires nothing of the service. It is edited by hand. Prints sentences that are missing
+// from the list, with a proposed id, and those no longer in the document. Exits with 1 if there is anything to do.
 
 const listFile = new URL('../test/fixtures/conformance.json', import.meta.url);
 const maxTitleLength = 30;
 const leftOpen = /not shown/;
 const sentenceEnd = /(?<=\.\)?)\s+(?=[A-Z`])/;
 
-/** Every sentence in order: its line, its text, its mark and a proposed id. */
+/** Returns every sentence in order, with its line, text, mark and a proposed id. */
 function sentencesOf(markdown) {
 	const found = [];
 	let section = '';
@@ -24,7 +24,7 @@ function sentencesOf(markdown) {
 		section = heading?.[1] ?? section;
 		tableRow = line.startsWith('|') ? tableRow + 1 : 0;
 		if (heading || tableRow === 1 || tableRow === 2) {
-			continue; // A table's first row names the columns, its second draws a line.
+			continue; // The first two rows of a table are its head and a separator.
 		}
 
 		for (const {key, text} of tableRow > 0 ? [rowOf(line)] : statementsOf(line)) {
@@ -41,7 +41,7 @@ function rowOf(line) {
 	return {key: cells[0], text: cells.map(cell => cell.trim()).join(' | ')};
 }
 
-/** The sentences of a line; what the document leaves open is none. */
+/** Returns the sentences of a line, without those that the document leaves open. */
 function statementsOf(line) {
 	const [, rule, rest] = /^\s*(?:-|(\d+)\.)?\s*(.*)$/.exec(line);
 	return rest

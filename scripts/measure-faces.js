@@ -1,6 +1,6 @@
-// Counts the lines of a noun over its faces: what it does, its API routes, its commands, its pages, its part of
-// `apply`. Run it before and after a noun moves to `src/ops/`: `node scripts/measure-faces.js`. Store, tests and the
-// generated client are no faces.
+// Counts the lines of a noun in all interfaces: its operations, API routes, commands, pages, and its part of `apply`.
+// Run it before and after a noun moves to `src/ops/`: `node scripts/measure-faces.js`. Store, tests and the generated
+// client are not counted.
 import {execFileSync} from 'node:child_process';
 import {readFileSync} from 'node:fs';
 
@@ -11,7 +11,7 @@ const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclud
 	.split('\n')
 	.filter(file => file.endsWith('.ts'));
 
-/** The files of a noun, and in files of several nouns its functions and constants. */
+/** The files of a noun, and its functions and constants in files shared by several nouns. */
 const nouns = {
 	topics: [/\/topics?\.ts$/, /^(performTopic|topicView)$/],
 	suppressions: [/\/(suppressions?|suppression-file)\.ts$/, /^suppressionView$/],
@@ -27,7 +27,7 @@ const nouns = {
 	shared: [/ops\/operation\.ts$|api\/api-route\.ts$|dashboard\/operation-form\.ts$/, /^$/],
 };
 
-/** The lines of top-level functions and constants of these names, with their comments. */
+/** Returns the number of lines of top-level functions and constants with these names, including their comments. */
 function blockLines(text, names) {
 	const blocks = text.matchAll(
 		/^(?:\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n)?(?:export )?(?:async )?(?:function|const) (\w+)[\s\S]*?\n[}\]].*\n/gm,

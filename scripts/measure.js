@@ -1,6 +1,6 @@
-// Counts what makes the program heavy to read: `npm run measure`. The figures are by pattern, so they are exact to a
-// few; what counts is that one script counts before and after a change. `npm run measure -- --list NAME` shows what a
-// row counted, and `--since COMMIT` the ten files that grew most since then. test/size.test.ts has the ceilings of the
+// Measures what makes the program hard to read: `npm run measure`. The figures come from patterns and are slightly
+// inexact, but the same script counts before and after a change. `npm run measure -- --list NAME` shows what a row
+// counted, and `--since COMMIT` the ten files that grew most since then. test/size.test.ts has the ceilings of the
 // first figures.
 import {execFileSync} from 'node:child_process';
 import path from 'node:path';
@@ -16,7 +16,7 @@ for (const {file, target} of imports) {
 	importers.get(target)?.add(file);
 }
 
-/** Groups of files of one folder that import one another in a circle. */
+/** Returns groups of files that import one another in a cycle. */
 function circles() {
 	const index = new Map();
 	const low = new Map();
@@ -53,7 +53,7 @@ const matches = pattern =>
 	[...sources].flatMap(([file, text]) => [...text.matchAll(pattern)].map(([all]) => `${file} ${all.trim()}`));
 const holding = pattern => [...sources].filter(([, text]) => pattern.test(text)).map(([file]) => file);
 
-/** Words and turns that a reader has to translate (docs/internals/flow.md has the field's words). */
+/** Words and phrases that a reader has to translate (docs/internals/flow.md has the usual terms). */
 const odd =
 	/\b(whoever|whomever|whatever|nobody|somebody|whose|of whom|of which|is none|are none|so many|so much|so long|told|tells?|spoken|speaks?|heard|hears?|mend\w*|anew|besides|put off|left alone|leads? to|stands? in|bears?|came of|comes of|becomes? of|became of|took in|takes in|due to this|has none|had none)\b/i;
 const comments = [...sources].flatMap(([file, text]) =>
@@ -64,7 +64,7 @@ const comments = [...sources].flatMap(([file, text]) =>
 		.map(([at, line]) => `${file}:${at} ${line.trim()}`),
 );
 
-/** Outside the dashboard a file is opened by its name, so two of one name are one too many. */
+/** Outside the dashboard, files are opened by name, so no two should have the same name. */
 const baseNames = new Map();
 for (const file of [...sources.keys()].filter(name => !name.startsWith('src/dashboard/'))) {
 	baseNames.set(path.basename(file), [...(baseNames.get(path.basename(file)) ?? []), file]);
@@ -84,7 +84,7 @@ const rows = {
 	migrations: execFileSync('git', ['ls-files', 'migrations'], {encoding: 'utf8'}).split('\n').filter(Boolean),
 };
 
-/** The ten files of src that grew most since a commit, with their new lines. */
+/** Returns the ten files of src that grew most since a commit, with their added lines. */
 function grownSince(commit) {
 	const changes = execFileSync('git', ['diff', '--numstat', commit, '--', 'src'], {encoding: 'utf8'});
 	return changes
@@ -115,7 +115,7 @@ if (since !== undefined) {
 	console.log();
 	print({...whole, ...Object.fromEntries(Object.entries(rows).map(([name, row]) => [name, row.length]))});
 } else if (rows[list] === undefined) {
-	console.error(`measure: there is no list ${list}; there are ${Object.keys(rows).join(', ')}`);
+	console.error(`measure: unknown list ${list}; choose one of ${Object.keys(rows).join(', ')}`);
 	process.exitCode = 64;
 } else {
 	console.log(rows[list].join('\n'));

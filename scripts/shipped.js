@@ -1,5 +1,5 @@
-// What of others the package holds, for dist/bundle: LICENSES.txt of what is in the bundle, and sbom.cdx.json of that
-// and of what is installed beside it. `npm sbom` lists MJML's whole tree, and none of the libraries that development
+// Lists the third-party code in the package, for dist/bundle: LICENSES.txt for the bundle, and sbom.cdx.json for the
+// bundle and the libraries beside it. `npm sbom` would list MJML's whole tree, but no libraries that development
 // packages need too.
 import {readdirSync, readFileSync} from 'node:fs';
 import path from 'node:path';
@@ -8,13 +8,13 @@ import {foldersBeside} from './beside.js';
 const read = file => JSON.parse(readFileSync(file, 'utf8'));
 const line = `\n${'-'.repeat(80)}\n\n`;
 
-/** The folders of the libraries that these files are of. */
+/** Returns the folders of the libraries that these files belong to. */
 function foldersOf(files) {
 	const folders = files.flatMap(file => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file) ?? []);
 	return [...new Set(folders)].toSorted();
 }
 
-/** The licences of what was bundled, which ask to go wherever it goes. */
+/** Returns the licenses of the bundled libraries, which require their distribution with the bundle. */
 export function licencesOf(files) {
 	const texts = foldersOf(files).map(folder => {
 		const {name, version, license} = read(path.join(folder, 'package.json'));
@@ -25,8 +25,8 @@ export function licencesOf(files) {
 }
 
 /**
- * A software bill of materials, CycloneDX 1.5: the program, and each library in the version and of the file that npm
- * installed.
+ * Returns a software bill of materials (CycloneDX 1.5) of the program and each library, with the version and checksum
+ * of the file that npm installed.
  */
 export function sbomOf(files) {
 	const {packages} = read('package-lock.json');

@@ -1,11 +1,11 @@
-// Sizes of the tree: what `npm run measure` prints and test/size.test.ts holds. Functions are found by the layout that
-// Biome gives the code, so their number is exact to a few.
+// Measures the tree for `npm run measure` and test/size.test.ts. Functions are found by Biome's code layout, so their
+// number is slightly inexact.
 import {readdirSync, readFileSync} from 'node:fs';
 import path from 'node:path';
 
 const tabWidth = 4;
 
-/** All files below a folder with one of these endings, as `[path below the root, text]`. */
+/** Returns all files below a folder with one of these endings, as `[path below the root, text]`. */
 export function readTree(root, folder, endings) {
 	const names = readdirSync(path.join(root, folder), {recursive: true, withFileTypes: true});
 	return names
@@ -31,7 +31,7 @@ const header = /(?:\bfunction\b.*|=>|\)(?:: .+)?) \{$/;
 const indentOf = line => /^\t*/.exec(line)[0].length;
 
 /**
- * Functions of more than so many lines, as `file:line lines`. A signature of several lines counts from its last one.
+ * Returns the functions with more lines than the limit, as `file:line lines`. Lines count from a signature's last one.
  */
 export function functionsOver(files, limit) {
 	return files.flatMap(([file, text]) => {
@@ -50,7 +50,7 @@ export function functionsOver(files, limit) {
 	});
 }
 
-/** Lines of each folder directly below `src`; files beside them count for `src` itself. */
+/** Returns the number of lines of each folder directly below `src`. Files beside the folders count as `.`. */
 export function foldersOf(files) {
 	const lines = {};
 	for (const [file, text] of files) {
@@ -61,7 +61,7 @@ export function foldersOf(files) {
 	return lines;
 }
 
-/** Relative imports as `{file, target, names}`; `names` is null where all of a module is taken. */
+/** Returns relative imports as `{file, target, names}`. `names` is `null` if the whole module is imported. */
 export function importsOf(sources) {
 	return [...sources].flatMap(([file, text]) =>
 		[...text.matchAll(/^(?:import|export)\b([^'"]*?)from '(\.[^']+)'|\bimport\('(\.[^']+)'\)/gm)].map(
@@ -77,7 +77,7 @@ export function importsOf(sources) {
 	);
 }
 
-/** Exported names that no other file of src imports. */
+/** Returns exported names that no other file of src imports. */
 export function privateExports(sources) {
 	const imports = importsOf(sources);
 	const taken = new Set(imports.flatMap(({target, names}) => (names ?? []).map(name => `${target} ${name}`)));
@@ -95,7 +95,7 @@ export function privateExports(sources) {
 	);
 }
 
-/** The figures of a tree: `folders` by name, `whole` by what is counted. */
+/** Returns the figures of a tree: `folders` by name, `whole` by figure. */
 export function sizesOf(root) {
 	const source = readTree(root, 'src', ['.ts']);
 	return {

@@ -8,7 +8,7 @@ import type {Operator} from '../mail/operator.ts';
 import {findKeyUses, type KeyName, type KeyUse, keyNameText, releaseKeys, takeKeys} from '../store/idempotency-keys.ts';
 import type {Vault} from '../store/sealed.ts';
 
-/** A valid send: texts are parsed, absent fields are null. JSON is text already. */
+/** A valid send: texts are parsed and absent fields are `null`. JSON fields are text already. */
 export type Send = {
 	readonly workspaceId: string;
 	readonly mode: Mode;
@@ -27,39 +27,36 @@ export type Send = {
 	readonly tracking: string | null;
 	readonly extras: string | null;
 	readonly attachments: readonly Attachment[];
-	/** The message that this one repeats; null: it repeats none. */
+	/** The message that this one repeats, or `null`. */
 	readonly resentFrom: string | null;
-	/** The dashboard user who sends it, for the audit trail; absent: a program; its messages are the record. */
+	/** The dashboard user who sends it, for the audit trail. Absent for a program, whose messages are its record. */
 	readonly by?: Operator;
 };
 
-/** The fingerprint of a send, and a digest of all that the fingerprint leaves out (null: not known). */
+/** The fingerprint of a send, and a digest of all that it leaves out (`null` if unknown). */
 type Compared = {
 	readonly fingerprint: string;
 	readonly others: string | null;
-	/** The same by former sealing keys, and as a plain digest, as former versions stored it. */
+	/** The same with former sealing keys, and as a plain digest, which older versions stored. */
 	readonly former?: ReadonlyArray<Omit<Compared, 'former'>>;
 };
 
-/** An Idempotency-Key with the send that it came with. */
+/** An Idempotency-Key and the send that it came with. */
 export type Idempotency = Compared & {readonly key: string};
 
 /** A send that passed every check that needs no transaction. */
 export type Draft = {
 	readonly send: Send;
 	readonly idempotency: Idempotency | null;
-	/** The newest version of the template, which this message keeps after later saves. */
+	/** The newest version of the template. The message keeps it after later saves. */
 	readonly versionId: string;
-	/**
-	 * Its variables as they were sent, sealed for the workspace, where `send` has them without the sensitive ones;
-	 * null: it has all.
-	 */
+	/** All variables, sealed for the workspace, if `send` lacks the sensitive ones; otherwise `null`. */
 	readonly sealed: string | null;
-	/** Null: no topic was named, or none has the code. */
+	/** `null` if the message has no topic or no topic has the code. */
 	readonly topicId: string | null;
-	/** The send's own, else its topic's, else its template's. */
+	/** The send's own priority, else its topic's, else its template's. */
 	readonly priority: Priority;
-	/** How many messages the workspace may send in a month; null: any number. */
+	/** How many messages the workspace may send in a month, or `null` for no limit. */
 	readonly quota: number | null;
 };
 
@@ -68,11 +65,10 @@ export type Accepted =
 	| {
 			readonly ok: true;
 			readonly id: string;
-			/** The body of the answer, byte for byte: what an Idempotency-Key repeats. */
+			/** The response body, which an Idempotency-Key repeats byte for byte. */
 			readonly body: string;
 			/**
-			 * An earlier send with the same Idempotency-Key made the message; `differs`: its other fields had other
-			 * values.
+			 * Whether an earlier send with the same key created the message. `differs`: other fields had other values.
 			 */
 			readonly replayed: false | 'true' | 'differs';
 	  }
@@ -81,7 +77,7 @@ export type Accepted =
 export type Refused = {
 	readonly ok: false;
 	readonly code: ApiErrorCode;
-	/** The month's quota that is used up, and when that month ends (milliseconds since the epoch). */
+	/** The monthly quota that is used up, and when that month ends (milliseconds since the epoch). */
 	readonly quota?: {readonly limit: number; readonly endsAt: number};
 };
 
@@ -93,7 +89,7 @@ export function accepted(id: string): Accepted {
 	return {ok: true, id, body: JSON.stringify({id, status: 'accepted'}), replayed: false};
 }
 
-/** What a further send with an Idempotency-Key is answered. */
+/** Returns the response to another send with the same Idempotency-Key. */
 function replayOf(
 	{id, body}: {readonly id: string; readonly body: string},
 	first: Compared,
@@ -101,8 +97,7 @@ function replayOf(
 ): Accepted {
 	const key = keyOf(first.fingerprint);
 	const comparable = [again, ...(again.former ?? [])].find(({fingerprint}) => keyOf(fingerprint) === key);
-	// Another node may have a key that this one does not have yet. A replay loses nothing then, and sends nothing
-	// twice.
+	// Another node may use a key that this one does not have yet. A replay is safe then: nothing is lost or sent twice.
 	if (comparable !== undefined && comparable.fingerprint !== first.fingerprint) {
 		return refused('idempotency_key_reused');
 	}
@@ -110,10 +105,10 @@ function replayOf(
 	return {ok: true, id, body, replayed: isSame ? 'true' : 'differs'};
 }
 
-/** The name of the key that made a fingerprint; empty for a plain digest. */
+/** Returns the name of the key that made a fingerprint; empty for a plain digest. */
 const keyOf = (fingerprint: string): string => fingerprint.slice(0, Math.max(0, fingerprint.indexOf('.')));
 
-/** The part of a send's body that makes it the same send (docs/reference/interface.md, Send request). */
+/** The fields that make two sends the same (docs/reference/interface.md, Send request). */
 type Fingerprinted = {
 	readonly from: string;
 	readonly to: string;
@@ -124,8 +119,8 @@ type Fingerprinted = {
 type Macs = Pick<Vault, 'macs'>;
 
 /**
- * Of SHA-256 of canonical JSON: the order of names does not matter, the spelling of addresses does. An HMAC, because
- * whoever reads the database could try all codes of six digits against a plain digest.
+ * Returns an HMAC of the SHA-256 of canonical JSON: the order of names does not matter, the spelling of addresses does.
+ * With a plain digest, anyone who reads the database could try all six-digit codes.
  */
 export function idempotencyOf(
 	vault: Macs,
@@ -136,7 +131,7 @@ export function idempotencyOf(
 	return keyed(vault, key, digestOf([from, to, templateId, data]), digestOf(Object.fromEntries(given)));
 }
 
-/** The same of a send that repeats a message: no other send has its fingerprint. */
+/** Returns the fingerprint of a send that repeats a message. No other send has the same one. */
 export function resendIdempotency(vault: Macs, key: string, messageId: string): Idempotency {
 	return keyed(vault, key, digestOf(['resend', messageId]), null);
 }
@@ -148,7 +143,7 @@ function keyed({macs}: Macs, key: string, fingerprint: string, others: string | 
 		others: ofOthers[n] ?? null,
 	}));
 	if (current === undefined) {
-		throw new Error('There is no key that seals.');
+		throw new Error('There is no sealing key.');
 	}
 	return {key, ...current, former: [...former, {fingerprint, others}]};
 }
@@ -157,10 +152,7 @@ function digestOf(value: unknown): string {
 	return createHash('sha256').update(canonicalJson(value)).digest('base64url');
 }
 
-/**
- * JSON with the names of objects in order. Numbers count as they are written: the mail shows `1` and `1.0` as two
- * texts.
- */
+/** Returns JSON with sorted names. Numbers count as written, because `1` and `1.0` are rendered differently. */
 function canonicalJson(value: unknown): string {
 	if (value instanceof Numeral) {
 		return String(value);
@@ -175,14 +167,14 @@ function canonicalJson(value: unknown): string {
 	return `{${fields.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`).join(',')}}`;
 }
 
-/** A send that came with a key: its position in the group. */
+/** A send with a key, and its position in the group. */
 type Keyed = {readonly index: number; readonly name: KeyName; readonly idempotency: Idempotency};
 
 export function keyNameOf({workspaceId, mode}: Send, {key}: Idempotency): KeyName {
 	return {workspaceId, mode, key};
 }
 
-/** The stored response to a send with a key that was used before; undefined: not used, or expired. */
+/** Finds the stored response to an earlier send with the same key; `undefined` if there is none or it has expired. */
 export async function findReplay(
 	reader: Knex,
 	send: Send,
@@ -195,8 +187,9 @@ export async function findReplay(
 }
 
 /**
- * Takes the keys of sends that passed, and replays the stored response for known keys, even if the request would now be
- * rejected. Usually one statement: keys are looked up only for sends that would be refused or that have a used key.
+ * Stores the keys of sends that passed, and replays the stored response for known keys, even if the request would now
+ * be rejected. This usually takes one statement: keys are looked up only for sends that would be rejected or have a
+ * used key.
  */
 export async function resolveKeys(
 	trx: Knex.Transaction,
@@ -210,7 +203,9 @@ export async function resolveKeys(
 	}
 	const uses = keyed.flatMap(one => usesOf(one, judged[one.index] as Accepted, now));
 	if (new Set(uses.map(keyNameText)).size < uses.length) {
-		throw new Error('Two sends with one Idempotency-Key are in one group: the second must wait for the first.');
+		throw new Error(
+			'Two sends in one group have the same Idempotency-Key. The second one must wait for the first.',
+		);
 	}
 	const taken = uses.length > 0 ? await takeKeys(trx, uses, expiredBefore) : new Set();
 	const others = keyed.filter(({name}) => !taken.has(keyNameText(name)));
@@ -228,7 +223,7 @@ export async function resolveKeys(
 		if (use) {
 			resolved[index] = repeat(use, idempotency);
 		} else if (judged[index]?.ok) {
-			throw new Error('An Idempotency-Key was taken when it was to be stored, and gone when it was looked up.');
+			throw new Error('An Idempotency-Key existed when it was to be stored, but not when it was looked up.');
 		}
 	}
 	return resolved;
@@ -242,7 +237,7 @@ function repeat(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, again: C
 	return replayOf({id: use.messageId, body: use.response}, use, again);
 }
 
-/** Gives back the keys of sends that passed all checks but the last. */
+/** Removes the keys of sends that passed all checks except the last one. */
 export async function releaseRefused(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
@@ -263,8 +258,8 @@ function keyedOf(drafts: readonly Draft[]): Keyed[] {
 type Running = Compared & {readonly outcome: Promise<Accepted>};
 
 /**
- * Sends with an Idempotency-Key that are under way in this process. A second one with the same key waits for the first,
- * at most `waitMs`, and repeats its answer; if the first was rejected, the second is decided on its own.
+ * Tracks sends with an Idempotency-Key in this process. A second one with the same key waits for the first, at most
+ * `waitMs`, and repeats its response. If the first was rejected, the second is decided on its own.
  */
 export function createInFlight(waitMs: number) {
 	const running = new Map<string, Running>();
@@ -279,7 +274,7 @@ export function createInFlight(waitMs: number) {
 		}
 	}
 
-	/** `name` is the key with what it is unique in. */
+	/** `name` is the key together with the scope in which it is unique. */
 	return async (name: string, idempotency: Compared, send: () => Promise<Accepted>): Promise<Accepted> => {
 		if (!running.has(name)) {
 			return await runFirst(name, idempotency, send);

@@ -30,13 +30,13 @@ import {withoutSensitive} from './sensitive.ts';
 
 type Found<Row> = Row | undefined | Promise<Row | undefined>;
 
-/** What sends refer to, remembered until the store's change generation grows: checks must not become queries. */
+/** Caches what sends refer to until the store's change generation grows, so that checks do not become queries. */
 type Catalog = {
 	readonly workspace: (id: string) => Found<Workspace>;
 	readonly sender: (workspaceId: string, addressKey: string) => Found<SenderRow>;
 	readonly template: (workspaceId: string, id: string) => Found<TemplateRow>;
 	readonly topic: (workspaceId: string, code: string) => Found<TopicRow>;
-	/** To be called when the generation grew. */
+	/** Call this when the generation has grown. */
 	readonly clear: () => void;
 };
 
@@ -54,7 +54,7 @@ export function createCatalog(reader: Knex): Catalog {
 				? templates.get(`${workspaceId} ${id}`, () => lookUpTemplate(reader, workspaceId, id))
 				: undefined,
 		topic: (workspaceId, code) =>
-			// What has not the form cannot be there, and the store need not be asked: PostgreSQL refuses some texts.
+			// A malformed code cannot exist, so skip the query; PostgreSQL rejects some texts.
 			isTopicCode(code)
 				? topics.get(`${workspaceId} ${code}`, () => lookUpTopic(reader, workspaceId, code))
 				: undefined,
@@ -66,13 +66,13 @@ export function createCatalog(reader: Knex): Catalog {
 	};
 }
 
-/** A send of a batch, with its own Idempotency-Key (null: none). */
+/** A send of a batch with its own Idempotency-Key, if any. */
 type KeyedSend = {readonly send: Send; readonly idempotency: Idempotency | null};
 
 export type Accept = {
-	/** Takes one message in. */
+	/** Accepts one message. */
 	readonly single: (send: Send, idempotency: Idempotency | null) => Promise<Accepted>;
-	/** Takes messages in, each judged by itself, in one transaction; one result per send, in order. */
+	/** Accepts messages in one transaction, each decided on its own. Returns one result per send, in order. */
 	readonly batch: (sends: readonly KeyedSend[]) => Promise<readonly Accepted[]>;
 	readonly isPaused: (workspaceId: string) => Promise<boolean>;
 };
@@ -83,15 +83,15 @@ export type AcceptOptions = {
 	readonly writer: Writer;
 	readonly clock: Clock;
 	readonly vault: Pick<Vault, 'seal'>;
-	/** `createAcceptWrite`. */
+	/** Created by `createAcceptWrite`. */
 	readonly acceptWrite: GroupWrite<readonly Draft[], readonly Accepted[]>;
-	/** How long an Idempotency-Key is remembered, milliseconds. */
+	/** How long an Idempotency-Key is remembered, in milliseconds. */
 	readonly keyRetention: () => number;
-	/** How long a send waits for another one with the same key, milliseconds. */
+	/** How long a send waits for another one with the same key, in milliseconds. */
 	readonly keyWait?: number;
 	/**
-	 * Called when one request's messages are handed to the writer, with their destination queues. A claim handed to the
-	 * writer from then on finds them, even in the same transaction.
+	 * Called when one request's messages have been submitted to the writer, with their destination queues. Claims
+	 * submitted from then on find them, even in the same transaction.
 	 */
 	readonly onWriting: (queues: Iterable<Arrival>) => void;
 	/** Called after the commit of one request's messages, with their destination queues. */
@@ -101,7 +101,9 @@ export type AcceptOptions = {
 const defaultKeyWait = 30_000;
 
 /**
- * Takes messages in: a 202 may be sent when the promise resolves with `ok`, for the message is then on stable storage.
+ * Accepts messages. This folder decides whether a send is accepted and writes it in one transaction, by the newest rows
+ * of the store. It never renders or delivers. When the promise resolves with `ok`, the message is on stable storage and
+ * a 202 may be sent.
  */
 export function createAccept(options: AcceptOptions): Accept {
 	const {catalog, vault, reader, writer, clock, acceptWrite, keyRetention, keyWait = defaultKeyWait} = options;
@@ -116,7 +118,7 @@ export function createAccept(options: AcceptOptions): Accept {
 			const [result] = await write([drafted.draft]);
 			return result as Accepted;
 		}
-		// A key that was used before goes before any check of what is sent.
+		// A key that was used before takes precedence over all checks of the send.
 		const before =
 			idempotency && (await findReplay(reader, send, idempotency, storeTime(clock.now() - keyRetention())));
 		return before ?? drafted;
@@ -148,12 +150,12 @@ export function createAccept(options: AcceptOptions): Accept {
 			idempotency === null ? take(send, null) : once(send, idempotency, () => take(send, idempotency)),
 		async batch(sends) {
 			const drafted: Drafted[] = [];
-			// One after the other, so that what the first one looks up is remembered for the next.
+			// One at a time, so that what the first one looked up is cached for the next.
 			for (const {send, idempotency} of sends) {
 				drafted.push(await draft({catalog, vault}, send, idempotency));
 			}
 			if (sends.some(({idempotency}) => idempotency !== null)) {
-				// Handed to the writer one by one, in order: those with one key wait for each other, the others share a
+				// Submitted one by one, in order: those with the same key wait for each other, the others share a
 				// transaction.
 				return await Promise.all(
 					sends.map(({send, idempotency}, index) => {
@@ -188,7 +190,7 @@ function queuesOf(drafts: readonly Draft[]): Iterable<Arrival> {
 
 type Drafted = {readonly ok: true; readonly draft: Draft} | Refused;
 
-/** The checks in the order in which their codes win; those that must see the newest rows follow in the transaction. */
+/** Runs the checks in order of precedence. Those that must see the newest rows follow in the transaction. */
 async function draft(
 	{catalog, vault}: Pick<AcceptOptions, 'catalog' | 'vault'>,
 	send: Send,
@@ -221,7 +223,7 @@ async function draft(
 	return {ok: true, draft: {...kept, idempotency, versionId, topicId: topic?.id ?? null, priority, quota}};
 }
 
-/** Gives a send that names no topic the first of the defaults that there is: a topic that was removed loses no mail. */
+/** Gives a send without a topic the first default topic that exists. Removing a topic therefore loses no mail. */
 async function withTopic(
 	catalog: Catalog,
 	send: Send,
@@ -229,7 +231,7 @@ async function withTopic(
 ): Promise<{readonly send: Send; readonly topic: TopicRow | undefined}> {
 	const {workspaceId, topicCode} = send;
 	if (topicCode !== null) {
-		// Whether it exists is judged after the suppression list.
+		// The transaction checks that it exists, after the suppression list.
 		return {send, topic: await catalog.topic(workspaceId, topicCode)};
 	}
 	for (const code of defaults) {
@@ -241,7 +243,7 @@ async function withTopic(
 	return {send, topic: undefined};
 }
 
-/** A send with its sensitive variables apart. Mail that does not leave the machine is made without them. */
+/** Separates a send's sensitive variables. Mail that does not leave the machine is rendered without them. */
 function withoutHidden(
 	send: Send,
 	{sensitive}: TemplateRow,
@@ -256,15 +258,15 @@ function withoutHidden(
 	return {send: {...send, data: kept, extras}, sealed: vault.seal(workspaceId, data)};
 }
 
-/** A workspace that is gone sends nothing either. */
+/** A deleted workspace cannot send either. */
 function isPaused(workspace: Workspace | undefined): workspace is undefined {
 	return !workspace || workspace.paused_at !== null;
 }
 
 /**
- * The content of a message as a new send of the same mode: it passes every check and uses the template's newest
- * version. An erased recipient gets nothing again. Undefined: the workspace has no such message; `erased`: its content
- * was erased; `removed`: a part of it is not kept.
+ * Returns the content of a message as a new send of the same mode, which passes every check and uses the newest version
+ * of the template. Leaves out erased recipients. Returns `undefined` if the workspace has no such message, `erased` if
+ * its content was erased, and `removed` if part of it is no longer stored.
  */
 export async function readResend(
 	reader: Knex,
@@ -297,7 +299,7 @@ export async function readResend(
 function addressOf(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: true});
 	if (!parsed.ok) {
-		throw new Error('An address that was accepted does not parse.');
+		throw new Error('An accepted address cannot be parsed.');
 	}
 	return parsed.address;
 }

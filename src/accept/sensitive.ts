@@ -2,8 +2,8 @@ import {isObject, parseExact, writeExact} from '../kit/exact-json.ts';
 import {hiddenValue} from '../mail/message.ts';
 
 /**
- * The variables of a send as they are kept: `hiddenValue` in the place of those that their template calls sensitive;
- * null: it has no such variable. A dotted name is that of a variable within another.
+ * Returns a send's variables as they are stored: `hiddenValue` replaces those that the template declares sensitive.
+ * Returns `null` if there are none. A dotted name refers to a nested variable.
  *
  * @param data JSON
  */
@@ -13,9 +13,9 @@ export function withoutSensitive(data: string, names: readonly string[]): string
 	return hidden.length === 0 ? null : writeExact(variables);
 }
 
-/** Whether it was there. */
+/** Returns whether the variable was present. */
 function hide(within: unknown, [first = '', ...rest]: readonly string[]): boolean {
-	// Each of a list: `items.code`.
+	// In a list, it is hidden in each item: `items.code`.
 	if (Array.isArray(within)) {
 		return within.map(item => hide(item, [first, ...rest])).includes(true);
 	}

@@ -31,14 +31,14 @@ import {type Accepted, accepted, type Draft, refused, releaseRefused, resolveKey
 type AcceptWriteOptions = {
 	readonly clock: Clock;
 	readonly newId: NewId;
-	/** How long an Idempotency-Key is remembered, milliseconds. */
+	/** How long an Idempotency-Key is remembered, in milliseconds. */
 	readonly keyRetention: () => number;
 };
 
 /**
- * Judges sends by the newest rows and writes those that are accepted, many in one transaction: Idempotency-Keys, usage,
- * contacts, messages (each is its `accepted` event), attachments, recipients. An item is a send, or the sends of a
- * batch.
+ * Decides sends by the newest rows and writes the accepted ones, many in one transaction. It writes Idempotency-Keys,
+ * usage, contacts, messages (each one is its own `accepted` event), attachments and recipients. An item is a single
+ * send or all sends of a batch.
  */
 export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<readonly Draft[], readonly Accepted[]> {
 	const {clock, newId, keyRetention} = options;
@@ -59,7 +59,7 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 			);
 			const barred = new Barred({addressees, optedOut, deleted, now: storeTime(clock.now())});
 			const judged = judgeAll(drafts, barred, newId);
-			// After the ids were made: nothing of a message is older than itself.
+			// The time is read after the ids were created, so that nothing of a message is older than the message.
 			const now = clock.now();
 			const settled = await resolveKeys(trx, drafts, judged, {
 				now: storeTime(now),
@@ -98,7 +98,7 @@ function regroup<Item, Result>(groups: ReadonlyArray<readonly Item[]>, results: 
 }
 
 type Addressees = ReadonlyMap<string, Addressee>;
-/** By what the rows of new messages are made. */
+/** What the rows of new messages are created from. */
 type Making = {
 	readonly addressees: Addressees;
 	readonly barred: Barred;
@@ -114,7 +114,7 @@ async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], makin
 	await addRecipients(trx, recipientsOf(entries, making), making);
 }
 
-/** What users of the dashboard send is an act of theirs. */
+/** What dashboard users send is recorded in the audit trail. */
 async function recordSends(
 	trx: Knex.Transaction,
 	entries: readonly Entry[],
@@ -139,12 +139,12 @@ function pairsOf({send}: Draft): Pair[] {
 type Bars = {
 	readonly addressees: Addressees;
 	readonly optedOut: ReadonlyMap<string, ReadonlyMap<string, OptOut>>;
-	/** Workspaces that send nothing any more. */
+	/** Workspaces that may no longer send. */
 	readonly deleted: ReadonlySet<string>;
 	readonly now: string;
 };
 
-/** Who must not be mailed now. */
+/** Decides which addresses must not get mail now. */
 class Barred {
 	readonly #bars: Bars;
 
@@ -152,7 +152,7 @@ class Barred {
 		this.#bars = bars;
 	}
 
-	/** Whether the workspace was deleted since the checks before. */
+	/** Whether the workspace was deleted since the earlier checks. */
 	isGone({send}: Draft): boolean {
 		return this.#bars.deleted.has(send.workspaceId);
 	}
@@ -181,7 +181,7 @@ function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accep
 	return judged;
 }
 
-/** The checks that need the newest rows, in the order in which their codes win. */
+/** Runs the checks that need the newest rows, in the order in which their codes take precedence. */
 function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepted {
 	if (reason === 'suppressed') {
 		return refused('recipient_suppressed');
@@ -202,8 +202,8 @@ async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], maki
 	await insertAttachments(trx, entries.map(filesOf));
 }
 
-// What runs for each of many mails is a function of the module: V8 drops the compiled code of a function that was made
-// for one batch.
+// Code that runs for each of many messages is a function of the module: V8 drops the compiled code of a function that
+// was created for one batch.
 
 function lessonsOf(entries: readonly Entry[], {addressees, newId}: Making): Parameters<typeof teachContacts>[1] {
 	const newContact = () => newId('con');
@@ -219,7 +219,7 @@ function lessonsOf(entries: readonly Entry[], {addressees, newId}: Making): Para
 			known: addressees.get(pairKey(send.workspaceId, send.to.key))?.preferences,
 			locale: send.locale,
 			timezone: send.timezone,
-			// Test sends teach a contact nothing, and a repeated one nothing old.
+			// Test sends teach a contact nothing, and a repeated send may be outdated.
 			learns: send.mode === 'live' && send.resentFrom === null,
 		});
 	}
@@ -248,7 +248,7 @@ async function addRecipients(
 	);
 }
 
-// `accepted` is the message itself; a recipient that is not sent to has its own entry.
+// `accepted` is the message itself. A recipient that is not sent to has its own entry.
 function suppressedEvent(
 	{id: recipientId, message_id: messageId, address, role}: Pick<Recipient, 'id' | 'message_id' | 'address' | 'role'>,
 	reason: BarredReason,
@@ -268,10 +268,10 @@ function bytesOf({send}: Draft): number {
 	return rowBytes * (1 + send.cc.length) + (send.data?.length ?? 0) + (send.metadata?.length ?? 0) + files;
 }
 
-/** Why an address must not be mailed, by an address's comparison form. */
+/** Why an address must not get mail. */
 type BarredReason = 'suppressed' | 'opted_out';
 
-/** A draft that passed every check, with the id that its message gets. */
+/** A draft that passed every check, with the id of its message. */
 type Entry = {readonly id: string; readonly draft: Draft};
 
 function messageRows(entries: readonly Entry[], preferences: readonly Preferences[]): NewMessage[] {
@@ -308,15 +308,12 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 		sealed,
 		attachments: send.attachments.length,
 		resentFrom: send.resentFrom,
-		// Ranges of creation are ranges of ids: both must have the same time.
+		// Ranges of creation times are ranges of ids, so both must have the same time.
 		createdAt: storeTime(idTime(id)),
 	};
 }
 
-/**
- * The `to` recipient, then the `cc` recipients, each with the reason for which it is not sent; such a one is final from
- * the start.
- */
+/** Returns the `to` and then the `cc` recipients. One that must not get mail has the reason and is final at once. */
 function recipientsOf(entries: readonly Entry[], making: Making): NewRecipient[] {
 	const recipients: NewRecipient[] = [];
 	for (const entry of entries) {
@@ -363,15 +360,16 @@ function newRecipient(
 type Share = {
 	readonly workspaceId: string;
 	readonly quota: number | null;
-	/** Positions in the group of the sends that count. */
+	/** The positions in the group of the sends that count. */
 	readonly counted: number[];
 	simulated: number;
 };
 
 /**
- * Refuses sends above their workspace's monthly quota, the last ones of the group first, as if they were decided one by
- * one, in order. Also returns the positions of the refused. All accepts of a workspace with a quota are serialized from
- * here to their commit; the others are counted by `countSends`.
+ * Rejects sends above their workspace's monthly quota, the last ones of the group first, as if they were decided one by
+ * one. Also returns the positions of those rejected.
+ *
+ * All accepts of a workspace with a quota are serialized from here to their commit. `countSends` counts the others.
  */
 async function holdToQuotas(
 	trx: Knex.Transaction,
@@ -403,7 +401,7 @@ async function holdToQuotas(
 	return {results: judged, over};
 }
 
-/** Counts what was accepted. Last in its transaction: until the commit no other one counts for the same workspaces. */
+/** Counts what was accepted. This comes last: until the commit no other transaction can count these workspaces. */
 async function countSends(
 	trx: Knex.Transaction,
 	drafts: readonly Draft[],
@@ -445,7 +443,7 @@ function sharesOf(drafts: readonly Draft[], results: readonly Accepted[]): Share
 	return [...shares.values()];
 }
 
-/** Whether nothing of it can leave the machine. */
+/** Whether no part of it can leave the machine. */
 function isSimulated({mode, to, cc}: Send): boolean {
 	return mode === 'test' || [to, ...cc].every(({domain}) => domain === simulatorDomain);
 }

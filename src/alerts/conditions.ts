@@ -24,44 +24,47 @@ import type {Store} from '../store/store.ts';
 import {listDeadEndpoints} from '../store/webhook-queue.ts';
 import {findOldestWorkspace, findPausedByOthers} from '../store/workspaces.ts';
 
-/** Where conditions are read from. */
+/** The sources of conditions. */
 type Sources = {
 	readonly settings: Settings;
-	/** The present MAILCTL_MIN_FREE_DISK: it can change while the daemon runs. */
+	/** The current MAILCTL_MIN_FREE_DISK, which can change while the daemon runs. */
 	readonly minFreeDisk: () => number;
 	readonly store: Store;
 	readonly clock: Clock;
-	/** This machine's name. */
+	/** The name of this machine. */
 	readonly host: string;
-	/** This program's version, and that of the one that is installed now. */
+	/** The version of this program; `installed` returns the one that is installed now. */
 	readonly version: string;
 	readonly installed: () => string;
-	/** By how many milliseconds the clock stepped back since the last call. */
+	/** The number of milliseconds by which the clock was set back since the last call. */
 	readonly clockStep: () => number;
-	/** Whether the mailbox of bounces could be read the last time; `null` if none is read here. */
+	/** Whether the bounce mailbox could be read the last time; `null` if none is read here. */
 	readonly mailboxUp: () => boolean | null;
 };
 
-/** A condition before its kind is added. One without a workspace is the installation's. */
+/** A condition before its kind is added. Without a workspace it concerns the installation. */
 type Found = Pick<Condition, 'subject' | 'detail' | 'fix'> & Partial<Pick<Condition, 'workspaceId'>>;
 
 const minuteMs = 60_000;
-/** Mail that is due is tried within seconds, unless a limit or a long queue keeps it. */
+/** Due messages are attempted within seconds, unless a limit or a long queue delays them. */
 const dueMs = 30 * minuteMs;
 const unreadMs = 30 * minuteMs;
 const aliveMs = minuteMs;
-/** A lost node is no news after this. */
+/** After this time a lost node is no longer reported. */
 const lostMs = dayMs;
 const firstBackupMs = 7 * dayMs;
 const minBackupMs = 26 * hourMs;
-/** Conditions of one kind that are read. The others raise no alert, and one that leaves the list counts as ended. */
+/**
+ * The maximum number of conditions that are read per kind. Others raise no alert, and one that leaves the list clears.
+ */
 const limits = {limit: 1000, perWorkspace: 100};
-/** Half an hour of failed orders: a CA that is away for minutes is no news. */
+/** Half an hour of failed orders: a CA that is unreachable for minutes is not reported. */
 const failedOrders = 3;
 
 /**
- * How each kind is read: from the store, the machine and what doctor checks here, without the internet. `alertKinds`
- * says how long a condition must last before it begins; each ends once it was not read for a while (judge.ts).
+ * Reads each kind of condition from the store, the machine and the local checks of doctor, without the internet.
+ * `alertKinds` says how long a condition must last before it begins. It clears if it is not read for a while
+ * (judge.ts).
  */
 const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly Found[]>>> = {
 	async blocklisted({store, clock}) {
@@ -69,7 +72,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		return listings.map(({source, zone, name, reason, delist}) => ({
 			subject: `${source} ${zone}`,
 			detail: `${source} is listed by ${name}${reason === null ? '' : `: ${withoutControls(reason)}`}`,
-			fix: `fix the cause, then ask for removal: ${delist}`,
+			fix: `fix the cause, then request removal: ${delist}`,
 		}));
 	},
 
@@ -78,8 +81,8 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		return domains.map(({name, workspace_id: workspaceId, state}) => ({
 			subject: `${name} ${workspaceId}`,
 			workspaceId,
-			detail: `${name}: its records are missing${state === 'failed' ? ', and it counts as not verified' : ' or wrong'}`,
-			fix: `mailctl domain show ${name} says what to publish`,
+			detail: `${name}: its records are missing${state === 'failed' ? ', and it is no longer verified' : ' or wrong'}`,
+			fix: `run mailctl domain show ${name} to see the records to publish`,
 		}));
 	},
 
@@ -95,19 +98,19 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 			subject: id,
 			workspaceId: id,
 			detail: `workspace ${name} is paused: ${reason ?? 'no reason was given'}`,
-			fix: `find the cause, then mailctl workspace resume ${name}`,
+			fix: `find the cause, then run mailctl workspace resume ${name}`,
 		}));
 	},
 
 	async provider_blocks({store, clock}) {
 		const sites = await listBlockingSites(store.reader, storeTime(clock.now()), limits.limit);
-		// An address on a common blocklist is refused by many hosts, which is one condition for all without an entry of
+		// Many mail servers refuse an address on a common blocklist. That is one condition for all without an entry of
 		// their own.
 		return [...groupBy(sites, one => one.provider)].map(([provider, some]) => {
 			const names = some.slice(0, 3).map(({site}) => site);
 			const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
 			const {reason = null, advice} = some[0] ?? {};
-			const detail = `mail to ${names.join(', ')}${more} waits, for our address is blocked there`;
+			const detail = `mail to ${names.join(', ')}${more} is waiting, because our address is blocked there`;
 			return {subject: provider, detail: reason === null ? detail : `${detail}: ${reason}`, fix: advice ?? ''};
 		});
 	},
@@ -117,7 +120,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		return routes.map(({site, reason}) => ({
 			subject: site,
 			detail: reason === null ? `the ${site} refuses us` : `${reason} (the ${site})`,
-			fix: `${relayAdvice(reason ?? '')}. Its mail waits, and mailctl doctor tries the smarthost`,
+			fix: `${relayAdvice(reason ?? '')}. Its mail is waiting, and mailctl doctor tests the relay`,
 		}));
 	},
 
@@ -131,15 +134,15 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 	async bounces_unread({store, clock, host, mailboxUp}) {
 		const mailbox = {
 			subject: `${host} mailbox`,
-			detail: `${host}: the mailbox of bounces cannot be read`,
-			fix: 'mailctl doctor says why',
+			detail: `${host}: the bounce mailbox cannot be read`,
+			fix: 'run mailctl doctor to see why',
 		};
 		const oldest = await findOldestUnread(store.reader);
 		const isLate = oldest !== null && oldest < storeTime(clock.now() - unreadMs);
 		const reports = {
 			subject: 'store',
-			detail: `reports that came in ${oldest?.slice(0, 16)} UTC are not read yet`,
-			fix: 'see that a daemon with the role inbound runs, and its log',
+			detail: `reports received at ${oldest?.slice(0, 16)} UTC have not been read yet`,
+			fix: 'check that a daemon with the role inbound is running, and read its log',
 		};
 		return [...(mailboxUp() === false ? [mailbox] : []), ...(isLate ? [reports] : [])];
 	},
@@ -149,8 +152,8 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		return endpoints.map(({id, url, workspace_id: workspaceId, deadSince}) => ({
 			subject: id,
 			workspaceId,
-			detail: `${new URL(url).host} takes no events since ${deadSince.slice(0, 16)} UTC`,
-			fix: `mailctl webhook test ${id} shows what it answers; if it is disabled, mailctl webhook enable ${id}`,
+			detail: `${new URL(url).host} has accepted no events since ${deadSince.slice(0, 16)} UTC`,
+			fix: `run mailctl webhook test ${id} to see its response; if it is disabled, mailctl webhook enable ${id}`,
 		}));
 	},
 
@@ -168,14 +171,14 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		return [
 			{
 				subject: 'queue',
-				detail: `mail to ${whose} waits for over 30 minutes though it is due`,
-				fix: 'mailctl queue summary and mailctl queue why ID show what keeps it',
+				detail: `mail to ${whose} has been due for over 30 minutes`,
+				fix: 'run mailctl queue summary and mailctl queue why ID to see why it is delayed',
 			},
 		];
 	},
 
 	/**
-	 * A node that vanished cannot be read any more: whoever takes it off the list begins its condition (`loseNodes`).
+	 * A node that has disappeared cannot be read. `loseNodes` begins its condition when it takes the node off the list.
 	 */
 	async node_lost({store, clock}) {
 		const lost = (await listConditions(store.reader)).filter(
@@ -196,8 +199,8 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 			return [];
 		}
 		const state =
-			last === null ? 'no backup was made yet' : `the last backup is of ${storeTime(last).slice(0, 16)} UTC`;
-		return [{subject: host, detail: `${host}: ${state}`, fix: 'mailctl backup FILE; let a timer do it every day'}];
+			last === null ? 'no backup was made yet' : `the last backup is from ${storeTime(last).slice(0, 16)} UTC`;
+		return [{subject: host, detail: `${host}: ${state}`, fix: 'run mailctl backup FILE, every day by a timer'}];
 	},
 
 	async clock(sources) {
@@ -207,7 +210,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		const step = {
 			subject: `${host} step`,
 			detail: `${host}: the clock was set back by ${Math.round(stepMs / 1000)} s`,
-			fix: 'keep it by NTP: install chrony or enable systemd-timesyncd',
+			fix: 'synchronize it by NTP: install chrony or enable systemd-timesyncd',
 		};
 		return [...(stepMs === 0 ? [] : [step]), ...checked];
 	},
@@ -218,11 +221,11 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 		const differing = {
 			subject: 'nodes',
 			detail: `nodes run ${running.join(' and ')}`,
-			fix: 'update them all; mailctl node list shows which',
+			fix: 'update all of them; mailctl node list shows their versions',
 		};
 		const outdated = {
 			subject: host,
-			detail: `${host}: ${installed()} is installed, and the daemon is ${version}`,
+			detail: `${host}: ${installed()} is installed, but the daemon runs ${version}`,
 			fix: 'restart it',
 		};
 		return [...(running.length > 1 ? [differing] : []), ...(installed() === version ? [] : [outdated])];
@@ -235,7 +238,7 @@ export async function readConditions(kind: AlertKind, sources: Sources): Promise
 	return found.map(({subject, workspaceId = null, detail, fix}) => ({kind, subject, workspaceId, detail, fix}));
 }
 
-/** What checks of doctor find wrong on this machine: one condition a check. */
+/** Returns the problems that doctor's checks find on this machine, one condition per check. */
 async function readChecks({host}: Sources, checks: readonly Check[]): Promise<Found[]> {
 	const found: Found[] = [];
 	for (const {name, look} of checks) {
@@ -248,14 +251,15 @@ async function readChecks({host}: Sources, checks: readonly Check[]): Promise<Fo
 	return found;
 }
 
-/** Certificates that a CA gives by itself. */
+/** Returns the problems of certificates that are ordered automatically from a CA. */
 async function readOrdered({store, clock}: Sources): Promise<Found[]> {
 	const rows = (await listCertificates(store.reader)).filter(({unused}) => unused === null);
 	return rows
 		.map(row => ({...row, ...judgeCertificate(row, clock.now())}))
 		.filter(({status, not_after: until, fault, tries}) => {
 			const isOld = fault === null ? until !== null : tries >= failedOrders;
-			// One that ends is news after one failed order too, as when an operator has just asked for it.
+			// An expiring certificate is also reported after one failed order, for example just after an operator
+			// requested it.
 			return status === 'fail' || (status === 'warn' && isOld);
 		})
 		.map(({name: subject, detail, fix}) => ({subject, detail, fix}));

@@ -2,39 +2,39 @@ import {hourMs, storeTime} from '../kit/time.ts';
 import {type AlertKind, alertKinds, type Condition} from '../mail/alert.ts';
 import type {KnownCondition} from '../store/alerts.ts';
 
-/** A condition that is not read for this long ends, the first time. */
+/** The first time, a condition clears after not being read for this long. */
 const calmMs = 60_000;
-/** Each time that it begins again it takes this much longer to end, up to the longest. */
+/** Each time it returns, this time is multiplied by this factor, up to the maximum. */
 const calmGrowth = 4;
 const maxCalmMs = 4 * hourMs;
-/** After this it begins as if it had never been. */
+/** After this time its history is forgotten. */
 const forgetMs = 6 * hourMs;
-/** How often it is noted that a condition lasts, so that other nodes see it. */
+/** How often a lasting condition is saved, so that other nodes see it. */
 const touchMs = 15_000;
 
-/** What is to be written of one condition. */
+/** The change of one condition. */
 export type Change = {
-	/** The row as it was read; `null` if there is none. */
+	/** The row as it was read, or `null` if there is none. */
 	readonly known: KnownCondition | null;
-	/** The row as it is to be; `null` if it goes. */
+	/** The new row, or `null` if it is removed. */
 	readonly next: KnownCondition | null;
-	/** What operators are told of it. */
+	/** What is reported to operators, if anything. */
 	readonly news: News | null;
 };
 
 export type News = 'began' | 'ended';
 
 type Reading = {
-	/** What could be read: conditions of other kinds stay as they are. */
+	/** The kinds that could be read. Conditions of other kinds stay as they are. */
 	readonly kinds: ReadonlySet<AlertKind>;
 	readonly conditions: readonly Condition[];
 };
 
 /**
- * What changes by a reading. A condition begins once it has lasted as long as its kind demands, and ends once it was
- * not read for a while: the more often it comes and goes, the longer that is, so that what changes all the time says
- * little. `watchedMs`: for how long this process reads. What needs time to be read again after a restart does not end
- * before.
+ * Returns the changes caused by a reading. A condition begins once it has lasted as long as its kind requires, and
+ * clears once it has not been read for a while. The more often it comes and goes, the longer that takes, so a flapping
+ * condition sends few messages. A process that has just started must also have been reading for that long
+ * (`watchedMs`) before it clears anything.
  */
 export function judge(
 	known: readonly KnownCondition[],
@@ -85,5 +85,5 @@ function judgeAbsent(known: KnownCondition, now: number, watchedMs: number): rea
 	return [known.announced_at === null ? removed : {known, next: {...known, ended_at: storeTime(now)}, news: 'ended'}];
 }
 
-/** A clock that was set back leaves times in the future. */
+/** Absolute, because a clock that was set back leaves times in the future. */
 const elapsed = (time: string, now: number) => Math.abs(now - Date.parse(time));

@@ -20,15 +20,16 @@ type AlertSenderOptions = {
 	readonly clock: Clock;
 	readonly vault: Vault;
 	readonly resolver: Resolver;
-	/** Made for one post. */
+	/** Creates a poster for one request. */
 	readonly createPoster: () => Pick<Poster, 'post' | 'close'>;
 };
 
-/** For one message in all: a stop of the daemon waits for it. */
+/** The time limit for one message, which delays shutdown of the daemon by as much. */
 const limitMs = 20_000;
 
 /**
- * Sends a message beside the queue, which may be what is broken; null: it went out, else why it did not. Never rejects.
+ * Sends an alert without the queue, which may be what is broken. Returns `null` if it was sent, otherwise the reason
+ * for the failure. Never rejects.
  */
 export async function sendAlert(
 	options: AlertSenderOptions,
@@ -38,7 +39,7 @@ export async function sendAlert(
 	try {
 		await inTime(
 			limitMs,
-			() => new Error(`no end within ${limitMs / 1000} s`),
+			() => new Error(`not finished within ${limitMs / 1000} s`),
 			() => (alert.way === 'mail' ? mail(options, alert, message) : post(options, alert, message)),
 		);
 		return null;
@@ -69,17 +70,17 @@ async function post(
 		poster.close();
 	}
 	if (end.error !== null) {
-		// Not the whole URL, which may have a secret: this is logged.
+		// Not the whole URL: it may contain a secret, and this error is logged.
 		throw new Error(`${new URL(alert.target).host}: ${end.error}`);
 	}
 }
 
-/** In Slack's text these three begin links and mentions; what others wrote must not. */
+/** Escapes the characters that start links and mentions in Slack, because the text contains foreign input. */
 const forSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
 type RouteOptions = Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>;
 
-/** Where alert mails go: a smarthost, or the recipient's own hosts. */
+/** The route of alert messages: a relay, or the recipient's own mail servers. */
 type Route = {
 	readonly host: string;
 	readonly port: number;
@@ -95,15 +96,15 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 	const content: SendMailOptions = {
 		...{from: {name: 'mailctl', address: from}, to: alert.target, subject, text: lines.join('\n')},
 		messageId: `<${message.id}@${settings.hostname}>`,
-		// No vacation note answers it (RFC 3834 §5).
+		// Prevents vacation replies (RFC 3834 §5).
 		headers: {'Auto-Submitted': 'auto-generated'},
 	};
 	await sendBeside(options, alert.target, content);
 }
 
 /**
- * Sends a mail beside the queue, by the route of alerts. Rejects if no host takes it. `plain`: without TLS where that
- * fails, as a report about TLS must arrive (RFC 8460 §3).
+ * Sends a message without the queue, by the route of alerts. Rejects if no mail server accepts it. `plain` retries
+ * without TLS if that fails, because a report about TLS problems must arrive (RFC 8460 §3).
  */
 export async function sendBeside(
 	options: RouteOptions,
@@ -111,7 +112,7 @@ export async function sendBeside(
 	content: SendMailOptions,
 	plain = false,
 ): Promise<void> {
-	let failed = new Error('there is no host to send it to');
+	let failed = new Error('there is no mail server to send it to');
 	const routes = await routesOf(options, target);
 	const unencrypted = plain ? routes.filter(({relay}) => relay === null).map(route => ({...route, plain})) : [];
 	for (const route of [...routes, ...unencrypted]) {
@@ -130,7 +131,7 @@ async function routesOf({settings, resolver, clock}: RouteOptions, target: strin
 		return relays.map(relay => ({host: relay.host, port: relay.port, servername: relay.host, relay}));
 	}
 	if (settings.delivery === 'capture') {
-		throw new Error('mail is captured here (MAILCTL_DELIVERY=capture): set MAILCTL_ALERT_SMTP_URL');
+		throw new Error('messages are captured here (MAILCTL_DELIVERY=capture): set MAILCTL_ALERT_SMTP_URL');
 	}
 	const hosts = await routesTo(domainOf(target), {settings, resolver, clock});
 	if (typeof hosts === 'string') {

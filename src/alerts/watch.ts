@@ -26,7 +26,7 @@ type AlertWatchOptions = {
 	readonly clock: Clock;
 	readonly newId: NewId;
 	readonly read: (kind: AlertKind) => Promise<readonly Condition[]>;
-	/** Sends a message. Returns why it did not go out, or `null`. Never rejects. */
+	/** Sends a message. Returns why it was not sent, or `null`. Never rejects. */
 	readonly send: (alert: Alert, message: AlertMessage) => Promise<string | null>;
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 	readonly storeFailed: (error: unknown) => void;
@@ -34,14 +34,18 @@ type AlertWatchOptions = {
 
 const lookMs = 10_000;
 const minuteMs = 60_000;
-/** Between the three tries to send a message: the third finds a host that was away for an hour. */
+/**
+ * The pauses between the three attempts to send a message. The third one reaches a server that was down for an hour.
+ */
 const waitsMs = [10 * minuteMs, 80 * minuteMs];
-/** Whoever began the last try and did not end it died: another node repeats it after this. */
+/** A node that started the last attempt and did not finish it has died: after this time another node repeats it. */
 const lastWaitMs = 10 * minuteMs;
 
 /**
- * Reads the conditions of all kinds, tells operators when one begins and when it ends, and sends what is due. Every
- * node does: who changes a row first tells of it, and who begins a try first sends.
+ * Watches the conditions that alerts report. This folder reads them, decides when they begin and clear, and sends the
+ * messages. It relies on src/doctor for local checks and on src/store for everything shared by the nodes. It never uses
+ * the queue, and never fixes what it reports. All nodes watch: the first one to change a row reports it, and the first
+ * one to start an attempt sends.
  */
 export class AlertWatch {
 	readonly #options: AlertWatchOptions;
@@ -59,12 +63,12 @@ export class AlertWatch {
 		void this.#watch.now();
 	}
 
-	/** Resolves when nothing is under way. */
+	/** Resolves when nothing is in progress. */
 	async stop(): Promise<void> {
 		await this.#watch?.stop();
 	}
 
-	/** Reads everything once, and tries to send each message that is due. */
+	/** Reads all conditions once, and attempts to send each message that is due. */
 	async look(): Promise<void> {
 		const {store, clock} = this.#options;
 		const reading = await this.#read();
@@ -76,7 +80,7 @@ export class AlertWatch {
 		await this.#sendDue();
 	}
 
-	/** A kind that cannot be read is left out. */
+	/** Reads the conditions. A kind that cannot be read is left out. */
 	async #read(): Promise<{kinds: Set<AlertKind>; conditions: Condition[]}> {
 		const {read, logger} = this.#options;
 		const kinds = new Set<AlertKind>();
@@ -91,7 +95,7 @@ export class AlertWatch {
 					this.#failing.add(kind);
 					logger.warn(
 						{event: 'alert_look_failed', kind, err: error},
-						'Alerts of this kind stay as they are.',
+						'The conditions of this kind could not be read. Their alerts do not change.',
 					);
 				}
 			}
@@ -111,7 +115,7 @@ export class AlertWatch {
 		await this.#tell(trx, 'ended', told.ended);
 	}
 
-	/** Logs conditions, and queues a message for each alert that they concern and that is not muted. */
+	/** Logs conditions, and queues a message for each alert that covers them and is not muted. */
 	async #tell(trx: Knex.Transaction, event: News, conditions: readonly KnownCondition[]): Promise<void> {
 		const {clock, newId, logger} = this.#options;
 		if (conditions.length === 0) {
@@ -151,7 +155,7 @@ export class AlertWatch {
 		const error = await send(alert, {...JSON.parse(due.message), id: due.id});
 		const isLast = due.attempts >= waitsMs.length;
 		if (error !== null) {
-			const next = isLast ? 'It is given up.' : 'It is tried again.';
+			const next = isLast ? 'The message is given up.' : 'It will be attempted again.';
 			logger.warn({event: 'alert_not_sent', alert: alert.id, way: alert.way, error}, next);
 		}
 		await store.agreeing.transaction(async trx => {
@@ -163,7 +167,7 @@ export class AlertWatch {
 	}
 }
 
-/** Whether an alert is about a condition. */
+/** Whether an alert covers a condition. */
 function concerns({workspace_id: own, kinds}: Alert, {kind, workspace_id: workspace}: KnownCondition): boolean {
 	return (kinds === null || kinds.includes(kind)) && (own === null || own === workspace);
 }

@@ -1,6 +1,6 @@
 import {type AlertEvent, type AlertMessage, alertKinds, type Condition} from '../mail/alert.ts';
 
-/** What a message says: a subject, and lines of plain text. */
+/** The text of a message: a subject, and lines of plain text. */
 type Words = {readonly subject: string; readonly lines: readonly string[]};
 
 const heads: Readonly<Record<Exclude<AlertEvent, 'test' | 'confirm'>, string>> = {
@@ -16,14 +16,14 @@ const titlesOf = (conditions: readonly Condition[]): string => {
 	return `${conditions.length} conditions: ${[...titles].join(', ')}`;
 };
 
-/** `alertId`: for the command that mutes it. */
+/** Returns the text of a message. `alertId` is used in the command that mutes the alert. */
 export function wordsOf({event, at, conditions, link}: AlertMessage, host: string, alertId: string): Words {
 	if (event === 'test') {
 		return {
 			subject: `[mailctl ${host}] Test`,
 			lines: [
 				'This is a test: your alert works.',
-				'You get one message when something goes wrong, and one when it is right again.',
+				'You get one message when a problem begins and one when it clears.',
 			],
 		};
 	}
@@ -57,7 +57,7 @@ export function wordsOf({event, at, conditions, link}: AlertMessage, host: strin
 
 const minuteOf = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
 
-/** The body of a post; its fields stay, others may follow. */
+/** Returns the body of a webhook. Its fields do not change, but more may be added. */
 export function postOf({id, event, at, conditions}: AlertMessage, host: string): object {
 	return {
 		...{id, type: `alert.${event}`, at, host},

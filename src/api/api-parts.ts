@@ -19,7 +19,7 @@ import {apiError} from './errors.ts';
 import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
 
-/** A mail that was made again, with what its template rendered; or why it cannot be made. */
+/** A message that was rendered again with the parts of its template, or the reason why it cannot be rendered. */
 type RemadeMail =
 	| {
 			readonly ok: true;
@@ -29,78 +29,78 @@ type RemadeMail =
 	| {readonly ok: false; readonly message: string}
 	| 'no_sender';
 
-/** The mail of copies, to be looked at. */
+/** Reads the content of messages for display. */
 type Mails = {
-	/** Null: it was not captured. */
+	/** Returns the captured message, or `null` if it was not captured. */
 	readonly captured: (recipientId: string) => Promise<Uint8Array | null>;
 	readonly remade: (workspaceId: string, recipientId: string) => Promise<RemadeMail>;
 };
 
-/** `expiresAt`: milliseconds since the epoch. */
+/** A link to a preference page; `expiresAt` is in milliseconds since the epoch. */
 type PreferencesLink = {readonly url: string; readonly expiresAt: number};
 
-/** What the routes of the API work with. */
+/** The dependencies of the API's routes. */
 export type ApiParts = {
 	readonly auth: Auth;
 	readonly reader: Knex;
 	/**
-	 * Runs a change in a transaction. When it resolves, this process remembers nothing of before; `work` must bump the
-	 * change generation where others remember what it changes.
+	 * Runs a change in a transaction and clears this process's caches before it resolves. If other processes cache what
+	 * `work` changes, it must bump the change generation.
 	 */
 	readonly change: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
-	/** For writes of what no process remembers. */
+	/** For writes to data that no process caches. */
 	readonly writer: Writer;
 	readonly tools: Tools;
-	/** Seals and opens secrets of the store. */
+	/** Encrypts and decrypts secrets of the store. */
 	readonly vault: Vault;
 	readonly cursors: Cursors;
 	readonly accept: Accept;
 	readonly limits: RateLimits;
 	readonly erase: Erase;
-	/** Where events are followed; its end ends the streams. */
+	/** The source of event streams. Closing it ends them. */
 	readonly feed: Feed;
 	readonly mails: Mails;
-	/** Makes a link to the preference page of a person; it holds as long as those in mail. */
+	/** Creates a link to a person's preference page. It is valid as long as the links in messages. */
 	readonly preferencesLink: (person: {
 		readonly workspaceId: string;
 		readonly address: string;
 	}) => Promise<PreferencesLink>;
-	/** The message of a Message-ID; null: not one of ours. */
+	/** Returns the message with this Message-ID, or `null` if the Message-ID is not ours. */
 	readonly readMessageId: (messageId: string) => string | null;
-	/** The Message-ID of a message from a template, without angle brackets. */
+	/** Returns the Message-ID of a message created from a template, without angle brackets. */
 	readonly messageIdOf: (messageId: string, from: string) => string;
 	readonly domains: {
 		readonly names: SendingNames;
-		/** Names that no domain may have for its links. */
+		/** Host names that no domain may use for its links. */
 		readonly ownHosts: readonly string[];
 		readonly openSources: OpenSources;
 		readonly reviewDmarc: ReviewDmarc;
-		/** Whether the daemon asks DNS about domains by itself. */
+		/** Whether the daemon checks domains periodically. */
 		readonly areChecked: boolean;
-		/** In turns: an RSA key takes some hundred milliseconds of a core, in the pool that SQLite works in. */
+		/** Creates keys one by one: an RSA key takes some 100 ms of a core in the thread pool that SQLite also uses. */
 		readonly makeKeys: (workspaceId: string) => Promise<SigningKeys>;
 	};
 	readonly webhooks: {
 		readonly guard: AddressGuard;
-		/** Something for these endpoints was committed and is due now. */
+		/** Reports that deliveries to these endpoints were committed and are due. */
 		readonly onDue: (endpointIds: readonly string[]) => void;
-		/** Posts an example event now, and stores nothing of it. */
+		/** Posts an example event now and stores nothing. */
 		readonly postExample: (endpoint: Endpoint) => Promise<Pick<PostEnd, 'status' | 'error' | 'ms'>>;
 	};
-	/** Sends a test of an alert now; null: it went out, else why it did not. */
+	/** Sends a test of an alert now. Returns `null` if it was sent, otherwise the reason for the failure. */
 	readonly testAlert: (alert: Alert) => Promise<string | null>;
-	/** Where this installation is reached from outside. */
+	/** The URL of this installation, as seen from outside. */
 	readonly publicUrl: () => string;
-	/** False while outcomes cannot be stored: then nothing new is taken in either. */
+	/** Returns `false` while outcomes cannot be stored, so that no new messages are accepted. */
 	readonly mayAccept: () => boolean;
 };
 
 export type Api = FastifyInstance;
 
-/** Adds routes of one resource. */
+/** Adds the routes of one resource. */
 export type Routes = (api: Api) => void;
 
-/** Bodies of types without a parser answer 415; an empty body is fine with any type. */
+/** Rejects bodies without a parser for their media type with 415. An empty body is accepted with any type. */
 export function refuseOtherBodies(api: Api, message?: string): void {
 	const refusal = message === undefined ? {} : {message};
 	api.addContentTypeParser('*', (request, _payload, done) => {
@@ -110,7 +110,7 @@ export function refuseOtherBodies(api: Api, message?: string): void {
 	});
 }
 
-/** Whether the body is sent as it is: no content encoding is undone here. */
+/** Whether the body has no content encoding. Encoded bodies are not supported. */
 export function isPlain({headers}: FastifyRequest): boolean {
 	const encoding = headers['content-encoding'];
 	return encoding === undefined || encoding === '' || encoding.toLowerCase() === 'identity';

@@ -17,42 +17,42 @@ import {checkBody, emptyBody, optionalBody} from './validate.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** A request of a caller who has the scope. */
+/** A request from a caller that has the scope. */
 type Call<Body extends TSchema, Query extends TObject> = {
 	readonly caller: Caller;
 	readonly workspaceId: string;
-	/** The `:id` of the path, which has the form of one. */
+	/** The `:id` of the path, which is well-formed. */
 	readonly id: string;
 	readonly body: Static<Body>;
 	readonly query: Static<Query>;
-	/** With the caller, whom the audit trail names. */
+	/** Tools that record the caller in the audit log. */
 	readonly tools: ActTools;
 	readonly request: FastifyRequest;
-	/** Has the status of `answer`. */
+	/** Already has the status of `answer`. */
 	readonly reply: FastifyReply;
 };
 
 type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	readonly at: `${Method} /v1/${string}`;
 	readonly scope: Scope;
-	/** The kind of id that `:id` in the path must have: another kind answers as an unknown id. */
+	/** The prefix that `:id` in the path must have. An id of another kind gets the same response as an unknown one. */
 	readonly id?: IdPrefix;
-	/** Of a path that names something by other parameters. */
+	/** The schema of the path parameters, if they are more than `:id`. */
 	readonly params?: TObject;
-	/** The code of that answer; `not_found` if absent. */
+	/** The error code for an unknown id; `not_found` by default. */
 	readonly missing?: ApiErrorCode;
-	/** Absent: no parameter is taken. */
+	/** The schema of the query. Without it no parameter is accepted. */
 	readonly query?: Query;
 	readonly body?: Body;
-	/** Whether the body may be left out. */
+	/** Whether the body may be omitted. */
 	readonly isBodyOptional?: true;
-	/** Responses may be large: a workspace may have few of them in progress (large-answers.ts). */
+	/** Responses may be large, so a workspace may have only a few in progress (large-answers.ts). */
 	readonly isLarge?: true;
-	/** Gives what is sent; nothing where the answer has no body. */
+	/** Returns the response body, or `undefined` for a response without one. */
 	readonly handle: (call: Call<Body, Query>) => Promise<unknown>;
 };
 
-/** A route of the API: it needs a key with the scope. */
+/** Returns a route of the API that requires a key with the scope. */
 export function apiRoute<Body extends TSchema, Query extends TObject>(
 	{auth, tools}: Pick<ApiParts, 'auth' | 'tools'>,
 	{
@@ -116,15 +116,15 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 }
 
 type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'handle'> & {
-	/** The body of the answer; absent: no body. */
+	/** Formats the response body. Without it the response has no body. */
 	readonly view?: (result: Result) => object | Promise<object>;
-	/** Throws `Refused` where this installation cannot do what is asked for. */
+	/** Throws `Refused` if this installation cannot do what is requested. */
 	readonly check?: (given: unknown) => void;
-	/** Whether the answer is `otherAnswer`. */
+	/** Whether to respond with `otherAnswer`. */
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** The route of an operation: the body is its input; an id in the path is the input's `id`. */
+/** Returns the route of an operation. Its input is the body, with an id in the path as `id`. */
 export function operationRoute<Input extends TSchema, Result>(
 	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change' | 'vault'>,
 	operation: Operation<Input, Result>,
@@ -132,7 +132,7 @@ export function operationRoute<Input extends TSchema, Result>(
 ): Routes {
 	const {name, scope, input} = operation;
 	if (scope === undefined) {
-		throw new Error(`${name} has no scope, so that it has no route.`);
+		throw new Error(`The operation ${name} has no scope, so it cannot have a route.`);
 	}
 	const {writer, change, vault} = parts;
 	return apiRoute(parts, {
@@ -152,7 +152,7 @@ export function operationRoute<Input extends TSchema, Result>(
 	});
 }
 
-/** The body of a request that has the id in its path. */
+/** Returns the schema of an input without its id, which is in the path. */
 function withoutId(input: TSchema): TSchema {
 	const {
 		properties: {id: _, ...properties},
@@ -169,17 +169,17 @@ function withoutId(input: TSchema): TSchema {
 type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	readonly path: `/v1/${string}`;
 	readonly scope: Scope;
-	/** The kind of id that `:id` in the path has. */
+	/** The prefix of `:id` in the path. */
 	readonly id?: IdPrefix;
-	/** Of its cursors: they are good for no other list. */
+	/** Binds cursors to this list: other lists reject them. */
 	readonly name: string;
-	/** Items of a page where the caller gives no `limit`. */
+	/** The page size if the caller sets no `limit`. */
 	readonly defaultLimit: number;
-	/** What the answer is, and one of its items. */
+	/** The description of the response, followed by the schema of an item. */
 	readonly meaning: string;
 	readonly item: TSchema;
 	readonly view: (row: Row) => object;
-	/** Absent: the list has no filters. */
+	/** The schema of the query. Without it the list has no filters. */
 	readonly query?: Query;
 	readonly find: (
 		caller: Caller,
@@ -187,12 +187,12 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 		id: string,
 	) => {readonly filters?: Readonly<Record<string, string>>} & (
 		| {readonly read: (part: Part) => Promise<readonly Row[]>}
-		/** For a page that may end before it is full. */
+		/** For lists whose pages may end before they are full. */
 		| {readonly scan: Scan<Row>}
 	);
 };
 
-/** Whether the caller would rather have rows as CSV: `Accept: text/csv` (RFC 9110 §12.5.1). */
+/** Whether the caller prefers rows as CSV: `Accept: text/csv` (RFC 9110 §12.5.1). */
 export function asksForCsv({headers: {accept = ''}}: FastifyRequest): boolean {
 	const ranges = accept.toLowerCase().split(',');
 	const qualities = new Map(
@@ -208,13 +208,13 @@ export function asksForCsv({headers: {accept = ''}}: FastifyRequest): boolean {
 	return csv > Math.max(json, stream);
 }
 
-/** Answers with all rows of a list as a CSV file. */
+/** Sends all rows of a list as a CSV file. */
 export async function sendCsv(reply: FastifyReply, name: string, text: AsyncGenerator<string>): Promise<FastifyReply> {
 	reply.type('text/csv; charset=utf-8').header('content-disposition', `attachment; filename="${name}.csv"`);
 	return reply.send(reply.request.method === 'HEAD' ? undefined : await csvFile(text));
 }
 
-/** The route of a list in pages. */
+/** Returns the route of a paginated list. */
 export function listRoute<Query extends TObject, Row extends {readonly id: string}>(
 	{auth, cursors}: Pick<ApiParts, 'auth' | 'cursors'>,
 	{

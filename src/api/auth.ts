@@ -15,31 +15,32 @@ type Hook = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error)
 
 export type Auth = {
 	/**
-	 * An `onRequest` hook: 401 without a valid key, 403 without the scope, before the body is read. The 403 names the
-	 * scope. Every answer to a valid key says how much of the bucket is left.
+	 * Creates an `onRequest` hook that responds with 401 without a valid key and with 403 without the scope, before the
+	 * body is read. All responses to valid keys show the remaining rate limit.
 	 */
 	readonly needs: (scope: Scope, bucket?: Bucket) => Hook & {readonly scope: Scope};
-	/** Whether the key of a request is still valid and has the scope: for answers that go on for hours. */
+	/** Whether the key of a request is still valid and has the scope. Used by streams that stay open for hours. */
 	readonly holds: (request: FastifyRequest, scope: Scope) => Promise<boolean>;
-	/** The owner of a key that came by another way; null: revoked. */
+	/** Returns the owner of a key that was received by other means than HTTP, or `null` if the key is not valid. */
 	readonly identify: (key: string) => Promise<Caller | null>;
-	/** To be called when the store's change generation grew. */
+	/** Must be called when the store's change generation has increased. */
 	readonly clear: () => void;
 };
 
 type AuthOptions = {
-	/** `findKey` of the store. */
+	/** Finds a key by its hash, in the store. */
 	readonly findKey: (hash: string) => Promise<KeyRow | undefined>;
 	readonly clock: Clock;
 	readonly limits: RateLimits;
-	/** Counts a wrong key of a client. */
+	/** Counts an invalid key against the client. */
 	readonly countFailure: FailureLimit;
-	/** Gets a key's first use in each minute (in the store's form), to be noted some time later. */
+	/** Called for the first use of a key in each minute (in the store's time format), to be saved later. */
 	readonly onUse?: (keyId: string, minute: string) => void;
 };
 
 /**
- * Keys are found by their hash and remembered until something changes; a wrong one is wrong in one way for all to see.
+ * Authenticates API keys, which are looked up by their hash and cached until something changes. All invalid keys get
+ * the same response.
  */
 export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOptions): Auth {
 	const keys = createRowCache<KeyRow>();
@@ -119,30 +120,30 @@ function callerFrom({max_attachments: most = null, max_attachment_bytes: bytes =
 	return {keyId: id, workspaceId, mode, scopes, rateLimit, ...(attachments && {attachments})};
 }
 
-/** The caller of a route that needs a scope. */
+/** Returns the caller of a route that requires a scope. */
 export function callerOf({caller}: FastifyRequest): Caller {
 	if (caller === null) {
-		throw new Error('The route asks for no scope, so that it has no caller.');
+		throw new Error('The route requires no scope, so it has no caller.');
 	}
 	return caller;
 }
 
-/** Tools for what the caller of a request changes, who is recorded with the change. */
+/** Returns tools that record the caller of the request with each change. */
 export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {readonly operator: Operator} {
 	return {...tools, operator: {actor: callerOf(request).keyId, from: originOf(request)}};
 }
 
-// A proxy may pass on any text of the client as an address: if it is not an address, the proxy's own is used.
+// A proxy may forward any text as the client's address. If it is not an IP address, the address of the proxy is used.
 function originOf({ip, socket}: FastifyRequest): string {
 	return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
 }
 
-/** Answers a request that has no valid key or token. */
+/** Responds to a request without a valid key or token. */
 export type Refuse = (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void;
 
 /**
- * 401, and after too many failures of the client 429. A request without the header tries nothing: it is not counted, so
- * that a prober without a key learns what it lacks.
+ * Responds with 401, or with 429 after too many failures of the client. A request without the header is no attempt to
+ * guess a key. It is not counted, so that a client that forgot its key learns what is missing.
  */
 export function createRefuse(countFailure: FailureLimit): Refuse {
 	return ({headers, ip}, reply, done) => {
@@ -151,7 +152,7 @@ export function createRefuse(countFailure: FailureLimit): Refuse {
 			reply.code(401).header('www-authenticate', 'Bearer').send({error: 'Unauthorized'});
 			return;
 		}
-		const message = 'Too many requests with a wrong key came from this address.';
+		const message = 'Too many requests with an invalid key came from this address.';
 		done(apiError('rate_limited', {message, headers: retryAfter(wait)}));
 	};
 }

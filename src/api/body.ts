@@ -1,15 +1,15 @@
 const blockSize = 64 * 1024;
-/** A shorter piece is joined with others: a client may send a byte at a time. */
+/** Shorter pieces are joined, because a client may send one byte at a time. */
 const shortPiece = 4 * 1024;
 const nothing = Buffer.alloc(0);
 
-/** The bytes of a request as they come. */
+/** The bytes of a request as they arrive. */
 export type Body = ReturnType<typeof createBody>;
 
 export function createBody() {
 	const pieces: Buffer[] = [];
 	const starts: number[] = [];
-	/** What is left of the last piece, if it is a block in which short ones are joined. */
+	/** The free rest of the last piece, if it is a block in which short pieces are joined. */
 	let free = nothing;
 	let length = 0;
 	let dropped = 0;
@@ -58,7 +58,7 @@ export function createBody() {
 		length: () => length,
 		between,
 		all: () => between(0, length),
-		/** Frees the memory of all octets before this one; they may not be read any more. */
+		/** Frees the memory of all octets before this one, which must not be read again. */
 		drop(before: number): void {
 			for (; dropped < pieces.length && endOf(dropped) <= before; dropped++) {
 				pieces[dropped] = nothing;

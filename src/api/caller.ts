@@ -6,24 +6,24 @@ import {findMessageStatus, type MessageStatus} from '../store/messages.ts';
 import {type Endpoint, findEndpoint} from '../store/webhooks.ts';
 import {apiError} from './errors.ts';
 
-/** Who makes the request: what a valid key grants. */
+/** The caller of a request, with what its key grants. */
 export type Caller = {
 	readonly keyId: string;
 	readonly workspaceId: string;
 	readonly mode: Mode;
 	readonly scopes: readonly string[];
-	/** The key's own (`requests/seconds`); null: the usual one. */
+	/** The rate limit of the key (`requests/seconds`); `null` for the default. */
 	readonly rateLimit: string | null;
-	/** Of its workspace; absent: the usual ones. */
+	/** The attachment limits of its workspace, if they differ from the defaults. */
 	readonly attachments?: AttachmentLimits;
 };
 
-/** The mode of the messages, webhooks and deliveries that a key may see; undefined: any. */
+/** Returns the mode of the messages, webhooks and deliveries that a key may see, or `undefined` for all. */
 export function visibleMode({mode}: Caller): 'test' | undefined {
 	return mode === 'test' ? mode : undefined;
 }
 
-/** A message that the caller may see; throws `message_not_found`. */
+/** Returns a message that the caller may see. Throws `message_not_found` otherwise. */
 export async function visibleMessage(reader: Knex, caller: Caller, id: string): Promise<MessageStatus> {
 	const found = isId('msg', id) ? await findMessageStatus(reader, caller.workspaceId, id) : undefined;
 	if (!found || found.mode !== (visibleMode(caller) ?? found.mode)) {
@@ -33,8 +33,8 @@ export async function visibleMessage(reader: Knex, caller: Caller, id: string): 
 }
 
 /**
- * An endpoint that the caller may see; throws `not_found`. A test key sees none of live keys: the secret would let it
- * forge what live mail is said to have done.
+ * Returns an endpoint that the caller may see. Throws `not_found` otherwise. A test key sees no endpoints of live keys:
+ * with their secrets it could forge events of live messages.
  */
 export async function visibleEndpoint(reader: Knex, caller: Caller, id: string): Promise<Endpoint> {
 	const endpoint = isId('whe', id) ? await findEndpoint(reader, caller.workspaceId, id) : undefined;
@@ -46,7 +46,7 @@ export async function visibleEndpoint(reader: Knex, caller: Caller, id: string):
 
 declare module 'fastify' {
 	interface FastifyRequest {
-		/** Set on every route that asked for a scope. */
+		/** Set on every route that requires a scope. */
 		caller: Caller | null;
 	}
 }

@@ -1,7 +1,7 @@
 import type {TSchema} from 'typebox';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 
-/** The resources of the API, by which its description is grouped. */
+/** The resources by which the API description is grouped. */
 type Tag =
 	| 'Messages'
 	| 'Events'
@@ -19,28 +19,25 @@ type Tag =
 	| 'Hosted pages'
 	| 'Operation';
 
-/** The successful answer: its status, what it means, and its body (null: no body). */
+/** A successful response: its status, its meaning, and its body, or `null` if it has none. */
 export type Answer = readonly [status: number, meaning: string, body: TSchema | null];
 
 export type Description = {
 	readonly tag: Tag;
-	/** One line, an imperative. */
+	/** One line in the imperative. The operation id is derived from it, so changing it changes generated clients. */
 	readonly summary: string;
-	/** What the summary leaves out; Markdown. */
+	/** What the summary does not say, in Markdown. */
 	readonly description?: string;
 	readonly answer: Answer;
-	/** Where there are two ways to succeed. */
+	/** A second kind of success. */
 	readonly otherAnswer?: Answer;
-	/** Codes of the resource's own rules, in addition to those that any route of its kind can answer. */
+	/** Error codes of this route, in addition to those of every route of its kind. */
 	readonly errors?: readonly ApiErrorCode[];
-	/**
-	 * For routes that answer people: the statuses other than `answer` that also have a page as their body, and what
-	 * they mean.
-	 */
+	/** For routes that people open: the other statuses whose body is a page, with their meanings. */
 	readonly pages?: Readonly<Record<number, string>>;
-	/** The columns of the CSV file that `answer` is where the request has `Accept: text/csv`. */
+	/** The columns of the CSV file that is returned for `Accept: text/csv`. */
 	readonly csv?: readonly string[];
-	/** What `answer` holds where it is no JSON, nor a page; null: nothing. Its schema: of one message of a stream. */
+	/** The media type of `answer` if it is neither JSON nor a page; `null` without a body. */
 	readonly media?: string | null;
 };
 
@@ -49,8 +46,8 @@ declare module 'fastify' {
 }
 
 /**
- * What the description of the API says of a route, to be spread into its schema beside `querystring`, `params` and
- * `body`. Answers are described, not shaped: what a view gives is sent as it is.
+ * Returns the description of a route, to be spread into its schema beside `querystring`, `params` and `body`. The
+ * response schemas only describe: what a view returns is sent unchanged.
  */
 export function describe({tag, errors = [], ...description}: Description) {
 	return {tags: [tag], errors, ...description};

@@ -7,15 +7,15 @@ import type {NewId} from '../mail/ids.ts';
 import {Refused} from '../ops/operation.ts';
 
 type ApiErrorOptions = {
-	/** Instead of the code's usual message. */
+	/** Replaces the default message of the code. */
 	readonly message?: string;
 	readonly violations?: readonly Violation[];
-	/** Instead of the code's usual status: 408 and 431 are `bad_request`. */
+	/** Replaces the default status of the code: 408 and 431 have the code `bad_request`. */
 	readonly status?: number;
 	readonly headers?: Readonly<Record<string, string>>;
 };
 
-/** A request's end as the client sees it; thrown by routes and hooks, written by `sendError`. */
+/** An error as the client sees it. Routes and hooks throw it, and `sendError` writes it. */
 export class ApiError extends Error {
 	readonly code: ApiErrorCode;
 	readonly status: number;
@@ -35,7 +35,7 @@ export function apiError(code: ApiErrorCode, options?: ApiErrorOptions): ApiErro
 	return new ApiError(code, options);
 }
 
-/** The envelope of every failure but 401 (docs/reference/errors.md). */
+/** Returns the body of every error except 401 (docs/reference/errors.md). */
 export function errorBody(error: ApiError, requestId: string): object {
 	const {code, message, violations} = error;
 	return {error: {code, message, request_id: requestId, ...(violations && {violations})}};
@@ -45,7 +45,7 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
 	return reply.code(error.status).headers(error.headers).send(errorBody(error, reply.request.id));
 }
 
-/** The header that says when to try again: whole seconds, at least one. */
+/** Returns the Retry-After header in whole seconds, at least one. */
 export function retryAfter(milliseconds: number): Record<'retry-after', string> {
 	return {'retry-after': String(Math.max(1, Math.ceil(milliseconds / 1000)))};
 }
@@ -56,18 +56,18 @@ export function unavailable(): ApiError {
 	return apiError('unavailable', {headers: retryAfter(storeRetryMs)});
 }
 
-/** No body, or `null`, where an object is expected. */
+/** Returns the error for a missing or `null` body. */
 export function bodyMissing(): ApiError {
-	return apiError('bad_request', {message: 'A JSON object is expected as the body.'});
+	return apiError('bad_request', {message: 'The body must be a JSON object.'});
 }
 
-/** What a 415 says where people's browsers post. */
+/** The message of a 415 on pages that receive forms. */
 export const formExpected =
 	'Send the body as a form, application/x-www-form-urlencoded or multipart/form-data, without a content encoding.';
 
 export type ErrorReport = (request: FastifyRequest, error: unknown) => void;
 
-/** The answer to the client for anything thrown while it was answered. What is not the client's fault is reported. */
+/** Converts anything thrown while a request is processed to the error that the client gets. */
 export function toApiError(error: unknown, isUnavailable: (error: unknown) => boolean): ApiError {
 	if (error instanceof ApiError) {
 		return error;
@@ -77,7 +77,7 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 		return apiError(code, {message, ...(retryAfterMs !== undefined && {headers: retryAfter(retryAfterMs)})});
 	}
 
-	// fastify's own: a length that does not fit, a connection that ended within the body, an invalid media type.
+	// Errors of Fastify itself: a wrong length, a connection closed within the body, or an invalid media type.
 	switch (statusOf(error)) {
 		case 400:
 			return apiError('bad_request');
@@ -113,7 +113,7 @@ const answers: Readonly<Record<string, Answer>> = {
 	HPE_CHUNK_EXTENSIONS_OVERFLOW: {status: 413, error: apiError('payload_too_large')},
 };
 
-/** Answers what is not HTTP, or did not arrive in time, in the API's envelope, and ends the connection. */
+/** Responds to invalid HTTP and to requests that time out, in the API's error format, and closes the connection. */
 export function answerClientError(newId: NewId, error: NodeJS.ErrnoException, socket: Socket): void {
 	if (error.code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
 		socket.destroy();
@@ -136,17 +136,17 @@ export function answerClientError(newId: NewId, error: NodeJS.ErrnoException, so
 	);
 }
 
-// What stands behind a complete request must not be answered in that request's place: the client would take the 400 for
-// the answer to a send that may have been accepted.
+// Invalid data after a complete request must not be answered in its place. The client would take the 400 for the
+// response to a send that may have been accepted.
 function isAnswering(socket: HttpSocket): boolean {
 	const response = socket._httpMessage;
 	return response != null && (response.headersSent || response.req.complete);
 }
 
 /**
- * An `onSend` hook: a client that has not taken its answer after `limit` milliseconds loses its connection, of a stream
- * one that took nothing of what waits for this long. Node bounds only how long a request may take to arrive; an answer
- * that is not read would hold its memory and its descriptor for ever.
+ * Creates an `onSend` hook that closes the connection of a client that has not read its response after `limit`
+ * milliseconds. A stream is closed once the client has read nothing of the pending data for this long. Node only limits
+ * how long a request may take to arrive; an unread response would hold its memory and its descriptor forever.
  */
 export function createUnreadLimit(limit: number) {
 	return (_request: FastifyRequest, {raw}: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
@@ -155,7 +155,7 @@ export function createUnreadLimit(limit: number) {
 			return;
 		}
 		const isStream = payload instanceof Readable;
-		// What waits to be sent counts as written: where nothing is taken, nothing is added either.
+		// `bytesWritten` includes buffered data, and nothing is added to the buffer while the client reads nothing.
 		let written = -1;
 		const timer = setInterval(() => {
 			const bytes = raw.socket?.bytesWritten ?? 0;

@@ -4,53 +4,51 @@ import type {Violation} from '../mail/api-error.ts';
 import type {Body} from './body.ts';
 import {inSlice} from './turns.ts';
 
-/**
- * How much a JSON body may hold. What counts are its values: the names of its objects and the elements of its lists.
- */
+/** The limits of a JSON body. The values that count are the names in objects and the elements of lists. */
 export type JsonLimits = {
 	readonly values: number;
-	/** For a body that is an object with a list of items, which are read one by one. */
+	/** For a body that is an object with a list of items, which are parsed one by one. */
 	readonly items?: ItemLimits;
 };
 
 export type ItemLimits = {
-	/** The list's name, for violations. */
+	/** The name of the list, also used in violations. */
 	readonly list: string;
-	/** Further items are counted, and not read. */
+	/** The maximum number of items that are parsed. Further ones are only counted. */
 	readonly most: number;
 	readonly values: number;
-	/** An item with more is not read. */
+	/** The maximum size of an item. A larger one is not parsed. */
 	readonly bytes: number;
 };
 
-/** A list of items: where its content begins and ends. */
+/** The position of a list of items and of its content. */
 type List = {
-	/** Of its name, with the quotes. */
+	/** The position of its name, including the quotes. */
 	readonly nameStart: number;
 	readonly nameEnd: number;
 	readonly start: number;
 	end: number;
 	length: number;
-	/** Where each of the first ones begins and ends; null: it is too large. */
+	/** The position of each item that is to be parsed; `null` if the item is too large. */
 	readonly items: Array<readonly [start: number, end: number] | null>;
-	/** How many names the items have that are not read. */
+	/** The number of names within items that are not parsed. */
 	unreadNames: number;
 };
 
 export type ScanFault = {readonly violation: Violation} | {readonly message: string};
 
-/** What a scan has seen. Of bytes that are not JSON it may be anything. */
+/** The result of a scan. It is meaningless if the bytes are not JSON. */
 type Seen = {
 	readonly names: number;
 	readonly values: number;
-	/** A number has a sign, a point, an exponent or more than 15 digits: JavaScript may spell it in another way. */
+	/** Whether a number has a sign, a point, an exponent or over 15 digits, so that JavaScript may respell it. */
 	readonly oddNumbers: boolean;
-	/** The first list in the root object that is not empty; null: no list, or it was not looked for. */
+	/** The first list in the root object that is not empty; `null` if there is none or items were not requested. */
 	readonly list: List | null;
 };
 
 const deepest = 32;
-// The root is an object, the list is within it.
+// The root object has depth 1, and the list within it depth 2.
 const itemDepth = 2;
 const nameDepth = 1;
 
@@ -67,14 +65,14 @@ const zero = 0x30;
 const nine = 0x39;
 const upperE = 0x45;
 const lowerE = 0x65;
-/** A double holds any number of this many digits, and is spelled by the same ones. */
+/** Every integer of this many digits survives the conversion to a double and back. */
 const plainDigits = 15;
 
 /**
- * Looks through a JSON body (RFC 8259) as it comes, before anything is made of it: parsing costs memory and time for
- * each value. Finds what is nested too deep or has too many values, and where the items are.
+ * Scans a JSON body (RFC 8259) while it arrives, before it is parsed, because parsing costs memory and time for each
+ * value. It detects bodies that are nested too deeply or have too many values, and finds the items.
  *
- * A class, so that V8 compiles its methods once: functions that are made for each body lose their code with it.
+ * It is a class so that V8 compiles its methods once: closures created for each body would lose their compiled code.
  */
 export class JsonScan {
 	readonly #most: number;
@@ -85,18 +83,18 @@ export class JsonScan {
 	#names = 0;
 	#values = 0;
 	#inString = false;
-	/** How many bytes of the next piece a backslash at the end of the last one escapes. */
+	/** The number of bytes of the next piece that are escaped by a backslash at the end of this one. */
 	#skipped = 0;
-	/** Of the number that is being read. */
+	/** The number of digits of the current number. */
 	#digits = 0;
 	#oddNumbers = false;
-	/** A bracket was opened, and nothing stood behind it yet. */
+	/** Whether a bracket was opened and nothing has followed it yet. */
 	#fresh = false;
-	/** More values would be too many: in all, in this item, or around the items. */
+	/** The highest number of values allowed so far: in total, in this item, or around the items. */
 	#cap: number;
 	#list: List | null = null;
 	#isInList = false;
-	/** The root is an object. */
+	/** Whether the root is an object. */
 	#hasNames = false;
 	#nameStart = 0;
 	#nameEnd = 0;
@@ -110,9 +108,9 @@ export class JsonScan {
 		this.#cap = Math.min(values, this.#maxInPart);
 	}
 
-	/** Null: good so far. */
+	/** Scans a piece. Returns the first problem, or `null`. */
 	feed(bytes: Buffer): ScanFault | null {
-		// A text of bytes: finding the end of a string in it is quick.
+		// One character per byte: `indexOf` then finds the end of a string quickly.
 		const text = bytes.toString('latin1');
 		const {length} = text;
 		for (let index = this.#inString ? this.#endOfString(text, this.#skipped) + 1 : 0; index < length; index++) {
@@ -209,7 +207,7 @@ export class JsonScan {
 			this.#isInList = true;
 			const [nameStart, nameEnd] = [this.#nameStart, this.#nameEnd];
 			this.#list = {nameStart, nameEnd, start: at + 1, end: 0, length: 0, items: [], unreadNames: 0};
-			// The first item is an element too: it is counted when its first byte is seen.
+			// The first item also counts as an element, which is added when its first byte is seen.
 			this.#beginItem(at + 1, this.#values + 1);
 		}
 		return this.#depth > deepest ? {message: `The body is nested more than ${deepest} levels deep.`} : null;
@@ -242,12 +240,12 @@ export class JsonScan {
 			this.#digits++;
 			this.#oddNumbers ||= this.#digits > plainDigits;
 		} else {
-			// Below 0 are `-`, `+` and the point. The other `e` are those of `true` and `false`.
+			// `-`, `+` and the point are below 0. Without digits before it, an `e` belongs to `true` or `false`.
 			this.#oddNumbers ||= byte < zero || byte === upperE || (byte === lowerE && this.#digits > 0);
 		}
 	}
 
-	/** The index of the closing quote; the length where the string goes on in the next piece. */
+	/** Returns the index of the closing quote, or the length if the string continues in the next piece. */
 	#endOfString(text: string, start: number): number {
 		let end = text.indexOf('"', start);
 		while (end !== -1 && isEscaped(text, start, end)) {
@@ -265,7 +263,7 @@ export class JsonScan {
 	}
 }
 
-/** Whether an odd number of backslashes comes before. */
+/** Whether an odd number of backslashes precedes the position. */
 function isEscaped(text: string, start: number, at: number): boolean {
 	let before = at - 1;
 	while (before >= start && text.charCodeAt(before) === backslash) {
@@ -279,21 +277,21 @@ export type ParsedJson = {readonly ok: true; readonly value: unknown} | Fault;
 type Part = {readonly ok: true; readonly value: unknown; readonly names: number} | Fault;
 type Fault = {readonly ok: false; readonly fault: string};
 
-/** Replaces an item that is too large to be read. */
+/** Stands for an item that is too large to be parsed. */
 export const oversized = Symbol('oversized');
 
-/** Its numbers keep their digits. Those of other fields are numbers to reckon with. */
+/** The field whose numbers retain their digits. Numbers in other fields are used for arithmetic. */
 const variables = 'data';
-// With escapes.
+// Includes escapes.
 const maxNameLength = 100;
-/** RFC 8259 §8.1: a byte order mark in front of a document may be passed over. Within it, it is a character. */
+/** RFC 8259 §8.1 allows parsers to ignore a byte order mark before a document. Within it, it is a character. */
 const ofDocument = new TextDecoder('utf-8', {fatal: true});
 const ofPart = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
 
 /**
- * Reads a JSON document (RFC 8259) strictly: valid UTF-8, no name twice in an object, no
- * `__proto__` and no `constructor.prototype`. The fault is a sentence for people. A scan has looked through the bytes
- * before: it counted the names, and refused what is nested too deep.
+ * Parses a JSON document (RFC 8259) strictly: valid UTF-8, no duplicate names in an object, and no `__proto__` or
+ * `constructor.prototype`. The fault is a sentence for the user. A scan must have accepted the bytes: it counts the
+ * names and limits the depth.
  */
 export function parseJson(bytes: Uint8Array, {names, oddNumbers}: Pick<Seen, 'names' | 'oddNumbers'>): ParsedJson {
 	const text = decode(bytes, ofDocument);
@@ -301,8 +299,8 @@ export function parseJson(bytes: Uint8Array, {names, oddNumbers}: Pick<Seen, 'na
 }
 
 /**
- * The same for a large body, a part at a time: others get their turn in between. The items of the list that was asked
- * for are parts of their own; those beyond the most that are read become null.
+ * Parses a large body in parts, so that other requests run in between. Each item of the list named `listName` is a
+ * part. Items beyond the maximum become `null`.
  */
 export async function parseLargeJson(
 	body: Body,
@@ -342,7 +340,7 @@ export async function parseLargeJson(
 	);
 }
 
-/** Two slices: each of both takes its time with a megabyte. */
+/** Uses two slices, because decoding and parsing a megabyte both take noticeable time. */
 async function readPart(
 	bytes: () => Uint8Array,
 	{decoder, oddNumbers}: {readonly decoder: TextDecoder; readonly oddNumbers: boolean},
@@ -378,7 +376,7 @@ function parsePart(text: string, oddNumbers: boolean): Part {
 		: {ok: true, value, names};
 }
 
-// JSON.parse keeps the last of equal names, so that the object has fewer than the text.
+// JSON.parse retains only the last of several equal names, so the object then has fewer names than the text.
 function once(part: Part, names: number): ParsedJson {
 	if (!part.ok) {
 		return part;
@@ -388,7 +386,7 @@ function once(part: Part, names: number): ParsedJson {
 		: fault('The body has the same name twice in one object.');
 }
 
-// The names of all objects in the value; null if there is one that could poison a prototype.
+// Returns the number of names of all objects in the value, or `null` if a name could pollute a prototype.
 function countKept(value: unknown): number | null {
 	if (typeof value !== 'object' || value === null) {
 		return 0;
@@ -406,7 +404,7 @@ function countKept(value: unknown): number | null {
 		return kept;
 	}
 
-	// Object.entries costs twice as much; what JSON.parse makes has no inherited names.
+	// Object.entries takes twice as long, and objects from JSON.parse have no inherited names.
 	for (const name in value) {
 		const item = (value as Record<string, unknown>)[name];
 		const inside = name === '__proto__' || (name === 'constructor' && hasPrototype(item)) ? null : countKept(item);

@@ -16,7 +16,7 @@ declare module 'fastify' {
 	}
 }
 
-/** A response of more octets takes a seat, and so does every stream but files. */
+/** Larger responses (in octets) take a seat, and so do all streams except files. */
 const large = 256 * 1024;
 const defaultLimits = {seats: 4, waiting: 256, waitMs: 20_000};
 const retryMs = 2000;

@@ -9,30 +9,30 @@ import {Type} from '../mail/type.ts';
 import type {Answer, Description} from './describe.ts';
 import {formExpected} from './errors.ts';
 
-/** What decides which answers a route can give in addition to its own. */
+/** The properties of a route that determine its common responses. */
 type RouteKind = Pick<Description, 'pages' | 'csv' | 'media'> & {
 	readonly answers: readonly Answer[];
 	readonly errors: readonly ApiErrorCode[];
-	/** Whether a key is needed. */
+	/** Whether the route requires a key. */
 	readonly keyed: boolean;
-	/** Whether a body is looked at, wanted or not. */
+	/** Whether the route reads a body, required or not. */
 	readonly hasBody: boolean;
 	readonly hasQuery: boolean;
 };
 
 const requestId = {
-	'X-Request-Id': {type: 'string', description: 'Names this request in logs, `req_…`.', example: 'req_01j0…'},
+	'X-Request-Id': {type: 'string', description: 'Identifies this request in the log, `req_…`.', example: 'req_01j0…'},
 };
 const rateLimit = {
-	'RateLimit-Limit': {type: 'integer', description: 'Sends permitted in the window, for this key.'},
+	'RateLimit-Limit': {type: 'integer', description: 'Sends allowed per window for this key.'},
 	'RateLimit-Remaining': {type: 'integer', description: 'Sends left in the window.'},
-	'RateLimit-Reset': {type: 'integer', description: 'When the window refills, Unix seconds.'},
+	'RateLimit-Reset': {type: 'integer', description: 'When the window is reset, in Unix seconds.'},
 };
 
-const retryAfter = {'Retry-After': {type: 'integer', description: 'Seconds after which to try again.'}};
+const retryAfter = {'Retry-After': {type: 'integer', description: 'Seconds to wait before trying again.'}};
 const retried: ReadonlySet<number> = new Set([429, 503]);
 
-/** The answers of a route by status, with the headers that they carry and an example for each error code. */
+/** Returns the responses of a route by status, with their headers and an example for each error code. */
 export function responsesOf(route: RouteKind): Record<string, unknown> {
 	const headers = {...requestId, ...(route.keyed && rateLimit)};
 	const responses: Record<string, unknown> = {};
@@ -64,8 +64,8 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 }
 
 /**
- * What any route of the kind can answer: 400 also for a path that cannot be decoded. 408 and 431 come before a route is
- * known.
+ * Returns the errors that every route of this kind may return. 400 also covers paths that cannot be decoded. 408 and
+ * 431 happen before a route is known, so they are not listed.
  */
 function generalErrors({keyed, hasBody, hasQuery, pages}: RouteKind): ApiErrorCode[] {
 	return [
@@ -89,16 +89,16 @@ function byStatus(codes: readonly ApiErrorCode[]): Map<number, ApiErrorCode[]> {
 
 const unauthorized = Type.Object({error: Type.Enum(['Unauthorized'])}, {examples: [{error: 'Unauthorized'}]});
 
-/** The body of every failure but 401 (docs/reference/errors.md). */
+/** The body of every error except 401 (docs/reference/errors.md). */
 const errorEnvelope = Type.Object({
 	error: Type.Object({
-		code: Type.String({description: 'Stable; switch on this.'}),
-		message: Type.String({description: 'For people.'}),
-		request_id: Type.String({description: 'Also in the header X-Request-Id.'}),
+		code: Type.String({description: 'The error code. It does not change, so programs should rely on it.'}),
+		message: Type.String({description: 'A human-readable message, which may change.'}),
+		request_id: Type.String({description: 'The id of the request, also in the header X-Request-Id.'}),
 		violations: Type.Optional(
 			Type.Array(Type.Object({field: Type.String(), message: Type.String()}), {
 				description:
-					'Only with `validation_failed`: every fault, at most twenty. `field` is a path such as `cc[3]`.',
+					'Present only with `validation_failed`: all invalid fields, at most twenty. `field` is a path such as `cc[3]`.',
 			}),
 		),
 	}),
@@ -135,7 +135,7 @@ const example = {
 	metadata: {order_id: '1042'},
 };
 
-/** Adds the request that endpoints get to the description of the API (OpenAPI 3.1, `webhooks`). */
+/** Adds the request that webhook endpoints receive to the OpenAPI document (`webhooks` of OpenAPI 3.1). */
 export function describeWebhooks<Document extends object>(document: Document): Document {
 	const header = (name: string, description: string, schema: object, required = true) => ({
 		name,
@@ -153,21 +153,21 @@ export function describeWebhooks<Document extends object>(document: Document): D
 					operationId: 'receiveEvent',
 					summary: 'Receive an event',
 					description:
-						'Posted to every endpoint that is subscribed to the event. Any 2xx acknowledges it; anything else, a redirect or no answer in time is a failure and is tried again, five times in all. Compute the signature over the received bytes, compare in constant time, and refuse a timestamp more than 300 seconds off.',
+						'Posted to every endpoint that is subscribed to the event. A 2xx response acknowledges it. Any other status, a redirect or a timeout is a failure and is retried, with five attempts in total. Compute the signature over the bytes as received, compare it in constant time, and reject timestamps that are more than 300 seconds off.',
 					parameters: [
-						header('X-Webhook-Timestamp', 'Unix seconds at signing.', {type: 'string'}),
+						header('X-Webhook-Timestamp', 'The time of signing, in Unix seconds.', {type: 'string'}),
 						header(
 							'X-Webhook-Signature',
-							'`sha256=` and the lower-case hex HMAC-SHA256 of `<timestamp>.<raw body>`, keyed by the endpoint’s `signing_secret`.',
+							'`sha256=` and the lowercase hex HMAC-SHA256 of `<timestamp>.<raw body>`, keyed with the endpoint’s `signing_secret`.',
 							{type: 'string', pattern: '^sha256=[0-9a-f]{64}$'},
 						),
 						header(
 							'X-Webhook-Signature-Next',
-							'The same, keyed by the new secret, during the overlap of a rotation. Take the request if either signature is right.',
+							'The same, keyed with the new secret, during the overlap of a rotation. Accept the request if either signature is valid.',
 							{type: 'string', pattern: '^sha256=[0-9a-f]{64}$'},
 							false,
 						),
-						header('X-Webhook-Id', 'The delivery, `whd_…`; the same at every attempt.', {type: 'string'}),
+						header('X-Webhook-Id', 'The delivery, `whd_…`; the same for every attempt.', {type: 'string'}),
 					],
 					requestBody: {required: true, content: {'application/json': {schema: eventBody, example}}},
 					responses: {'2XX': {description: 'Acknowledged.'}},
@@ -185,15 +185,15 @@ const eventBody = {
 	properties: {
 		type: {type: 'string', enum: [...webhookEventTypes]},
 		message_id: textOrNull,
-		recipient: {...textOrNull, description: 'The address that the event is about; null: none.'},
-		occurred_at: {type: 'string', description: 'UTC.'},
+		recipient: {...textOrNull, description: 'The address that the event is about, or `null`.'},
+		occurred_at: {type: 'string', description: 'The time of the event, in UTC.'},
 		metadata: {
 			type: 'object',
 			additionalProperties: {type: 'string'},
-			description: 'As given at the send; empty if none.',
+			description: 'The metadata of the send; empty if it had none.',
 		},
-		detail: {type: 'object', additionalProperties: true, description: 'What else there is to say, by type.'},
-		event_id: {type: 'string', description: 'This and what follows: of the format `full`.'},
+		detail: {type: 'object', additionalProperties: true, description: 'Details that depend on the type.'},
+		event_id: {type: 'string', description: 'This and the following fields: only in the format `full`.'},
 		workspace: {type: 'string'},
 		subject: textOrNull,
 		template_id: textOrNull,
@@ -202,12 +202,12 @@ const eventBody = {
 	},
 };
 
-// Formats and keywords of our own mean nothing to others; the descriptions explain them.
+// Custom formats and keywords mean nothing to other programs. The descriptions explain them.
 const ownKeywords = new Set(['variables', 'contentEncoding']);
 const knownFormats = new Set(['email', 'uri', 'date-time']);
 const emailFormats = new Set(['email', 'recipient-email', 'query-email', 'query-recipient-email']);
 
-/** A copy of a schema with nothing but standard JSON Schema in it. */
+/** Returns a copy of a schema that contains only standard JSON Schema. */
 export function plainSchema(schema: unknown): unknown {
 	if (Array.isArray(schema)) {
 		return schema.map(plainSchema);
@@ -229,35 +229,36 @@ export function plainSchema(schema: unknown): unknown {
 	);
 }
 
-const about = `Transactional email: a send names a stored template and its variables, and is answered at once; rendering and
-delivery follow.
+const about = `Transactional email: a send refers to a stored template and supplies its variables. The response comes at once;
+rendering and delivery follow.
 
-- **Keys**: \`Authorization: Bearer key_live_…\`. A key belongs to one workspace; ids of others answer as unknown ones.
-- **Times** are UTC (\`2026-06-09T10:15:30+00:00\`); those in queries may be RFC 3339 dates or date-times.
-- **Lists** are newest first unless they say otherwise: pass \`next_cursor\` as \`cursor\`, with the same filters, until it is null.
-- \`null\` for an optional field is the same as leaving it out. Unknown fields and query parameters are refused.
-- **Errors** have one envelope; clients switch on \`error.code\`. \`error.request_id\` is also the header \`X-Request-Id\`.
-- Mail to \`simulator.test\` never leaves the machine, and all mail of test keys: \`bounced+x@simulator.test\` bounces,
-  \`complained@\`, \`deferred@\`, \`soft-bounced@\`, \`opened@\`, \`clicked@\` do what they say.`;
+- **Keys**: \`Authorization: Bearer key_live_…\`. A key belongs to one workspace; ids of other workspaces are not found.
+- **Times** are UTC (\`2026-06-09T10:15:30+00:00\`). Queries accept RFC 3339 dates and date-times.
+- **Lists** are newest first unless documented otherwise. For the next page, pass \`next_cursor\` as \`cursor\` with the
+  same filters, until it is \`null\`.
+- \`null\` in an optional field is the same as omitting it. Unknown fields and query parameters are rejected.
+- **Errors** have a common format. Rely on \`error.code\`. \`error.request_id\` is also in the header \`X-Request-Id\`.
+- Messages to \`simulator.test\` and all messages of test keys never leave the machine: \`bounced+x@simulator.test\`
+  bounces, and \`complained@\`, \`deferred@\`, \`soft-bounced@\`, \`opened@\` and \`clicked@\` produce these events.`;
 
 const tags = [
-	{name: 'Messages', description: 'Send, and see what became of it.'},
-	{name: 'Events', description: 'What happens, as it happens.'},
-	{name: 'Suppressions', description: 'Addresses that get no mail of this workspace at all.'},
-	{name: 'Topics', description: 'Groups of mail that a recipient can opt out of.'},
-	{name: 'Webhooks', description: 'Events posted to your endpoints, signed.'},
-	{name: 'Contacts', description: 'What is known of recipients, and its erasure.'},
-	{name: 'Templates', description: 'Sources of mail, in immutable versions.'},
-	{name: 'Domains', description: 'Where senders are: DNS records to publish, and keys that sign.'},
-	{name: 'Senders', description: 'Addresses that mail may come from.'},
-	{name: 'Usage', description: 'What was sent, and the monthly quota.'},
-	{name: 'Hosted pages', description: 'What the links in mail lead to; no key, a signed token.'},
+	{name: 'Messages', description: 'Send messages and follow their delivery.'},
+	{name: 'Events', description: 'Events of messages, as they happen.'},
+	{name: 'Suppressions', description: 'Addresses that receive no mail from this workspace.'},
+	{name: 'Topics', description: 'Kinds of mail that recipients can opt out of.'},
+	{name: 'Webhooks', description: 'Signed events, posted to your endpoints.'},
+	{name: 'Contacts', description: 'What is known about recipients, and its erasure.'},
+	{name: 'Templates', description: 'Sources of messages, in immutable versions.'},
+	{name: 'Domains', description: 'Domains of senders, with their DNS records and signing keys.'},
+	{name: 'Senders', description: 'Addresses that messages may be sent from.'},
+	{name: 'Usage', description: 'Message counts and the monthly quota.'},
+	{name: 'Hosted pages', description: 'Pages that links in messages open. They need no key but a signed token.'},
 	{name: 'Operation', description: 'For process supervisors and load balancers.'},
 ];
 
 /**
- * Makes a server that listens nowhere: it has the description of the API (OpenAPI 3.1) at /openapi.json, made from the
- * schemas of these routes, and pages of it at /docs, which load nothing from elsewhere.
+ * Creates a server that does not listen. It serves the OpenAPI 3.1 document of these routes at /openapi.json and its
+ * pages at /docs, which load nothing from other hosts.
  */
 export async function makePages(routes: readonly RouteOptions[], version: string): Promise<FastifyInstance> {
 	const api = Fastify({pluginTimeout: 0});
@@ -310,7 +311,7 @@ export async function makePages(routes: readonly RouteOptions[], version: string
 	return api;
 }
 
-/** A route's schema with what holds for every route of its kind: its scope, its errors, its headers. */
+/** Returns a route's schema with what is common to routes of its kind: scope, errors and headers. */
 function described(schema: FastifySchema | undefined, route: RouteOptions): FastifySchema {
 	if (schema?.answer === undefined) {
 		return {hide: true};
@@ -331,19 +332,19 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 			answers: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,
 			keyed: scope !== undefined,
-			// The body of a GET is not read.
+			// The body of a GET is ignored.
 			hasBody: route.method !== 'GET',
 			hasQuery: schema.querystring !== undefined,
 		}),
 	};
 }
 
-/** The scope that the route's hook asks for (`auth.needs`). */
+/** Returns the scope that the route's hook requires (`auth.needs`). */
 function scopeOf({onRequest}: RouteOptions): string | undefined {
 	return [onRequest].flat().flatMap(hook => (hook && 'scope' in hook ? [String(hook.scope)] : []))[0];
 }
 
-/** `Read a message's timeline` → `readMessageTimeline`. */
+/** Converts a summary to an operation id: `Get a message's timeline` → `getMessageTimeline`. */
 function operationId(summary: string): string {
 	const words = summary
 		.replaceAll("'s", '')

@@ -12,27 +12,27 @@ import {apiError} from './errors.ts';
 
 declare module 'fastify' {
 	interface FastifyInstance {
-		/** The description of the server's routes, and pages of it: a server that listens nowhere. */
+		/** Returns a server that does not listen and serves the description of the routes. */
 		pages: () => Promise<FastifyInstance>;
 	}
 }
 
-/** Where the description of the API is served. */
+/** How the API description is served. */
 export type Pages = {
-	/** Who may read them. */
+	/** Refuses clients that may not read it. */
 	readonly guard: onRequestHookHandler;
-	/** The server with the routes to describe; absent: this one. */
+	/** The server whose routes are described; this one by default. */
 	readonly of?: FastifyInstance;
 };
 
 /**
- * Remembers the routes that are to be described; to be called before any is added. The description is made when it is
- * first asked for: a start would take a tenth longer for what few daemons are ever asked.
+ * Records the routes to describe. Must be called before any route is added. The description is created on the first
+ * request for it: it would slow down startup by a tenth, and few daemons are ever asked for it.
  */
 export function describeApi(api: FastifyInstance, version: string): void {
 	const routes: RouteOptions[] = [];
 	api.addHook('onRoute', route => {
-		// Fastify adds one for HEAD to each GET.
+		// Fastify adds a HEAD route to each GET.
 		if (route.schema?.answer !== undefined && route.method !== 'HEAD') {
 			routes.push(route);
 		}
@@ -44,7 +44,7 @@ export function describeApi(api: FastifyInstance, version: string): void {
 	});
 }
 
-/** Serves the description at /openapi.json and as pages at /docs. */
+/** Serves the API description at /openapi.json and its pages at /docs. */
 export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void {
 	async function hand(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
 		const pages = await of.pages();
@@ -65,10 +65,9 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 }
 
 /**
- * Lets requests pass that name the server by an address, `localhost`, `name` or `publicName`; others get 404. A page
- * elsewhere may let its own name point to 127.0.0.1 (DNS rebinding), and a browser on this machine then reads for it
- * what is behind that name. Over TLS of ours strangers come, who name whatever they like: there only `publicName`
- * passes.
+ * Passes requests whose Host is an IP address, `localhost`, `name` or `publicName`; others get 404. This prevents DNS
+ * rebinding: a foreign page could point its own name to 127.0.0.1 and make a browser on this machine read what is
+ * served here. Our TLS listener is reached by strangers, who can send any Host, so only `publicName` passes there.
  */
 export function localHostGuard(name: string, publicName = ''): onRequestHookHandler {
 	const [own, open] = [name.toLowerCase(), publicName.toLowerCase()];
@@ -84,7 +83,7 @@ export function localHostGuard(name: string, publicName = ''): onRequestHookHand
 	};
 }
 
-/** Without port and brackets; a client of HTTP/1.0 may name none. */
+/** Returns the host without port and brackets. HTTP/1.0 clients may omit it. */
 function hostOf(header: string): string {
 	return header
 		.toLowerCase()

@@ -3,21 +3,21 @@ import type {Static} from 'typebox';
 import {Type} from '../mail/type.ts';
 import {apiError} from './errors.ts';
 
-/** The query of what takes none. */
+/** The query of a route without parameters. */
 export const noQuery = Type.Object({}, {additionalProperties: false});
 
 /** The query of a list without filters. */
 export const pageQuery = Type.Object(
 	{
-		limit: Type.Optional(Type.String({format: 'page-limit', description: 'Most items of a page, 1 to 100.'})),
+		limit: Type.Optional(Type.String({format: 'page-limit', description: 'Items per page, 1 to 100.'})),
 		cursor: Type.Optional(
-			Type.String({maxLength: 500, description: 'The `next_cursor` of the page before, with the same filters.'}),
+			Type.String({maxLength: 500, description: 'The `next_cursor` of the page before, with equal filters.'}),
 		),
 	},
 	{additionalProperties: false},
 );
 
-/** Which part of a list is meant: rows after this position (null: from its start), at most this many. */
+/** A part of a list: at most `limit` rows after this position, or from the start if it is `null`. */
 export type Part = {readonly after: string | null; readonly limit: number};
 
 type ListOptions = {
@@ -28,18 +28,18 @@ type ListOptions = {
 };
 
 type PageOptions<Row> = ListOptions & {
-	/** Rows in the list's order that follow the row with the id `after` (null: from its start). */
+	/** Returns rows in list order after the row with the id `after`, or from the start if it is `null`. */
 	readonly read: (part: Part) => Promise<readonly Row[]>;
 };
 
-/** Rows of the part, and the position from which the next part goes on (null: that was the last one). */
+/** Returns the rows of a part, and the position of the next part or `null` if this was the last one. */
 export type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonly next: string | null}>;
 
 type ScanOptions<Row> = ListOptions & {readonly scan: Scan<Row>};
 
 type Page<Row> = {readonly rows: readonly Row[]; readonly nextCursor: string | null};
 
-/** One page of a list by keyset: rows that come meanwhile neither repeat nor hide others. */
+/** Reads one page of a list by keyset, so that rows added in the meantime neither repeat nor hide others. */
 export async function readPage<Row extends {readonly id: string}>({
 	read,
 	...list
@@ -47,7 +47,7 @@ export async function readPage<Row extends {readonly id: string}>({
 	return await scanPage({...list, scan: scanOf(read)});
 }
 
-/** One row more than asked shows whether there is a next page. */
+/** Turns a reader into a scan. It reads one row more than requested, to know whether there is a next page. */
 export function scanOf<Row extends {readonly id: string}>(read: PageOptions<Row>['read']): Scan<Row> {
 	return async ({after, limit}) => {
 		const found = await read({after, limit: limit + 1});
@@ -56,7 +56,7 @@ export function scanOf<Row extends {readonly id: string}>(read: PageOptions<Row>
 	};
 }
 
-/** The same where a page may end before it is full: its scan says how far it came. */
+/** Reads one page of a list whose pages may end before they are full: the scan returns where it stopped. */
 export async function scanPage<Row>({query, defaultLimit, cursors, scope, scan}: ScanOptions<Row>): Promise<Page<Row>> {
 	const limit = query.limit === undefined ? defaultLimit : Number(query.limit);
 	const {rows, next} = await scan({after: readCursor({query, cursors, scope}), limit});
@@ -64,19 +64,19 @@ export async function scanPage<Row>({query, defaultLimit, cursors, scope, scan}:
 }
 
 /**
- * Where the page begins that is asked for; null: at the start of the list. Throws `validation_failed` for a cursor of
- * another list.
+ * Returns the position where the requested page begins, or `null` for the start of the list. Throws `validation_failed`
+ * for a cursor of another list.
  */
 export function readCursor({query, cursors, scope}: Pick<ListOptions, 'query' | 'cursors' | 'scope'>): string | null {
 	const after = query.cursor === undefined ? null : cursors.read(scope, query.cursor);
 	if (query.cursor !== undefined && after === null) {
-		const message = 'must be the next_cursor of this list, with the same filters';
+		const message = 'must be a next_cursor of this list, requested with the same filters';
 		throw apiError('validation_failed', {violations: [{field: 'cursor', message}]});
 	}
 	return after;
 }
 
-/** What a cursor belongs to: it is refused with any other workspace, route or filters. */
+/** The scope of a cursor, which is rejected with any other workspace, route or filters. */
 type CursorScope = {
 	readonly workspaceId: string;
 	readonly route: string;
@@ -87,8 +87,8 @@ const macLength = 16;
 const maxCursorLength = 200;
 
 /**
- * Positions in lists as opaque, authenticated texts: base64url of a truncated HMAC-SHA256 and the position. The scope
- * is authenticated with it.
+ * Encodes positions in lists as opaque, authenticated texts: the base64url of a truncated HMAC-SHA256 and the position.
+ * The HMAC also covers the scope.
  */
 export class Cursors {
 	readonly #key: Uint8Array | KeyObject;
@@ -101,10 +101,10 @@ export class Cursors {
 		return Buffer.concat([this.#mac(scope, position), Buffer.from(position)]).toString('base64url');
 	}
 
-	/** Null: forged, or of another list. */
+	/** Returns the position, or `null` if the cursor is forged or belongs to another list. */
 	read(scope: CursorScope, cursor: string): string | null {
 		const bytes = Buffer.from(cursor.slice(0, maxCursorLength), 'base64url');
-		// Several texts decode to the same bytes; only the one that was written counts.
+		// Several texts decode to the same bytes; only the canonical one is accepted.
 		if (bytes.length <= macLength || bytes.toString('base64url') !== cursor) {
 			return null;
 		}

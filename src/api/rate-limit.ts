@@ -7,55 +7,53 @@ import {clientNetwork} from '../net/ip-address.ts';
 import type {PartAsked, PartGiven} from '../store/nodes.ts';
 import type {Caller} from './caller.ts';
 
-/** Single sends and the items of batches draw on buckets of their own, with the same limit. */
+/** Single sends and items of batches are counted separately, with the same limit. */
 export type Bucket = 'send' | 'batch';
 
-/** How much of a key's window is left. */
+/** The remaining sends in a key's window. */
 export type Allowance = {
 	readonly limit: number;
 	readonly remaining: number;
-	/** When the window refills, Unix seconds. */
+	/** When the window is reset, in Unix seconds. */
 	readonly reset: number;
 };
 
 export type RateLimits = {
 	readonly read: (caller: Caller, bucket: Bucket) => Allowance;
-	/**
-	 * Takes up to `n` and answers how many there were; a promise where the nodes that share the store have to be asked.
-	 */
+	/** Takes up to `n` sends and returns how many were available: a promise if the store must be queried. */
 	readonly take: (caller: Caller, bucket: Bucket, n: number) => number | Promise<number>;
 };
 
-/** Gives this node a part of a key's window, which all nodes share. Rejects if the store cannot be asked. */
+/** Assigns to this node a part of a key's window, which all nodes share. Rejects if the store cannot be queried. */
 type SharePart = (ask: PartAsked) => Promise<PartGiven>;
 
 /** A node's own count of a window. */
 type Window = {
 	readonly end: number;
 	used: number;
-	/** What this node may use; all of it where it is alone. */
+	/** The part that this node may use: everything if it does not share the window. */
 	sharedOut: number;
-	/** What is given out to all nodes, as far as is known here. */
+	/** The total assigned to all nodes, as far as this node knows. */
 	given: number;
-	/** By limits up to this one nothing is left for any node. */
+	/** For limits up to this one, nothing is left for any node. */
 	spentAt: number;
-	/** What requests wait for. */
+	/** The number of sends that requests are waiting for. */
 	wanted: number;
 	asking: Promise<void> | null;
 };
 
-// What the headers say where there is no limit.
+// The values in the headers if there is no limit.
 const plenty = 1_000_000_000;
 const plentyMs = 60_000;
 const sweepMs = 60_000;
-/** A node asks for this part of what it used: what it holds unused when it goes silent is lost to the others. */
+/** A node requests this fraction of what it has used: a node that dies takes its unused part with it. */
 const ahead = 4;
-/** It asks for no less than this part of the limit, so that it seldom asks. */
+/** A node requests at least this fraction of the limit, so that requests to the store are rare. */
 const minPart = 100;
 
 /**
- * Fixed windows, aligned to the epoch, for each key. `usual` is for keys without a limit of their own. Where nodes
- * share a store they share the windows too: each takes small parts of them by `lease`; null: this process counts alone.
+ * Counts sends per key in fixed windows, aligned to the epoch. `usual` is the limit of keys without their own. Nodes
+ * that share a store take small parts of common windows by `share`; `null` lets this process count alone.
  */
 export function createRateLimits(
 	clock: Pick<Clock, 'now'>,
@@ -94,7 +92,7 @@ export function createRateLimits(
 		return window;
 	}
 
-	/** Keys that are not used any more must not take room for ever. */
+	/** Removes expired windows, so that unused keys do not occupy memory forever. */
 	function sweep(now: number): void {
 		for (const bucket of Object.values(windows)) {
 			for (const [keyId, {end}] of bucket) {
@@ -111,7 +109,7 @@ export function createRateLimits(
 		return taken;
 	}
 
-	/** Without the store this node counts alone: what is sent meanwhile cannot be stored either. */
+	/** Requests a part from the store. If the store fails, this node counts alone: it cannot accept sends anyway. */
 	async function ask(window: Window, part: Omit<PartAsked, 'wants' | 'usual'>): Promise<void> {
 		const wants = window.wanted;
 		const defaultPart = Math.ceil(Math.max(window.used / ahead, part.limit / minPart));
@@ -126,7 +124,7 @@ export function createRateLimits(
 		}
 	}
 
-	/** Waits for as much of the window as is missing. */
+	/** Takes the missing sends as soon as other parts of the window are assigned to this node. */
 	async function takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'usual'>, n: number) {
 		let taken = 0;
 		window.wanted += n;
@@ -180,7 +178,7 @@ function endOfWindow({windowMs}: RateLimit, now: number): number {
 	return (Math.floor(now / windowMs) + 1) * windowMs;
 }
 
-/** The three headers that every answer to a valid key carries (docs/reference/interface.md, Rate limiting). */
+/** Sets the three headers of every response to a valid key (docs/reference/interface.md, Rate limiting). */
 export function showAllowance(reply: FastifyReply, {limit, remaining, reset}: Allowance): void {
 	reply.header('ratelimit-limit', limit).header('ratelimit-remaining', remaining).header('ratelimit-reset', reset);
 }
@@ -193,7 +191,7 @@ const maxClients = 10_000;
  */
 export type FailureLimit = (ip: string, failures?: 0 | 1) => number | null;
 
-/** Slows down a client that tries keys or tokens. Only failures count: many people may share one address with it. */
+/** Limits how fast a client can guess keys or tokens. Only failures count, because many users may share its address. */
 export function createFailureLimit(clock: Pick<Clock, 'monotonic'>, limit: () => RateLimit | null): FailureLimit {
 	const clients = new LRUCache<string, {since: number; n: number}>(atMost(maxClients));
 	return (ip, failures = 1) => {

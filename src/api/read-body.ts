@@ -8,33 +8,33 @@ import {inSlice} from './turns.ts';
 
 declare module 'fastify' {
 	interface FastifyContextConfig {
-		/** What a JSON body of this route may hold. */
+		/** The limits of JSON bodies of this route. */
 		json?: JsonLimits;
-		/** The longest body of a caller, where that is not `bodyLimit`. */
+		/** The maximum body length of a caller, if it differs from `bodyLimit`. */
 		maxBodyLength?: (caller: Caller) => number;
 	}
 	interface FastifyRequest {
-		/** Whether the body takes long enough to be handled in slices. */
+		/** Whether the body is so large that it is processed in slices. */
 		isHeavy: boolean;
-		/** Of a large body. */
+		/** The memory reserved for a large body. */
 		place: Place | null;
 	}
 }
 
 type Done = (error: Error | null, body?: unknown) => void;
 
-/** What a body may hold that is one thing: a send with 256 KiB of data has fewer. */
+/** The maximum number of values in a body that is not a list. A send with 256 KiB of data has fewer. */
 export const maxValues = 50_000;
 const defaultLimits: JsonLimits = {values: maxValues};
 const large = 256 * 1024;
 const manyValues = 5000;
-// Each piece of a body costs some microseconds: one byte at a time, six megabytes would take seconds.
+// Each piece of a body takes a few microseconds: six megabytes, sent one byte at a time, would take seconds.
 const maxPieces = 20_000;
 const bytesPerPiece = 256;
 
 /**
- * Reads JSON bodies. What they hold is counted while they come, before anything is made of it; large ones wait for room
- * before they are read on, and what takes long is read in slices.
+ * Reads JSON bodies. Their values are counted while they arrive, before anything is parsed. Large bodies wait for
+ * memory before more of them is read, and heavy ones are parsed in slices.
  */
 export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, waiting: 128, waitMs: 15_000})) {
 	return (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
@@ -64,7 +64,7 @@ export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, w
 
 		function crumbled(): ApiError | null {
 			return pieces > maxPieces + body.length() / bytesPerPiece
-				? apiError('payload_too_large', {message: 'The body comes in too many pieces; send it in larger ones.'})
+				? apiError('payload_too_large', {message: 'The body arrives in too many pieces: send larger ones.'})
 				: null;
 		}
 
@@ -96,7 +96,7 @@ export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, w
 			} else if (body.length() - (seen.list ? seen.list.end - seen.list.start : 0) > large && limits.items) {
 				done(faultOf({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
 			} else {
-				// What follows, the checks of a send for instance, has a slice of its own.
+				// Later steps, such as the checks of a send, run in a slice of their own.
 				parseLargeJson(body, seen, limits.items?.list ?? null)
 					.then(parsed => inSlice(() => answer(parsed)))
 					.catch(done);
@@ -117,7 +117,7 @@ export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, w
 			payload.off('data', onData).off('end', onEnd).off('error', onError);
 		}
 
-		/** What still comes is dropped. */
+		/** Stops reading with an error and discards the rest of the body. */
 		function end(error: ApiError): void {
 			stop();
 			request.place?.leave();
@@ -125,7 +125,7 @@ export function createReadBody(room = createBodyRoom({bytes: 32 * 1024 * 1024, w
 			done(error);
 		}
 
-		// The connection ended within the body.
+		// The connection was closed within the body.
 		function onError(): void {
 			end(apiError('bad_request'));
 		}
@@ -145,42 +145,42 @@ function faultOf(fault: ScanFault | null): ApiError | null {
 }
 
 type CapacityOptions = {
-	/** How many bytes large bodies may have in memory; one owner's have half of it. */
+	/** The memory for all large bodies in bytes. Those of one owner may use half of it. */
 	readonly bytes: number;
-	/** How many of them may wait for room; one owner's have half of these places. */
+	/** How many bodies may wait for memory. Those of one owner may take half of these places. */
 	readonly waiting: number;
-	/** How long after its first wait a body may wait again. */
+	/** How long a body may wait, counted from the start of its first wait, in milliseconds. */
 	readonly waitMs: number;
 };
 
-/** A large body's part of the room. */
+/** The memory reserved for one large body. */
 export type Place = {
-	/** Counts bytes that came. False: there is no room; no more may be read until `go`. */
+	/** Counts received bytes. Returns `false` if memory is short: no more may be read until `go` is called. */
 	readonly grow: (bytes: number) => boolean;
-	/** How many it counted. */
+	/** Returns the number of bytes counted. */
 	readonly bytes: () => number;
 	readonly leave: () => void;
 };
 
-/** Called for a body that waited: it may go on, or it waited too long. */
+/** Called when a waiting body may continue, or has waited too long. */
 type Waiter = {readonly go: () => void; readonly giveUp: () => void};
 
 type Taken = Waiter & {
 	readonly owner: string;
 	bytes: number;
 	isWaiting: boolean;
-	/** It waited as long as it may. */
+	/** Whether it has used up its waiting time. */
 	isLate: boolean;
 	timer: NodeJS.Timeout | null;
 };
 
 /**
- * Bounds the memory of large bodies from their arrival to their answer. They count by what has arrived, so that one
- * that comes slowly takes no room from others; the one that came first may always go on. A semaphore in which each took
- * its whole length refused four of ten sends of 4 MB that took 12 s to arrive, where this refuses one.
+ * Limits the memory of large bodies from their arrival to their response. Only bytes that have arrived count, so that a
+ * slow body takes no memory from others. The oldest body may always continue. A semaphore that reserved the whole
+ * length refused four of ten sends of 4 MB that took 12 s to arrive; this refuses one.
  */
 export function createBodyRoom({bytes: most, waiting, waitMs}: CapacityOptions) {
-	// In the order in which they came.
+	// In order of arrival.
 	const places = new Set<Taken>();
 
 	function sum(of: (place: Taken) => boolean): number {
@@ -212,7 +212,7 @@ export function createBodyRoom({bytes: most, waiting, waitMs}: CapacityOptions) 
 		}
 	}
 
-	/** Null: too many wait already. */
+	/** Reserves memory for a body. Returns `null` if too many bodies are already waiting. */
 	return (owner: string, waiter: Waiter): Place | null => {
 		const all = [...places].filter(({isWaiting}) => isWaiting);
 		const own = all.filter(place => place.owner === owner);

@@ -25,11 +25,11 @@ const [checkWideSend, checkWideItem] = [checkOf(wideSend), checkOf(wideItem)];
 
 type Sender = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
-/** Reads the body of a send at `now` (milliseconds): checks its shape and turns its texts into what they mean. */
+/** Validates the body of a send at `now` (milliseconds) and converts it to a `Send`. */
 export const readSend = (body: unknown, caller: Sender, now: number) =>
 	read(caller.attachments ? checkWideSend : checkSend, body, caller, now);
 
-/** The same of an item of a batch. */
+/** Does the same for an item of a batch. */
 export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
 	read(caller.attachments ? checkWideItem : checkItem, item, caller, now);
 
@@ -46,7 +46,7 @@ function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender, 
 		: {ok: false, code: 'validation_failed', violations};
 }
 
-// The first non-empty locale and timezone win: an empty one is as good as none.
+// An empty locale or time zone counts as absent, so that a later default applies.
 function withoutEmptyPreferences(body: unknown): unknown {
 	if (typeof body === 'object' && body !== null) {
 		const fields = body as {locale?: unknown; timezone?: unknown};
@@ -96,7 +96,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender, now: number): Send 
 	};
 }
 
-/** What no schema says: what fields allow beside each other, and which header fields there may be. */
+/** Returns violations that no schema expresses: combinations of fields, and the allowed header fields. */
 function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: number): Violation[] {
 	if (!isObject(body)) {
 		return [];
@@ -109,13 +109,13 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	const isThreaded =
 		isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
 	if (isThreaded && typeof inReplyTo === 'string') {
-		fields.push({field: 'inReplyTo', message: 'must not stand beside the headers In-Reply-To and References'});
+		fields.push({field: 'inReplyTo', message: 'cannot be combined with the headers In-Reply-To and References'});
 	}
 	if (typeof replyToName === 'string' && typeof replyTo !== 'string' && replyTracking !== true) {
-		fields.push({field: 'replyToName', message: 'must stand beside replyTo or replyTracking'});
+		fields.push({field: 'replyToName', message: 'requires replyTo or replyTracking'});
 	}
 	if (replyTracking === true && typeof replyTo === 'string') {
-		fields.push({field: 'replyTracking', message: 'must not stand beside replyTo: answers can go to one address'});
+		fields.push({field: 'replyTracking', message: 'cannot be combined with replyTo'});
 	}
 	const at = typeof sendAt === 'string' ? readSendAt(sendAt, now) : null;
 	if (at === undefined) {
@@ -129,12 +129,12 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 
 function headerFaults(headers: Record<string, unknown>): Violation[] {
 	const seen = new Set<string>();
-	// The schema refuses more than a send may have.
+	// The schema rejects sends with too many headers.
 	return Object.entries(headers)
 		.slice(0, maxViolations)
 		.flatMap(([name, value]) => {
 			const fault = seen.has(name.toLowerCase())
-				? 'must be named once, whatever its case'
+				? 'must appear only once, regardless of case'
 				: addedFault(name, typeof value === 'string' ? value : '-');
 			seen.add(name.toLowerCase());
 			return fault === null ? [] : [{field: joinField('headers', name), message: fault}];
@@ -145,12 +145,12 @@ function contentIdFaults(attachments: readonly unknown[]): Violation[] {
 	const ids = attachments.map(file => (isObject(file) ? file.contentId : undefined));
 	return ids.flatMap((id, n) =>
 		typeof id === 'string' && ids.indexOf(id) < n
-			? [{field: `attachments[${n}].contentId`, message: 'must be unique in the mail'}]
+			? [{field: `attachments[${n}].contentId`, message: 'must be unique within the message'}]
 			: [],
 	);
 }
 
-/** What the schema of wide sends leaves to the limits of the workspace. */
+/** Returns violations of the workspace's attachment limits, which the schema of wide sends does not know. */
 function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLimits): Violation[] {
 	if (attachments.length > most) {
 		return attachments.length > widestAttachments.most
@@ -196,7 +196,7 @@ function json(value: object | undefined, text: (value: object) => string = JSON.
 	return value === undefined || Object.keys(value).length === 0 ? null : text(value);
 }
 
-/** An `onRequest` hook that follows `auth.needs`: 429 when the key's window is used up, before the body is read. */
+/** Creates an `onRequest` hook, to run after `auth.needs`: 429 before the body is read if the window is used up. */
 export function limitSends(limits: RateLimits, clock: Clock) {
 	return (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
 		const caller = callerOf(request);
@@ -214,26 +214,26 @@ export function limitSends(limits: RateLimits, clock: Clock) {
 	};
 }
 
-/** The answer to a client with an empty bucket. */
+/** Returns the error for a client that has used up its window. */
 export function rateLimited({reset}: Allowance, now: number): ApiError {
 	return apiError('rate_limited', {headers: retryAfter(reset * 1000 - now)});
 }
 
-// RFC 9110 §5.5 lets a header hold more; what is stored should be readable.
+// RFC 9110 §5.5 allows more in a header, but stored keys should be readable.
 const idempotencyKey = /^[\x20-\x7e]{1,255}$/;
 
-/** Null: none was given. Throws `bad_request` for one that is not 1 to 255 printable ASCII characters. */
+/** Returns the key, or `null` without the header. Throws `bad_request` for a malformed one. */
 export function readIdempotencyKey(header: string | string[] | undefined): string | null {
 	if (header === undefined) {
 		return null;
 	}
 	if (typeof header !== 'string' || !idempotencyKey.test(header)) {
-		throw apiError('bad_request', {message: 'An Idempotency-Key must be 1 to 255 printable ASCII characters.'});
+		throw apiError('bad_request', {message: 'The Idempotency-Key must be 1 to 255 printable ASCII characters.'});
 	}
 	return header;
 }
 
-/** The codes of a send's own rules. */
+/** The error codes that are specific to sends. */
 export const sendErrors = [
 	'idempotency_key_reused',
 	'sending_paused',
@@ -248,7 +248,7 @@ export const sendErrors = [
 	'quota_exceeded',
 ] as const;
 
-/** Answers a send that was judged; throws the error of a refused one. */
+/** Responds to an accepted send. Throws the error of a refused one. */
 export function answerSend(reply: FastifyReply, result: Accepted, now: number): FastifyReply {
 	if (!result.ok) {
 		throw refusedSend(result, now);
@@ -259,7 +259,7 @@ export function answerSend(reply: FastifyReply, result: Accepted, now: number): 
 	return reply.code(202).type('application/json; charset=utf-8').send(result.body);
 }
 
-/** When the quota refused, the three headers are about the month. */
+/** Returns the error of a refused send. If the quota is exceeded, the rate limit headers describe the month. */
 function refusedSend({code, quota}: Refused, now: number): ApiError {
 	if (code === 'unavailable') {
 		return unavailable();

@@ -48,43 +48,47 @@ import {validatorOf} from './validate.ts';
 
 export type ApiOptions = {
 	readonly newId: NewId;
-	/** The program's, for the description of the API. */
+	/** The version of the program, shown in the API description. */
 	readonly version: string;
 	readonly routes: readonly Routes[];
-	/** The description of the API; null: it is served elsewhere. */
+	/** Serves the API description; `null` if another server does. */
 	readonly pages: Pages | null;
-	/** CIDR ranges of proxies with a trusted X-Forwarded-For. */
+	/** CIDR ranges of proxies whose X-Forwarded-For is trusted. */
 	readonly trustProxy: readonly string[];
-	/** Whether an error means that the store cannot be used now (503), not that the program is wrong (500). */
+	/** Whether an error means that the store is unavailable (503), as opposed to a bug (500). */
 	readonly isUnavailable: (error: unknown) => boolean;
-	/** Gets what ended in 500 or 503, to be logged with the request's id. */
+	/** Receives the errors behind 500 and 503 responses, to be logged with the request's id. */
 	readonly report: ErrorReport;
-	/** Called after each answer. `route` is the pattern of the path, `none` for an unknown path. */
+	/** Called after each response. `route` is the pattern of the path, or `none` if the path is unknown. */
 	readonly onAnswered?: (method: string, route: string, status: number, milliseconds: number) => void;
 	/** Time limits in milliseconds, shorter in tests. */
 	readonly timeouts?: {
 		readonly headers: number;
 		readonly request: number;
 		readonly check: number;
-		/** How long nothing may come of a body that was refused before the connection is closed. */
+		/** How long the client may pause within a rejected body before its connection is closed. */
 		readonly rest: number;
-		/** How long a client may take to read its answer. */
+		/** How long a client may take to read its response. */
 		readonly answer: number;
-		/** How long a stop waits for incomplete requests, whose bodies may never end. */
+		/** How long shutdown waits for incomplete requests, whose bodies may never end. */
 		readonly stop?: number;
 	};
 };
 
 const bodyLimit = 256 * 1024;
 const maxHeaderSize = 16 * 1024;
-// As long as a request line may be: the pattern refuses what is no id, at any length.
+// As long as a request line can be: the id pattern rejects malformed ids of any length.
 const maxParamLength = maxHeaderSize;
 const keepAliveTimeout = 15_000;
 const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 1000, answer: 30_000, stop: 2000};
 
 /**
- * The HTTP server, hardened: what it answers by itself is in the API's envelope too, and every answer has an
- * X-Request-Id.
+ * Creates the HTTP server of the API. This folder validates requests, authenticates keys, describes the routes and
+ * formats the responses. It relies on src/ops and src/admin for changes, on src/accept for sends and on src/store for
+ * reads. It never delivers a message and never decides what an operation does.
+ *
+ * The server is hardened: even errors that Node detects itself are reported in the API's error format, and every
+ * response has an X-Request-Id.
  */
 export function createApi({
 	newId,
@@ -99,12 +103,12 @@ export function createApi({
 }: ApiOptions): Api {
 	const api = Fastify({
 		bodyLimit,
-		// Nothing is waited for while plugins load: a slow machine is no fault.
+		// No timeout: loading plugins on a slow machine is not an error.
 		pluginTimeout: 0,
 		trustProxy: trustProxy.length > 0 ? [...trustProxy] : false,
 		genReqId: () => newId('req'),
 		requestIdHeader: false,
-		// Requests that arrive while the server drains are answered.
+		// Requests that arrive while the server is draining are still processed.
 		return503OnClosing: false,
 		routerOptions: {maxParamLength},
 		serverFactory: listener =>
@@ -125,7 +129,7 @@ export function createApi({
 			sendError(reply as FastifyReply, apiError('bad_request'));
 		},
 	});
-	// Node would answer 417 without a body; RFC 9110 §10.1.1 lets a server ignore an expectation it does not know.
+	// Node would respond with 417 and no body. RFC 9110 §10.1.1 lets a server ignore unknown expectations.
 	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
 	endAtStop(api, timeouts.stop ?? defaultTimeouts.stop);
 	api.decorateRequest('caller', null);
@@ -146,8 +150,8 @@ export function createApi({
 		if (answer.status >= 500 && !(error instanceof ApiError)) {
 			report(request, error);
 		}
-		// Fastify would end the connection after a body that it refuses: a client that still writes then never sees
-		// why. Node reads the rest and drops it, within the time limit of the request.
+		// Fastify would close the connection after rejecting a body, and a client that is still sending would never see
+		// the error. Node reads and discards the rest, within the time limit of the request.
 		if (reply.raw.shouldKeepAlive) {
 			reply.removeHeader('connection');
 		}
@@ -169,18 +173,18 @@ export function createApi({
 			addRoutes(scope);
 		}
 	});
-	// Registered last, when every path is known.
+	// Registered last, when all paths are known.
 	api.register(async scope => answerOtherMethods(scope, paths));
 	return api;
 }
 
-// The first check of any request: before the key, the body and the query are looked at.
+// The first check of every request, before the key, the body and the query are read.
 function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void {
 	reply.header('x-request-id', request.id);
 	const {headers, httpVersion, url = '/'} = request.raw;
 	const repeated = repeatedHeader(request.raw);
 	if (repeated !== null) {
-		done(apiError('bad_request', {message: `The header ${repeated} may be given only once.`}));
+		done(apiError('bad_request', {message: `The header ${repeated} may appear only once.`}));
 	} else if (headers.host === undefined && httpVersion === '1.1') {
 		done(apiError('bad_request', {message: 'A Host header is required.'}));
 	} else if (request.is404 || hasEmptySegment(url)) {
@@ -190,9 +194,9 @@ function admit(request: FastifyRequest, reply: FastifyReply, done: (error?: Erro
 	}
 }
 
-// Where the connection ends with the answer, an answer before the end of the body may be lost: the system resets a
-// connection with unread input, and the client fails where it still writes. So what it sends is
-// read first and dropped; one that sends nothing waits for the answer.
+// If the connection is closed after the response, a response sent before the end of the body may be lost: the system
+// resets a connection that has unread input, and the client fails while sending. So the rest is read and discarded
+// first. If the client pauses, the response is sent without waiting any longer.
 function createRestReader(quiet: number) {
 	return ({raw}: FastifyRequest, reply: FastifyReply, payload: unknown, done: DoneFuncWithErrOrRes): void => {
 		if (reply.raw.shouldKeepAlive || raw.complete) {
@@ -203,7 +207,7 @@ function createRestReader(quiet: number) {
 		const timer = setTimeout(() => waits.abort(), quiet);
 		finished(raw, {signal: waits.signal}, () => {
 			clearTimeout(timer);
-			// Where a hook answered and the client went, Fastify takes the request up again and answers it once more.
+			// If a hook has responded and the client has left, Fastify resumes the request and would respond again.
 			if (!reply.raw.headersSent) {
 				done(null, payload);
 			}
@@ -212,7 +216,7 @@ function createRestReader(quiet: number) {
 	};
 }
 
-// A parameter would match the empty text of `/v1/messages/`.
+// Without this check a parameter would match the empty text in `/v1/messages/`.
 function hasEmptySegment(url: string): boolean {
 	const query = url.indexOf('?');
 	const path = query === -1 ? url : url.slice(0, query);
@@ -246,7 +250,7 @@ function collectPaths(api: Api): Map<string, Set<string>> {
 	const paths = new Map<string, Set<string>>();
 	api.addHook('onRoute', ({url, method}) => {
 		if (url.endsWith('/')) {
-			return; // Never reached: such a path is refused before.
+			return; // Unreachable: `admit` rejects such paths.
 		}
 		const methods = paths.get(url) ?? new Set();
 		paths.set(url, methods);
@@ -258,8 +262,8 @@ function collectPaths(api: Api): Map<string, Set<string>> {
 }
 
 /**
- * No path takes a method that Fastify does not know (PROPFIND, say), or TRACE, which it does: all are answered alike.
- * As methods of their own they would need a thousand routes, and a tenth of a start.
+ * Treats methods that Fastify does not know (such as PROPFIND) as TRACE, so that they get the same 405 on every path.
+ * Registering each as a method would take a thousand routes and a tenth of the startup time.
  */
 function takeRareForTrace(api: Api): void {
 	api.server.prependListener('request', request => {
@@ -269,8 +273,8 @@ function takeRareForTrace(api: Api): void {
 	});
 }
 
-// OPTIONS and the methods that a path does not take are routes too, so that `/v1/messages/batch` is not taken for an
-// id.
+// OPTIONS and the methods that a path does not support are registered as routes too. Otherwise `/v1/messages/batch`
+// would match the route with an id.
 function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<string>>): void {
 	for (const [url, methods] of [...paths]) {
 		const allow = [...methods, 'OPTIONS'].sort().join(', ');
@@ -291,8 +295,8 @@ function answerOtherMethods(api: Api, paths: ReadonlyMap<string, ReadonlySet<str
 }
 
 /**
- * At a stop Node waits for connections on which nothing was asked yet (a browser opens some ahead): they are ended. It
- * waits for those that stay open after their answer, too: from then on each answer is the last one of its connection. A
+ * Closes connections at shutdown. Node waits for connections without any request, which browsers open in advance: those
+ * are closed at once. It also waits for connections that stay open, so from then on every response closes its own. A
  * connection whose request is still incomplete after `incompleteMs` is closed; complete requests get their response.
  */
 function endAtStop(api: Api, incompleteMs: number): void {
@@ -311,7 +315,7 @@ function endAtStop(api: Api, incompleteMs: number): void {
 	api.addHook('onSend', (_request, reply, payload, done) => {
 		if (closing) {
 			reply.header('connection', 'close');
-			// So that the rest of the body is read first.
+			// Makes `createRestReader` read the rest of the body first.
 			reply.raw.shouldKeepAlive = false;
 		}
 		done(null, payload);
@@ -326,13 +330,13 @@ function endAtStop(api: Api, incompleteMs: number): void {
 			}
 		};
 		end(response => response === null);
-		// A connection that is still there after its response has the beginning of another request.
+		// A connection that is still open after its response has received the beginning of another request.
 		const endIncomplete = () => end(response => !response?.req.complete || response.writableFinished);
 		setTimeout(endIncomplete, incompleteMs).unref();
 	});
 }
 
-/** Every route under /v1. */
+/** Returns all routes under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
 	return [
 		messageRoutes(parts),
@@ -364,8 +368,8 @@ export function apiRoutes(parts: ApiParts): Routes[] {
 	];
 }
 
-// What decides who makes a request, where it ends or what it does: of two such headers one program on the way may
-// believe the first and another the second. Node keeps the first of some, and joins others with a comma.
+// These headers decide who makes a request, where it ends and what it does. If one appears twice, a proxy may use the
+// first and another program the second. Node retains the first of some and joins others with commas.
 const singleHeaders: ReadonlySet<string> = new Set([
 	'authorization',
 	'content-encoding',
@@ -377,9 +381,9 @@ const singleHeaders: ReadonlySet<string> = new Set([
 	'transfer-encoding',
 ]);
 
-/** The name of a header that came more than once and may not (RFC 9110 §5.3), null: no such header. */
+/** Returns the name of a header that appears more than once and must not (RFC 9110 §5.3), or `null`. */
 function repeatedHeader({headers, rawHeaders}: IncomingMessage): string | null {
-	// The usual path: each line has a name of its own.
+	// The common case: all header names differ.
 	if (Object.keys(headers).length * 2 === rawHeaders.length) {
 		return null;
 	}

@@ -6,10 +6,10 @@ import {findAnswered} from '../store/messages.ts';
 import type {ApiParts} from './api-parts.ts';
 import {type Caller, visibleMode} from './caller.ts';
 
-/** What is wrong where `threaded` finds no message. */
+/** The violation if `threaded` finds no message. */
 export const notAnswered = {field: 'inReplyTo', message: 'must be a message of this workspace, msg_…'} as const;
 
-/** The send as an answer to the message that its body names as `inReplyTo`; null: the caller sees no such message. */
+/** Returns the send as a reply to the message `inReplyTo`, or `null` if the caller cannot see that message. */
 export async function threaded(
 	{reader, messageIdOf}: Pick<ApiParts, 'reader' | 'messageIdOf'>,
 	caller: Caller,

@@ -4,17 +4,17 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import {unavailable} from './errors.ts';
 
 /**
- * Does costly work one piece at a time: owners take turns, so that what one asks for holds each other up once at most.
+ * Runs costly work one piece at a time. Owners take turns, so an owner waits for at most one piece of each other owner.
  */
 type Turns = <Result>(owner: string, work: () => Promise<Result>) => Promise<Result>;
 
 type Waiting = {readonly start: () => void};
 
 /**
- * @param maxWaiting pieces of one owner, in addition to the one that runs; a further one throws the API's `unavailable`
+ * @param maxWaiting pieces that may wait per owner, besides the one that runs; more throw the API's `unavailable`
  */
 export function createTurns(maxWaiting = 8): Turns {
-	// A Map keeps the order in which owners came: the first one's turn is next.
+	// A Map retains the order of insertion: the owner that was added first is next.
 	const owners = new Map<string, Waiting[]>();
 	let busy = false;
 
@@ -53,15 +53,15 @@ export function createTurns(maxWaiting = 8): Turns {
 	};
 }
 
-/** A client that asks further ahead than this loses its connection. */
+/** A client that sends more requests ahead than this loses its connection. */
 const maxAhead = 32;
 
 const ahead = new WeakMap<Socket, number>();
 
 /**
- * An `onRequest` hook for requests that a client sends before it has the answers to those before (RFC 9112 §9.3.2).
- * Node begins them all at once and holds unread answers, so that a few connections fill the memory. Here each one waits
- * until the answer before it is written.
+ * An `onRequest` hook for pipelined requests (RFC 9112 §9.3.2). Node starts them all at once and buffers unread
+ * responses, so a few connections could fill the memory. This hook makes each request wait until the response before it
+ * has been written.
  */
 export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, done: () => void): void {
 	if (raw.socket !== null) {
@@ -74,7 +74,7 @@ export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, don
 		return;
 	}
 	ahead.set(socket, count);
-	// Node gives the connection to a response when those before it are done with it.
+	// Node assigns the connection to a response once the ones before it are finished.
 	raw.once('socket', () => {
 		ahead.set(socket, (ahead.get(socket) ?? 1) - 1);
 		done();
@@ -84,8 +84,8 @@ export function inTurn({raw: {socket}}: FastifyRequest, {raw}: FastifyReply, don
 const waiting: Array<() => void> = [];
 
 /**
- * Runs a piece of work that may take tens of milliseconds, one piece at a time in the whole process, in turns of the
- * event loop of their own: what arrived meanwhile gets its turn between two of them.
+ * Runs work that may take tens of milliseconds, one piece at a time in the whole process. Between two pieces the event
+ * loop handles what has arrived in the meantime.
  */
 export function inSlice<Result>(work: () => Result): Promise<Result> {
 	return new Promise((resolve, reject) => {
@@ -106,7 +106,7 @@ function runNext(): void {
 	waiting[0]?.();
 	waiting.shift();
 	if (waiting.length > 0) {
-		// Two turns: one in which a new connection is taken, one in which its request is read.
+		// Two turns: a new connection is accepted in the first one, and its request is read in the second.
 		setImmediate(setImmediate, runNext);
 	}
 }
@@ -114,9 +114,9 @@ function runNext(): void {
 const probes: ReadonlySet<string | undefined> = new Set(['/healthz', '/readyz']);
 
 /**
- * Wraps the listener of a server so that requests without an API key, except for probes, start one per turn of the
- * event loop, in order of arrival. A flood of them delays requests with a key by little more than the one that is being
- * started.
+ * Wraps the listener of a server so that only one request without an API key starts per turn of the event loop, in
+ * order of arrival. Probes are exempt. A flood of such requests delays requests with a key by little more than the one
+ * that is starting.
  */
 export function startKeylessInTurn(listener: RequestListener): RequestListener {
 	const queue: Array<() => void> = [];
@@ -152,7 +152,7 @@ export function leaveAtEnd({raw}: FastifyReply, leave: () => void): void {
 	}
 }
 
-/** Bounds how many things each owner has under way at once. */
+/** Limits how many tasks each owner has in progress at once. */
 export class Seats {
 	readonly #most: number;
 	readonly #taken = new Map<string, number>();
@@ -161,7 +161,7 @@ export class Seats {
 		this.#most = most;
 	}
 
-	/** Takes a seat and answers what gives it back; undefined: the owner has all of theirs already. */
+	/** Takes a seat and returns the function that releases it, or `undefined` if the owner has none left. */
 	take(owner: string): (() => void) | undefined {
 		const count = this.#taken.get(owner) ?? 0;
 		if (count >= this.#most) {
@@ -177,7 +177,7 @@ export class Seats {
 		};
 	}
 
-	/** Works on a seat; throws the API's `unavailable` where the owner has all of theirs already. */
+	/** Runs work on a seat. Throws the API's `unavailable` if the owner has none left. */
 	async hold<Result>(owner: string, work: () => Promise<Result>): Promise<Result> {
 		const leave = this.take(owner);
 		if (leave === undefined) {

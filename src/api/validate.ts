@@ -8,24 +8,21 @@ import {apiError, bodyMissing} from './errors.ts';
 import {type FormatName, formats} from './schemas/formats.ts';
 import {variablesFault} from './schemas/send.ts';
 
-/**
- * Finds everything wrong with a value, at most twenty violations; it may take nulls out of the value. None: it is
- * valid.
- */
+/** Returns the violations of a value, at most twenty; none if it is valid. It may remove `null`s from the value. */
 type Check = (value: unknown) => readonly Violation[];
 
 export const maxViolations = 20;
 const maxFieldLength = 100;
 
-/** Made when they are first needed: all checks share them, and Ajv keeps what it compiled. */
+/** Created on first use. All checks share them, and Ajv caches what it has compiled. */
 let ajvs: readonly [quick: Ajv, thorough: Ajv] | undefined;
 
 /**
- * Makes the check of a schema. The usual path is one pass that stops at the first error. Only when that fails is the
- * value cut to what has allowed sizes, and read again for all its faults: 700,000 entries of `cc` make one violation.
+ * Creates the check of a schema. Normally it is one pass that stops at the first error. Only if that fails are
+ * oversized parts removed and the value checked again for all errors: 700,000 entries in `cc` are one violation.
  */
 export function checkOf(schema: TSchema): Check {
-	// Compiled when it is first needed: all of them would hold up the start, and most routes never see a fault.
+	// Compiled on first use: compiling all schemas would slow down startup, and most routes never see an invalid value.
 	let isValid: ValidateFunction | undefined;
 	return value => {
 		withoutNulls(schema as Schema, value);
@@ -36,7 +33,7 @@ export function checkOf(schema: TSchema): Check {
 	};
 }
 
-/** For fastify: the check of a part of a request. */
+/** Returns the validator of a part of a request, for Fastify. */
 export function validatorOf(schema: unknown, httpPart: string | undefined) {
 	const check = checkOf(schema as TSchema);
 	return (value: unknown) => {
@@ -50,14 +47,15 @@ export function validatorOf(schema: unknown, httpPart: string | undefined) {
 	};
 }
 
-/** Changes the query in place. */
+/** Normalizes the query in place and returns its violations. */
 function readQuery(query: unknown): Violation[] {
 	nest(query as Record<string, unknown>);
 	return withoutRepeated(query);
 }
 
 /**
- * `metadata[order_id]=1042` is an object of texts. Beside a plain `metadata` it stays as it is, which no schema takes.
+ * Converts `metadata[order_id]=1042` to an object of texts. Beside a plain `metadata` it stays as it is, and every
+ * schema rejects it.
  */
 function nest(query: Record<string, unknown>): void {
 	const keys = Object.keys(query).filter(name => /^metadata\[.*\]$/s.test(name));
@@ -69,14 +67,14 @@ function nest(query: Record<string, unknown>): void {
 	}
 }
 
-// A parameter that stands twice in a query arrives as an array; it is taken out and becomes a violation.
+// A parameter that appears twice arrives as an array. It is removed and reported as a violation.
 function withoutRepeated(query: unknown): Violation[] {
 	const values = query as Record<string, unknown>;
 	const repeated = Object.keys(values).filter(name => Array.isArray(values[name]));
 	for (const name of repeated) {
 		values[name] = undefined;
 	}
-	return repeated.map(name => ({field: joinField('', name), message: 'must be given once'}));
+	return repeated.map(name => ({field: joinField('', name), message: 'must appear only once'}));
 }
 
 function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunction): Violation[] {
@@ -87,7 +85,7 @@ function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunct
 		const seen = new Set<string>();
 		for (const error of validateAll.errors ?? []) {
 			const field = fieldOf(error, cut);
-			// A field has one violation: that it is too large, else the first.
+			// Each field has one violation: that it is too large, or else the first one.
 			if (error.keyword !== 'propertyNames' && !tooLarge.has(field) && !seen.has(field)) {
 				seen.add(field);
 				violations.push({field, message: explain(error)});
@@ -104,7 +102,7 @@ function createAjv(allErrors: boolean): Ajv {
 		coerceTypes: false,
 		removeAdditional: false,
 		useDefaults: false,
-		// Reading the schema of schemas takes longer than all of ours; a test reads them against it.
+		// Compiling the meta-schema takes longer than all our schemas. A test validates them against it.
 		meta: false,
 		validateSchema: false,
 		formats: Object.fromEntries(
@@ -118,9 +116,9 @@ function createAjv(allErrors: boolean): Ajv {
 		compile: () => (data: object) => variablesFault(data) === null,
 		errors: false,
 	});
-	// How OpenAPI says that a query holds an object.
+	// OpenAPI keywords for a query parameter that is an object.
 	ajv.addVocabulary(['style', 'explode']);
-	// Ajv's own counts the characters of a text of any length.
+	// Ajv's own keyword counts all characters, however long the text is.
 	ajv.removeKeyword('maxLength');
 	ajv.addKeyword({
 		keyword: 'maxLength',
@@ -145,7 +143,7 @@ const types: Readonly<Record<string, string>> = {
 	array: 'must be an array',
 };
 
-/** Clauses that say what is allowed, and never what was sent. */
+/** Clauses that say what is allowed. They never repeat what was sent. */
 const explanations: Readonly<Record<string, (error: ErrorObject) => string>> = {
 	required: () => 'is required',
 	additionalProperties: () => 'is not a known field',
@@ -153,7 +151,7 @@ const explanations: Readonly<Record<string, (error: ErrorObject) => string>> = {
 	maxLength: ({schema}) => `must be at most ${schema} characters long`,
 	minLength: () => 'must not be empty',
 	minItems: () => 'must not be empty',
-	uniqueItems: () => 'must not name anything twice',
+	uniqueItems: () => 'must not contain duplicates',
 	enum: ({schema}) => `must be one of ${(schema as string[]).join(', ')}`,
 	format: ({schema, data}) => formats[schema as FormatName](data as string) ?? 'is not valid',
 	variables: ({data}) => variablesFault(data as object) ?? 'is not valid',
@@ -163,8 +161,8 @@ function explain(error: ErrorObject): string {
 	return explanations[error.keyword]?.(error) ?? error.message ?? 'is not valid';
 }
 
-// `/attachments/0/content` → `attachments[0].content`. The name of an unknown field is the caller's: cut and made
-// storable.
+// `/attachments/0/content` → `attachments[0].content`. The caller chooses the name of an unknown field, so it is
+// truncated and made safe to store.
 function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
 	const names = instancePath === '' ? [] : instancePath.slice(1).split('/').map(unescapePointer);
 	const last = params.missingProperty ?? params.additionalProperty;
@@ -177,7 +175,7 @@ function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
 	return field === '' ? 'body' : field;
 }
 
-/** The field `name` inside `path`. */
+/** Returns the path of the field `name` inside `path`. */
 export function joinField(path: string, name: string): string {
 	const shown = name.slice(0, maxFieldLength).replaceAll(/\p{Cs}/gu, '\ufffd');
 	return path === '' ? shown : `${path}.${shown}`;
@@ -187,7 +185,7 @@ function unescapePointer(name: string): string {
 	return name.replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
-/** The part of JSON Schema that is read here. */
+/** The keywords of JSON Schema that this file evaluates. */
 type Schema = {
 	readonly type?: string;
 	readonly anyOf?: readonly Schema[];
@@ -199,13 +197,10 @@ type Schema = {
 	readonly maxItems?: number;
 };
 
-// How many unknown fields are named one by one; with more the object as a whole is refused.
+// Up to this many unknown fields are reported one by one. With more, the object as a whole is rejected.
 const namedUnknown = 20;
 
-/**
- * Takes `null` for an optional field of a strict object as its absence, unless the field's schema names null; changes
- * the value in place.
- */
+/** Removes `null` from optional fields of strict objects, in place, unless the schema of the field allows `null`. */
 function withoutNulls(schema: Schema, value: unknown): void {
 	if (Array.isArray(value)) {
 		if (schema.items?.properties && value.length <= (schema.maxItems ?? 0)) {
@@ -227,7 +222,7 @@ function withoutNulls(schema: Schema, value: unknown): void {
 	}
 }
 
-/** The value without its parts that have too many items or fields; each such part is a violation. */
+/** Returns the value without the parts that have too many items or fields. Each such part becomes a violation. */
 function withoutOversize(schema: Schema, value: unknown, path: string, found: Violation[]): unknown {
 	if (Array.isArray(value)) {
 		if (schema.maxItems !== undefined && value.length > schema.maxItems) {
@@ -269,16 +264,16 @@ function objectWithoutOversize(
 	);
 }
 
-/** The body of what takes no fields. */
+/** The body of a request without fields. */
 export const emptyBody = Type.Object({}, {additionalProperties: false, examples: [{}]});
 
-/** A validator for routes with an optional body: no body means the same as an empty object. */
+/** Creates the validator of routes with an optional body: no body means the same as an empty object. */
 export const optionalBody: FastifySchemaCompiler<TSchema> = ({schema, httpPart}) => {
 	const check = validatorOf(schema, httpPart);
 	return value => (httpPart === 'body' && value === null ? {value} : check(value));
 };
 
-/** JSON without any text in it is no body: to be called by such a route. */
+/** Rejects a Content-Type without a body. Routes with an optional body must call this. */
 export function checkBody({headers, body}: FastifyRequest): void {
 	if (headers['content-type'] !== undefined && !body) {
 		throw bodyMissing();

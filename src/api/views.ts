@@ -18,15 +18,15 @@ import type {StoredEvent} from '../store/timeline.ts';
 import type {Contact, Topic} from '../store/topics.ts';
 import type {Endpoint, StoredDelivery} from '../store/webhooks.ts';
 
-// How each noun is shown as JSON, by the API and by the command line's --json. `time`: the form of its times.
+// The JSON form of each resource, for the API and for `--json` on the command line. `time` formats its times.
 
 const timeBy = (time: typeof apiTime) => (stored: string | null) => (stored === null ? null : time(stored));
 const timeOrNull = timeBy(apiTime);
 
-/** The store's own times, with milliseconds: the form of the command line. */
+/** Leaves the store's times, with milliseconds, as they are. Used on the command line. */
 export const storedTime = (stored: string) => stored;
 
-/** A message (docs/reference/interface.md, Message), plus `mode` and `resent_from`. */
+/** Returns a message (docs/reference/interface.md, Message) with the additional fields `mode` and `resent_from`. */
 export function messageView(message: StoredMessage, time = apiTime) {
 	return {
 		id: message.id,
@@ -51,7 +51,7 @@ export function messageView(message: StoredMessage, time = apiTime) {
 	};
 }
 
-/** What few messages have is shown only there. */
+/** Returns the rare fields, if the message has them. */
 function extrasView(extras: Extras, time: typeof apiTime) {
 	const {priority, toName, replyToName, replyTracking, headers, sendAt, expiresAt} = extras;
 	return present({
@@ -65,12 +65,12 @@ function extrasView(extras: Extras, time: typeof apiTime) {
 	});
 }
 
-/** An address at which a workspace receives mail. */
+/** Returns an address at which a workspace receives mail. */
 export const inboundView = ({id, address, created_at: created}: InboundAddress, time: typeof apiTime = apiTime) => ({
 	...{id, address, created_at: time(created)},
 });
 
-/** A smarthost, without what is secret. */
+/** Returns a relay without its secrets. */
 export function smarthostView({id, provider, takes, secret, last_event_at: last, created_at: created}: Smarthost) {
 	return {
 		id,
@@ -82,7 +82,7 @@ export function smarthostView({id, provider, takes, secret, last_event_at: last,
 	};
 }
 
-/** An alert, without what is secret. */
+/** Returns an alert without its secrets. */
 export function alertView(
 	{id, way, target, status, sender, kinds, muted_until: muted, sent_at: sent, ...row}: ShownAlert,
 	time: typeof apiTime,
@@ -95,17 +95,17 @@ export function alertView(
 	};
 }
 
-/** An entry of the timeline (docs/reference/interface.md, Message event), plus `detail`. */
+/** Returns an entry of the timeline (docs/reference/interface.md, Message event) with the additional field `detail`. */
 export function eventView({id, type, occurredAt, recordedAt, detail}: StoredEvent) {
 	return {id, type, occurred_at: apiTime(occurredAt), recorded_at: apiTime(recordedAt), detail};
 }
 
-/** An event in the stream: the entry of the timeline, with its message. */
+/** Returns an event of the stream: an entry of the timeline with its message. */
 export function streamedEventView(event: StreamedEvent) {
 	return {...eventView(event), message_id: event.messageId, mode: event.mode};
 }
 
-/** A copy of a message as the API shows it. */
+/** Returns a recipient of a message. */
 export function recipientView(recipient: Omit<StoredRecipient, 'attempts'>) {
 	const {id, address, role, state, state_at: stateAt, next_attempt_at: next, last_reply: lastReply} = recipient;
 	return {
@@ -119,7 +119,7 @@ export function recipientView(recipient: Omit<StoredRecipient, 'attempts'>) {
 	};
 }
 
-/** A conversation about a copy as the API shows it: addresses and words of our own hosts are for the operator. */
+/** Returns a session with a mail server. Our addresses and the reasons for operators are left out. */
 export function attemptView(attempt: ListedAttempt) {
 	const {recipient, n, at, host, tls, phase, code, enhanced, reply, ms} = attempt;
 	return {
@@ -138,7 +138,7 @@ export function attemptView(attempt: ListedAttempt) {
 	};
 }
 
-/** A contact as the API shows it. */
+/** Returns a contact. */
 export function contactView(contact: Contact) {
 	return {
 		id: contact.id,
@@ -153,7 +153,7 @@ export function contactView(contact: Contact) {
 	};
 }
 
-/** A sender as the API shows it. */
+/** Returns a sender. */
 export function senderView(row: Sender, time = apiTime) {
 	return {
 		id: row.id,
@@ -165,7 +165,7 @@ export function senderView(row: Sender, time = apiTime) {
 	};
 }
 
-/** A domain as lists show it. */
+/** Returns a domain as in lists. */
 export function domainView(row: Domain, time = apiTime) {
 	const orNull = timeBy(time);
 	return {
@@ -184,7 +184,7 @@ export function domainView(row: Domain, time = apiTime) {
 	};
 }
 
-/** A domain with its records to publish, and what DNS answers where it was asked. `next`: when it is asked again. */
+/** Returns a domain with its records and what DNS returned, if queried. `next` is the time of the next check. */
 export function domainRecordsView(
 	row: Domain,
 	next: string | null,
@@ -197,24 +197,24 @@ export function domainRecordsView(
 export const recordsView = (records: ReadonlyArray<DomainRecord & Partial<CheckedRecord>>, time = apiTime) =>
 	records.map(({everywhere: _, key, ...record}) => ({
 		...record,
-		// It must not be published; the note says what to set.
+		// The value must not be published yet; the note says which setting to change first.
 		value: record.ready ? record.value : '',
 		key: key && {...key, keep_until: timeBy(time)(key.keep_until)},
 	}));
 
-/** A topic as the API shows it (docs/reference/interface.md, Subscription topic), with what is set of it. */
+/** Returns a topic (docs/reference/interface.md, Subscription topic) with the settings that are set. */
 export function topicView({id, code, name, created_at, public_at, required_at, ...row}: Topic, time = apiTime) {
 	const {description, priority} = row;
 	const set = present({public: public_at !== null, required: required_at !== null, description, priority});
 	return {id, code, name, created_at: time(created_at), ...set};
 }
 
-/** An entry of the suppression list (docs/reference/interface.md, Suppression entry). */
+/** Returns an entry of the suppression list (docs/reference/interface.md, Suppression entry). */
 export function suppressionView({id, address, reason, source, mode, created_at}: Suppression, time = apiTime) {
 	return {id, recipient: address, reason, source, mode, created_at: time(created_at)};
 }
 
-/** Settings are shown only where they are set. */
+/** Returns the settings of a template that are set. */
 export const settingsView = ({topic, priority, sensitive}: TemplateSettings) => present({topic, priority, sensitive});
 
 export function templateView(row: Template) {
@@ -229,7 +229,7 @@ export function templateView(row: Template) {
 	};
 }
 
-/** An item of the list of versions: without the sources. */
+/** Returns an item of the list of versions, without the sources. */
 export function listedVersionView(
 	templateId: string,
 	{version, created_at}: ListedVersion,
@@ -258,7 +258,7 @@ export function versionView(
 	};
 }
 
-/** An endpoint as the API shows it, at a time in the store's form. */
+/** Returns a webhook endpoint. `now` is in the store's time format. */
 export function endpointView(endpoint: Endpoint, secret: string | null, now: string) {
 	const {id, mode, url, events, disabledAt, failingSince, createdAt, previousUntil} = endpoint;
 	return {
@@ -277,9 +277,7 @@ export function endpointView(endpoint: Endpoint, secret: string | null, now: str
 	};
 }
 
-/**
- * A delivery as the API shows it (docs/reference/interface.md, Webhook delivery), plus the result of the last attempt.
- */
+/** Returns a delivery (docs/reference/interface.md, Webhook delivery) with the result of the last attempt. */
 export function deliveryView(delivery: StoredDelivery) {
 	return {
 		id: delivery.id,

@@ -22,17 +22,22 @@ import type {Store} from '../store/store.ts';
 
 export type BackupInput = {
 	/**
-	 * Where the backup is put. An older one is replaced once the new one was read again; anything else there is
-	 * refused.
+	 * The file to write. An existing backup is replaced once the new one has been verified; any other file is refused.
 	 */
 	readonly file: string;
 	readonly facts: Pick<Manifest, 'version' | 'engine' | 'time'>;
-	/** Puts the files into a folder of the owner's alone, beside the backup; answers the schema. */
+	/** Writes the files into a private folder next to the backup, and returns the schema. */
 	readonly gather: (folder: string) => Promise<string>;
 	readonly onBytes: OnBytes;
 };
 
-/** Makes a backup; its bytes and what it says of itself. Throws what the system says of files. */
+/**
+ * Creates a backup and returns its manifest and size. This folder packs the store and its keys into a tar with
+ * checksums, verifies it, and restores it. It relies on src/data-folder for locks and for replacing the store
+ * atomically. It never deletes a backup, and never copies a database: `gather` does.
+ *
+ * Throws the system's errors for files.
+ */
 export async function makeBackup({file, facts, gather, onBytes}: BackupInput): Promise<Manifest & {bytes: number}> {
 	if ((statSync(file, {throwIfNoEntry: false})?.size ?? 0) > 0) {
 		await readManifest(file);
@@ -56,7 +61,7 @@ export async function makeBackup({file, facts, gather, onBytes}: BackupInput): P
 	}
 }
 
-/** An error of `write` does not say which file, unlike one of `open`. */
+/** Adds the file to an error of `write`, which does not name it, unlike one of `open`. */
 function withPath(error: NodeJS.ErrnoException, file: string): NodeJS.ErrnoException {
 	if (error.syscall !== undefined && error.path === undefined) {
 		error.message += ` '${file}'`;
@@ -64,7 +69,7 @@ function withPath(error: NodeJS.ErrnoException, file: string): NodeJS.ErrnoExcep
 	return error;
 }
 
-/** Removes the folders of backups into this file by processes of this machine that were killed. */
+/** Removes the temporary folders of backups to this file whose processes on this machine were killed. */
 function removeAbandoned(file: string): void {
 	const start = `${basename(file)}.partial-${hostname()}-`;
 	for (const name of existsSync(dirname(file)) ? readdirSync(dirname(file)) : []) {
@@ -87,14 +92,15 @@ export type RestoreInput = {
 	readonly file: string;
 	readonly settings: Settings;
 	readonly acting: Acting;
-	/** Holds all mail that waits. */
+	/** Whether to hold all queued messages. */
 	readonly hold: boolean;
 	readonly onBytes: OnBytes;
 };
 
 /**
- * Replaces the store of the data folder by that of a backup; its queue. Needs the folder's lock. Whenever it dies, the
- * folder has the former store or the new one. Throws as `readArchive` and `openData`; then the former one stays.
+ * Replaces the store of the data folder with that of a backup and returns the size of its queue. The caller must hold
+ * the folder's lock. If the process dies at any point, the folder has the old store or the new one. Throws the errors
+ * of `readArchive` and `openData`, which leave the old store in place.
  */
 export async function restoreBackup({file, settings, acting, hold, onBytes}: RestoreInput): Promise<QueueSize> {
 	const {dataDir} = settings;
@@ -104,8 +110,7 @@ export async function restoreBackup({file, settings, acting, hold, onBytes}: Res
 	mkdirSync(staging, {mode: 0o700});
 	try {
 		const manifest = await readArchive(file, staging, onBytes);
-		// As a daemon does at its start: a newer schema and foreign keys are found out, an older schema is brought up
-		// to date.
+		// Like a daemon at startup, this refuses a newer schema and unknown keys, and migrates an older schema.
 		const {store, release} = await openData({...settings, dataDir: staging}, {asRoot: true});
 		const queue = await prepare(store, manifest, {acting, hold}).finally(release);
 		commitRestore(dataDir);
@@ -122,7 +127,7 @@ async function prepare(
 ): Promise<QueueSize> {
 	const now = storeTime(acting.clock.now());
 	await writer.transaction(async trx => {
-		// No daemon has them here.
+		// No daemon of this data folder holds these claims.
 		await releaseOthers(trx, recipientClaims, '', now);
 		const act = {at: now, workspaceId: null, target: null};
 		await recordAct(trx, acting, {...act, action: 'store.restored', detail: {backup: time, version, hold}});
@@ -134,16 +139,16 @@ async function prepare(
 	return await readQueueSize(reader, now);
 }
 
-/** What a backup says of itself: `manifest.json`, the first file of its tar. */
+/** The description of a backup: `manifest.json`, the first file in its tar. */
 export type Manifest = {
-	/** Of this page's form; a program knows those up to its own. */
+	/** The version of the format. A program reads all formats up to its own. */
 	readonly format: 1;
-	/** Of the mailctl that made it. */
+	/** The version of mailctl that created it. */
 	readonly version: string;
 	/** The last migration of the store. */
 	readonly schema: string;
 	readonly engine: Engine;
-	/** RFC 3339: what was committed before is in it. */
+	/** An RFC 3339 time: the backup contains everything committed before it. */
 	readonly time: string;
 	/** The other files, by name; `sha256` in hex. */
 	readonly files: Readonly<Record<string, FileFacts>>;
@@ -153,21 +158,23 @@ type Engine = 'sqlite' | 'postgres';
 export type FileFacts = {readonly bytes: number; readonly sha256: string};
 
 export const manifestName = 'manifest.json';
-/** Many times what one has. */
+/** Many times the size of a manifest. */
 export const maxManifestBytes = 64 * 1024;
 
-/** The files of a backup in addition to the manifest, the small one first. PostgreSQL's own tools copy its database. */
+/**
+ * The files of a backup besides the manifest, the small one first. A database in PostgreSQL is copied by its own tools.
+ */
 export const filesOf: Readonly<Record<Engine, readonly string[]>> = {
 	sqlite: ['secrets.json', 'mailctl.db'],
 	postgres: ['secrets.json'],
 };
 
-/** With a digest of itself: the digests of the files would not show that the time was damaged. */
+/** Returns the text of a manifest, with a digest of its own: the digests of the files do not reveal a damaged time. */
 export function manifestText(manifest: Manifest): string {
 	return `${JSON.stringify({...manifest, digest: digestOf(manifest)}, undefined, '\t')}\n`;
 }
 
-/** A manifest that was read; a word for what is wrong with it. */
+/** Parses a manifest. Returns what is wrong if it is not valid. */
 export function parseManifest(text: string): Manifest | 'foreign' | 'newer' | 'damaged' {
 	let content: unknown;
 	try {
@@ -201,16 +208,16 @@ function digestOf(manifest: Partial<Manifest>): string {
 	return createHash('sha256').update(JSON.stringify(manifest)).digest('hex');
 }
 
-/** Receives the number of bytes read or written. */
+/** Called with the number of bytes read or written. */
 export type OnBytes = (bytes: number) => void;
 
 const bytesAtOnce = 1024 ** 2;
-/** What is written may wait for the disk up to this, octets: commits of a daemon beside wait for the disk behind it. */
+/** The octets that may be written before a sync. Commits of a running daemon wait for the disk behind them. */
 const bytesUnsynced = 32 * 1024 ** 2;
 
 /**
- * Makes a tar of the files in a folder, the manifest first. They are read once: the manifest has its digests when all
- * is packed. It is on stable storage when this returns.
+ * Packs the files of a folder into a tar, the manifest first. Each file is read once, so the digests are filled into
+ * the manifest afterwards. The tar is on stable storage when this returns.
  */
 export async function packArchive(
 	archive: string,
@@ -243,7 +250,7 @@ export async function packArchive(
 			}
 		}
 		const manifest = manifestOf(name => digests.of(name));
-		// A file that changed meanwhile is found when the backup is read again.
+		// If a file changed in the meantime, verifying the backup fails.
 		await replaceManifest(handle, draft, manifestText(manifest));
 		await handle.sync();
 		return manifest;
@@ -252,7 +259,7 @@ export async function packArchive(
 	}
 }
 
-/** The digests of the files in a tar that is being made. */
+/** Computes the digests of the files in a tar while it is written. */
 class EntryDigests {
 	readonly #digests = new Map<string, string>();
 	readonly #parser = new Parser({strict: true});
@@ -274,17 +281,17 @@ class EntryDigests {
 	}
 }
 
-/** Writes the manifest over its draft, which is as long, at the beginning of a tar. */
+/** Overwrites the draft of the manifest, which has the same length, at the beginning of a tar. */
 async function replaceManifest(handle: FileHandle, draft: string, text: string): Promise<void> {
 	const {buffer} = await handle.read(Buffer.alloc(maxManifestBytes), 0, maxManifestBytes, 0);
 	const at = buffer.indexOf(draft);
 	if (at === -1 || Buffer.byteLength(text) !== Buffer.byteLength(draft)) {
-		throw new Error('The manifest of the backup has changed its size.');
+		throw new Error('The size of the backup manifest has changed.');
 	}
 	await handle.write(text, at);
 }
 
-/** What a backup says of itself. Throws as `readArchive`. */
+/** Returns the manifest of a backup. Throws the errors of `readArchive`. */
 export async function readManifest(archive: string): Promise<Manifest> {
 	const reading = createReading(archive, null);
 	for await (const chunk of chunksOf(archive)) {
@@ -297,9 +304,9 @@ export async function readManifest(archive: string): Promise<Manifest> {
 }
 
 /**
- * Reads a backup to its end and compares it with its manifest; `into`: a folder of ours that its files are written to.
- * It takes the files that a backup has, under the names that they have there, and nothing else. Throws RefusedFileError
- * for what is no backup or a damaged one, ConfigError for one of a newer form, and what the system says of files.
+ * Reads a backup to its end, verifies it against its manifest, and writes its files to the folder `into`, unless it is
+ * `null`. It accepts only the files of a backup under their names. Throws RefusedFileError if the file is not a backup
+ * or is damaged, ConfigError for a newer format, and the system's errors for files.
  */
 export async function readArchive(archive: string, into: string | null, onBytes: OnBytes): Promise<Manifest> {
 	const reading = createReading(archive, into);
@@ -320,7 +327,7 @@ function createReading(archive: string, into: string | null) {
 	let missing = new Map<string, FileFacts>();
 
 	function refuse(why: string): never {
-		throw new RefusedFileError(archive, manifest ? `is damaged (${why})` : 'is no backup of mailctl');
+		throw new RefusedFileError(archive, manifest ? `is damaged (${why})` : 'is not a backup of mailctl');
 	}
 
 	function takeManifest(entry: ReadEntry): void {
@@ -339,10 +346,10 @@ function createReading(archive: string, into: string | null) {
 		const {path: name, type, size} = entry;
 		const facts = missing.get(name);
 		if (type !== 'File' || facts === undefined) {
-			refuse(`it has ${name}, which does not belong there`);
+			refuse(`it contains ${name}, which does not belong to a backup`);
 		}
 		if (size !== facts.bytes) {
-			refuse(`${name} has ${size} bytes, not ${facts.bytes}`);
+			refuse(`${name} has ${size} bytes instead of ${facts.bytes}`);
 		}
 		const hash = createHash('sha256');
 		entry.on('data', chunk => {
@@ -362,10 +369,13 @@ function createReading(archive: string, into: string | null) {
 	const parser = new Parser({strict: true});
 	const take = (entry: ReadEntry) => (manifest ? takeFile : takeManifest)(entry);
 	parser.on('entry', take);
-	// Of an unknown kind.
+	// An entry of an unknown type.
 	parser.on('ignoredEntry', take);
 
-	/** The parser calls the above before it returns: what they throw comes out of it, as its own faults do. */
+	/**
+	 * Runs a step of the parser. It calls the functions above synchronously, so that their errors and its own are
+	 * thrown here.
+	 */
 	function parse(step: () => void): void {
 		try {
 			step();
@@ -401,7 +411,7 @@ function known(archive: string, text: string): Manifest {
 		case 'damaged':
 			throw new RefusedFileError(archive, `is damaged (${manifestName} has changed)`);
 		case 'foreign':
-			throw new RefusedFileError(archive, 'is no backup of mailctl');
+			throw new RefusedFileError(archive, 'is not a backup of mailctl');
 		default:
 			return parsed;
 	}

@@ -16,7 +16,11 @@ const senderCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'relay_denied',
 ]);
 
-/** Reads refusals by a rule table, of sessions, of DSNs, of texts: the first rule that holds decides. */
+/**
+ * Classifies refusals in SMTP replies, DSNs and plain-text bounces: which category they have, and whether they suppress
+ * the address. The rules come from a table (`parseRuleTable`), of which the first matching rule decides. This folder
+ * only judges: it parses no messages, looks up nothing, and stores nothing.
+ */
 export function createClassify(rules: readonly BounceRule[]): Classify {
 	return evidence => {
 		for (const facts of factsOf(evidence)) {
@@ -66,7 +70,7 @@ function judgement(rule: BounceRule, facts: Facts): Judgement {
 	};
 }
 
-/** Before RCPT nothing is said about the recipient, and a 4xx is no verdict on one. */
+/** A refusal before RCPT says nothing about the recipient, and a 4xx is not a final verdict on one. */
 function asFarAsSaid(category: BounceCategory, {phase, class: digit}: Facts): BounceCategory {
 	if (phase !== null && !recipientPhases.has(phase)) {
 		return senderCategories.has(category) ? category : phase === 'mail' ? 'sender' : 'undetermined';
@@ -78,23 +82,23 @@ function codesOf(rule: BounceRule, {code, enhanced}: Facts): string | null {
 	return (rule.enhanced === null ? code : enhanced)?.toString() ?? null;
 }
 
-/** What rules are tried on. */
+/** The facts that rules are matched against. */
 type Facts = {
 	readonly code: number | null;
-	/** The enhanced code that says most. */
+	/** The most specific enhanced code. */
 	readonly enhanced: string | null;
 	readonly class: 4 | 5;
-	/** Null: unknown. */
+	/** `null` if unknown. */
 	readonly phase: Phase | null;
-	/** In lower case; empty if unknown. */
+	/** In lower case, or empty if unknown. */
 	readonly host: string;
-	/** The plain text. */
+	/** The normalized text (`plainText`). */
 	readonly text: string;
-	/** The text as it came. */
+	/** The text as received. */
 	readonly said: string;
 };
 
-/** A longer text about one recipient says nothing new and costs time. */
+/** A longer text about one recipient adds only cost. */
 const maxTextLength = 4096;
 
 const replyCodes =
@@ -103,16 +107,16 @@ const firstCode = new RegExp(`^["'<([]?(${replyCodes})(?=[ -]|$)`);
 const anyCode = new RegExp(`(?:^|[\\s<([{"':;=])(${replyCodes})(?=[ \\-:,;"'#]|$)`);
 const enhancedCodes = /(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.]\d)/g;
 
-/** Codes that say nothing: another one is asked first. Exchange wraps the reply of another host in the last two. */
+/** Codes without information, so others are preferred. Exchange wraps another server's reply in the last two. */
 const emptyCode = /^[45]\.0\.\d+$|^5\.1\.351$|^5\.4\.350$/;
 
 const verificationFailed = 'verif(?:y|ication) (?:has )?failed';
-/** Whom the host that was asked refused, ahead of its words: `<neko@example.org>: 550 …`. */
+/** The address that the queried server refused, before its text: `<neko@example.org>: 550 …`. */
 const aboutWhom = '(?:<?[^\\s<>@]{1,64}@[^\\s<>]{1,255}?>?:?\\s{1,9})?';
 
 /**
- * Words before the reply of another host. The last ones count: the innermost reply follows them. It begins with a code,
- * except behind a callout's (`wordy`), which may pass on words alone.
+ * Phrases that introduce another server's reply. The last one counts, because the innermost reply follows it. That
+ * reply starts with a code, except after a callout (`wordy`), which may pass on text alone.
  */
 const introductions = new RegExp(
 	[
@@ -123,7 +127,7 @@ const introductions = new RegExp(
 		'(?:returned|responded with|replied|answered|response was|error)[ :]{1,3}["\'<]?',
 		'\\b[45]\\d\\d-["\'](?=[45]\\.|[45]\\d\\d)', // Cisco: Unknown address error 550-'5.1.1 …'
 		'error from remote [^]{1,300}?:\\s{1,9}', // Exim
-		// Exim, of a recipient. What stands ahead of `callout` may say that it was the sender's.
+		// Exim, about a recipient. The text before `callout` may show that it was about the sender.
 		`(?<wordy>(?<=^|[\\d:;>("'\\n-]\\s?)(?:recipient )?call-?out ${verificationFailed}\\s{0,9}(?:[:;,(\\n]|[-–—]{1,2})\\s{0,9}${aboutWhom}(?!\\s{0,9}for\\b))`,
 		`\\b(?:call-?out|recipient|address) ${verificationFailed}(?:\\s{0,9}(?:[:;,(]|[-–—]{1,2}))?\\s{0,9}${aboutWhom}`,
 		'\\bresponse to [^:\\n]{1,20}:?[^:\\n]{0,300}\\bwas:? ["\']?',
@@ -133,21 +137,22 @@ const introductions = new RegExp(
 	'gi',
 );
 const beginsWithCode = /^["'<]?(?:[45][0-57]\d[ \-:#]|#?[45]\.\d{1,3}\.\d{1,3}\b)/;
-/** What another host said of the sender when it was asked about it is nothing about the recipient. */
+/** What another server said about the sender in a callout says nothing about the recipient. */
 const ofSender = /sender|verification failed for|(?<!recipient )callout/i;
-/** The first reply of a transcript: later ones follow from it. */
+/** The first refusal in a transcript: later ones follow from it. */
 const transcript = /<<< ?(?=[45]\d\d)/;
 
 /**
- * The facts of a refusal, twice if the text has another host's reply: of that reply alone, then of all. The reply's own
- * codes precede those that a report adds, and a specific code precedes an unspecific one (`5.0.0`).
+ * Returns the facts of a refusal. If the text contains another server's reply, facts of that reply alone come before
+ * those of the whole text. The reply's own codes take precedence over those that a report adds, and specific codes over
+ * unspecific ones (`5.0.0`).
  */
 function factsOf(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, maxTextLength);
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
 	const whole = facts({...evidence, code: evidence.code ?? codeIn(text, anyCode)}, text, phase);
-	// Without words the code follows them: `The mailbox is full (550 5.1.1)`.
+	// A reply without text has its text before the code: `The mailbox is full (550 5.1.1)`.
 	if (said === null || !/\p{L}{3}/u.test(plainText(said))) {
 		return [whole];
 	}
@@ -175,9 +180,7 @@ function facts({code, enhanced, status, host}: Evidence, text: string, phase: Ph
 	};
 }
 
-/**
- * RFC 5321 §4.2.1: the reply's first digit alone decides. A report's `4.0.0` without one is no promise of another try.
- */
+/** The first digit of the reply alone decides (RFC 5321 §4.2.1). A report's `4.0.0` promises no other attempt. */
 function classOf(code: number | null, enhanced: string | null): 4 | 5 {
 	if (code !== null) {
 		return code < 500 ? 4 : 5;
@@ -201,7 +204,7 @@ function innermostReply(text: string): string | null {
 	return at === 0 ? null : text.slice(at);
 }
 
-/** A reply without an introduction: from the first reply code on. */
+/** Returns a reply without an introduction, starting at the first reply code. */
 function firstReply(text: string): string | null {
 	const found = anyCode.exec(text);
 	return found === null || found.index === 0 ? null : text.slice(found.index + 1);
@@ -215,21 +218,21 @@ const hostWithAddress = /\b(?:unknown|[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){1,8
 const lineCode = /(?<=\s)[245]\d\d-(?:#?[245]\.\d{1,3}\.\d{1,3}[ :-]?)?/g;
 const speaker =
 	/\bhost\s{1,3}(?:\S{1,255}\s{1,3})?said:|\bwhile talking to \S{1,255}|\bremote server returned(?! unknown)|\berror from remote mail ?(?:er|server)\b/gi;
-// Exim puts a sender that it verified in brackets, and may leave out the closing `Sender verify failed`.
+// Exim puts a verified sender in brackets, and may omit the closing `Sender verify failed`.
 const verifiedSender = /(?<![a-z] )\bverification failed for <[^<>\s]{1,320}>/gi;
 const command = /\(in reply to [^()]{1,60}\)/gi;
 const emptyBrackets = /<\s?>|\(\s?\)|\[\s?\]/g;
-// `BAD_RECIPIENT`, `user_unknown`.
+// As in `BAD_RECIPIENT` and `user_unknown`.
 const joints = /(?<=[a-z])_(?=[a-z])/gi;
 const blanks = /\s+/g;
 
-/** Whether the first reply in a text names an address: what daemons write around a reply names the recipient anyway. */
+/** Whether the first reply in a text names an address. Text that daemons write around it always names the recipient. */
 function namesAddress(text: string): boolean {
 	const reply = text.slice(anyCode.exec(text)?.index ?? 0).trimStart();
 	return reply.slice(0, reply.search(/\n|$/)).search(address) >= 0;
 }
 
-/** Letters without accents: a rule need not know how a host writes them (`boîte`, `boite`). */
+/** Removes accents, so that a rule matches however a mail server writes a word (`boîte`, `boite`). */
 export function unaccented(text: string): string {
 	return foreign.test(text)
 		? text
@@ -244,8 +247,8 @@ export function unaccented(text: string): string {
 }
 
 /**
- * A reply as rules see it: without what may hold any word (addresses, paths of links, names of hosts beside their IP
- * addresses), without the codes of its lines, which cut sentences in two, blanks as one.
+ * Normalizes a reply for the rules. Removes what may contain any word (addresses, link paths, host names beside their
+ * IP addresses) and the codes of continuation lines, which split sentences, and collapses white space.
  */
 export function plainText(text: string): string {
 	return unaccented(text)
@@ -262,10 +265,7 @@ export function plainText(text: string): string {
 		.trim();
 }
 
-/**
- * How mailers say how far the session came, where their lines are broken: Postfix, Exim, qmail, DragonFly, OpenSMTPD,
- * Sendmail.
- */
+/** How mailers report the phase of the session: Postfix, Exim, qmail, DragonFly, OpenSMTPD, Sendmail. */
 const words: ReadonlyArray<readonly [RegExp, Phase]> = [
 	[
 		/after (?:sending )?(?:pipelined )?RCPT|in reply to (?:the )?RCPT|RCPT[ _]TO command|\bRCPT command|RCPT_TO|SMTP:RCPT/i,
@@ -296,12 +296,12 @@ const words: ReadonlyArray<readonly [RegExp, Phase]> = [
 	],
 ];
 
-/** A transcript: the command that was refused. */
+/** The refused command in a transcript. */
 const refused = /(?:^| )>>> ?([a-z]{4,8}|\.)(?=[ :]|$)(?:(?!>>>).){0,600}?<<< ?[45]\d\d/i;
 const commands: Readonly<Record<string, Phase>> = {
 	rcpt: 'rcpt',
 	mail: 'mail',
-	// Sendmail shows its last command, and the dot is not a command.
+	// Sendmail shows its last command, and the final dot is not a command.
 	data: 'dot',
 	'.': 'dot',
 	ehlo: 'ehlo',
@@ -309,7 +309,7 @@ const commands: Readonly<Record<string, Phase>> = {
 	starttls: 'starttls',
 };
 
-/** How far the session in a text came; null if the text does not say. */
+/** Returns the phase that a session reached according to a text, or `null` if the text does not say. */
 export function phaseIn(text: string): Phase | null {
 	const line = text.replace(/\s+/g, ' ');
 	const spoken = words.find(([pattern]) => pattern.test(line))?.[1];
@@ -319,15 +319,15 @@ export function phaseIn(text: string): Phase | null {
 /** Longer replies are distinguished by their beginnings. */
 const longest = 300;
 const code = /^[245]\d\d$/;
-/** Of a reply of several lines. */
+/** In a reply of several lines. */
 const firstOfMany = /^([245]\d\d)-/;
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3}$/;
 const digit = /\d/;
 const variable = '…';
 
 /**
- * A reply's words without the recipient: no addresses, numbers, ids or host names with digits, so that equal replies
- * have equal words. Codes at its beginning stay.
+ * Returns a reply's wording without addresses, numbers, ids or host names with digits, so that the same reply to
+ * different recipients has the same wording. Codes at its beginning are retained.
  */
 export function wordingOf(reply: string): string {
 	const words = plainText(reply.slice(0, longest)).replace(firstOfMany, '$1 ').split(' ');

@@ -5,7 +5,7 @@ import {unaccented} from './classify.ts';
 
 export type RuleTable =
 	| {readonly ok: true; readonly rules: readonly BounceRule[]}
-	/** Each begins with where it is: `rules[3] (full-552).when.text: …`. */
+	/** Each starts with a path: `rules[3] (full-552).when.text: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
 /** Reports a problem at a path. */
@@ -18,10 +18,10 @@ const conditions = ['class', 'code', 'enhanced', 'phase', 'host', 'address', 'te
 const ruleFields = ['name', 'why', 'when', 'category'];
 
 /**
- * Reads a table of bounce rules (docs/reference/bounces.md) and collects every problem in it.
+ * Parses a table of bounce rules (docs/reference/bounces.md) and collects every problem in it.
  *
- * @param read reads patterns; those of the shipped table are checked by a test, as checking takes a tenth of the
- * daemon's start
+ * @param read reads a pattern; those of the shipped table are checked by a test instead, because checking them takes a
+ * tenth of the daemon's startup
  */
 export function parseRuleTable(text: string, read: ReadPattern = patternOf): RuleTable {
 	const problems: string[] = [];
@@ -30,7 +30,7 @@ export function parseRuleTable(text: string, read: ReadPattern = patternOf): Rul
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, rules};
 }
 
-/** Own rules come first; one with the name of a shipped one takes its place. */
+/** Puts custom rules first. A custom rule replaces the shipped one with the same name. */
 export function withOwnRules(own: readonly BounceRule[], shipped: readonly BounceRule[]): BounceRule[] {
 	const names = new Set(own.map(({name}) => name));
 	return [...own, ...shipped.filter(({name}) => !names.has(name))];
@@ -42,7 +42,7 @@ function rulesOf(text: string, read: ReadPattern, refuse: Refuse): BounceRule[] 
 		return [];
 	}
 	if (!isObject(file) || !Array.isArray(file.rules)) {
-		refuse('the file', 'is no JSON object with a list `rules`');
+		refuse('the file', 'is not a JSON object with a list `rules`');
 		return [];
 	}
 	checkFields('the file', file, ['rules', '$comment'], refuse);
@@ -65,12 +65,12 @@ function json(text: string, refuse: Refuse): unknown {
 
 function rule(entry: unknown, place: string, names: Set<string>, read: ReadPattern, refuse: Refuse): BounceRule[] {
 	if (!isObject(entry)) {
-		refuse(place, 'is no object');
+		refuse(place, 'is not an object');
 		return [];
 	}
 	const {name, category, when} = entry;
 	if (typeof name !== 'string' || !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(name)) {
-		refuse(`${place}.name`, 'use 1 to 64 small letters, digits, dots, - and _');
+		refuse(`${place}.name`, 'use 1 to 64 lowercase letters, digits, dots, - and _');
 		return [];
 	}
 	const path = `${place} (${name})`;
@@ -107,7 +107,7 @@ function conditionsOf(
 			when.host,
 			`${path}.host`,
 			isHost,
-			'use names such as outlook.com; what is below them is meant too',
+			'use names such as outlook.com, which include their subdomains',
 			refuse,
 		),
 		address: flag(when.address, `${path}.address`, refuse),
@@ -132,7 +132,7 @@ function classOf(value: unknown, path: string, refuse: Refuse): 4 | 5 | null {
 	return null;
 }
 
-/** `550`, `55x`, `5xx`, `none`. */
+/** Parses `550`, `55x`, `5xx` and `none`. */
 function codes(value: unknown, path: string, refuse: Refuse): RegExp | null {
 	const isCode = (one: string): one is string => /^(?:[45](?:\d\d|\dx|xx)|none)$/.test(one);
 	const given = words(value, path, isCode, 'use codes such as 550, 55x, 5xx, or none', refuse);
@@ -141,7 +141,7 @@ function codes(value: unknown, path: string, refuse: Refuse): RegExp | null {
 
 const enhancedForm = /^(?:none|([45x])\.(\d{1,3})\.(?:(\*)|(\d{1,3})(?:-(\d{1,3}))?))$/;
 
-/** `5.1.1`, `x.1.1`, `x.7.*`, `x.7.600-649`, `none`. */
+/** Parses `5.1.1`, `x.1.1`, `x.7.*`, `x.7.600-649` and `none`. */
 function enhanced(value: unknown, path: string, refuse: Refuse): RegExp | null {
 	const isEnhanced = (one: string): one is string => {
 		const parts = enhancedForm.exec(one);
@@ -222,15 +222,15 @@ function checkFields(path: string, fields: JsonObject, allowed: readonly string[
 	}
 }
 
-/** A regular expression in the form in which rules try it on plain texts; or its fault and the fix. */
+/** A regular expression adapted to normalized text, or its problem and the fix. */
 type Pattern = {readonly ok: true; readonly source: string} | {readonly ok: false; readonly problem: string};
 
-/** A text of 4,096 characters is tried from each of them. */
+/** A text of 4,096 characters is matched from each of its positions. */
 const maxWays = 10_000;
 
 /**
- * Reads one regular expression of a rules file. Refuses one that could be slow, and one that can never match, as rules
- * see texts in their plain form (`plainText`). Accents may be written or left out: texts have none.
+ * Reads one regular expression of a rule table. Rejects one that could be slow, and one that can never match, because
+ * rules see normalized text (`plainText`). Accents are optional: normalized text has none.
  */
 export function patternOf(written: string): Pattern {
 	const spelled = withoutCodes(written);
@@ -240,13 +240,13 @@ export function patternOf(written: string): Pattern {
 	}
 	const source = plainSource(spelled);
 	const pattern = new RegExp(source, 'i');
-	// Not `^$`: some hosts say nothing.
+	// `^$` is allowed, because some mail servers reply without any text.
 	return pattern.test('') && pattern.test('\0')
-		? {ok: false, problem: 'holds for every text: name what must stand there'}
+		? {ok: false, problem: 'matches every text: add something that must occur in it'}
 		: {ok: true, source};
 }
 
-/** The same of one that is known to be good: nothing is checked. */
+/** Reads a pattern that is known to be valid, without checking it. */
 export function goodPatternOf(written: string): Pattern {
 	return {ok: true, source: plainSource(withoutCodes(written))};
 }
@@ -255,7 +255,7 @@ function plainSource(spelled: string): string {
 	return unaccented(spelled.replaceAll('ß', '(?:ss)'));
 }
 
-/** `\u00e9`, `\xe9` and `\é` as `é`, from which the accent can be taken. */
+/** Decodes `\u00e9`, `\xe9` and `\é` to `é`, so that the accent can be removed. */
 function withoutCodes(written: string): string {
 	return written.replace(/\\(?:u([\da-f]{4})|x([\da-f]{2})|.)/gis, (code, long?: string, short?: string) => {
 		const hex = long ?? short;
@@ -276,55 +276,55 @@ function compileProblem(source: string): string | null {
 const escapesAndClasses = /\\(.)|\[(?:\\.|[^\\\]])*\]/gs;
 const range = /(\\.|[^\\])-(\\.|[^\\])/gsu;
 
-/** What a plain text cannot hold, and what would mean something else once accents are gone or beside other patterns. */
+/** Finds what normalized text cannot contain, and what would change its meaning when rewritten or joined. */
 function formProblem(source: string): string | null {
 	const [code] =
 		/\\(?:u(?![\da-fA-F]{4})|x(?![\da-fA-F]{2})|[^\WbBdDsSwWux])/.exec(source.replaceAll('\\\\', '')) ?? [];
 	if (code !== undefined) {
-		return `has ${code}: of letters and digits only \\b \\B \\d \\D \\s \\S \\w \\W are known here`;
+		return `has ${code}, which is not supported: use only \\b \\B \\d \\D \\s \\S \\w \\W`;
 	}
 	if (/\(\?<(?![=!])/.test(bareOf(source))) {
-		return 'names a group: nobody asks for it, use (?:…)';
+		return 'has a named group, which is not supported: use (?:…)';
 	}
 	const classes = (source.match(escapesAndClasses) ?? []).filter(one => one.startsWith('['));
 	for (const [whole, from = '', to = ''] of classes.flatMap(one => [...one.slice(1, -1).matchAll(range)])) {
 		if (unaccented(from + to) !== from + to) {
-			return `has ${whole}, and rules see letters without accents: use a-z, or name them`;
+			return `has ${whole}, but accents are removed before matching: use a-z, or list the letters`;
 		}
 	}
 	if (classes.includes('[]')) {
-		return 'has [], which nothing matches: write \\[ and \\] for the signs';
+		return 'has [], which matches nothing: write \\[ and \\] for literal brackets';
 	}
 	if (classes.some(one => one.includes('ß'))) {
-		return 'has ß in [], and rules see ss: use (?:ss|…)';
+		return 'has ß in [], but ß becomes ss before matching: use (?:ss|…)';
 	}
 	const words = source.replace(escapesAndClasses, (_, sign = 'a') => (/\W/.test(sign) ? sign : '.'));
 	if (words.includes('@')) {
-		return 'has @: rules see no addresses, leave it out';
+		return 'has @, but addresses are removed before matching: omit it';
 	}
 	if (/[a-z]_\??[a-z]/i.test(unaccented(words))) {
-		return 'has _ between letters, where rules see a blank: write a blank';
+		return 'has _ between letters, which becomes a space before matching: write a space';
 	}
-	return /\s{2}|[^\S ]/.test(words) ? 'has more than one blank, or another one: write one blank' : null;
+	return /\s{2}|[^\S ]/.test(words) ? 'has white space other than single spaces: write a single space' : null;
 }
 
-/** The pattern with letters in the place of classes and of what is escaped. */
+/** Returns the pattern with letters in place of classes and escapes. */
 function bareOf(source: string): string {
 	return source.replace(/\\./gs, 'a').replace(/\[[^\]]*\]/g, 'a');
 }
 
-/** Time must not grow faster than the text: what repeats without a bound, or repeats repetitions, is refused. */
+/** Rejects unbounded and nested repetitions, so that time grows no faster than the text. */
 function timeProblem(bare: string): string | null {
 	if (/[*+]|\{\d+,\}/.test(bare)) {
 		return 'repeats without a bound: use {0,40} instead of * or +';
 	}
 	if (repeatsChoice(bare)) {
-		return 'repeats what repeats or has a choice: spell it out';
+		return 'repeats a group that has a repetition or a choice: write the group out';
 	}
-	return waysOf(bare) > maxWays ? `repeats too often in all: the product of its bounds is over ${maxWays}` : null;
+	return waysOf(bare) > maxWays ? `repeats too often: the product of its bounds exceeds ${maxWays}` : null;
 }
 
-/** Whether a repeated group is ambiguous: it has a repetition, an alternative or an option. */
+/** Whether a repeated group is ambiguous: it contains a repetition, an alternative or an option. */
 function repeatsChoice(bare: string): boolean {
 	const open: boolean[] = [];
 	for (const [token] of bare.matchAll(/\(\??|\)(?:\{\d+,?\d*\})?|\{\d+,?\d*\}|[|?]/g)) {
@@ -346,7 +346,7 @@ function repeatsChoice(bare: string): boolean {
 	return false;
 }
 
-/** The number of partitions of a text among its repetitions, at most. */
+/** Returns the maximum number of ways to split a text among the pattern's repetitions. */
 function waysOf(bare: string): number {
 	const bounds = [...bare.matchAll(/\{(\d+)(?:,(\d+))?\}/g)].map(([, least, most]) => Number(most ?? least));
 	return bounds.reduce((product, bound) => product * Math.max(1, bound), 1);

@@ -1,19 +1,19 @@
-/** A field that is wrong. */
+/** An invalid field. */
 export type Violation = {readonly field: string; readonly message: string};
 
-/** Why a call failed: what the API answered, or that it did not answer (`status` 0). */
+/** The error of a failed call: the response of the API, or the lack of one (`status` 0). */
 export class MailctlError extends Error {
 	override readonly name = 'MailctlError';
-	/** Of HTTP; 0: no answer came. */
+	/** The HTTP status, or 0 if there was no response. */
 	readonly status: number;
 	/**
-	 * Stable: switch on this. `no_answer`, `bad_answer` and `unauthorized` come from the client, all others from the
-	 * API.
+	 * The error code, which does not change. `no_answer`, `bad_answer` and `unauthorized` come from the client, all
+	 * others from the API.
 	 */
 	readonly code: string;
-	/** Names the request in the server's log, `req_…`; null: no answer came. */
+	/** The id of the request in the server's log, `req_…`, or `null` if there was no response. */
 	readonly requestId: string | null;
-	/** The fields at fault, with code `validation_failed`. */
+	/** The invalid fields, with the code `validation_failed`. */
 	readonly violations: readonly Violation[];
 
 	constructor(

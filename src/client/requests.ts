@@ -3,43 +3,42 @@ import {setTimeout as wait} from 'node:timers/promises';
 import {MailctlError, type Violation} from './error.ts';
 
 export type ClientOptions = {
-	/** Where mailctl is, such as `https://mail.example.com`. */
+	/** The URL of mailctl, such as `https://mail.example.com`. */
 	readonly baseUrl: string;
 	/** `key_live_…` or `key_test_…` */
 	readonly apiKey: string;
-	/** How often a call that failed is repeated; 2 by default. */
+	/** How often a failed call is repeated; 2 by default. */
 	readonly maxRetries?: number;
-	/** One try, milliseconds; 30,000 by default. */
+	/** The time limit of one attempt in milliseconds; 30,000 by default. */
 	readonly timeoutMs?: number;
 };
 
 export type CallOptions = {
-	/** Ends the call, its retries too. */
+	/** Aborts the call and its retries. */
 	readonly signal?: AbortSignal | undefined;
 };
 
 export type SendOptions = CallOptions & {
 	/**
-	 * Makes one message however often the call is repeated, also by another process. By default a random one for each
-	 * call.
+	 * Creates only one message, however often the call is repeated, even by another process. A random key by default.
 	 */
 	readonly idempotencyKey?: string | undefined;
 };
 
 export type StreamOptions = CallOptions & {
-	/** Where the stream goes on: behind the item that came with it. By default it begins now. */
+	/** Resumes the stream after the item that had this id. By default the stream starts now. */
 	readonly lastEventId?: string | undefined;
 };
 
-/** What a stream sends, and the `lastEventId` with which another stream goes on behind it. */
+/** An item of a stream, with the `lastEventId` that resumes the stream after it. */
 export type Streamed<Item> = {readonly event: Item; readonly lastEventId: string};
 
-/** A page of a list; `next_cursor` null: it is the last one. */
+/** A page of a list. `next_cursor` is `null` on the last page. */
 export type Page<Item> = {readonly data: readonly Item[]; readonly next_cursor: string | null};
 
-/** A list: iterate over all its items, or ask for one page. */
+/** A list. Iterate over all its items, or request single pages. */
 export type Items<Item> = AsyncIterable<Item> & {
-	/** The page after the one with this cursor; without a cursor the first. */
+	/** Returns the page that follows this cursor, or the first page without one. */
 	readonly page: (cursor?: string) => Promise<Page<Item>>;
 };
 
@@ -48,21 +47,25 @@ type Query = Readonly<Record<string, unknown>>;
 type Call = {
 	readonly query?: Query;
 	readonly body?: unknown;
-	/** Of a body that is text; `application/json` by default. */
+	/** The media type of a body that is text; `application/json` by default. */
 	readonly media?: string;
-	/** The route takes an Idempotency-Key. */
+	/** Whether the route accepts an Idempotency-Key. */
 	readonly once?: boolean;
 };
 
 type Kind = 'json' | 'text' | 'bytes' | 'nothing';
 
 const maxWaitMs = 60_000;
-/** Three heartbeats of a stream were due. */
+/** A stream sends heartbeats every 15 s, so three are missing after this time. */
 const silenceMs = 45_000;
-/** The server, or a proxy before it, could not do it now. */
+/** Temporary errors of the server or of a proxy in front of it. */
 const passing: ReadonlySet<number> = new Set([429, 500, 502, 503, 504]);
 
-/** Makes calls of the API, and repeats those that failed where that cannot do a thing twice. */
+/**
+ * Makes the requests of the client, whose methods for each route are generated from the OpenAPI document. Failed calls
+ * are retried if repeating them is safe. This folder relies only on `fetch` and Node's crypto, imports nothing else of
+ * mailctl, and never logs.
+ */
 export class Requests {
 	readonly #options: Required<ClientOptions>;
 
@@ -70,7 +73,7 @@ export class Requests {
 		this.#options = {baseUrl: baseUrl.replace(/\/+$/, ''), apiKey, maxRetries, timeoutMs};
 	}
 
-	/** Calls a route; rejects with a MailctlError, or with the reason of the signal. */
+	/** Calls a route. Rejects with a MailctlError, or with the reason of the signal. */
 	protected async call<Answer>(
 		method: string,
 		path: string,
@@ -78,9 +81,9 @@ export class Requests {
 		{query = {}, body, media = 'application/json', once = false}: Call,
 		{signal, idempotencyKey}: SendOptions,
 	): Promise<Answer> {
-		// An id such as `..` is encoded as it is, and would reach another route.
+		// URL encoding does not change an id such as `..`, which would reach another route.
 		if (/\/\.{0,2}(?=\/|$)/.test(path)) {
-			throw new MailctlError(`${path} has an empty id, or "." or ".." as an id.`, {
+			throw new MailctlError(`The id in ${path} must not be empty, "." or "..".`, {
 				code: 'not_found',
 				status: 404,
 			});
@@ -94,8 +97,8 @@ export class Requests {
 			headers.set('idempotency-key', idempotencyKey ?? randomUUID());
 		}
 		const sent = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body);
-		// What was refused by the rate limit was not done. All else may have been, and is repeated only where that is
-		// harmless.
+		// A call refused by the rate limit had no effect. Any other call may have succeeded, and is repeated only if
+		// that is harmless.
 		const harmless = method !== 'POST' || once;
 		for (let retry = 0; ; retry += 1) {
 			const limit = AbortSignal.timeout(timeoutMs);
@@ -124,9 +127,9 @@ export class Requests {
 	}
 
 	/**
-	 * Follows a stream, for as long as you iterate. A connection that is lost is opened again, and the stream goes on
-	 * behind the last item; one item may come twice. Rejects with a MailctlError where that is refused, or with the
-	 * reason of the signal.
+	 * Follows a stream as long as you iterate. A lost connection is reopened, and the stream resumes after the last
+	 * item; one item may arrive twice. Rejects with a MailctlError if the stream is refused, or with the reason of the
+	 * signal.
 	 */
 	protected async *stream<Item>(
 		path: string,
@@ -155,7 +158,7 @@ export class Requests {
 		}
 	}
 
-	/** Reads a list page by page. */
+	/** Returns a list that is read page by page. */
 	protected pages<Item>(path: string, {query = {}}: Call, options: CallOptions): Items<Item> {
 		const page = (cursor?: string) =>
 			this.call<Page<Item>>('GET', path, 'json', {query: {...query, cursor}}, options);
@@ -240,9 +243,9 @@ async function read<Answer>(response: Response, kind: Kind): Promise<Answered<An
 	}
 }
 
-/** A proxy answered, or the address is not that of mailctl. */
+/** Returns the error for a response that is not from mailctl: from a proxy, or because `baseUrl` is wrong. */
 function foreign({url, status}: Response, cause: unknown): MailctlError {
-	const message = `${url} answered ${status} with what mailctl never writes: check baseUrl and the proxy`;
+	const message = `${url} responded with ${status} and a body that is not from mailctl: check baseUrl and the proxy`;
 	return new MailctlError(message, {status, code: 'bad_answer', cause});
 }
 
@@ -268,16 +271,16 @@ function refusalOf(response: Response, text: string): Answered<never> {
 
 function noAnswer(cause: unknown, what: string): Answered<never> {
 	const reason = cause instanceof Error && cause.cause instanceof Error ? cause.cause.message : String(cause);
-	const error = new MailctlError(`${what} got no answer: ${reason}`, {code: 'no_answer', cause});
+	const error = new MailctlError(`${what} got no response: ${reason}`, {code: 'no_answer', cause});
 	return {ok: false, error, retryAfterMs: null};
 }
 
-/** A server-sent event; `data` empty: it only says how far the stream has come. */
+/** A server-sent event. If `data` is empty, it only tells how far the stream has come. */
 export type StreamMessage = {readonly id: string | null; readonly data: string};
 
 /**
- * Reads a stream of server-sent events (HTML Standard, "Server-sent events") piece by piece: the messages that a piece
- * completes.
+ * Returns a parser of server-sent events (HTML Standard, "Server-sent events"), which takes pieces of the stream and
+ * returns the events that each piece completes.
  */
 export function createMessageReader(): (text: string) => StreamMessage[] {
 	let rest = '';
@@ -305,8 +308,8 @@ export function createMessageReader(): (text: string) => StreamMessage[] {
 }
 
 /**
- * The messages of an answer. It ends with the connection, and where nothing comes for that many milliseconds while the
- * caller waits.
+ * Yields the events of a response. Ends when the connection closes, or if nothing arrives for `silenceMs` while the
+ * caller is waiting.
  */
 export async function* messagesOf(body: ReadableStream<Uint8Array>, silenceMs: number): AsyncGenerator<StreamMessage> {
 	const [reader, decoder, read] = [body.getReader(), new TextDecoder(), createMessageReader()];
@@ -321,7 +324,7 @@ export async function* messagesOf(body: ReadableStream<Uint8Array>, silenceMs: n
 			yield* read(decoder.decode(piece.value, {stream: true}));
 		}
 	} catch {
-		// The connection was lost, or the caller's signal ended it.
+		// The connection was lost, or the caller's signal closed it.
 	} finally {
 		await end();
 	}

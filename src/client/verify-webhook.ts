@@ -1,19 +1,21 @@
 import {createHmac, timingSafeEqual} from 'node:crypto';
 import {MailctlError} from './error.ts';
 
-/** Headers of a request, as Fetch or Node gives them. */
+/** The headers of a request, from Fetch or Node. */
 export type RequestHeaders = Headers | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** The most that a signature's time may differ from ours, seconds. */
+/** How far the time of a signature may be off, in seconds. */
 const maxAgeSeconds = 300;
 
-/** The event of a webhook, once its signature is right. The package exports it for the events of this API. */
+/**
+ * Verifies the signature of a webhook and returns its event. The package exports it with the event types of the API.
+ */
 export function verifyWebhook<Event>(rawBody: string | Uint8Array, headers: RequestHeaders, secret: string): Event {
 	const read = (name: string) => (headers instanceof Headers ? headers.get(name) : headerOf(headers, name)) ?? '';
 	const timestamp = read('x-webhook-timestamp');
 	const age = Math.abs(Date.now() / 1000 - Number(timestamp));
 	if (!/^\d+$/.test(timestamp) || age > maxAgeSeconds) {
-		throw unauthentic('its X-Webhook-Timestamp is missing or more than 300 seconds off: check the clocks');
+		throw unauthentic('X-Webhook-Timestamp is missing or more than 300 seconds off: check the clocks');
 	}
 	const hmac = createHmac('sha256', secret).update(`${timestamp}.`).update(rawBody);
 	const expected = Buffer.from(`sha256=${hmac.digest('hex')}`);
@@ -23,7 +25,7 @@ export function verifyWebhook<Event>(rawBody: string | Uint8Array, headers: Requ
 	});
 	if (!isRight) {
 		throw unauthentic(
-			'its X-Webhook-Signature does not fit: check the secret, and pass the body as it was received',
+			'X-Webhook-Signature does not match: check the secret, and pass the body exactly as received',
 		);
 	}
 	return JSON.parse(typeof rawBody === 'string' ? rawBody : Buffer.from(rawBody).toString('utf8')) as Event;

@@ -5,19 +5,20 @@ import {hasPart, isBackingOff, isProbing, type SiteShare, setRate, takeOver} fro
 import type {SharedSites, Shares} from '../queue/site.ts';
 import type {NodeTerm} from '../store/queue/sites.ts';
 
-// Nodes that share a PostgreSQL store divide what they may have of each site evenly. Each node has a term, a row in the
-// store that it renews every second. The row names the set of nodes by which the node divides: it uses no more of any
-// site than its part in that set. It begins nothing beyond its least part in the sets of all rows. So all nodes keep
-// within their parts of the set that was written first, and the sum is never more than the cap (decision 40).
+// Nodes that share a PostgreSQL store divide each provider's limits evenly. Each node has a term: a row in the store,
+// renewed every second, that names the set of nodes by which it divides. The node uses no more of a provider than its
+// part in that set, and starts nothing beyond its smallest part in the sets of all rows. So all nodes stay within their
+// parts of the set written first, and the sum never exceeds the cap (decision 40). This relies on the server's clock;
+// nodes never talk to each other.
 
-/** How long a node may use its parts without renewing its term, by the server's clock, milliseconds. */
+/** How long a node may use its parts without renewing its term, by the server's clock, in milliseconds. */
 export const termMs = 6000;
-/** By its own clock the term ends earlier, milliseconds: in that time its idle sessions end. */
+/** How much earlier the term ends by the node's own clock, in milliseconds. Its idle sessions end in that time. */
 const termMarginMs = 500;
-/** What another node sent within the last minute counts for a rate; it may have sent until the end of its term. */
+/** What another node sent within the last minute counts towards a rate, and it may have sent until its term ended. */
 const rateMs = 60_000 + termMs;
 
-/** A node's part of `cap` where `nodes` divide it evenly; the site's lots decide who has one more of what remains. */
+/** Returns a node's part of `cap`, divided evenly among `nodes`. A hash per provider decides who gets the remainder. */
 export function evenPart(cap: number, nodes: readonly string[], self: string, site: string): number {
 	if (!nodes.includes(self)) {
 		return 0;
@@ -35,20 +36,20 @@ export function evenPart(cap: number, nodes: readonly string[], self: string, si
 	return nodes.filter(isAhead).length < rest ? part + 1 : part;
 }
 
-/** A set of nodes, as their terms name it: ids in order, with spaces between them. */
+/** A set of nodes as their terms name it: sorted ids separated by spaces. */
 type NodeSet = string;
 
-/** No node of this version has anything: one of a version before, which divides otherwise, is alive. */
+/** No node of this version has a part, because a node of an older version, which divides differently, is alive. */
 const nobody: NodeSet = '';
 
 const nodesOf = (set: NodeSet): readonly string[] => (set === nobody ? [] : set.split(' '));
 
-/** The node's least part of `cap` in any of these sets. */
+/** Returns the node's smallest part of `cap` in any of these sets. */
 function minPart(cap: number, sets: readonly NodeSet[], self: string, site: string): number {
 	return Math.min(...sets.map(set => evenPart(cap, nodesOf(set), self, site)));
 }
 
-/** Whether the node's part in `set` is at least that in one of `sets`, for any site: fewer nodes have greater parts. */
+/** Whether the node's part in `set` is at least its part in one of `sets`, for every provider. */
 function isCovered(set: NodeSet, sets: readonly NodeSet[], self: string): boolean {
 	const nodes = nodesOf(set);
 	return sets.map(nodesOf).some(other => {
@@ -56,7 +57,7 @@ function isCovered(set: NodeSet, sets: readonly NodeSet[], self: string): boolea
 	});
 }
 
-/** Which nodes divide by `terms`: all that are alive. */
+/** Returns the nodes that divide according to `terms`: all that are alive. */
 function aliveIn(terms: readonly NodeTerm[], self: string): NodeSet {
 	const others = terms.filter(({node}) => node !== self);
 	if (others.some(({knows}) => knows === null)) {
@@ -66,23 +67,23 @@ function aliveIn(terms: readonly NodeTerm[], self: string): NodeSet {
 }
 
 type NodeSharesOptions = {
-	/** A daemon's boot id. */
+	/** The daemon's boot id. */
 	readonly node: string;
 	/**
-	 * Renews the node's term, one node at a time; `choose` says what it knows, by all terms. Returns them as they are
-	 * then.
+	 * Renews the node's term, one node at a time. `choose` returns the set for its row, given all terms. Returns the
+	 * resulting terms.
 	 */
 	readonly renewTerm: (choose: (terms: readonly NodeTerm[]) => string) => Promise<readonly NodeTerm[]>;
-	/** What the store remembers of sites that are paused or slowed. */
+	/** Reads what the store remembers about paused or slowed providers. */
 	readonly readPauses: () => Promise<ReadonlyMap<string, SavedSite>>;
-	/** Connections by site, idle ones included. All that was allowed before counts. */
+	/** Counts connections by provider, including idle ones and everything that was allowed before. */
 	readonly countConnections: () => Promise<ReadonlyMap<string, number>>;
 	readonly moment: () => Moment;
 	readonly maxWait: () => number;
 	readonly observer: {readonly storeFailed: (error: unknown) => void};
 };
 
-/** What this node has of each site, where several nodes share a store. */
+/** This node's part of each provider's limits while several nodes share a store. */
 export class NodeShares implements Shares {
 	readonly #options: NodeSharesOptions;
 	#sites: SharedSites | null = null;
@@ -91,7 +92,7 @@ export class NodeShares implements Shares {
 	#isOver = true;
 	/** The sets that limit connections now. */
 	#sets: readonly NodeSet[] = [nobody];
-	/** The sets that limit rates now, and until when each does. */
+	/** The sets that limit rates now, and until when each one does. */
 	#rateSets: readonly NodeSet[] = [nobody];
 	readonly #rateUntil = new Map<NodeSet, number>();
 	#pauses: ReadonlyMap<string, SavedSite> = new Map();
@@ -113,7 +114,7 @@ export class NodeShares implements Shares {
 		};
 	}
 
-	/** The node's parts of a site, each computed once for the same sets: every mail asks for them. */
+	/** Returns the node's parts of a provider, each computed once per set, because every message needs them. */
 	#partsOf(site: string, setsNow: () => readonly NodeSet[]): (total: number) => number {
 		const parts = new Map<number, number>();
 		let sets: readonly NodeSet[] = [];
@@ -165,8 +166,8 @@ export class NodeShares implements Shares {
 	}
 
 	/**
-	 * The set for the node's row: all nodes that are alive, once the node uses no more than its part in it and in those
-	 * of all others; until then the one that it named before.
+	 * Returns the set for the node's row. It names all living nodes once this node uses no more than its part in that
+	 * set and in those of all others; until then, it names the previous set.
 	 */
 	#choose(terms: readonly NodeTerm[], isDrained: boolean): NodeSet {
 		const {node} = this.#options;
@@ -186,7 +187,7 @@ export class NodeShares implements Shares {
 		});
 	}
 
-	/** The term was renewed at `began`: these sets limit the node from now on. */
+	/** Applies the term that was renewed at `began`: these sets limit the node from now on. */
 	#begin(sets: readonly NodeSet[], began: number): void {
 		const {monotonic} = this.#options.moment();
 		for (const set of sets) {
@@ -218,7 +219,7 @@ export class NodeShares implements Shares {
 		}
 	}
 
-	/** Leaves the mail of sites of which this node has no part. */
+	/** Leaves the mail of providers of which this node has no part to other nodes. */
 	#leaveOthers(): void {
 		const {monotonic} = this.#options.moment();
 		for (const site of this.#sites?.sites() ?? []) {
@@ -228,7 +229,7 @@ export class NodeShares implements Shares {
 		}
 	}
 
-	/** Applies what other nodes were told by sites since `before`. */
+	/** Applies what other nodes have learned about providers since `before`. */
 	#takeOver(before: ReadonlyMap<string, SavedSite>): void {
 		const {moment, maxWait} = this.#options;
 		for (const site of this.#sites?.sites() ?? []) {

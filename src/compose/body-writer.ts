@@ -6,13 +6,13 @@ import {readMediaType} from '../mail/media-type.ts';
 import type {Attachment} from '../mail/message.ts';
 import {asciiField, encodedWords, type HeaderField, headerField, type Letter} from './header-field.ts';
 
-/** A part of a body: ASCII as it is, a text to be quoted-printable, or bytes to be base64. */
+/** A part of a body: ASCII as it is, text to encode as quoted-printable, or bytes to encode as base64. */
 type BodyPart = {readonly ascii: string} | {readonly text: Pieces} | {readonly bytes: Uint8Array};
 
-/** Both last until the next body is written. */
+/** Both buffers are valid until the next body is written. */
 export type Body = {
 	readonly octets: Buffer;
-	/** In relaxed form (RFC 6376 §3.4.4), for signatures. */
+	/** The relaxed form (RFC 6376 §3.4.4), for signatures. */
 	readonly canonical: Buffer;
 };
 
@@ -20,8 +20,8 @@ const initialRoom = 512 * 1024;
 const softLine = Buffer.from('=\r\n', 'latin1');
 
 /**
- * Writes bodies, each with its relaxed form beside it. The constants of texts are encoded once: each begins a line of
- * its own, after a soft break, so that it is the same octets in every mail.
+ * Writes bodies together with their relaxed form. Each constant of a text is encoded once. It always begins a line of
+ * its own, after a soft break, so that its octets are the same in every message.
  */
 export class BodyWriter {
 	readonly #known = new WeakMap<Constant, QuotedPrintable>();
@@ -30,7 +30,7 @@ export class BodyWriter {
 	readonly #exactFor = (constant: Constant): number => this.#encoded(constant).octets.length;
 
 	write(parts: readonly BodyPart[]): Body {
-		// Most bodies need no look at each constant.
+		// For most bodies, the upper bound suffices.
 		const most = roomFor(parts, maxFor);
 		const room = most <= initialRoom ? most : roomFor(parts, this.#exactFor);
 		const [octets, canonical] =
@@ -60,7 +60,7 @@ export class BodyWriter {
 		let afterCr = false;
 		for (const piece of pieces) {
 			const text = typeof piece === 'string' ? piece : piece.text;
-			// A CR and the LF that the next piece begins with are one line end.
+			// A CR and an LF at the start of the next piece are one line end.
 			const skip = afterCr && text.startsWith('\n');
 			if (typeof piece === 'string') {
 				writeQuotedPrintable(skip ? text.slice(1) : text, writing);
@@ -83,7 +83,7 @@ export class BodyWriter {
 
 const maxFor = ({text}: Constant): number => quotedPrintableRoom(text.length);
 
-/** Octets that hold the parts. */
+/** Returns the number of octets that the encoded parts need at most. */
 function roomFor(parts: readonly BodyPart[], constantRoom: (constant: Constant) => number): number {
 	let room = 0;
 	for (const part of parts) {
@@ -101,7 +101,7 @@ function roomFor(parts: readonly BodyPart[], constantRoom: (constant: Constant) 
 	return room;
 }
 
-/** `skipped`: octets at its start that are there already. */
+/** `skipped` is the number of octets at the start that have been written already. */
 function writeConstant({octets, canonical, column}: QuotedPrintable, skipped: number, writing: Writing): void {
 	if (writing.at > writing.lineStart && octets[0] !== 0x0d) {
 		copy(softLine, softLine, writing);
@@ -124,21 +124,21 @@ function copy(octets: Uint8Array, canonical: Uint8Array, writing: Writing): void
 const lineLength = 76;
 const bytesPerLine = 57;
 
-/** The octets that `writeBase64Lines` writes. */
+/** Returns the number of octets that `writeBase64Lines` writes. */
 export function base64Length(bytes: number): number {
 	const length = 4 * Math.ceil(bytes / 3);
 	return length + 2 * Math.max(0, Math.ceil(bytes / bytesPerLine) - 1);
 }
 
 /**
- * Writes base64 in lines of 76 characters joined by CRLF, none after the last (RFC 2045 §6.8).
+ * Writes base64 in lines of 76 characters, joined by CRLF, without one at the end (RFC 2045 §6.8).
  *
- * @returns the octets written
+ * @returns the number of octets written
  */
 export function writeBase64Lines(content: Uint8Array, output: Buffer, start: number): number {
 	const length = base64Length(content.length);
 	const text = bufferOf(content).toString('base64');
-	// Written at the end first; then each line moves forward to its place.
+	// The text is first written at the end of the space; then each line is moved forward to its place.
 	const end = start + length;
 	let from = end - text.length;
 	output.write(text, from, 'latin1');
@@ -155,14 +155,14 @@ export function writeBase64Lines(content: Uint8Array, output: Buffer, start: num
 
 const encode = 0;
 const literal = 1;
-/** Literal, but not at the start of a line: `.` needs no dot-stuffing then, `From ` no mbox escape (RFC 2049 §3). */
+/** Literal except at the start of a line: `.` then needs no dot-stuffing, `From ` no mbox escape (RFC 2049 §3). */
 const notFirst = 2;
-/** Literal, but not at the end of a line. */
+/** Literal except at the end of a line. */
 const space = 3;
 const cr = 4;
 const lf = 5;
 
-// Octets of characters that are not ASCII are encoded, and all else that is not named here.
+// All other octets are encoded, including those of non-ASCII characters.
 const kinds = new Uint8Array(256).fill(literal, 0x21, 0x7f);
 kinds[0x3d] = encode; // =
 kinds[0x2e] = notFirst; // .
@@ -173,32 +173,33 @@ kinds[0x0d] = cr;
 kinds[0x0a] = lf;
 const hex = Buffer.from('0123456789ABCDEF', 'latin1');
 
-const textLineLength = 75; // And a `=` where the line goes on: 76 in all.
-/** A character of three bytes makes nine octets, and each 73 octets at most one soft break of three. */
+const textLineLength = 75; // Plus a `=` if the line continues: 76 in total.
+/** Three bytes become nine octets, and every 73 octets need at most one soft break of three. */
 const maxPerUnit = 9.4;
 
-/** A text that is being written, and its relaxed form (RFC 6376 §3.4.4) beside it. */
+/** Text being written, and its relaxed form (RFC 6376 §3.4.4). */
 type Writing = {
 	readonly octets: Buffer;
 	at: number;
-	/** Where its line began. */
+	/** Where the current line began. */
 	lineStart: number;
 	readonly canonical: Buffer;
 	canonicalAt: number;
 };
 
-/** The most octets that quoted-printable of this many UTF-16 units needs. */
+/** Returns the maximum number of octets for this many UTF-16 units as quoted-printable. */
 const quotedPrintableRoom = (units: number): number => Math.ceil(units * maxPerUnit) + 3;
 
 const reusedUtf8 = Buffer.allocUnsafeSlow(64 * 1024);
 const octetsPerUnit = 3;
 
 /**
- * Writes a text's UTF-8 as quoted-printable (RFC 2045 §6.7): lines of at most 76 octets, 7-bit. Every line end (CRLF,
- * CR or LF) becomes CRLF. What is written next may follow on the same line: the last octet is no white space.
+ * Writes a text as quoted-printable UTF-8 (RFC 2045 §6.7): 7-bit, in lines of at most 76 octets. CRLF, CR and LF all
+ * become CRLF. More text may follow on the same line, because the last octet is never white space.
  */
 function writeQuotedPrintable(text: string, writing: Writing): void {
-	// Half a surrogate pair becomes U+FFFD here. Octets are read several times as fast as the characters of a string.
+	// Lone surrogates become U+FFFD here. Reading octets is several times as fast as reading the characters of a
+	// string.
 	const room = octetsPerUnit * text.length;
 	const utf8 = room <= reusedUtf8.length ? reusedUtf8 : Buffer.allocUnsafe(room);
 	const end = utf8.write(text, 'utf8');
@@ -250,7 +251,7 @@ function writeQuotedPrintable(text: string, writing: Writing): void {
 			canonical[canonicalAt++] = low;
 			continue;
 		}
-		// White space that is left as it is stands before no line end: relaxed, it is one space for each run.
+		// White space left unencoded is never at a line end, so each run becomes one space in relaxed form.
 		if (kind !== space) {
 			canonical[canonicalAt++] = octet;
 		} else if (at === lineStart || kinds[octets[at - 1] as number] !== space) {
@@ -263,11 +264,11 @@ function writeQuotedPrintable(text: string, writing: Writing): void {
 	writing.canonicalAt = canonicalAt;
 }
 
-/** Quoted-printable of a text that begins a line. */
+/** Quoted-printable text that begins a line. */
 type QuotedPrintable = {
 	readonly octets: Buffer;
 	readonly canonical: Buffer;
-	/** Octets of its last line. */
+	/** The number of octets in its last line. */
 	readonly column: number;
 };
 
@@ -283,12 +284,12 @@ export function quotedPrintable(text: string): QuotedPrintable {
 	};
 }
 
-/** A MIME entity: its own fields, and its body in parts. */
+/** A MIME entity: its header fields, and its body in parts. */
 type Entity = {readonly fields: readonly HeaderField[]; readonly body: readonly BodyPart[]};
 
-/** The body of a letter and the fields that describe it: text and html as alternatives, attachments beside them. */
+/** Returns the body of a letter and the fields that describe it: text and HTML as alternatives, plus attachments. */
 export function letterBody(letter: Letter): Entity {
-	// A boundary with `=_` occurs in no quoted-printable and no base64 text (RFC 2045 §6.7), so none needs a search.
+	// A boundary with `=_` cannot occur in quoted-printable or base64 (RFC 2045 §6.7), so no search is needed.
 	const boundary = `=_${letter.ref.replace(/[^0-9A-Za-z]/g, '').slice(0, 45)}`;
 	const {inline, attached} = placesOf(letter);
 	const text = textEntity('text/html', letter.html);
@@ -312,7 +313,7 @@ export function letterBody(letter: Letter): Entity {
 	return {fields, body: [...body, {ascii: '\r\n'}]};
 }
 
-/** RFC 2387: what the html names by `cid:` stands beside it, all else at the end of the mail. */
+/** RFC 2387: attachments that the HTML references by `cid:` are grouped with it; all others follow at the end. */
 function placesOf({attachments, html}: Letter) {
 	const isNamed = ({contentId}: Attachment) => typeof contentId === 'string' && ids.has(contentId);
 	const hasIds = attachments.some(({contentId}) => typeof contentId === 'string');
@@ -346,7 +347,7 @@ function attachmentEntity({contentType, filename, content, contentId}: Attachmen
 	};
 }
 
-/** A text of UTF-8 says so: readers take one without a charset for ASCII, or for the charset of their own system. */
+/** Adds a charset to UTF-8 text. Without one, readers assume ASCII, or the charset of their own system. */
 function contentTypeWords(contentType: string, content: Uint8Array, name: readonly string[]): string[] {
 	const {type, parameters} = readMediaType(contentType) ?? {type: 'application/octet-stream', parameters: new Map()};
 	const all = new Map(parameters);
@@ -358,7 +359,7 @@ function contentTypeWords(contentType: string, content: Uint8Array, name: readon
 }
 
 /**
- * The name once more for readers that know no RFC 2231: encoded words in quotes, which RFC 2047 §5 forbids and they
+ * Repeats the file name for readers without RFC 2231: encoded words in quotes, which RFC 2047 §5 forbids but they
  * expect.
  */
 function oldName(filename: string): string[] {
@@ -384,7 +385,7 @@ function multipart(subtype: string, boundary: string, parts: readonly Entity[], 
 
 const maxSegmentLength = 60;
 
-/** The words of a Content-Disposition field; other than plain names are encoded by RFC 2231. */
+/** Returns the words of a Content-Disposition field. Unusual names are encoded by RFC 2231. */
 function disposition(
 	filename: string,
 	place: string,
@@ -399,7 +400,7 @@ function disposition(
 	return {words: [`${place};`, ...words], isEncoded: true};
 }
 
-/** A parameter with any text, in one piece or several (RFC 2231). */
+/** Returns a parameter with any text, in one or more segments (RFC 2231). */
 export function extendedParameter(name: string, text: string): string[] {
 	const segments = percentSegments(text);
 	return segments.length === 1
@@ -407,7 +408,7 @@ export function extendedParameter(name: string, text: string): string[] {
 		: segments.map((segment, index) => `${name}*${index}*=${index === 0 ? "utf-8''" : ''}${segment}`);
 }
 
-// Percent-encoded, in segments that no UTF-8 sequence spans: some readers decode each segment by itself.
+// No segment ends within a UTF-8 sequence, because some readers decode each segment separately.
 function percentSegments(text: string): string[] {
 	const segments: string[] = [];
 	let segment = '';

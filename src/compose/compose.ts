@@ -18,13 +18,19 @@ import {sevenBit} from './seven-bit.ts';
 
 type Compose = (letter: Letter, signing: readonly SigningKey[], now: number) => Buffer;
 
-/** Makes a composer for one thread: it keeps its memory and what texts have in common from mail to mail. */
+/**
+ * Creates a composer for one thread. It reuses its memory, and caches what messages have in common.
+ *
+ * This is the main file of the folder, which turns a rendered letter or a submitted message into the bytes to send:
+ * header, MIME body and DKIM signatures. It relies on `mail` and `kit` only. It does no I/O, and the same input always
+ * gives the same bytes, except for the signatures' time.
+ */
 export function createCompose(): Compose {
 	const bodies = new BodyWriter();
 	/**
-	 * The bytes of one recipient's mail: MIME with CRLF line ends only, 7-bit (except for a UTF-8 local part, see
-	 * `needsSmtputf8`), no line over 998 octets, signed by every key. The buffer owns its ArrayBuffer, so it can be
-	 * transferred. To compose a letter again changes only the signatures' time (`now`, milliseconds).
+	 * Returns the bytes of one recipient's message: MIME with CRLF line ends, 7-bit (except for a UTF-8 local part, see
+	 * `needsSmtputf8`), no line over 998 octets, signed with every key. The buffer owns its ArrayBuffer, so it can be
+	 * transferred. Only the signatures' time (`now`, in milliseconds) changes when a letter is composed again.
 	 */
 	return (letter, signing, now) => {
 		const entity = letterBody(letter);
@@ -35,8 +41,8 @@ export function createCompose(): Compose {
 }
 
 /**
- * The bytes of a mail, signed by every key (`now`, milliseconds). The buffer owns its ArrayBuffer, so it can be
- * transferred.
+ * Returns the bytes of a message, signed with every key (`now` in milliseconds). The buffer owns its ArrayBuffer, so
+ * that it can be transferred.
  */
 function signed(
 	fields: readonly HeaderField[],
@@ -67,18 +73,18 @@ function letterFields(letter: Letter): HeaderField[] {
 		headerField('Subject', unstructured(letter.subject)),
 		...stampFields(letter),
 		...headers.map(([name, value]) => addedField(name, value)),
-		// RFC 3834 §5: no responder answers it.
+		// RFC 3834 §5: automatic responders do not reply to it.
 		...(addedValue(headers, 'Auto-Submitted') ? [] : [headerField('Auto-Submitted', ['auto-generated'])]),
 		headerField('MIME-Version', ['1.0']),
 	];
 }
 
-/** RFC 5322 §3.3; it has no zone name but as obsolete syntax. */
+/** RFC 5322 §3.3. Zone names are obsolete syntax. */
 function dateField(date: number): HeaderField {
 	return headerField('Date', [new Date(date).toUTCString().replace('GMT', '+0000')]);
 }
 
-/** What identifies the recipient in opt-outs, complaints and reports. */
+/** The fields that identify the recipient in opt-outs, complaints and reports. */
 export type Stamp = Pick<Letter, 'listUnsubscribe' | 'feedbackId' | 'cfblAddress' | 'ref'>;
 
 function stampFields({listUnsubscribe, feedbackId, cfblAddress, ref}: Stamp): HeaderField[] {
@@ -100,27 +106,27 @@ function cfblFields(address: string, ref: string): HeaderField[] {
 	return [asciiField('CFBL-Address', `${address};`, 'report=arf'), asciiField('CFBL-Feedback-ID', ref)];
 }
 
-/** What one recipient's mail gets in addition to what its program wrote. */
+/** What one recipient's message gets in addition to what its program wrote. */
 type Submitted = Stamp & {
-	/** If the mail has no Message-ID of its own. */
+	/** Used if the message has no Message-ID of its own. */
 	readonly messageIdHeader: string;
 	readonly date: number;
-	/** Whether the opt-out is about a topic: then ours is the only one. */
+	/** Whether the opt-out is for a topic. Then only mailctl's List-Unsubscribe is sent. */
 	readonly hasTopic: boolean;
 };
 
 // RFC 5322 §3.3.
 const date = /^(?:[a-z]{3}, *)?\d{1,2} +[a-z]{3} +\d{4} +\d\d:\d\d(?::\d\d)? +(?:[+-]\d{4}|[a-z]{1,5})\b/i;
 const maxSubjectLength = 998;
-/** As signatures name them. */
+/** Spelled as in signatures. */
 const spellings = new Map(signedFields.map(name => [name.toLowerCase(), name]));
 const ours: ReadonlySet<string> = new Set(['feedback-id', 'cfbl-address', 'cfbl-feedback-id', 'x-mailctl-ref']);
 
 /**
- * The bytes of one recipient's mail that was submitted whole: what its program wrote, 7-bit, with our stamp, signed by
- * every key. Its own List-Unsubscribe stays, unless the mail names a topic. Also returns the subject, not decoded.
+ * Returns the bytes of a submitted message for one recipient: the program's own text as 7-bit, plus the stamp, signed
+ * with every key. Its own List-Unsubscribe remains, unless the message has a topic. Also returns the undecoded subject.
  *
- * @throws where `readSource` does not take the source: it was read before it was stored.
+ * @throws if `readSource` rejects the source, which was checked before it was stored.
  */
 export function composeSubmitted(
 	source: Buffer,
@@ -130,7 +136,7 @@ export function composeSubmitted(
 ): {readonly mail: Buffer; readonly subject: string} {
 	const read = readSource(sevenBit(source));
 	if (!read.ok) {
-		throw new Error(`The submitted mail cannot be read: ${read.fault}.`);
+		throw new Error(`The submitted message cannot be read: ${read.fault}.`);
 	}
 	const {fields, body} = read.source;
 	const [subject] = fields.filter(({name}) => name === 'subject').map(fieldValue);
@@ -161,7 +167,7 @@ function fieldsOf({fields}: Source, submitted: Submitted): HeaderField[] {
 	];
 }
 
-/** Ends with CRLF, as relaxed form wants it. */
+/** Adds a final CRLF, which the relaxed form requires. */
 function bodyOf(body: Buffer): Body {
 	const octets = body.length === 0 || body.subarray(-2).equals(lineEnd) ? body : Buffer.concat([body, lineEnd]);
 	const canonical = Buffer.allocUnsafe(octets.length);

@@ -6,7 +6,7 @@ import type {HeaderField} from './header-field.ts';
 type DkimAlgorithm = 'rsa-sha256' | 'ed25519-sha256';
 
 export type SigningKey = {
-	/** A-labels. */
+	/** In A-labels. */
 	readonly domain: string;
 	readonly selector: string;
 	readonly algorithm: DkimAlgorithm;
@@ -14,8 +14,8 @@ export type SigningKey = {
 };
 
 /**
- * Signed, each once more than it is present: a second `From` or `Subject` would break the signature (R5.1; RFC 6376
- * §5.4.2). RFC 8058 §4 requires a signature over both List-Unsubscribe fields.
+ * The fields to sign. Each is listed once more than it occurs, so that adding a second `From` or `Subject` breaks the
+ * signature (R5.1; RFC 6376 §5.4.2). RFC 8058 §4 requires a signature over both List-Unsubscribe fields.
  */
 export const signedFields = [
 	'From',
@@ -41,8 +41,8 @@ export const signedFields = [
 ];
 
 /**
- * Parses a key once (parsing costs more than signing).
- * @throws where the PEM is no private key of that algorithm.
+ * Parses a key. Do this only once, because parsing costs more than signing.
+ * @throws if the PEM is not a private key of that algorithm.
  */
 export function importSigningKey({
 	privateKeyPem,
@@ -58,8 +58,8 @@ export function importSigningKey({
 }
 
 /**
- * The DKIM-Signature fields of a mail, one per key (RFC 6376, RFC 8463), relaxed/relaxed. The body is in relaxed form;
- * `now` is in milliseconds.
+ * Returns the DKIM-Signature fields of a message, one per key (RFC 6376, RFC 8463), relaxed/relaxed. `body` is in
+ * relaxed form, `now` in milliseconds.
  */
 export function dkimSignatures(
 	fields: readonly HeaderField[],
@@ -100,7 +100,8 @@ function folded(signature: string): string {
 }
 
 /**
- * The signature (base64) of what RFC 6376 §3.7 gives to the signing algorithm: header fields and own field, `b=` empty.
+ * Returns the base64 signature of the input of RFC 6376 §3.7: the header fields and the signature's own, with empty
+ * `b=`.
  */
 export function signatureOf({algorithm, key}: Pick<SigningKey, 'algorithm' | 'key'>, header: string): string {
 	const data = Buffer.from(header, 'utf8');
@@ -110,7 +111,7 @@ export function signatureOf({algorithm, key}: Pick<SigningKey, 'algorithm' | 'ke
 	return signature.toString('base64');
 }
 
-// The h= tag in lines, and what it covers. Of fields that occur more than once the last comes first (RFC 6376 §5.4.2).
+// Returns the lines of the h= tag and the fields it covers. Of repeated fields, the last comes first (RFC 6376 §5.4.2).
 function signedHeader(fields: readonly HeaderField[]): {names: string[]; lines: string} {
 	const names: string[] = [];
 	let line = ' h=';
@@ -133,16 +134,16 @@ function signedHeader(fields: readonly HeaderField[]): {names: string[]; lines: 
 
 const generate = promisify(generateKeyPair);
 
-/** A domain's new keys as PKCS #8 PEM: RSA-2048 that all verify, Ed25519 for who can (R5.2). */
+/** Generates a domain's keys as PKCS #8 PEM: RSA-2048 for all receivers, Ed25519 for those that support it (R5.2). */
 export async function generateSigningKeys(): Promise<{rsa: string; ed25519: string}> {
 	const [rsa, ed25519] = await Promise.all([generate('rsa', {modulusLength: 2048}), generate('ed25519')]);
 	return {rsa: pem(rsa.privateKey), ed25519: pem(ed25519.privateKey)};
 }
 
 /**
- * The value of the key's TXT record at `<selector>._domainkey.<domain>` (RFC 6376 §3.6.1), whole: publishing splits it
- * into strings of at most 255 octets. Takes the PEM of the private or of the public key.
- * @throws where the PEM is no RSA or Ed25519 key.
+ * Returns the value of the key's TXT record at `<selector>._domainkey.<domain>` (RFC 6376 §3.6.1) in one piece.
+ * Publishing splits it into strings of at most 255 octets. Accepts the PEM of the private or public key.
+ * @throws if the PEM is not an RSA or Ed25519 key.
  */
 export function dkimRecordValue(keyPem: string): string {
 	const key = createPublicKey(keyPem);
@@ -151,10 +152,10 @@ export function dkimRecordValue(keyPem: string): string {
 		case 'rsa':
 			return `v=DKIM1; k=rsa; p=${der.toString('base64')}`;
 		case 'ed25519':
-			// RFC 8463 §4: the bare 32 bytes, which end the DER form.
+			// RFC 8463 §4: the bare 32 bytes, which are at the end of the DER form.
 			return `v=DKIM1; k=ed25519; p=${der.subarray(-32).toString('base64')}`;
 		default:
-			throw new Error('A signing key is RSA or Ed25519.');
+			throw new Error('A signing key must be RSA or Ed25519.');
 	}
 }
 

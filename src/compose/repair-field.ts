@@ -6,7 +6,7 @@ import {encodedWords} from './header-field.ts';
 
 type RepairedField =
 	| {readonly ok: true; readonly line: string}
-	/** A clause for people: what is wrong with which field, and what helps. */
+	/** A clause that says what is wrong with which field, and how to fix it. */
 	| {readonly ok: false; readonly fault: string};
 
 const mailboxes = /^(?:(?:resent-)?(?:from|sender|to|cc|bcc)|reply-to|errors-to|disposition-notification-to|list-id)$/;
@@ -17,12 +17,12 @@ const tokens =
 
 const foreign = /[^\t\x20-\x7e]/;
 const defaultLine = 76;
-/** A run of more blanks becomes one: no line may consist of blanks alone. */
+/** A longer run of blanks becomes one, because no line may consist of blanks alone. */
 const maxBlanks = 60;
 
 /**
- * Repairs a field that has octets beyond ASCII or a line of more than 998 (RFC 6409 §8): encodes its text (RFC 2047,
- * RFC 2231) and folds it. A field that needs no repair stays as it is. Its line holds octets (latin1).
+ * Repairs a field with non-ASCII octets or a line of more than 998 (RFC 6409 §8): encodes its text (RFC 2047, RFC 2231)
+ * and folds it. Other fields are unchanged. `line` contains octets as latin1.
  */
 export function repairField({name, line}: SourceField): RepairedField {
 	if (isGoodLine(line)) {
@@ -56,7 +56,7 @@ function remedyOf(name: string): string {
 	return links.test(name) ? ': percent-encode them (RFC 3986)' : ', and may not be encoded: write it in ASCII';
 }
 
-/** Null: the field has them where none may be. */
+/** Returns the encoded value, or `null` if the field has non-ASCII characters where none are allowed. */
 function encodedValue(name: string, value: string): string | null {
 	if (!isStructured(name)) {
 		return encodedText(value, word => foreign.test(word) || word.length >= maxLineLength);
@@ -73,7 +73,7 @@ function isStructured(name: string): boolean {
 
 const encodedWord = /^=\?[^?\s]+\?[bq]\?[^?\s]*\?=$/i;
 
-/** Between two encoded words readers drop the blanks (RFC 2047 §6.2), so that those belong to one of them. */
+/** Encodes the chosen words. Blanks between encoded words, which readers drop (RFC 2047 §6.2), are encoded too. */
 function encodedText(text: string, isChosen: (word: string) => boolean): string {
 	const [blanks, words] = [text.match(/[\t ]+/g) ?? [], text.split(/[\t ]+/)];
 	const before = (index: number) => (index === 0 ? '' : (blanks[index - 1] as string));
@@ -102,7 +102,7 @@ const all = () => true;
 
 type Piece = {readonly kind: 'text' | 'quoted' | 'comment' | 'angle' | 'mark'; readonly raw: string};
 
-/** The display names and comments of a list of mailboxes (RFC 5322 §3.4) encoded, domains in their ASCII form. */
+/** Encodes display names and comments in a list of mailboxes (RFC 5322 §3.4), and converts domains to ASCII. */
 function encodedMailboxes(value: string): string | null {
 	const pieces = piecesOf(value);
 	if (pieces === null) {
@@ -136,7 +136,7 @@ function encodedName(phrase: readonly Piece[]): string {
 	const text = phrase
 		.map(({kind, raw}) => (kind === 'quoted' ? raw.slice(1, -1).replace(/\\(.)/gsu, '$1') : raw))
 		.join('');
-	// Not by a pattern, which would look at each of many blanks again and again.
+	// A regular expression would rescan long runs of blanks.
 	const isBlank = (at: number) => text[at] === ' ' || text[at] === '\t';
 	let [start, end] = [0, text.length];
 	while (start < end && isBlank(start)) {
@@ -154,7 +154,7 @@ function encodedComment(raw: string): string {
 	);
 }
 
-/** Null: not an address with an ASCII local part. */
+/** Returns `null` unless the text is an address with an ASCII local part. */
 function asciiAddress(raw: string): string | null {
 	const [, before = '', local = '', domain = '', after = ''] =
 		/^([\t ]*<?)([!-;=?A-~]+)@([^\s<>@]+)(>?[\t ]*)$/u.exec(raw) ?? [];
@@ -162,10 +162,10 @@ function asciiAddress(raw: string): string | null {
 	return ascii === null ? null : `${before}${local}@${ascii}${after}`;
 }
 
-/** As many as the longest list of names and addresses has; a microsecond each. */
+/** Enough for the longest list of names and addresses. Each piece takes a microsecond. */
 const maxPieces = 60_000;
 
-/** Null: a quoted text, a comment or an address in angle brackets has no end, or there are too many pieces. */
+/** Returns `null` if a quoted string, comment or angle address is not closed, or there are too many pieces. */
 function piecesOf(value: string): Piece[] | null {
 	const pieces: Piece[] = [];
 	for (let at = 0; at < value.length; ) {
@@ -220,7 +220,7 @@ function endOf(kind: Piece['kind'], value: string, start: number): number {
 
 const parameter = /^([\t ]*)([!-)+-<>-~]+)(\*?)[\t ]*=[\t ]*(?:"((?:\\.|[^"\\])*)"|([^\s"]+))[\t ]*$/su;
 
-/** Null: not in a parameter, or in the boundary, which the body repeats as it is. */
+/** Returns `null` if the characters are outside of a parameter, or in the boundary, which the body repeats verbatim. */
 function encodedParameters(value: string): string | null {
 	const written: string[] = [];
 	for (const one of splitOutside(value, ';')) {
@@ -239,7 +239,7 @@ function encodedParameters(value: string): string | null {
 	return written.join(';');
 }
 
-/** The text between the marks that are outside of quotes. */
+/** Splits a text at the marks that are outside of quotes. */
 function splitOutside(text: string, mark: string): string[] {
 	const parts = [''];
 	for (const [piece] of text.matchAll(/"(?:\\.|[^"\\])*"?|[^"]/gsu)) {
@@ -252,17 +252,17 @@ function splitOutside(text: string, mark: string): string[] {
 	return parts;
 }
 
-/** Folded at its blanks. Null: a word is too long for a line, and nothing shorter says the same. */
+/** Folds a field at its blanks. Returns `null` if a word is too long for a line and cannot be shortened. */
 function foldedField(shown: string, value: string, name: string): string | null {
 	const lines = [`${shown}:`];
-	// A pattern would look at each of many blanks at the end again and again.
+	// A regular expression would rescan a long run of blanks at the end.
 	const words = value.trimEnd().match(/[\t ]*[^\t ]+/g) ?? [];
 	for (const [index, word] of (isStructured(name) ? words.flatMap(shorter) : words).entries()) {
 		const blanks = word.length - word.trimStart().length;
 		const part = blanks === 0 || blanks > maxBlanks ? ` ${word.trimStart()}` : word;
 		const last = lines.at(-1) as string;
-		// The first word stays beside the name where it can: some readers take a first line without a word for an empty
-		// field. And some take several blanks at the start of a line for one.
+		// Keep the first word beside the name if possible: some readers treat a field whose first line has no word as
+		// empty. Some also reduce several blanks at the start of a line to one.
 		if (last.length + part.length > (index === 0 || blanks > 1 ? maxLineLength : defaultLine)) {
 			lines.push(part);
 		} else {
@@ -272,14 +272,12 @@ function foldedField(shown: string, value: string, name: string): string | null 
 	return lines.every(line => line.length <= maxLineLength) ? lines.join('\r\n') : null;
 }
 
-/**
- * A word that is too long for a line, as several: blanks may follow the marks of a list, and stand between addresses.
- */
+/** Splits a word that is too long for a line. Blanks may follow list marks, and stand between addresses. */
 function shorter(word: string): string[] {
 	if (word.length < maxLineLength) {
 		return [word];
 	}
-	// A quoted text may have no end: then it takes the rest, and is not looked for again at each of its marks.
+	// An unclosed quote takes the rest, so that it is not searched again at each of its marks.
 	const parts = word.match(/(?:"(?:\\.?|[^"\\])*(?:"|$)|<[^<>]*>|[^",;<])+[,;]*|[,;<]/gs) ?? [word];
 	return parts.flatMap(part => part.split(/(?<=>)(?=<)/)).map((part, index) => (index === 0 ? part : ` ${part}`));
 }

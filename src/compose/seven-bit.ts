@@ -5,28 +5,25 @@ import {base64Length, quotedPrintable, writeBase64Lines} from './body-writer.ts'
 import {repairField} from './repair-field.ts';
 
 const deepest = 10;
-/** A multipart with more is not changed: a million of them would use up a renderer's memory. */
+/** A multipart with more parts is not changed, because a million of them would exhaust a renderer's memory. */
 const maxParts = 1000;
-/** Of the headers of all parts together, octets that are repaired: it is done by the thread that takes the mail. */
+/** The octets of part headers that are repaired, in total. The thread that accepts the message does this. */
 const maxHeader = 64 * 1024;
-/** Of parts and the parts in them, octets that are looked through: four times the largest mail. */
+/** The octets of parts and nested parts that are scanned: four times the largest message. */
 const maxScannedBytes = 40 * 1024 * 1024;
-/** A longer text becomes base64, which takes less memory to write. */
+/** Longer texts become base64, which takes less memory to write. */
 const maxTextLength = 256 * 1024;
 
-/**
- * `encodes`: else the bodies that would be encoded come out empty. `fault`: the first thing that cannot be done, a
- * clause for people.
- */
+/** If `encodes` is false, bodies that would be encoded come out empty. `fault` is the first problem, as a clause. */
 type Work = {readonly encodes: boolean; fault: string | null; headerLeft: number; looksLeft: number};
 
 const empty = Buffer.alloc(0);
 const newWork = (encodes: boolean): Work => ({encodes, fault: null, headerLeft: maxHeader, looksLeft: maxScannedBytes});
 
 /**
- * A MIME entity with CRLF line ends as 7-bit: encodes parts that are `8bit` or `binary` or have lines of more than 998
- * octets (RFC 2045 §6), and repairs fields of parts. Hosts without 8BITMIME take it then, and no relay converts what
- * was signed (RFC 6376 §5.3). Parts that are fit already are not changed, nor are signed ones (RFC 1847 §2.1).
+ * Converts a MIME entity with CRLF line ends to 7-bit: encodes parts that are `8bit`, `binary` or have lines of more
+ * than 998 octets (RFC 2045 §6), and repairs the fields of parts. Then servers without 8BITMIME accept it, and no relay
+ * converts what was signed (RFC 6376 §5.3). Valid parts and signed ones (RFC 1847 §2.1) are not changed.
  */
 export function sevenBit(entity: Buffer): Buffer {
 	return converted(entity, newWork(true), 0, 'text/plain');
@@ -35,14 +32,14 @@ export function sevenBit(entity: Buffer): Buffer {
 const tooLong = (where: string): string =>
 	`the body has a line of more than ${maxLineLength} octets${where}: use quoted-printable or base64`;
 
-/** Why an entity still has a line of more than 998 octets, or signed octets beyond ASCII; null if it has neither. */
+/** Returns why an entity would still have a line of more than 998 octets or signed non-ASCII octets, or `null`. */
 export function sevenBitFault(entity: Buffer): string | null {
 	const work = newWork(false);
 	const left = longLineIn(converted(entity, work, 0, 'text/plain'));
 	return work.fault ?? (left === -1 ? null : tooLong(''));
 }
 
-/** @param defaultType of an entity that names none (RFC 2046 §5.1.5) */
+/** @param defaultType the type of an entity that states none (RFC 2046 §5.1.5) */
 function converted(entity: Buffer, work: Work, depth: number, defaultType: string): Buffer {
 	// A part may have no header at all.
 	const blank = entity[0] === 0x0d && entity[1] === 0x0a ? -2 : entity.indexOf('\r\n\r\n');
@@ -51,7 +48,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 	}
 	const body = entity.subarray(blank + 4);
 	const given = entity.toString('latin1', 0, blank + 2);
-	// That of the mail itself was repaired when it was taken.
+	// The message's own header was repaired when the message was accepted.
 	const head = depth === 0 ? given : repairedHead(given, work);
 	const withBody = (octets: Buffer) => Buffer.concat([Buffer.from(`${head}\r\n`, 'latin1'), octets]);
 	const asItIs = head === given ? entity : withBody(body);
@@ -66,7 +63,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 	work.looksLeft -= body.length;
 	if (depth > deepest || work.looksLeft < 0) {
 		return leave(
-			depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that lies too deep',
+			depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that is nested too deeply',
 		);
 	}
 	const named = fieldOf(head, 'content-type');
@@ -88,7 +85,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 	}
 	const encoding = fieldOf(head, 'content-transfer-encoding').trim().toLowerCase();
 	if (encoding === 'base64' || encoding === 'quoted-printable') {
-		// With octets beyond ASCII it is neither; no guess would make it better.
+		// With non-ASCII octets it is neither, and no guess would improve it.
 		if (!isLong) {
 			return asItIs;
 		}
@@ -112,7 +109,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 		: joined(typed, 'base64', [base64Of(body)]);
 }
 
-/** The header of a part, its fields repaired where they can be. */
+/** Returns the header of a part, repaired where possible. */
 function repairedHead(head: string, work: Work): string {
 	if (isGoodLine(head) || head.length > work.headerLeft) {
 		return head;
@@ -132,7 +129,7 @@ function repairedHead(head: string, work: Work): string {
 	return `${repaired.join('\r\n')}\r\n`;
 }
 
-/** The body of a multipart, the parts in it converted. */
+/** Yields the body of a multipart with its parts converted. */
 function* convertedParts(
 	body: Buffer,
 	parts: readonly Buffer[],
@@ -152,8 +149,8 @@ function* convertedParts(
 }
 
 /**
- * The text around the parts. Readers ignore the text before the first and after the last (RFC 2046 §5.1.1), so it is
- * removed if its lines are too long.
+ * Returns the text around the parts. Readers ignore text before the first part and after the last (RFC 2046 §5.1.1), so
+ * it is removed if its lines are too long.
  */
 function around(octets: Buffer, boundary: string): Buffer {
 	if (longLineIn(octets) === -1) {
@@ -162,7 +159,7 @@ function around(octets: Buffer, boundary: string): Buffer {
 	const kept = Buffer.allocUnsafe(octets.length);
 	const delimiter = Buffer.from(`--${boundary}`, 'latin1');
 	let length = 0;
-	// Octet by octet: there may be millions of lines.
+	// This works octet by octet, because there may be millions of lines.
 	for (let [start, end] = [0, 0]; start < octets.length; start = end) {
 		while (end < octets.length && octets[end] !== 0x0a) {
 			end++;
@@ -193,7 +190,7 @@ function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer
 
 const encodingField = /^content-transfer-encoding[\t ]*:.*\r\n(?:[\t ].*\r\n)*/im;
 
-/** The value of the first field of a name, unfolded; empty if absent. */
+/** Returns the unfolded value of the first field with this name, or an empty text. */
 function fieldOf(head: string, name: string): string {
 	const value = new RegExp(`^${name}[\\t ]*:(.*(?:\\r\\n[\\t ].*)*)`, 'im').exec(head)?.[1] ?? '';
 	return value.replaceAll('\r\n', '');
@@ -212,7 +209,7 @@ function base64Of(content: Buffer): Buffer {
 
 const encodedLine = 76;
 
-/** Base64 text in lines of 76: their ends mean nothing (RFC 2045 §6.8). */
+/** Rewraps base64 in lines of 76 characters. Its line ends carry no meaning (RFC 2045 §6.8). */
 function base64Lines(body: Buffer): Buffer {
 	const lines = Buffer.allocUnsafe(body.length + 2 * Math.ceil(body.length / encodedLine));
 	let [at, column] = [0, 0];
@@ -231,7 +228,7 @@ function base64Lines(body: Buffer): Buffer {
 	return lines.subarray(0, at);
 }
 
-/** Quoted-printable text with soft line breaks in its long lines (RFC 2045 §6.7). */
+/** Adds soft line breaks to long lines of quoted-printable text (RFC 2045 §6.7). */
 function quotedPrintableLines(body: Buffer): Buffer {
 	const lines = body.toString('latin1').split('\r\n').flatMap(brokenLine);
 	return Buffer.from(lines.join('\r\n'), 'latin1');
@@ -241,7 +238,7 @@ function brokenLine(line: string): string[] {
 	const parts: string[] = [];
 	let rest = line;
 	while (rest.length > maxLineLength) {
-		// `=3D` stays whole.
+		// Sequences like `=3D` stay whole.
 		const sign = rest.lastIndexOf('=', encodedLine - 2);
 		const end = sign > encodedLine - 4 ? sign : encodedLine - 1;
 		parts.push(`${rest.slice(0, end)}=`);

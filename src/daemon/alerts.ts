@@ -21,7 +21,7 @@ type SendingParts = Pick<Context, 'settings' | 'version' | 'vault' | 'clock'> & 
 
 const dnsTimeoutMs = 5000;
 
-/** Sends a message of an alert from this thread. Returns why it was not sent, or `null`. */
+/** Sends an alert message from this thread. Returns why it was not sent, or `null`. */
 async function send({settings, version, vault, clock, reader}: SendingParts, alert: Alert, message: AlertMessage) {
 	const refusal = await findMailRefusal(reader, alert, message.event === 'confirm');
 	if (refusal !== null) {
@@ -32,7 +32,7 @@ async function send({settings, version, vault, clock, reader}: SendingParts, ale
 	return await sendAlert({settings, clock, vault, resolver, createPoster}, alert, message);
 }
 
-/** Sends a test now; null: it went out, else why it did not. */
+/** Sends a test message now. Returns why it was not sent, or `null`. */
 export async function sendTest(
 	{newId, ...parts}: SendingParts & {readonly newId: NewId},
 	alert: Alert,
@@ -51,7 +51,7 @@ type WatchOptions = {
 /** How long the link in a confirmation message is valid. */
 const linkMs = 7 * dayMs;
 
-/** Looks for what is wrong, in every daemon. */
+/** Creates the watch for alert conditions. Every daemon has one. */
 export function createAlertWatch(context: Context, {installed, mailboxUp, publicUrl}: WatchOptions): AlertWatch {
 	const {settings, live, store, clock, newId, version, observer, keys} = context;
 	const links = createLinks({keys, publicUrl, random: randomBytes});

@@ -11,10 +11,10 @@ import type {Context} from './context.ts';
 
 const lookMs = 60_000;
 const answerMs = 5000;
-/** Bounds the questions of a minute where there are thousands of domains. */
+/** Limits the queries of a minute if there are thousands of domains. */
 const maxConcurrent = 256;
 
-/** Asks the blocklists each hour for the addresses of this node, and for domains that no other node asks for. */
+/** Checks this node's addresses, and domains that no other node checks, against the blocklists once an hour. */
 export function watchBlocklists({
 	store,
 	clock,
@@ -41,11 +41,11 @@ export function watchBlocklists({
 				}
 			}
 		}
-		// The addresses of other nodes are theirs to remove.
+		// Other nodes remove their own addresses.
 		const isGone = ({source, asked_at: at}: Blocklisting) =>
 			!store.dialect.isShared || isIP(source) === 0 || now - Date.parse(at) >= staleMs;
 		const asked = isStopping ? [] : due.slice(0, maxConcurrent);
-		// Written before the questions, so that other nodes find nothing due.
+		// Written before the queries, so that other nodes find nothing due.
 		await write(
 			asked.map(({row}) => row),
 			[...known.values()].filter(isGone),
@@ -64,9 +64,9 @@ export function watchBlocklists({
 
 	const watch = repeated(lookMs, look, observer.storeFailed);
 	return {
-		/** Asks what is due; resolves when the answers are stored. */
+		/** Checks what is due. Resolves when the results are stored. */
 		look: watch.now,
-		/** Resolves when nothing is being written any more; questions under way have no effect. */
+		/** Resolves when nothing is being written any more. The results of unfinished queries are dropped. */
 		async stop(): Promise<void> {
 			isStopping = true;
 			resolver.cancel();
@@ -75,14 +75,14 @@ export function watchBlocklists({
 	};
 }
 
-/** What was known before, asked for now. */
+/** Returns what was known before, marked as queried now. */
 function askedRow(source: string, list: Blocklist, before: Blocklisting | undefined, now: string): Blocklisting {
-	const nothing = {state: 'unknown', answer: null, reason: 'not asked yet', since: now, checked_at: null} as const;
+	const nothing = {state: 'unknown', answer: null, reason: 'not checked yet', since: now, checked_at: null} as const;
 	const {zone, name} = list;
 	return {...nothing, ...before, source, zone, name, delist: delistLink(list, source), asked_at: now};
 }
 
-/** A list that gives no answer, or refuses to, ends a listing only after a day. */
+/** Returns the row with the result. A list that gives no usable answer ends a listing only after a day. */
 function answeredRow(row: Blocklisting, listing: Listing): Blocklisting {
 	const isKnown = listing.state === 'listed' || listing.state === 'clear';
 	const age = Date.parse(row.asked_at) - Date.parse(row.checked_at ?? row.asked_at);

@@ -7,7 +7,7 @@ import {type Account, AcmeClient} from '../certificates/acme-client.ts';
 import {AcmeError, type AcmeOptions} from '../certificates/acme-connection.ts';
 import {challengesFor, overBudget, renewAt, waitAfter} from '../certificates/renewal.ts';
 import {challengeCertificate, type KeyPair, keyOf, newKey, pemOf, readChain, renewalId} from '../certificates/x509.ts';
-import {extraCa} from '../config/settings.ts';
+import {extraCa, type Settings} from '../config/settings.ts';
 import {inTurn, repeated} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
@@ -40,16 +40,16 @@ import {WantedNames} from './wanted-names.ts';
 
 const minuteMs = 60_000;
 const lookMs = 15_000;
-/** A node has a certificate for this long, and asks for more time while it works. */
+/** How long a node holds a certificate, and how often it extends that time while it works on it. */
 const [leaseMs, holdMs] = [minuteMs, 20_000];
-/** Besides those of our own names. */
+/** The maximum number of concurrent orders besides those for our own names. */
 const maxOrders = 4;
 const maxContexts = 1000;
 const maxOrderMs = 5 * minuteMs;
 const challengeMs = 10 * minuteMs;
-/** How often a CA that gives no answer is told of another address of the operator. */
+/** How often an unresponsive CA is sent a changed operator address. */
 const emailMs = hourMs;
-/** How often the CA is asked when it wants a renewal, where it does not say how often it may be asked. */
+/** How often the CA is asked when to renew, unless it says how often it may be asked. */
 const defaultAskMs = 6 * hourMs;
 
 type Changes = Partial<Omit<FullCertificate, 'name'>>;
@@ -58,17 +58,17 @@ type Shown = {readonly pair: KeyPair; readonly secret: string};
 
 type CertificatesContext = Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'newId' | 'version' | 'observer'>;
 
-/** The certificates that servers of this process show, and the loop that orders them; several nodes may run it. */
+/** The certificates that this process's servers present, and the loop that orders them. Several nodes may run it. */
 export class Certificates {
 	readonly #context: CertificatesContext;
-	readonly #dispatcher: Dispatcher;
+	#dispatcher: Dispatcher | null = null;
 	readonly #names: WantedNames;
 	#shown: ReadonlyMap<string, Shown> = new Map();
-	/** Of names that were asked for: to make one takes a millisecond and 70 kB. */
+	/** The contexts of names that were requested. Creating one takes a millisecond and 70 kB. */
 	readonly #contexts = new LRUCache<string, SecureContext>(atMost(maxContexts));
 	readonly #listeners: Array<() => void> = [];
 	readonly #ending = new AbortController();
-	/** Orders under way. */
+	/** The number of orders in progress. */
 	#orders = 0;
 	#rounds: ReadonlyArray<ReturnType<typeof repeated>> = [];
 	#emailRound: ReturnType<typeof repeated> | null = null;
@@ -77,19 +77,12 @@ export class Certificates {
 	readonly #accountInTurn = inTurn();
 
 	constructor(context: CertificatesContext, pause: AcmeOptions['pause'] = defaultPause) {
-		const {settings} = context;
 		this.#pause = pause;
-		const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
 		this.#context = context;
-		// A connection for each request: one that is kept may be closed by the CA as the next one is sent.
-		this.#dispatcher = new Agent({
-			pipelining: 0,
-			connect: {ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()},
-		});
 		this.#names = new WantedNames(context);
 	}
 
-	/** The certificate for a name of SNI, else that of MAILCTL_HOSTNAME; undefined: there is none yet. */
+	/** Returns the certificate for an SNI name, else that of MAILCTL_HOSTNAME, if there is one. */
 	contextFor(servername: string): SecureContext | undefined {
 		const asked = servername.toLowerCase();
 		const name = this.#shown.has(asked) ? asked : this.#context.settings.hostname;
@@ -104,18 +97,18 @@ export class Certificates {
 		}
 	}
 
-	/** Whether a CA may come for a proof by TLS (RFC 8737), from an order of this node or another one. */
+	/** Whether a CA may connect to validate a name by TLS (RFC 8737), for an order of this node or another one. */
 	async isProving(): Promise<boolean> {
 		return this.#context.store.dialect.isShared ? (await this.#challenge({})) !== undefined : this.#orders > 0;
 	}
 
-	/** The certificate that proves a name; undefined: nothing is to be proved. */
+	/** Returns the certificate that proves control of a name, if an order requires it. */
 	async proofFor(name: string): Promise<SecureContext | undefined> {
 		const found = await this.#challenge({type: 'tls-alpn-01', name: name.toLowerCase()});
 		return found && createSecureContext(challengeCertificate(found.name, found.key_authorization));
 	}
 
-	/** The text that proves a name by HTTP (RFC 8555 §8.3); undefined: the token is of no order. */
+	/** Returns the text that proves control of a name by HTTP (RFC 8555 §8.3), if an order has this token. */
 	async textFor(token: string): Promise<string | undefined> {
 		return (await this.#challenge({type: 'http-01', token}))?.key_authorization;
 	}
@@ -125,36 +118,35 @@ export class Certificates {
 		return await findChallenge(store.reader, by, storeTime(clock.now()));
 	}
 
-	/** Whether a name has a certificate. */
 	has(name: string): boolean {
 		return this.#shown.has(name);
 	}
 
-	/** The certificate of MAILCTL_HOSTNAME; null: there is none yet. */
+	/** Returns the certificate of MAILCTL_HOSTNAME, or `null` if there is none yet. */
 	own(): KeyPair | null {
 		return this.#shown.get(this.#context.settings.hostname)?.pair ?? null;
 	}
 
-	/** `listener` is called when the certificate of MAILCTL_HOSTNAME is another one from now on. */
+	/** Registers a listener for changes of the certificate of MAILCTL_HOSTNAME. */
 	onChange(listener: () => void): void {
 		this.#listeners.push(listener);
 	}
 
-	/** Reads what is there, before anything listens. */
+	/** Reads the existing certificates before anything listens. */
 	async open(): Promise<void> {
 		const {settings, store, clock} = this.#context;
 		if (settings.acme) {
-			// A daemon that is alone and ended in the middle of an order goes on with it.
+			// A daemon on its own resumes an order during which it was stopped.
 			await (store.dialect.isShared ? undefined : this.#write(releaseCertificates));
 			await this.#write(trx => noteDirectory(trx, settings.acmeDirectory, storeTime(clock.now())));
 			await this.#readInTurn(() => this.#read());
 		}
 	}
 
-	/** Orders from now on; challenges can be answered. */
+	/** Starts ordering. Challenges must be answerable from now on. */
 	start(): void {
 		if (this.#context.settings.acme) {
-			// An order that takes its five minutes holds up neither our own names nor those of other workspaces.
+			// An order that takes all its five minutes delays neither our own names nor those of other workspaces.
 			this.#rounds = [true, ...Array<boolean>(maxOrders).fill(false)].map(isOwn =>
 				repeated(lookMs, () => this.look(isOwn), this.#context.observer.storeFailed),
 			);
@@ -164,7 +156,7 @@ export class Certificates {
 		}
 	}
 
-	/** Another process changed something: certificates, domains, or what is due. */
+	/** Another process changed certificates, domains or what is due. */
 	forget(): void {
 		if (this.#context.settings.acme) {
 			this.#readInTurn(() => this.#read()).catch(this.#context.observer.storeFailed);
@@ -178,18 +170,18 @@ export class Certificates {
 		}
 	}
 
-	/** Orders under way are given up, and made again by the next start or another node. */
+	/** Abandons the current orders. The next start or another node repeats them. */
 	async stop(): Promise<void> {
 		this.#ending.abort();
 		this.#names.stop();
-		await this.#dispatcher.destroy();
+		await this.#dispatcher?.destroy();
 		await Promise.all([...this.#rounds, this.#emailRound].map(round => round?.stop()));
 		await this.#readInTurn(async () => undefined);
 	}
 
 	/**
-	 * Does what is due now, one after the other; `isOwn`: for our own names alone. Each order may take minutes: what is
-	 * to be done is looked up again before it.
+	 * Works on what is due, one certificate at a time. `isOwn` means only our own names. An order may take minutes, so
+	 * what is due is read again before each one.
 	 */
 	async look(isOwn = false): Promise<void> {
 		for (;;) {
@@ -202,7 +194,7 @@ export class Certificates {
 		}
 	}
 
-	/** Our own names come first, then those that failed least. */
+	/** Returns our own names first, then those with the fewest failures. */
 	async #nextDue(isOwn: boolean): Promise<Certificate | undefined> {
 		const {store, clock} = this.#context;
 		const all = await listDueCertificates(store.reader, storeTime(clock.now()));
@@ -210,7 +202,7 @@ export class Certificates {
 		return due.find(({name}) => this.#names.own.includes(name)) ?? (isOwn ? undefined : due[0]);
 	}
 
-	/** Opens the certificates that have changed. */
+	/** Decrypts the certificates that have changed. */
 	async #read(): Promise<void> {
 		const {store, vault, clock, observer} = this.#context;
 		const before = this.#shown;
@@ -243,7 +235,7 @@ export class Certificates {
 		}
 	}
 
-	/** Works on a certificate while no other node does. */
+	/** Works on a certificate that no other node is working on. */
 	async #take({name, taken_until: free, next_try_at}: Certificate): Promise<void> {
 		const {store, clock, observer} = this.#context;
 		let until = free;
@@ -263,7 +255,7 @@ export class Certificates {
 		const changes = await this.#renew(row, signal).finally(() => holding.stop());
 		const {chain, fault, not_after = row.not_after, issuer} = changes;
 		const kept = await this.#write(async trx => {
-			// An operator, or another node, may have made it due meanwhile: only a certificate answers that.
+			// An operator or another node may have made it due meanwhile. Only a new certificate satisfies that.
 			const isSame = chain || (await findCertificate(trx, name))?.next_try_at === row.next_try_at;
 			const noted = isSame ? changes : {};
 			const isOurs = await updateCertificate(trx, {name, taken_until: until}, {...noted, taken_until: null});
@@ -280,7 +272,7 @@ export class Certificates {
 			return isOurs;
 		});
 		if (kept && chain) {
-			// Who reads the line finds it in use.
+			// The certificate is in use before the line is logged.
 			await this.#readInTurn(() => this.#read()).catch(observer.storeFailed);
 			observer.logger.info({event: 'certificate_issued', name, not_after, issuer});
 		} else if (kept && fault) {
@@ -294,13 +286,14 @@ export class Certificates {
 
 	#client(): AcmeClient {
 		const {settings, clock, version} = this.#context;
+		this.#dispatcher ??= createDispatcher(settings);
 		return new AcmeClient({
 			...{directory: settings.acmeDirectory, dispatcher: this.#dispatcher, userAgent: `mailctl/${version}`},
 			...{now: clock.now, pause: this.#pause},
 		});
 	}
 
-	/** Orders a certificate if its time has come, else asks the CA when that is. */
+	/** Orders a certificate if it is due; otherwise asks the CA when to renew it. */
 	async #renew(row: FullCertificate, signal: AbortSignal): Promise<Changes> {
 		const {settings, clock} = this.#context;
 		const client = this.#client();
@@ -323,7 +316,7 @@ export class Certificates {
 				throw error;
 			}
 			const {retryAfterMs} = error instanceof AcmeError ? error : new AcmeError('');
-			const late = `the order was not done within ${maxOrderMs / minuteMs} minutes`;
+			const late = `the order was not completed within ${maxOrderMs / minuteMs} minutes`;
 			const tries = row.tries + 1;
 			const asked = Math.min(retryAfterMs ?? 0, maxPause(row, now()));
 			const next = now() + Math.max(waitAfter(tries), asked);
@@ -335,7 +328,7 @@ export class Certificates {
 		}
 	}
 
-	/** An account that the CA has closed is replaced by another one, once. */
+	/** Orders a certificate. If the CA has closed the account, it is replaced once. */
 	async #order(client: AcmeClient, row: FullCertificate, signal: AbortSignal): Promise<Changes> {
 		const directory = this.#context.settings.acmeDirectory;
 		for (let isAgain = false; ; isAgain = true) {
@@ -357,7 +350,7 @@ export class Certificates {
 		const {name, tries} = row;
 		const key = newKey();
 		const tokens: string[] = [];
-		// Ports may be other ones here than those at which a CA comes.
+		// The local ports may differ from those to which a CA connects.
 		const served = {redirects: httpListen.port === 80 || httpRedirectListen !== null, https: httpsListen !== null};
 		const isOfAnother = row.directory !== null && row.directory !== directory;
 		this.#orders++;
@@ -380,7 +373,7 @@ export class Certificates {
 			const next = {...issued, window_start: null, window_end: null, ...window};
 			const now = clock.now();
 			const at = nextLook({...row, ...next}, retryAfterMs, now);
-			// A CA may say of a new certificate too that it is to be renewed at once: that would never end.
+			// A CA may want even a new certificate renewed at once, which must not become an endless loop.
 			const soonest = storeTime(now + Math.min(hourMs, (Date.parse(issued.not_after) - now) / 4));
 			return {
 				...next,
@@ -394,7 +387,7 @@ export class Certificates {
 		}
 	}
 
-	/** Our account at the CA, made where there is none. */
+	/** Returns our account at the CA; creates it if necessary. */
 	async #account(client: AcmeClient, signal: AbortSignal): Promise<Account> {
 		const {settings, store, vault, clock} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email, acmeEab: binding} = settings;
@@ -411,7 +404,7 @@ export class Certificates {
 		return this.#openAccount(kept) ?? {key, url};
 	}
 
-	/** Null: its key is damaged. Another account does as well. */
+	/** Returns `null` if the account's key is damaged. A new account serves as well. */
 	#openAccount({directory, secret, url}: AcmeAccount): Account | null {
 		try {
 			return {key: keyOf(this.#context.vault.open(directory, secret)), url};
@@ -420,7 +413,7 @@ export class Certificates {
 		}
 	}
 
-	/** Tells the CA of a changed MAILCTL_ACME_EMAIL, for the next order may be weeks away. */
+	/** Sends a changed MAILCTL_ACME_EMAIL to the CA, because the next order may be weeks away. */
 	async #updateEmail(): Promise<void> {
 		const {settings, store, observer} = this.#context;
 		const {acmeDirectory: directory, acmeEmail: email} = settings;
@@ -442,11 +435,11 @@ export class Certificates {
 				throw error;
 			}
 			if (error instanceof AcmeError && (await client.isClosed(account, error, signal))) {
-				// The next order creates another one, with this email.
+				// The next order creates another account with this address.
 				await this.#write(trx => deleteAccount(trx, {directory, url: account.url}));
 				return;
 			}
-			const text = `The CA does not know MAILCTL_ACME_EMAIL yet, and is told again in an hour: ${(error as Error).message}`;
+			const text = `MAILCTL_ACME_EMAIL could not be updated at the CA; retrying in an hour: ${(error as Error).message}`;
 			observer.logger.warn({event: 'acme_email_failed'}, text);
 		}
 	}
@@ -458,20 +451,32 @@ export class Certificates {
 
 const defaultPause: AcmeOptions['pause'] = (ms, signal) => setTimeout(ms, undefined, {signal});
 
-/** When the CA wants a renewal. One that gives no answer is asked another time. */
+/** Asks the CA when to renew. A CA that does not respond is asked again later. */
 async function windowOf(client: AcmeClient, id: string | null, signal: AbortSignal) {
 	const window = id === null ? null : await client.renewalWindow(id, signal).catch(() => null);
 	const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
 	return {...changes, retryAfterMs: window?.retryAfterMs ?? null};
 }
 
-/** The longest that we wait, whatever time the CA names: a certificate must not end meanwhile. */
+/** The longest wait, whatever the CA requests: the certificate must not expire meanwhile. */
 function maxPause({not_after}: FullCertificate, now: number): number {
 	return not_after === null ? 7 * dayMs : Math.max((Date.parse(not_after) - now) / 4, hourMs);
 }
 
-/** When a certificate is looked at next: when its time comes, or the CA may be asked again. */
+/** Returns when a certificate is checked next: when its renewal is due or the CA may be asked again. */
 function nextLook(row: Parameters<typeof renewAt>[0], retryAfterMs: number | null, now: number): string {
 	const ask = Math.min(Math.max(retryAfterMs ?? defaultAskMs, minuteMs), dayMs);
 	return storeTime(Math.min(renewAt(row) ?? now, now + ask));
+}
+
+/**
+ * Each request uses a new connection: the CA may close a kept one just as the next request is sent. They share one TLS
+ * context, because reading all public certificates takes tens of milliseconds.
+ */
+function createDispatcher(settings: Settings): Dispatcher {
+	const ca = settings.acmeCaFile === null ? [] : [readSettingFile(settings.acmeCaFile).toString()];
+	return new Agent({
+		pipelining: 0,
+		connect: {secureContext: createSecureContext({ca: [...rootCertificates, extraCa(settings) ?? [], ca].flat()})},
+	});
 }

@@ -28,8 +28,8 @@ export function configuredListeners(settings: ListenerSettings): Listener[] {
 }
 
 /**
- * Binds every address and frees it again, before the daemon creates anything: a start that cannot listen leaves nothing
- * behind. Throws ConfigError for the first address that cannot be bound.
+ * Binds every address and releases it before the daemon creates anything, so that a start that cannot listen leaves
+ * nothing behind. Throws ConfigError for the first address that cannot be bound.
  */
 export async function checkPorts(listeners: readonly Listener[]): Promise<void> {
 	const servers: Server[] = [];
@@ -46,7 +46,9 @@ async function bind(listener: Listener, all: readonly Listener[]): Promise<Serve
 	const {host, port, setting} = listener;
 	const twin = all.find(other => other !== listener && other.host === host && other.port === port && port !== 0);
 	if (twin) {
-		throw new ConfigError([`${setting} and ${twin.setting} are both ${host}:${port}: give each a port of its own`]);
+		throw new ConfigError([
+			`${setting} and ${twin.setting} are both ${host}:${port}: use a different port for each`,
+		]);
 	}
 	const server = createServer(socket => socket.destroy());
 	server.listen(port, host);
@@ -58,9 +60,7 @@ async function bind(listener: Listener, all: readonly Listener[]): Promise<Serve
 	return server;
 }
 
-/**
- * Returns the system's reason why an address cannot be bound in the operator's words, or `null` for any other error.
- */
+/** Explains to the operator why an address cannot be bound. Returns `null` for any other error. */
 export function explainListenError(error: unknown, {setting, host, port}: Listener): ConfigError | null {
 	switch (Object(error).code) {
 		case 'EADDRINUSE':

@@ -11,12 +11,12 @@ import type {Store} from '../store/store.ts';
 import type {Certificates} from './certificates.ts';
 import type {Observer} from './observer.ts';
 
-/** What the parts of the daemon share. `daemon.ts` builds it once; the functions answer as of now. */
+/** What the parts of the daemon share. `daemon.ts` builds it once. Its functions return current values. */
 export type Context = {
-	/** The settings of the start. */
+	/** The settings at startup. */
 	readonly settings: Settings;
 	readonly live: () => LiveSettings;
-	/** The rules that classify refusals. */
+	/** The rules that classify rejections. */
 	readonly bounceRules: () => readonly BounceRule[];
 	readonly destinations: () => Destinations;
 	readonly version: string;
@@ -25,7 +25,7 @@ export type Context = {
 	readonly vault: Vault;
 	readonly clock: Clock;
 	readonly newId: NewId;
-	/** Id of this run of the daemon: it marks its claims and the mail that it receives. */
+	/** The id of this run of the daemon, which marks its claims and the mail that it receives. */
 	readonly boot: string;
 	/** Whether the disk has space for new mail. */
 	readonly hasSpace: () => boolean;
@@ -33,16 +33,16 @@ export type Context = {
 	readonly mayAccept: () => boolean;
 	/** Passes events to the webhooks and the reputation guard. */
 	readonly eventWriter: EventWriter;
-	/** Drops everything that this process caches of the store. */
+	/** Drops everything that this process has cached from the store. */
 	readonly forget: () => void;
-	/** Removes the captured mails of recipients. */
+	/** Removes the captured files of recipients. */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
 	readonly observer: Observer;
-	/** Those that a CA gave us. */
+	/** The certificates issued by a CA. */
 	readonly certificates: Certificates;
 };
 
-/** The audit trail names the daemon as the operator of what it does by itself. */
+/** Names the daemon as the operator, for the audit trail of what it does by itself. */
 export function actingOf({clock, newId}: Pick<Context, 'clock' | 'newId'>): Acting {
 	return {clock, newId, operator: {actor: 'daemon', from: hostname()}};
 }

@@ -58,7 +58,7 @@ import {createWebhooks, type Webhooks} from './webhook-posting.ts';
 type DaemonOptions = {
 	readonly settings: Settings;
 	readonly version: string;
-	/** That of the program that is installed now; absent: this one. */
+	/** Returns the version of the installed program; absent for this one. */
 	readonly installed?: () => string;
 	readonly held: Held;
 	readonly log: Log;
@@ -67,28 +67,32 @@ type DaemonOptions = {
 };
 
 export type Daemon = {
-	/** Where HTTP is served; null: this process serves none. */
+	/** The URL at which HTTP is served, or `null` if this process serves none. */
 	readonly http: string | null;
-	/** Where the operator's pages and figures are; null: nowhere. */
+	/** The URL of the operator's pages and metrics, or `null`. */
 	readonly admin: string | null;
-	/** Where https is served without a proxy, `host:port`; null: nowhere. */
+	/** Where HTTPS is served without a proxy, as `host:port`, or `null`. */
 	readonly https: string | null;
-	/** Where plain HTTP is redirected, `host:port`; null: nowhere. */
+	/** Where plain HTTP is redirected, as `host:port`, or `null`. */
 	readonly redirect: string | null;
-	/** Where the listener for reports is, `host:port`; null: no listener. */
+	/** Where the listener for reports is, as `host:port`, or `null`. */
 	readonly inbound: string | null;
-	/** Where programs submit mail, `host:port` between commas; null: nowhere. */
+	/** Where programs submit mail, as `host:port` separated by commas, or `null`. */
 	readonly submission: string | null;
-	/** Base of the links in mail. */
+	/** The base URL of links in messages. */
 	readonly publicUrl: string;
 	readonly reload: (settings: LiveSettings) => void;
-	/** Says from now on that it is not ready, and goes on: load balancers look elsewhere. */
+	/** Reports that the daemon is not ready, so that load balancers avoid it, but continues to work. */
 	readonly leave: () => void;
-	/** Takes nothing new, ends what is under way, gives the rest back to the queue, closes everything. */
+	/** Accepts nothing new, finishes what is under way, releases the rest to the queue and closes everything. */
 	readonly stop: () => Promise<void>;
 };
 
-/** The composition root: everything is made here, started in order, and drained in reverse. */
+/**
+ * The composition root: creates every part of the daemon, starts them in order and drains them in reverse. This folder
+ * connects the others to settings, sockets, threads and timers, and does the upkeep of the store. It relies on the
+ * settings and an open store, and never decides what happens to a message.
+ */
 export async function startDaemon({
 	settings,
 	version,
@@ -120,7 +124,7 @@ export async function startDaemon({
 	const storeFaults = watchForStoreFaults(store, logger, () => isDiskFull(settings.dataDir));
 	const files = new FileGuard({store: held.store, dataDir: settings.dataDir, keys, logger, exit: exitDamaged});
 	function storeFailed(error: unknown): void {
-		// A removed file explains what SQLite says of it.
+		// A removed file explains what SQLite reports.
 		void files.look();
 		if (!files.isDisplaced()) {
 			storeFaults.failed(error);
@@ -197,7 +201,7 @@ export async function startDaemon({
 			}
 			return space.enough() ? null : 'The disk has less free space than MAILCTL_MIN_FREE_DISK.';
 		} catch {
-			return 'The store does not answer.';
+			return 'The store does not respond.';
 		}
 	}
 
@@ -232,7 +236,7 @@ export async function startDaemon({
 	async function start() {
 		try {
 			await space.look();
-			// Before mail of today.
+			// Today's partition must exist before today's first message.
 			await dayTask({store, clock}).begin()();
 			const since = await readGeneration(reader);
 			await certificates.open();
@@ -260,25 +264,25 @@ export async function startDaemon({
 
 	const alerts = createAlertWatch(context, {installed, publicUrl, mailboxUp: () => roles.mailbox()?.up ?? null});
 
-	/** Reads the rules for refusals again. False: the file is broken, which is logged; the former rules stay in use. */
+	/** Reads the bounce rules again. If the file is invalid, keeps the previous rules and returns `false`. */
 	function renewRules(): boolean {
 		const read = bounceRulesOf(current);
 		if (read.ok) {
 			rules = read.rules;
 		} else {
-			const text = 'The rules that were read before still hold.';
+			const text = 'The previous rules remain in use.';
 			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
 		}
 		return read.ok;
 	}
 
-	/** Reads the destinations file again. If it is broken, the former one stays in use. */
+	/** Reads the destinations file again. If it is invalid, the previous one remains in use. */
 	function renewDestinations(): void {
 		const read = destinationsOf({...settings, destinationsFile: current.destinationsFile});
 		if (read.ok) {
 			destinations = read.destinations;
 		} else {
-			const text = 'The destinations that were read before still hold.';
+			const text = 'The previous destinations remain in use.';
 			logger.error({event: 'destinations_refused', problems: read.faults}, text);
 		}
 	}
@@ -297,7 +301,7 @@ export async function startDaemon({
 			: null;
 	certificates.start();
 	phase = 'running';
-	// Before the line: its readers look for the file.
+	// Before the line is logged, because its readers look for the file.
 	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
 	logger.info({event: 'listening', ...at, version});
 	warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
@@ -328,7 +332,7 @@ export async function startDaemon({
 	};
 }
 
-/** What this process does apart from HTTP, by MAILCTL_ROLES: it delivers, posts webhooks, receives reports. */
+/** What this process does besides HTTP, by MAILCTL_ROLES: delivers mail, posts webhooks, receives reports. */
 function createRoles(context: Context) {
 	const {settings, store, clock, boot, observer} = context;
 	const {logger, storeFailed} = observer;
@@ -361,12 +365,12 @@ function createRoles(context: Context) {
 	return {
 		/** Endpoints have deliveries that are due. */
 		due: (endpointIds: readonly string[]): void => webhooks?.due(endpointIds),
-		/** Events of a provider came in. */
+		/** Events of a provider arrived. */
 		wakeReading: (): void => inbound?.wake(),
 		/** The reputation figures of workspaces changed. */
 		counted: (workspaceIds: readonly string[]): void => guard?.counted(workspaceIds),
 
-		/** Resolves with the address of the listener for reports, `host:port`; null without one. */
+		/** Resolves with the address of the listener for reports, as `host:port`, or `null` without one. */
 		async start(publicUrl: string): Promise<string | null> {
 			let inboundAddress: string | null = null;
 			if (has('deliver') || has('webhook') || isShared) {
@@ -385,7 +389,7 @@ function createRoles(context: Context) {
 				inboundAddress = await inbound.start();
 			}
 			guard = startReputationGuard(context);
-			// Where nothing leaves the machine, no records are needed, and no DNS.
+			// If nothing leaves the machine, neither records nor DNS are needed.
 			if (has('deliver') && settings.delivery !== 'capture') {
 				domainChecks = makeDomainChecks(context);
 				domainChecks.start();
@@ -399,9 +403,7 @@ function createRoles(context: Context) {
 
 		/** The writer has mail for these queues. */
 		arriving: (queues: Iterable<Arrival>): void => engine?.scheduler.arriving(queues),
-		/**
-		 * Mail of these queues is stored. Other nodes may take what must wait on this node, or is not delivered by it.
-		 */
+		/** Mail of these queues is stored. Other nodes may take what must wait here or is not delivered here. */
 		accepted(queues: Iterable<QueueKey>): void {
 			if (isShared && presence.hasPeers()) {
 				notices.send(
@@ -409,13 +411,13 @@ function createRoles(context: Context) {
 				);
 			}
 		},
-		/** Whether an outcome waits for the store, or the node's own beat failed. */
+		/** Whether an outcome is waiting to be written, or the node's own heartbeat failed. */
 		storeFailing: (): boolean => presence.isFailing() || engine?.scheduler.storeFailing === true,
 		sites: () => engine?.scheduler.sites() ?? [],
 		inboundSessions: () => inbound?.sessions() ?? null,
 		mailbox: () => inbound?.mailbox() ?? null,
 
-		/** Drops what is cached of the store. */
+		/** Drops everything cached from the store. */
 		forget(): void {
 			engine?.forget();
 			webhooks?.forget();
@@ -424,12 +426,9 @@ function createRoles(context: Context) {
 
 		rescan,
 
-		/** Another process changed domains. */
 		recheckDomains: (): void => domainChecks?.rescan(),
 
-		/**
-		 * Applies changed settings. `renewed`: the rules for refusals changed. `certificates`: reads the submission's.
-		 */
+		/** Applies changed settings. `renewed`: the bounce rules changed. `certificates` reloads the submission's. */
 		reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
 			if (renewed) {
 				engine?.renewBounceRules();
@@ -441,30 +440,30 @@ function createRoles(context: Context) {
 				} catch (error) {
 					logger.error(
 						{event: 'certificate_refused', err: error},
-						'The certificate that was read before still holds.',
+						'The previous certificate remains in use.',
 					);
 				}
 			}
 			engine?.renewDestinations();
 		},
 
-		/** Takes nothing new and ends what is under way. */
+		/** Accepts nothing new and finishes what is under way. */
 		async drain(): Promise<void> {
 			await Promise.all([blocklistChecks?.stop(), tlsReports?.stop()]);
 			await Promise.all([engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
 		},
 
-		/** After `drain`: gives back what is still claimed. */
+		/** Call this after `drain`. Releases what is still claimed. */
 		async end(): Promise<void> {
 			await guard?.stop();
-			// Claims that cannot be given back now are at the next start, or by another node.
+			// Claims that cannot be released now are released at the next start or by another node.
 			await presence.end().catch(storeFailed);
 			await engine?.stop();
 		},
 	};
 }
 
-/** Watches the reputation of workspaces, in every process. */
+/** Watches the reputation of workspaces. Every process does so. */
 function startReputationGuard(context: Context): Guard {
 	const {store, live, forget, observer} = context;
 	return startGuard({
@@ -472,7 +471,7 @@ function startReputationGuard(context: Context): Guard {
 		limits: () => live().reputation,
 		acting: actingOf(context),
 		onJudged(judged) {
-			// Sends of a paused workspace are refused at once, not when the change is noticed.
+			// Sends of a paused workspace are rejected at once, not only when the change is noticed.
 			if (judged.kind === 'paused') {
 				forget();
 			}
@@ -482,7 +481,7 @@ function startReputationGuard(context: Context): Guard {
 	});
 }
 
-/** Checks the DNS records of sender domains, where mail leaves the machine. */
+/** Checks the DNS records of sender domains if mail leaves the machine. */
 function makeDomainChecks(context: Context): DomainChecks {
 	const {settings, store, clock, observer} = context;
 	return new DomainChecks({

@@ -59,24 +59,21 @@ import {readArrivalNotice, watchArrivals} from './peers.ts';
 import {feedbackOf, Signing} from './recipient-mails.ts';
 import {createRelayUse} from './relay-use.ts';
 
-/** One query to one server, milliseconds. */
+/** The time limit of one query to one server, in milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
-/** How long it waits before it asks a failing store again, milliseconds. */
+/** How long to wait before reading from a failing store again, in milliseconds. */
 const renewRetryMs = 1000;
-/**
- * Other nodes announce mail that waits. How often the store is searched for mail after a lost announcement,
- * milliseconds.
- */
+/** How often the store is searched for mail whose announcement by another node was lost, in milliseconds. */
 const missedMs = 3000;
-/** It finds what comes due by then: scheduled mail that another node accepted leaves in time. */
+/** The search includes what will be due within this time, so that scheduled mail of other nodes leaves on time. */
 const aheadMs = 10 * missedMs;
 const recipientsPerSession = 4;
 const unprovenShare = 0.75;
-/** Attachments of recipients being tried, in memory at once, octets; a mail is a third larger than its attachments. */
+/** How many octets of attachments of recipients being attempted may be in memory. Their messages are a third larger. */
 const maxAttached = 32 * 1024 * 1024;
 
-/** The delivery engine: the queue, its renderers and its SMTP workers. `publicUrl`: base of the links in mail. */
+/** Creates the queue, its renderers and its SMTP workers. `publicUrl` is the base URL of links in messages. */
 export function createEngine(context: Context, publicUrl: string) {
 	const {settings, live, store, clock, newId, boot, observer} = context;
 	const signing = new Signing(store, context.vault, clock, settings);
@@ -89,7 +86,7 @@ export function createEngine(context: Context, publicUrl: string) {
 
 	const retry = (): Retry => ({schedule: live().retrySchedule, lifetime: live().queueLifetime});
 
-	/** A mail may be captured while its recipient is erased. */
+	/** A message may be captured while its recipient is being erased. */
 	async function removeIfErased({id}: JudgedTry['recipient']): Promise<void> {
 		if (await isErased(store.reader, id)) {
 			await context.removeCaptured([id]);
@@ -104,19 +101,19 @@ export function createEngine(context: Context, publicUrl: string) {
 		return await listAttachments(store.reader, recipient.message_id);
 	}
 
-	/** What stays on this machine, to be looked at, is made without sensitive variables. */
+	/** What stays on this machine for viewing is rendered without sensitive variables. */
 	function variablesOf({sealed, workspace_id: workspaceId, mode, destination}: Claimed): string | null {
 		const leaves = settings.delivery !== 'capture' && mode === 'live' && destination !== simulatorDomain;
 		return sealed !== null && leaves ? context.vault.open(workspaceId, sealed) : null;
 	}
 
-	/** What a server may quote of the mail and nobody may store; `null` for mail without sensitive variables. */
+	/** Returns the values that a mail server may quote and that must not be stored, or `null` if there are none. */
 	function hiddenValuesOf(recipient: Claimed): HiddenValues | null {
 		const variables = variablesOf(recipient);
 		return variables === null ? null : findHiddenValues(recipient.data ?? '{}', variables);
 	}
 
-	/** The error of a template may quote a value too. */
+	/** A template error may quote a value too. */
 	function maskUnmade(unmade: Unmade, recipient: Claimed): Unmade {
 		const hidden = hiddenValuesOf(recipient);
 		return hidden === null ? unmade : {...unmade, message: maskHidden(unmade.message, hidden)};
@@ -126,17 +123,17 @@ export function createEngine(context: Context, publicUrl: string) {
 		try {
 			return await readAsked(store.reader, id);
 		} catch (error) {
-			observer.storeFailed(error); // The mail is made: it goes to the hosts in their usual order.
+			observer.storeFailed(error); // The message is ready, so it goes to the mail servers in their usual order.
 			return [];
 		}
 	}
 
-	/** The providers that report on the workspace's mail. */
+	/** Returns the providers that report on the workspace's mail. */
 	function echoedBy(workspaceId: string): readonly ProviderName[] {
 		return [...(echoing.get(null) ?? []), ...(echoing.get(workspaceId) ?? [])];
 	}
 
-	/** A smarthost gets the fields by which its provider's events name the mail. */
+	/** Adds the fields by which a relay's provider identifies the message in its events. */
 	function withEcho({mail, ref}: Made, {nextHop}: Terms, workspaceId: string): Uint8Array {
 		const fields = nextHop.kind === 'relay' ? echoFields(echoedBy(workspaceId), ref) : '';
 		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
@@ -156,7 +153,7 @@ export function createEngine(context: Context, publicUrl: string) {
 			try {
 				return (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0;
 			} catch (error) {
-				observer.storeFailed(error); // The outcome of the recipient is still to be recorded.
+				observer.storeFailed(error); // The outcome of the recipient must still be recorded.
 				return 0;
 			}
 		},
@@ -222,13 +219,13 @@ export function createEngine(context: Context, publicUrl: string) {
 		retry,
 		attemptDeadlineMs: settings.attemptDeadline,
 		maxInFlight: Math.max(64, settings.maxSessions * recipientsPerSession),
-		// Some sessions are always left to sites that answer.
+		// Some sessions are always left to providers that respond.
 		maxUnproven: Math.ceil(settings.maxSessions * unprovenShare),
 		fixedWaitOf: recipient => (recipient.destination === simulatorDomain ? simulatorWaitMs : undefined),
 		clock,
 		random: Math.random,
 		isUnavailable: store.dialect.isUnavailable,
-		// Once: from then on the queues know better.
+		// Used once: afterwards the queues have newer data.
 		remembered(site) {
 			const saved = remembered.get(site);
 			remembered.delete(site);
@@ -263,11 +260,11 @@ export function createEngine(context: Context, publicUrl: string) {
 	});
 
 	let remembered = new Map<string, SavedSite>();
-	/** The providers that post events of a workspace's mail; null: of every workspace's. */
+	/** The providers that post events about a workspace's mail; `null` stands for every workspace. */
 	let echoing: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
 	let arrivals: ReturnType<typeof watchArrivals> | null = null;
 
-	/** A change is announced once: a failed renewal is repeated. */
+	/** Changes are announced only once, so a failed renewal is repeated. */
 	async function renewRoutes(): Promise<void> {
 		try {
 			echoing = await readProviders(store.reader);
@@ -306,21 +303,21 @@ export function createEngine(context: Context, publicUrl: string) {
 				});
 			}
 		},
-		/** What was changed by others is read again. */
+		/** Drops cached data that others may have changed. */
 		forget(): void {
 			signing.forget();
 			void renewRoutes();
 		},
-		/** The destinations file was read again. */
+		/** Call this when the destinations file was read again. */
 		renewDestinations(): void {
 			router.reload();
 			scheduler.renew();
 		},
-		/** Other rules hold by which refusals are read. */
+		/** Call this when the bounce rules have changed. */
 		renewBounceRules(): void {
 			smtpWorkers.classifyBy(context.bounceRules());
 		},
-		/** Ends sessions after the mail they are sending, gives everything else back; resolves when all is stored. */
+		/** Sessions end after their current message and everything else is released. Resolves when all is stored. */
 		async drain(): Promise<void> {
 			arrivals?.stop();
 			smtpWorkers.drain();
@@ -329,7 +326,7 @@ export function createEngine(context: Context, publicUrl: string) {
 		async stop(): Promise<void> {
 			await Promise.all([renderers.stop(), smtpWorkers.stop()]);
 			if (isShared) {
-				// Others may have what it had, for all its connections are closed.
+				// All connections of this node are closed, so others may have its share.
 				await store.agreeing.transaction(trx => removeShares(trx, boot)).catch(observer.storeFailed);
 			}
 		},
@@ -348,7 +345,7 @@ function wireAddress(recipient: Claimed): string {
 
 const makeLimitMs = 2000;
 
-/** The threads that render, compose and sign. They ask for templates and keys by name. */
+/** Starts the threads that render, compose and sign. They request templates and keys by name. */
 function startRenderers(
 	{settings, clock, store, keys, observer}: Context,
 	publicUrl: string,
@@ -384,7 +381,7 @@ function startRenderers(
 	});
 }
 
-/** The threads that hold SMTP sessions. */
+/** Starts the threads that hold SMTP sessions. */
 function startSmtpWorkers(
 	{settings, clock, store, bounceRules, observer, version}: Context,
 	silent: (site: string) => void,
@@ -402,7 +399,7 @@ function startSmtpWorkers(
 	});
 }
 
-/** `time`: of the daemon's clock. */
+/** Returns the data for an SMTP worker. `time` is the memory of the daemon's clock. */
 function senderData(
 	settings: Settings,
 	bounceRules: readonly BounceRule[],

@@ -17,17 +17,14 @@ type FileGuardOptions = {
 	readonly dataDir: string;
 	readonly keys: MasterKeys;
 	readonly logger: Pick<Logger, 'fatal' | 'error'>;
-	/**
-	 * Ends the process (74) and closes no file: SQLite's last close would remove the log of whatever store is there
-	 * now.
-	 */
+	/** Exits (74) without closing files: SQLite's last close would remove the log of whatever store is there now. */
 	readonly exit: () => void;
 };
 
 /**
- * Ends the daemon when a file that it works with was removed or replaced, or its folder moved: what it writes then is
- * gone at the next start. The writer itself looks after each commit, so that nobody hears of one that went to such a
- * file.
+ * Stops the daemon if a file in use was removed or replaced, or its folder moved, because everything written from then
+ * on would be lost at the next start. The writer also checks after each commit, so that no commit to such a file is
+ * reported as successful.
  */
 export class FileGuard {
 	readonly #options: FileGuardOptions;
@@ -40,12 +37,12 @@ export class FileGuard {
 		this.#watch = repeated(lookMs, this.look, () => undefined);
 	}
 
-	/** Whether files were found displaced: nothing may be accepted or claimed any more. */
+	/** Whether files were found displaced, so that nothing may be accepted or claimed. */
 	isDisplaced(): boolean {
 		return this.#leaving !== null;
 	}
 
-	/** Looks at once. Where something is displaced the process ends before this resolves. */
+	/** Checks at once. If something is displaced, the process exits before this resolves. */
 	readonly look = async (): Promise<void> => {
 		const displaced = this.#isStopped ? [] : findDisplaced(this.#options.store.files);
 		if (displaced.length > 0) {
@@ -54,10 +51,7 @@ export class FileGuard {
 		await this.#leaving;
 	};
 
-	/**
-	 * Looks for the last time: closing the files, which may follow, removes SQLite's logs, or those of a store that
-	 * replaced it.
-	 */
+	/** Checks one last time, because closing the files removes SQLite's logs, or those of a replacing store. */
 	async stop(): Promise<void> {
 		await this.#watch.stop();
 		await this.look();
@@ -66,20 +60,20 @@ export class FileGuard {
 
 	async #leave(displaced: readonly DisplacedFile[]): Promise<void> {
 		const {dataDir, logger, exit} = this.#options;
-		// The files of a moved folder are whole: there is nothing to save. A rescued store has all of its log.
+		// The files of a moved folder are intact, and a rescued store includes its log. Neither needs further rescue.
 		const cause = displaced.find(({path}) => path === dataDir || path === storeFile(dataDir));
 		for (const file of cause ? [cause] : displaced) {
 			const fix = await this.#save(file).catch(error => `it could not be saved (${(error as Error).message})`);
 			const {path, how} = file;
 			logger.fatal(
 				{event: 'file_displaced', file: path, how},
-				`${path} was ${how} while the daemon was running, which stops now: ${fix}.`,
+				`${path} was ${how} while the daemon was running, so the daemon stops: ${fix}.`,
 			);
 		}
 		exit();
 	}
 
-	/** Saves what is only in this process; returns what the operator has to do. */
+	/** Saves what only this process has. Returns what the operator has to do. */
 	async #save({path, how}: DisplacedFile): Promise<string> {
 		const {dataDir, keys} = this.#options;
 		const file = storeFile(dataDir);
@@ -91,12 +85,12 @@ export class FileGuard {
 			case `${file}-wal`:
 				return await this.#rescueLog(path, how);
 			case `${file}-shm`:
-				return 'nothing is lost, start it again';
+				return 'nothing was lost; start the daemon again';
 			case secretsFile(dataDir):
 				restoreSecrets(dataDir, keys);
-				return 'it was written again from memory, start the daemon again';
+				return 'it was restored from memory; start the daemon again';
 			default:
-				return `nothing is lost, start it again, and never remove ${join(dataDir, 'daemon.lock')}: it keeps a second daemon out`;
+				return `nothing was lost; start the daemon again, and never remove ${join(dataDir, 'daemon.lock')}: it prevents a second daemon`;
 		}
 	}
 
@@ -108,19 +102,19 @@ export class FileGuard {
 		fsyncSync(handle);
 		closeSync(handle);
 		syncFolder(dataDir);
-		return `all that it held was saved in ${rescued}, run mv ${rescued} ${file} && rm -f ${file}-wal ${file}-shm`;
+		return `its content was saved in ${rescued}; run mv ${rescued} ${file} && rm -f ${file}-wal ${file}-shm`;
 	}
 
-	/** The store itself is where it was: what the log holds beyond it goes into it. */
+	/** Merges the log into the store, which is still in place. */
 	async #rescueLog(log: string, how: DisplacedFile['how']): Promise<string> {
 		if (!(await takeInLog(this.#options.store.database))) {
-			throw new Error('a reader was in the way');
+			throw new Error('another connection was reading the store');
 		}
 		if (how === 'removed') {
-			return 'its content was taken into the store, start the daemon again';
+			return 'its content was merged into the store; start the daemon again';
 		}
-		// The next start would take it for the log of this store.
+		// The next start would mistake it for the log of this store.
 		renameSync(log, `${log}.replaced`);
-		return `its content was taken into the store, start the daemon again; the other file is ${log}.replaced now`;
+		return `its content was merged into the store; start the daemon again (the other file is now ${log}.replaced)`;
 	}
 }

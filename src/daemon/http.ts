@@ -57,16 +57,16 @@ import {guardOf, postExample} from './webhook-posting.ts';
 const dnsTimeoutMs = 5000;
 
 /**
- * All that is served by HTTP: the API, the hosted pages, health, and what operators read, on a listener of its own or
- * not. Without the role `api` nothing is served.
+ * Everything served over HTTP: the API, the hosted pages, health checks, and pages and metrics for operators, which may
+ * have a listener of their own. Without the role `api`, nothing is served.
  */
 export function createHttp(
 	context: Context,
 	{accept, auth, limits, countFailure}: Intake,
 	process: DashboardParts['process'],
-	/** Null: ready to take mail. Else why not. */
+	/** Returns why no mail can be accepted, or `null`. */
 	notReady: () => Promise<string | null>,
-	/** Something came in that is to be read. */
+	/** Called when something arrived that is to be read. */
 	wakeReading: () => void,
 ) {
 	const {settings, store, keys, vault, clock, newId, eventWriter, observer, certificates} = context;
@@ -82,7 +82,11 @@ export function createHttp(
 		},
 		isUnavailable: store.dialect.isUnavailable,
 		onError: storeFailed,
-		onLost: n => logger.warn({event: 'engagement_lost', n}, 'More opens and clicks came than could be written.'),
+		onLost: n =>
+			logger.warn(
+				{event: 'engagement_lost', n},
+				'Opens and clicks were lost because they arrived faster than they could be written.',
+			),
 	});
 
 	const bursts = new Bursts({pass: hit => collector.add(hit), clock});
@@ -102,7 +106,7 @@ export function createHttp(
 	);
 	const adminName = adminListen === null || adminListen === 'shared' ? '' : adminListen.host;
 	const onAdmin = localHostGuard(adminName);
-	// A proxy with https may pass the dashboard too: without it there were no way to log in from elsewhere.
+	// An https proxy may pass on the dashboard too; otherwise nobody could sign in from elsewhere.
 	const onDashboard = localHostGuard(adminName, settings.publicUrl?.startsWith('https:') ? publicHost(settings) : '');
 	const health = healthRoutes({notReady});
 	const scrape = metricsRoutes({
@@ -135,14 +139,14 @@ export function createHttp(
 
 	let boundUrl: string | null = null;
 
-	// Reads tokens only: where this process is reached does not matter.
+	// Only reads tokens, so the URL of this process does not matter.
 	const links = createLinks({keys, publicUrl: '', random: randomBytes});
 
 	const tools = {clock, newId, random: randomBytes};
 	const keyTurns = createTurns();
 	const openSources = () =>
 		openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
-	/** What the API and the dashboard work with. */
+	/** What the API and the dashboard share. */
 	const parts = {
 		reader: store.reader,
 		change,
@@ -160,7 +164,7 @@ export function createHttp(
 			ownHosts: ownHosts(settings),
 			openSources,
 			reviewDmarc: createDmarcReview({reader: store.reader, names: sendingNames(settings), openSources, clock}),
-			// As in `daemon.ts`: no mail leaves the machine, so no records are needed.
+			// As in `daemon.ts`: if no mail leaves the machine, no records are needed.
 			areChecked: settings.delivery !== 'capture',
 			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
 		},
@@ -266,7 +270,7 @@ export function createHttp(
 			certificates,
 			onBare() {
 				const text =
-					'HTTPS refuses connections until the first certificate is there: mailctl certificate list says why it is not.';
+					'HTTPS rejects connections until the first certificate is issued: see mailctl certificate list for the reason.';
 				logger.warn({event: 'https_without_certificate'}, text);
 			},
 		});
@@ -276,7 +280,7 @@ export function createHttp(
 		createRedirect({publicUrl: linkBase(settings), isOurs: name => certificates.has(name), proofOf, newId});
 
 	return {
-		/** Answers where it listens; null: it serves nothing. */
+		/** Starts listening and returns the addresses, `null` for those not served. */
 		async listen() {
 			const http = api && (await bind(api, settings.httpListen));
 			boundUrl = http;
@@ -288,9 +292,9 @@ export function createHttp(
 				redirect: redirect && (await listenOn(redirect.server, settings.httpRedirectListen)),
 			};
 		},
-		/** Domains were added or removed. */
+		/** Call this when domains were added or removed. */
 		forget: () => mailDomains.forget(),
-		/** Answers what is being asked, writes what was collected, and takes nothing more. */
+		/** Finishes open requests, writes what was collected, and accepts nothing more. */
 		async close(): Promise<void> {
 			feed.close();
 			await Promise.all([https?.close(), redirect?.close(), api?.close(), admin?.close()]);
@@ -307,7 +311,7 @@ async function bind(server: Api, {host, port}: Listen): Promise<string> {
 	return listenUrl({host: bound.address, port: bound.port});
 }
 
-/** Answers where it listens, `host:port`. */
+/** Starts listening and returns the address as `host:port`. */
 async function listenOn(server: Server, place: Listen | null): Promise<string> {
 	server.listen(place ?? undefined);
 	await once(server, 'listening');
@@ -317,7 +321,7 @@ async function listenOn(server: Server, place: Listen | null): Promise<string> {
 
 const providerLimitMs = 10_000;
 
-/** What providers post is read as what mail brings, by a node that has the role. */
+/** Events posted by providers are read like incoming mail, by a node that has that role. */
 function providerIntake({settings, store, vault, clock, boot, version}: Context, wake: () => void): ProviderIntake {
 	const {reader, writer} = store;
 	const client = new ProviderClient({
@@ -338,12 +342,12 @@ function providerIntake({settings, store, vault, clock, boot, version}: Context,
 	});
 }
 
-/** Cursors live for minutes: one key of their own, made from the current one, is enough. */
+/** Cursors live for minutes, so one key derived from the current key is enough. */
 function cursorKey({keys, current}: MasterKeys): Uint8Array {
 	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
 }
 
-/** The log-ins of the dashboard, which count failures together, and its sessions. */
+/** Creates the dashboard's sign-in methods, which count failures together, and its sessions. */
 function createLogIns({settings, store, vault}: Context, tools: Tools) {
 	const {clock, newId} = tools;
 	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;

@@ -3,22 +3,22 @@ import {createSecureContext, type SecureContext, TLSSocket, type TLSSocketOption
 import type {Api} from '../api/api-parts.ts';
 import {Connections} from '../net/connections.ts';
 
-/** What of the certificates a TLS listener asks for. */
+/** The certificates that a TLS listener needs. */
 export type ServerCertificates = {
-	/** Of the name that a client asked for, else of MAILCTL_HOSTNAME; undefined: there is none yet. */
+	/** Returns the certificate for a requested name, else for MAILCTL_HOSTNAME, if there is one. */
 	readonly contextFor: (servername: string) => SecureContext | undefined;
-	/** Whether a CA may come for a proof (TLS-ALPN-01). */
+	/** Whether a CA may connect to validate a name (TLS-ALPN-01). */
 	readonly isProving: () => Promise<boolean>;
-	/** The certificate that proves a name (RFC 8737 §3); undefined: nothing is to be proved. */
+	/** Returns the certificate that proves control of a name (RFC 8737 §3), if an order requires it. */
 	readonly proofFor: (servername: string) => Promise<SecureContext | undefined>;
 };
 
 type HttpsOptions = {
 	readonly api: Api;
 	readonly certificates: ServerCertificates;
-	/** The first connection without a certificate to show. */
+	/** Called for the first connection for which there is no certificate. */
 	readonly onBare: () => void;
-	/** Of connections; fewer in tests. */
+	/** The maximum number of connections; lower in tests. */
 	readonly most?: number;
 	readonly handshakeMs?: number;
 };
@@ -26,18 +26,18 @@ type HttpsOptions = {
 const handshakeLimitMs = 10_000;
 const bare = createSecureContext();
 const protocols = ['http/1.1'];
-/** The only protocol that a CA offers when it wants a proof (RFC 8737 §4), as a ClientHello has it. */
+/** The only protocol that a validating CA offers (RFC 8737 §4), and its form in a ClientHello. */
 const proofProtocol = 'acme-tls/1';
 const proofOffer = Buffer.from(`\u000A${proofProtocol}`, 'latin1');
-/** A year (RFC 6797), of this host alone: hosts below it may be others'. */
+/** One year (RFC 6797), for this host only: its subdomains may belong to others. */
 const hsts = 'max-age=31536000';
 const recordHead = 5;
 const maxRecordLength = 16 * 1024;
 
 /**
- * A TLS listener before the HTTP server of the API, which listens too: what it decrypts is handed to that server, with
- * its limits of time. A client that is slow with the handshake, or with a request, is ended by those limits; one that
- * is idle by the next that comes.
+ * Creates a TLS listener in front of the API's HTTP server. Decrypted connections are passed to that server and its
+ * time limits. The limits end clients that are slow with the handshake or a request; a new connection may replace an
+ * idle one.
  */
 export function createHttps({api, certificates, onBare, most, handshakeMs = handshakeLimitMs}: HttpsOptions): {
 	readonly server: Server;
@@ -47,8 +47,8 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	const rawOf = new WeakMap<Socket, Socket>();
 	let hasSaid = false;
 
-	// Before the API answers. What a proxy passes on comes by other connections: whether its certificate stays is not
-	// ours to say.
+	// Runs before the API responds. Requests from a proxy arrive on other connections: whether the proxy keeps its
+	// certificate is not for us to promise.
 	api.server.prependListener('request', (request, response) => {
 		const raw = rawOf.get(request.socket);
 		if (raw !== undefined) {
@@ -58,7 +58,7 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 	});
 
 	function shakeHands(raw: Socket, options: TLSSocketOptions, then: (secure: TLSSocket) => void): void {
-		// Node crashes where a handshake begins on a socket that is destroyed.
+		// Node crashes if a handshake begins on a destroyed socket.
 		if (raw.destroyed) {
 			return;
 		}
@@ -68,7 +68,7 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 			clearTimeout(limit);
 			raw.destroy();
 		});
-		// Errors of a connection concern its client only.
+		// Errors of a connection concern only its client.
 		secure.on('error', () => secure.destroy());
 		secure.once('secure', () => {
 			clearTimeout(limit);
@@ -93,7 +93,7 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 		});
 	}
 
-	/** The handshake is all that a CA wants (RFC 8737 §3). */
+	/** The CA needs only the handshake (RFC 8737 §3). */
 	function prove(raw: Socket): void {
 		const options: TLSSocketOptions = {
 			secureContext: bare,
@@ -119,12 +119,12 @@ export function createHttps({api, certificates, onBare, most, handshakeMs = hand
 
 	return {
 		server,
-		/** Answers what is being asked. To be called before the API is closed, and awaited after. */
+		/** Lets open requests finish. Call this before the API is closed, and await it afterwards. */
 		close: () => connections.close(server),
 	};
 }
 
-/** Looks at the first record of a connection, and puts it back: whether it offers the protocol of a proof. */
+/** Reads the first record of a connection, puts it back, and reports whether it offers the validation protocol. */
 function peek(raw: Socket, limitMs: number, then: (offersProof: boolean) => void): void {
 	const limit = setTimeout(() => raw.destroy(), limitMs);
 	raw.once('close', () => clearTimeout(limit));
@@ -146,8 +146,8 @@ function peek(raw: Socket, limitMs: number, then: (offersProof: boolean) => void
 }
 
 /**
- * Whether a ClientHello offers the protocol of a proof; null: it is not here whole. The octets are looked for without
- * reading the rest: who has them elsewhere gets a certificate that proves nothing to them.
+ * Returns whether a ClientHello offers the validation protocol, or `null` if it is incomplete. Only searches for the
+ * octets: a client that has them elsewhere gets a certificate that proves nothing.
  */
 export function offersProof(bytes: Buffer): boolean | null {
 	const handshake = 22;

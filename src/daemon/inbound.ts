@@ -36,21 +36,21 @@ import type {Context} from './context.ts';
 import type {MailboxFigures} from './metrics.ts';
 
 const readLimitMs = 2000;
-/** One query: less than a mail has for all, so that a name that does not answer is known as such. */
+/** One query takes less than the total for a message, so that a name that does not respond is recognized. */
 const dnsTimeoutMs = 4000;
-/** Octets of a mail in which its header is looked for. */
+/** How many octets of a message are searched for its header. */
 const headBytes = 64 * 1024;
-/** The shares of allowances are known of at most this many unread mails; the oldest are dropped first. */
+/** How many unread messages have their allowance shares remembered. The oldest are dropped first. */
 const maxShares = 10_000;
-/** A client that has used up its allowance waits at most this long for its mails to be read. */
+/** How long a client that has used up its allowance waits for its messages to be read. */
 const maxWaitMs = 10_000;
 
-/** All that comes in by mail: the listener, the mailbox, and the loop that reads what was taken in. */
+/** Everything that arrives by mail: the listener, the mailbox, and the loops that read what was received. */
 export class Inbound {
 	readonly #context: Context;
 	readonly #links: Links;
 	readonly #domains: OurDomains;
-	/** One for mail that a token proves, and one for all else: a stranger's mail may take its thread some seconds. */
+	/** One reader for mail proven by a token, and one for all other mail, which may occupy its thread for seconds. */
 	readonly #readers: Readonly<Record<'proven' | 'others', MailReader>>;
 	readonly #loops: readonly ReadingLoop[];
 	readonly #resolver: Resolver;
@@ -83,7 +83,7 @@ export class Inbound {
 		this.#loops = this.#newLoops();
 	}
 
-	/** One for each precedence, so that none waits for another. */
+	/** Creates one loop for each precedence, so that none waits for another. */
 	#newLoops(): ReadingLoop[] {
 		const context = this.#context;
 		const links = this.#links;
@@ -131,7 +131,7 @@ export class Inbound {
 		];
 	}
 
-	/** Whether a token of ours is its local part: what comes there is a report or a request. */
+	/** Whether the local part is one of our tokens, so that mail to it is a report or a request. */
 	#isSigned(address: string): boolean {
 		const local = address.slice(0, address.lastIndexOf('@'));
 		return (this.#links.readReturnPath(local) ?? this.#links.readUnsubscribeLocal(local)) !== null;
@@ -145,7 +145,7 @@ export class Inbound {
 		);
 	}
 
-	/** Who brought what may be for people, which is read as a letter too; null: it is for none. */
+	/** Returns the sender of mail that may be for people and is also read as a letter, or `null` for other mail. */
 	#envelopeOf(cameIn: CameIn): Envelope | null {
 		const {client = null, helo = null, mailFrom} = cameIn;
 		return this.#isForPeople(cameIn) ? {client, helo, mailFrom} : null;
@@ -158,7 +158,7 @@ export class Inbound {
 	}
 
 	#ask(raw: Buffer, cameIn: CameIn): Asking {
-		// Of its own: while DNS is asked, the mail itself is held by nobody.
+		// A copy, so that the message itself is not kept in memory during DNS queries.
 		const head = Buffer.from(raw.subarray(0, headBytes));
 		const envelope = this.#envelopeOf(cameIn);
 		return askDns({
@@ -168,14 +168,14 @@ export class Inbound {
 		});
 	}
 
-	/** Something that is to be read was stored. */
+	/** Something to be read was stored. */
 	wake(): void {
 		for (const loop of this.#loops) {
 			loop.wake();
 		}
 	}
 
-	/** Resolves with the listener's address; null: it is off. Rejects if it cannot listen. */
+	/** Resolves with the listener's address, or `null` if it is off. Rejects if it cannot listen. */
 	async start(): Promise<string | null> {
 		const {settings, live, store, clock, hasSpace, observer} = this.#context;
 		const {returnPathDomain, feedbackAddress, hostname} = settings;
@@ -215,18 +215,18 @@ export class Inbound {
 		return this.#listener?.sessions() ?? null;
 	}
 
-	/** How the mailbox is doing; null: no mailbox. */
+	/** Returns the state of the mailbox, or `null` without one. */
 	mailbox(): MailboxFigures | null {
 		return this.#mailbox?.figures() ?? null;
 	}
 
-	/** Reads again what is cached of the store; other processes may have stored mails. */
+	/** Drops what is cached from the store. Other processes may have stored mail. */
 	forget(): void {
 		this.#domains.forget();
 		this.wake();
 	}
 
-	/** Refusals are judged by the rules as they are now. */
+	/** Applies the current bounce rules. */
 	renewBounceRules(): void {
 		for (const reader of Object.values(this.#readers)) {
 			reader.classifyBy(this.#context.bounceRules());
@@ -238,7 +238,7 @@ export class Inbound {
 		return readTls(settings.inboundTlsCert, settings.inboundTlsKey) ?? certificates.own();
 	}
 
-	/** Reads the certificate's files again. Throws if they cannot be read; the former certificate stays in use. */
+	/** Reads the certificate files again. Throws if they cannot be read; the previous certificate remains in use. */
 	reload(): void {
 		const tls = this.#tls();
 		if (tls !== null) {
@@ -257,7 +257,7 @@ export class Inbound {
 		return await takeIn({writer: store.writer, node: boot, clock}, mail);
 	}
 
-	/** A mail of the mailbox. */
+	/** Stores a message found in the mailbox. */
 	async #takeFound({raw, source, mailFrom}: FoundMail): Promise<Taken> {
 		const turn: ReadingTurn = {precedence: precedence.expected, turn: 'mailbox'};
 		const taken = await this.#takeIn({raw, source, mailFrom, rcptTo: [], turn});
@@ -265,7 +265,7 @@ export class Inbound {
 		return taken;
 	}
 
-	/** The listener answered a mail with 250. */
+	/** The listener accepted a message with 250. */
 	#taken(mail: ReceivedMail): void {
 		const {taken, share} = mail;
 		if (taken !== null) {
@@ -277,7 +277,7 @@ export class Inbound {
 		this.#context.observer.inboundTaken(mail);
 	}
 
-	/** A mail about a recipient of ours costs its client no allowance. */
+	/** A message about one of our recipients does not use up its client's allowance. */
 	#useShare({id}: CameIn, {about, kept}: ReportEffect): void {
 		if (about.length > 0 && kept === null) {
 			this.#shares.get(id)?.prove(about.map(({recipientId}) => recipientId));
@@ -285,7 +285,7 @@ export class Inbound {
 		this.#shares.delete(id);
 	}
 
-	/** At most a while: a client may come again. */
+	/** Waits only for a limited time; a client may connect again. */
 	async #untilRead(): Promise<void> {
 		if (this.#shares.size > 0) {
 			const idle = Promise.all(this.#loops.map(loop => loop.idle()));
@@ -294,10 +294,10 @@ export class Inbound {
 	}
 }
 
-/** A server has at least this long to answer, also with a shorter interval. */
+/** A server has at least this long to respond, even with a shorter interval. */
 const minWaitMs = 10_000;
 
-/** Follows the mailbox of MAILCTL_BOUNCE_MAILBOX from now on; null where none is set. */
+/** Polls MAILCTL_BOUNCE_MAILBOX from now on. Returns `null` if it is not set. */
 function startMailboxPolling(
 	{settings, store, hasSpace, clock, observer: {logger, storeFailed}}: Context,
 	takeIn: (found: FoundMail) => Promise<Taken>,
@@ -311,7 +311,7 @@ function startMailboxPolling(
 	let reason = '';
 	const ofStore = new WeakSet();
 
-	/** What fails here is no fault of the mailbox. */
+	/** Marks errors of the store, which are not the mailbox's. */
 	async function inStore<Result>(work: Promise<Result>): Promise<Result> {
 		return await work.catch(error => {
 			ofStore.add(error);
@@ -344,10 +344,10 @@ function startMailboxPolling(
 		const fault = mailboxFault(error, mailbox);
 		figures.up = false;
 		figures.failures++;
-		// Once, not at every try.
+		// Logged once, not at every attempt.
 		if (fault.reason !== reason) {
 			reason = fault.reason;
-			const text = `Bounces in the mailbox wait: ${fault.fix} (mailctl doctor).`;
+			const text = `Bounces in the mailbox are waiting: ${fault.fix} (see mailctl doctor).`;
 			logger.error({event: 'mailbox_failed', mailbox: name, reason, retry_ms: waitMs}, text);
 		}
 	};
@@ -359,7 +359,7 @@ function startMailboxPolling(
 		await inStore(store.writer.transaction(trx => saveCheckpoint(trx, checkpoint)));
 		figures.skipped += faults.length;
 		for (const {uid, reason: why, fix} of faults) {
-			logger.warn({event: 'mail_skipped', mailbox: name, uid, reason: why}, `The message is skipped: ${fix}.`);
+			logger.warn({event: 'mail_skipped', mailbox: name, uid, reason: why}, `The message was skipped: ${fix}.`);
 		}
 	};
 
@@ -368,7 +368,7 @@ function startMailboxPolling(
 			async takeIn(found) {
 				if (!hasSpace()) {
 					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');
-					ofStore.add(full); // Logged already, and no fault of the mailbox.
+					ofStore.add(full); // This is logged already and is not the mailbox's error.
 					throw full;
 				}
 				return await inStore(takeIn(found));
@@ -383,7 +383,7 @@ function startMailboxPolling(
 					logger.warn({event: 'mail_unreadable', mailbox: name, path, err: error}),
 				unwatched(error) {
 					const text =
-						'New bounces wait for MAILCTL_BOUNCE_MAILBOX_INTERVAL: raise fs.inotify.max_user_instances and max_user_watches.';
+						'New bounces are noticed late: raise fs.inotify.max_user_instances and max_user_watches.';
 					logger.warn({event: 'mailbox_unwatched', mailbox: name, err: error}, text);
 				},
 			},
@@ -394,7 +394,7 @@ function startMailboxPolling(
 	});
 	return {
 		figures: (): MailboxFigures => ({...figures}),
-		/** Resolves when nothing of it is under way any more. */
+		/** Resolves when no part of it is running any more. */
 		stop: following.stop,
 	};
 }

@@ -18,7 +18,7 @@ type IntakeContext = Pick<Context, 'store' | 'vault' | 'clock' | 'newId'> & {
 	readonly live: () => Pick<LiveSettings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
 };
 
-/** Authentication, limits and acceptance of sends: the same for HTTP and SMTP. */
+/** Authentication, limits and acceptance of sends, shared by HTTP and SMTP. */
 export function createIntake(
 	{live, store, vault, clock, newId}: IntakeContext,
 	accepting: Pick<AcceptOptions, 'onWriting' | 'onAccepted'>,
@@ -42,7 +42,7 @@ export function createIntake(
 		auth,
 		limits,
 		countFailure,
-		/** What is remembered of the store is read again. */
+		/** Drops everything cached from the store. */
 		forget(): void {
 			catalog.clear();
 			auth.clear();
@@ -52,7 +52,7 @@ export function createIntake(
 
 export type Intake = ReturnType<typeof createIntake>;
 
-/** Mail that programs submit by SMTP: served with the API, by the same keys, limits and checks. */
+/** Mail that programs submit over SMTP. It is served with the API and uses the same keys, limits and checks. */
 export function createSubmission(
 	context: Pick<Context, 'settings' | 'store' | 'clock' | 'newId' | 'mayAccept' | 'hasSpace' | 'certificates'> & {
 		readonly observer: SubmissionObserver;
@@ -65,7 +65,7 @@ export function createSubmission(
 	const tools = {...actingOf(context), clock: context.clock, random: randomBytes};
 	let listener: SubmissionListener | null = null;
 
-	/** Reads the certificate again. Throws where its files cannot be read; the former certificate stays in use. */
+	/** Reads the certificate again. Throws if its files cannot be read; the previous certificate remains in use. */
 	function reload(): void {
 		const renewed = tls();
 		if (renewed !== null) {
@@ -79,7 +79,9 @@ export function createSubmission(
 	}
 
 	return {
-		/** Resolves with its addresses, `host:port` between commas; null: it is off. Rejects where it cannot listen. */
+		/**
+		 * Resolves with its addresses (`host:port`, separated by commas) or `null` if off. Rejects if it cannot listen.
+		 */
 		async listen(): Promise<string | null> {
 			if (!settings.roles.includes('api') || submissionListen.length === 0) {
 				return null;

@@ -24,14 +24,12 @@ type LiveCopyOptions = {
 	readonly clock: Pick<Clock, 'monotonic'>;
 	/** MAILCTL_MIN_FREE_DISK. */
 	readonly minFreeDisk: () => number;
-	/** While it is held, the writer thread is idle and everything is written through the store's own connection. */
+	/** While held, the writer thread is idle and everything is written through the store's own connection. */
 	readonly hold: (isHeld: boolean) => void;
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 };
 
-/**
- * Copies the store for `mailctl backup` (SQLite): only the process that writes can do so without making the log grow.
- */
+/** Copies an SQLite store for `mailctl backup`. Only the process that writes can do so without making the log grow. */
 export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logger}: LiveCopyOptions) {
 	const {dataDir} = settings;
 	let isStopping = false;
@@ -51,8 +49,7 @@ export function watchLiveCopies({settings, store, clock, minFreeDisk, hold, logg
 			return;
 		}
 		if (!takeRequest(dataDir)) {
-			// No copy is being made here, so a daemon that was killed had begun this one, or its result could not be
-			// written.
+			// No copy is in progress here, so a killed daemon had begun this one, or its result could not be written.
 			if (readCopyEnd(dataDir) === null) {
 				endCopy(dataDir, {ok: false, error: 'the copy was interrupted'});
 			}

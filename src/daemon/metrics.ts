@@ -8,9 +8,9 @@ import type {QueueSize} from '../store/queue/queue-summary.ts';
 import type {PaceFigures} from '../store/queue/sites.ts';
 import type {ReputationStatus} from '../store/reputation.ts';
 
-/** How the polling of the mailbox went since the start. */
+/** The results of polling the mailbox since the start. */
 export type MailboxFigures = {
-	/** Whether the mailbox could be read the last time; null: it was not tried yet. */
+	/** Whether the last attempt to read the mailbox succeeded; `null` before the first one. */
 	readonly up: boolean | null;
 	readonly taken: number;
 	readonly known: number;
@@ -19,47 +19,43 @@ export type MailboxFigures = {
 	readonly failures: number;
 };
 
-/**
- * Where the figures come from that are asked for at each scrape. A gauge is absent where its source fails or answers
- * null.
- */
+/** The sources of figures that are read at each scrape. A gauge is absent if its source fails or returns `null`. */
 type MetricsSources = {
 	readonly version: string;
-	/** Milliseconds that this machine's clock is ahead of the store's. */
+	/** How many milliseconds this machine's clock is ahead of the store's. */
 	readonly skew: () => number;
 	readonly queueSize: () => Promise<QueueSize>;
 	readonly pace: () => Promise<PaceFigures>;
-	/** All sites with work; empty where this process does not deliver. */
+	/** All providers with work; empty if this process does not deliver. */
 	readonly sites: () => readonly SiteFigures[];
 	readonly statuses: () => Promise<readonly ReputationStatus[]>;
-	/** Providers that refuse too much because of us. */
+	/** Providers that reject too much because of us. */
 	readonly refusals: () => readonly Refusals[];
 	readonly webhooksPending: () => Promise<number>;
 	/** Sender domains by state. */
 	readonly domainStates: () => Promise<Readonly<Record<string, number>>>;
 	readonly blocklistings: () => Promise<readonly Blocklisting[]>;
 	readonly certificates: () => Promise<readonly Certificate[]>;
-	/** Inbound mails that wait to be read. */
+	/** The number of inbound messages waiting to be read. */
 	readonly unread: () => Promise<number>;
-	/** Open sessions of a listener; null where it is off. */
+	/** Open sessions of a listener, or `null` if it is off. */
 	readonly inboundSessions: () => number | null;
 	readonly submissionSessions: () => number | null;
-	/** State of the bounce mailbox; null without one. */
+	/** The state of the bounce mailbox, or `null` without one. */
 	readonly mailbox: () => MailboxFigures | null;
 	/** Log lines lost since the start. */
 	readonly logDropped: () => number;
-	/** Bytes; null: unknown. */
+	/** In bytes; `null` if unknown. */
 	readonly freeDisk: () => number | null;
-	/** Bytes; null with PostgreSQL. */
+	/** In bytes; `null` with PostgreSQL. */
 	readonly walBytes: () => number | null;
 };
 
-/** How a site is doing. */
+/** The state of a provider. */
 type SiteFigures = {
 	readonly site: string;
-	/** Connections that it may have now. */
+	/** The number of connections that it may have now. */
 	readonly connections: number;
-	/** Recipients claimed and not yet done. */
 	readonly inFlight: number;
 };
 
@@ -68,10 +64,10 @@ const waitSeconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200, 4
 const webhookSeconds = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15];
 const httpSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10];
 
-/** What a figure is when it is asked for: null if it is not known, or a row of label values for each value. */
+/** A figure at the time of a scrape: a number, a row of label values for each value, or `null` if unknown. */
 type Asked = number | null | ReadonlyArray<readonly [...labels: string[], value: number]>;
 
-/** Counters of the daemon, served at /metrics in Prometheus' text form. */
+/** The daemon's metrics, served at /metrics in Prometheus' text format. */
 export class Metrics {
 	readonly #registry = new Registry();
 	readonly #registers = [this.#registry];
@@ -81,53 +77,50 @@ export class Metrics {
 		'Messages accepted, by mode of the key.',
 		'mode',
 	);
-	/** `source`: where mails come from. `kind`: what they are, `unread` or `dropped` (they went round in circles). */
-	readonly inboundMails = this.#counter(
-		'mailctl_inbound_mails_total',
-		'Inbound mails that were read.',
-		'source',
-		'kind',
-	);
+	/**
+	 * `source` is where messages come from. `kind` is what they are; `unread` and `dropped` (mail loops) are kinds too.
+	 */
+	readonly inboundMails = this.#counter('mailctl_inbound_mails_total', 'Inbound messages read.', 'source', 'kind');
 	readonly providerPosts = this.#counter(
 		'mailctl_provider_posts_total',
-		'Posts of providers with events, by their end (taken, unknown, forged, unreadable, failed).',
+		'Event posts from providers, by result (taken, unknown, forged, unreadable, failed).',
 		'provider',
 		'end',
 	);
 	readonly inboundRefusals = this.#counter(
 		'mailctl_inbound_refused_total',
-		'Addresses, mails and sessions that the listener for reports refused.',
+		'Addresses, messages and sessions rejected by the inbound listener.',
 		'reason',
 	);
 	readonly reports = this.#counter(
 		'mailctl_reports_total',
-		'What inbound mails say of recipients, by the event that it led to (none: it is a report only).',
+		'Reports about recipients, by the resulting event (none: report only).',
 		'kind',
 		'action',
 		'event',
 	);
-	readonly kept = this.#counter('mailctl_inbound_kept_total', 'Inbound mails that are kept for a person.', 'kept');
-	readonly submittedMails = this.#counter('mailctl_submission_mails_total', 'Mails that programs submitted.');
+	readonly kept = this.#counter('mailctl_inbound_kept_total', 'Inbound messages stored for review.', 'kept');
+	readonly submittedMails = this.#counter('mailctl_submission_mails_total', 'Submissions accepted over SMTP.');
 	readonly submittedMessages = this.#counter(
 		'mailctl_submission_messages_total',
-		'Messages that submitted mails became, one for each recipient.',
+		'Messages created from SMTP submissions, one for each recipient.',
 	);
 	readonly submissionRefusals = this.#counter(
 		'mailctl_submission_refused_total',
-		'Log-ins, recipients, mails and sessions that the listener for submission refused.',
+		'Logins, recipients, messages and sessions rejected by the submission listener.',
 		'reason',
 	);
-	/** `state`: of the delivery after the attempt. */
+	/** `source` is where messages come from. `kind` is what they are, including `unread` and `dropped` (mail loops). */
 	readonly webhookSeconds = this.#histogram(
 		'mailctl_webhook_attempt_duration_seconds',
-		'Attempts to post an event to an endpoint.',
+		'Duration of attempts to post an event to an endpoint.',
 		webhookSeconds,
 		'state',
 	);
-	/** `route` is the pattern, never the path: a label's values must be few. */
+	/** `route` is the pattern, never the path: a label must have few values. */
 	readonly httpSeconds = this.#histogram(
 		'mailctl_http_request_duration_seconds',
-		'HTTP requests answered.',
+		'Duration of HTTP requests.',
 		httpSeconds,
 		'method',
 		'route',
@@ -140,27 +133,27 @@ export class Metrics {
 		'kind',
 		'category',
 	);
-	/** `phase`: how far the conversation came. `reply`: the class of the last reply, or `none`. */
+	/** `phase` is how far the session got. `reply` is the class of the last reply, or `none`. */
 	readonly #conversations = this.#counter(
 		'mailctl_send_attempts_total',
-		'Conversations with hosts.',
+		'SMTP sessions with mail servers.',
 		'phase',
 		'reply',
 	);
-	readonly #logIns = this.#counter('mailctl_log_in_refusals_total', 'Log-ins that a smarthost refused.');
+	readonly #logIns = this.#counter('mailctl_log_in_refusals_total', 'Logins rejected by relays.');
 	readonly #waits = this.#histogram(
 		'mailctl_queue_wait_seconds',
-		'From acceptance until the first attempt began.',
+		'Time from acceptance to the start of the first attempt.',
 		waitSeconds,
 	);
 	readonly #deliveries = this.#histogram(
 		'mailctl_delivery_duration_seconds',
-		'From acceptance until a host took the mail.',
+		'Time from acceptance until a mail server accepted the message.',
 		deliverySeconds,
 	);
 
 	constructor(sources: MetricsSources) {
-		// Event-loop lag, memory, CPU, garbage collection, open files.
+		// Event loop lag, memory, CPU, garbage collection and open files.
 		collectDefaultMetrics({register: this.#registry, prefix: 'mailctl_'});
 		this.#askProcess(sources);
 		this.#askInbound(sources);
@@ -168,12 +161,14 @@ export class Metrics {
 		this.#askReputation(sources);
 	}
 
-	/** The figures in Prometheus' text format. */
+	/** Returns the metrics in Prometheus' text format. */
 	text(): Promise<string> {
 		return this.#registry.metrics();
 	}
 
-	/** An ended attempt. `waitMs`: from acceptance to the begin of the first attempt; null for later attempts. */
+	/**
+	 * Counts an attempt. `waitMs` is the time from acceptance to the start of the first attempt; `null` for later ones.
+	 */
 	attempted({outcome, attempts, uncounted = []}: AttemptResult, delayMs: number, waitMs: number | null): void {
 		this.#outcomes.inc({kind: outcome.kind});
 		if (outcome.kind === 'deferred' || outcome.kind === 'bounced') {
@@ -205,7 +200,7 @@ export class Metrics {
 		return new Histogram({name, help, buckets, labelNames, registers: this.#registers});
 	}
 
-	/** A figure that is asked for at each scrape; absent if its source fails or does not know it. */
+	/** Counts an attempt. `waitMs` is the time from acceptance to the first attempt; `null` for later attempts. */
 	#ask(name: string, help: string, labelNames: readonly string[], read: () => Asked | Promise<Asked>): void {
 		const isCount = name.endsWith('_total');
 		const config = {
@@ -230,7 +225,7 @@ export class Metrics {
 
 	#askProcess(sources: MetricsSources): void {
 		const {version} = sources;
-		this.#ask('mailctl_build_info', 'Always 1; the labels say what runs.', ['version', 'node'], () => [
+		this.#ask('mailctl_build_info', 'Always 1; the labels are the running versions.', ['version', 'node'], () => [
 			[version, process.version, 1],
 		]);
 		this.#ask(
@@ -239,24 +234,33 @@ export class Metrics {
 			[],
 			() => sources.skew() / 1000,
 		);
-		this.#ask('mailctl_log_lines_dropped_total', 'Log lines that nobody took.', [], sources.logDropped);
+		this.#ask(
+			'mailctl_log_lines_dropped_total',
+			'Log lines dropped because nothing read them.',
+			[],
+			sources.logDropped,
+		);
 		this.#ask('mailctl_free_disk_bytes', 'Free space for the data folder.', [], sources.freeDisk);
 		this.#ask('mailctl_store_wal_bytes', "Size of SQLite's write-ahead log.", [], sources.walBytes);
-		this.#ask('mailctl_webhook_pending', 'Webhook deliveries that are not done.', [], sources.webhooksPending);
+		this.#ask('mailctl_webhook_pending', 'Pending webhook deliveries.', [], sources.webhooksPending);
 		this.#ask('mailctl_domains', 'Sender domains by the state of their DNS records.', ['state'], async () =>
 			Object.entries(await sources.domainStates()),
 		);
 		const rank = ({state}: Blocklisting) => ['clear', 'listed'].indexOf(state);
-		this.#ask('mailctl_blocklisted', 'Whether a blocklist names a source of mail.', ['source', 'zone'], async () =>
-			(await sources.blocklistings())
-				.filter(row => rank(row) >= 0)
-				.toSorted((a, b) => rank(b) - rank(a))
-				.slice(0, maxListings)
-				.map(row => [row.source, row.zone, rank(row)]),
+		this.#ask(
+			'mailctl_blocklisted',
+			'Whether a source address or domain is on a blocklist.',
+			['source', 'zone'],
+			async () =>
+				(await sources.blocklistings())
+					.filter(row => rank(row) >= 0)
+					.toSorted((a, b) => rank(b) - rank(a))
+					.slice(0, maxListings)
+					.map(row => [row.source, row.zone, rank(row)]),
 		);
 		this.#ask(
 			'mailctl_certificate_expires_seconds',
-			'When the certificate of a name ends, seconds since 1970.',
+			'When the certificate for a name expires, in seconds since 1970.',
 			['name'],
 			async () =>
 				(await sources.certificates())
@@ -267,14 +271,24 @@ export class Metrics {
 	}
 
 	#askInbound(sources: MetricsSources): void {
-		this.#ask('mailctl_inbound_unread', 'Inbound mails that wait to be read.', [], sources.unread);
-		this.#ask('mailctl_inbound_sessions', 'SMTP sessions that bring reports.', [], sources.inboundSessions);
-		this.#ask('mailctl_submission_sessions', 'SMTP sessions that submit mail.', [], sources.submissionSessions);
-		this.#ask('mailctl_mailbox_up', 'Whether the bounce mailbox could be read the last time.', [], () => {
+		this.#ask('mailctl_inbound_unread', 'Inbound messages waiting to be read.', [], sources.unread);
+		this.#ask(
+			'mailctl_inbound_sessions',
+			'Open SMTP sessions on the inbound listener.',
+			[],
+			sources.inboundSessions,
+		);
+		this.#ask(
+			'mailctl_submission_sessions',
+			'Open SMTP sessions on the submission listener.',
+			[],
+			sources.submissionSessions,
+		);
+		this.#ask('mailctl_mailbox_up', 'Whether the last attempt to read the bounce mailbox succeeded.', [], () => {
 			const up = sources.mailbox()?.up ?? null;
 			return up === null ? null : Number(up);
 		});
-		this.#ask('mailctl_mailbox_mails_total', 'Mails read from the bounce mailbox.', ['result'], () => {
+		this.#ask('mailctl_mailbox_mails_total', 'Messages read from the bounce mailbox.', ['result'], () => {
 			const mailbox = sources.mailbox();
 			return (
 				mailbox && [
@@ -286,13 +300,13 @@ export class Metrics {
 		});
 		this.#ask(
 			'mailctl_mailbox_failures_total',
-			'Times that the bounce mailbox could not be read.',
+			'Failed attempts to read the bounce mailbox.',
 			[],
 			() => sources.mailbox()?.failures ?? 0,
 		);
 	}
 
-	/** What waits in the queue, and why. */
+	/** Registers what is waiting in the queue, and why. */
 	#askQueue({queueSize, pace, sites}: MetricsSources): void {
 		const figures = shared(pace);
 		const size = shared(queueSize);
@@ -305,16 +319,19 @@ export class Metrics {
 			const {ready, deferred, inFlight, held} = await size();
 			return Object.entries({ready, deferred, in_flight: inFlight, held});
 		});
-		this.#ask('mailctl_queue_ready', 'Recipients that are due and wait for their turn.', ['priority'], async () =>
-			Object.entries((await size()).byPriority),
+		this.#ask(
+			'mailctl_queue_ready',
+			'Recipients that are due and waiting for their turn.',
+			['priority'],
+			async () => Object.entries((await size()).byPriority),
 		);
 		this.#ask(
 			'mailctl_suspended',
-			'What nothing is sent to now: destinations by an operator, sites after failures, smarthosts that refuse us.',
+			'Current suspensions: destinations by an operator, providers after failures, relays that reject us.',
 			['by'],
 			async () => Object.entries((await figures()).suspended),
 		);
-		this.#ask('mailctl_queue_lanes_waiting', 'Destination queues that wait.', ['waits_for'], async () =>
+		this.#ask('mailctl_queue_lanes_waiting', 'Waiting destination queues, by reason.', ['waits_for'], async () =>
 			(await figures()).queues.map(({waitsFor, n}) => [waitsFor, n]),
 		);
 		this.#ask(
@@ -325,21 +342,24 @@ export class Metrics {
 		);
 		this.#ask(
 			'mailctl_site_connections',
-			`Connections that the ${maxSites} busiest sites may have.`,
+			`Connections allowed to the ${maxSites} busiest providers.`,
 			['site'],
 			() => busiest().map(({site, connections}) => [site, connections]),
 		);
-		this.#ask('mailctl_site_in_flight', `Recipients under way to the ${maxSites} busiest sites.`, ['site'], () =>
-			busiest().map(({site, inFlight}) => [site, inFlight]),
+		this.#ask(
+			'mailctl_site_in_flight',
+			`Recipients under way to the ${maxSites} busiest providers.`,
+			['site'],
+			() => busiest().map(({site, inFlight}) => [site, inFlight]),
 		);
 	}
 
-	/** What the reputation guard judges by, and its judgements. */
+	/** Registers the figures and the judgements of the reputation guard. */
 	#askReputation({statuses, refusals}: MetricsSources): void {
 		const worst = shared(async () => worstFirst(await statuses()));
 		this.#ask(
 			'mailctl_reputation_copies',
-			`Recipients by which the ${maxWorkspaces} workspaces in trouble, or with most mail, are judged.`,
+			`Recipients counted for reputation, for the ${maxWorkspaces} workspaces in trouble or with most mail.`,
 			['workspace', 'window', 'what'],
 			async () =>
 				(await worst()).flatMap(({id, windows}) =>
@@ -348,7 +368,7 @@ export class Metrics {
 		);
 		this.#ask(
 			'mailctl_workspace_trouble',
-			'Always 1: the workspace is paused, by its figures or by hand, or its figures are too high (warned).',
+			'Always 1: the workspace is paused, automatically or by an operator, or warned because its rates are too high.',
 			['workspace', 'state'],
 			async () =>
 				(await worst())
@@ -357,7 +377,7 @@ export class Metrics {
 		);
 		this.#ask(
 			'mailctl_infrastructure_refused_ratio',
-			'Share of the attempts of the last hour that a provider refused because of us, if above 0.05.',
+			"Share of the last hour's attempts that a provider rejected because of us, if above 0.05.",
 			['provider'],
 			() =>
 				refusals()
@@ -372,12 +392,9 @@ function replyClass({code}: Attempt): string {
 	return code === null ? 'none' : `${Math.floor(code / 100)}xx`;
 }
 
-/** A site's name is a label's value: only the sites with most under way are shown. */
+/** A provider's name is a label value, so only those with the most recipients under way are exported. */
 const maxSites = 10;
-/**
- * A workspace's id is a label's value: only the workspaces that are paused or warned and those with most mail are
- * shown.
- */
+/** A workspace's id is a label value, so only those paused, warned or with the most mail are exported. */
 const maxWorkspaces = 100;
 const maxProviders = 20;
 const maxListings = 500;
@@ -389,7 +406,7 @@ function worstFirst(statuses: readonly ReputationStatus[]): readonly ReputationS
 		.slice(0, maxWorkspaces);
 }
 
-/** Concurrent calls share one answer. */
+/** Lets concurrent calls share one result. */
 function shared<Answer>(ask: () => Promise<Answer>): () => Promise<Answer> {
 	let asked: Promise<Answer> | null = null;
 	return () => {

@@ -23,16 +23,16 @@ import type {SubmissionRefusal, SubmittedMail} from '../submission/submission-li
 import type {Attempted} from '../webhook/turn.ts';
 import type {Metrics} from './metrics.ts';
 
-/** How often the same refusal of the same client is logged. */
+/** How often the same rejection of the same client is logged. */
 const clientRefusalEveryMs = 60_000;
-/** How often a smarthost's refusal of our log-in is logged. */
+/** How often a relay's rejection of our login is logged. */
 const logInRefusalEveryMs = 10 * 60_000;
-/** How often a provider is logged that refuses too much because of us. */
+/** How often a provider that rejects too much because of us is logged. */
 const providerEveryMs = 60 * 60_000;
-/** How often a workspace is logged while its mail has no usable route, template or key. */
+/** How often a workspace is logged whose mail has no usable route, template or key. */
 const faultEveryMs = 60_000;
 
-/** UTF-16 units of a reply in the log. */
+/** In UTF-16 units. */
 const maxReplyLength = 1024;
 
 const outcomeEvents = {
@@ -49,17 +49,23 @@ const judgements = {
 	paused: {
 		event: 'workspace_paused',
 		level: 'error',
-		text: 'paused for its bounces or complaints. Find the cause, then mailctl workspace resume.',
+		text: 'paused because of its bounces or complaints. Find the cause, then run mailctl workspace resume.',
 	},
-	warned: {event: 'workspace_warned', level: 'warn', text: 'its bounces or complaints are high, more will pause it.'},
-	calm: {event: 'workspace_calm', level: 'info', text: 'its bounces and complaints are low again.'},
+	warned: {
+		event: 'workspace_warned',
+		level: 'warn',
+		text: 'its bounce or complaint rate is high; more will pause it.',
+	},
+	calm: {event: 'workspace_calm', level: 'info', text: 'its bounce and complaint rates are low again.'},
 } as const;
 
 /**
- * Every event of the daemon passes here, to the metrics and the log. Mail is on stable storage by then. The log has one
- * line per mail event, always with the same fields, null where there is nothing to say; no key, token, variable or body
- * gets into it. What stops mail is a warning or an error, its end is `info`, and so is a mail event; each step on the
- * way there is `debug` (docs/reference/logs.md).
+ * Creates the observer, which passes every event of the daemon to the metrics and the log. By then, mail is on stable
+ * storage.
+ *
+ * The log has one line per mail event, always with the same fields, `null` if there is nothing to report. It never has
+ * a key, token, variable or body. What stops mail is a warning or an error; its end and mail events are `info`; the
+ * steps in between are `debug` (docs/reference/logs.md).
  */
 export function createObserver({
 	metrics,
@@ -70,7 +76,7 @@ export function createObserver({
 }: {
 	readonly metrics: Metrics;
 	readonly logger: Logger;
-	/** Watches what providers say of this machine. */
+	/** Watches the replies of providers about this machine. */
 	readonly infrastructure: Pick<InfrastructureAlarm, 'tried'>;
 	/** A read or write of the store failed. */
 	readonly storeFailed: (error: unknown) => void;
@@ -96,7 +102,7 @@ export function createObserver({
 					: null;
 			metrics.attempted(judged, delayMs, waitMs);
 			logAttempt(logger, recipient, judged, {delay_ms: delayMs, attempt: verdict.attempts});
-			// The next smarthost may have accepted the message, and a try that does not count leaves nothing else.
+			// The next relay may have accepted the message, and an attempt that does not count leaves no other trace.
 			for (const {host, code, reply} of [...result.attempts, ...(result.uncounted ?? [])].filter(
 				isLoginRefusal,
 			)) {
@@ -107,7 +113,7 @@ export function createObserver({
 			}
 			const alarm = infrastructure.tried(result);
 			if (alarm !== null && mayLogProvider(alarm.provider)) {
-				const text = `${alarm.provider} refuses ${alarm.refused} of ${alarm.attempts} mails of the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
+				const text = `${alarm.provider} rejected ${alarm.refused} of ${alarm.attempts} messages in the last hour because of this machine: see its reply and mailctl doctor. No workspace is blamed.`;
 				logger.error(
 					{event: 'infrastructure_alarm', ...alarm, reply: alarm.reply.slice(0, maxReplyLength)},
 					text,
@@ -115,55 +121,54 @@ export function createObserver({
 			}
 		},
 
-		/** An outcome could not be judged; the recipient is tried once more. */
+		/** An outcome could not be evaluated. The recipient is attempted once more. */
 		faulted(error: unknown, recipient: JudgedTry['recipient']): void {
 			logger.error({event: 'recipient_failed', ...loggedRecipient(recipient), err: error});
 		},
 
-		/** The store works, but the route of a queue cannot be used; it is tried again. */
+		/** The store works, but the route of a queue is unusable. It will be looked up again. */
 		routeNotFound(error: unknown, {destination, workspaceId}: QueueKey): void {
 			if (mayLogFault(`route ${workspaceId}`)) {
 				const message = error instanceof Error ? error.message : String(error);
 				const text =
-					'The mail waits. Add the secret key that is missing, or set the route again (mailctl workspace update).';
+					'Its mail is waiting. Add the missing secret key, or set the route again (mailctl workspace update).';
 				logger.error({event: 'route_not_found', workspace: workspaceId, destination, message}, text);
 			}
 		},
 
-		/** A template or a signing key cannot be used until an operator repairs it; its mail waits. */
+		/** A template or signing key is unusable until an operator repairs it. Its mail is waiting. */
 		resourceFault({recipient: {workspace_id: workspaceId, from_address: from}}: MakeJob, message: string): void {
 			if (mayLogFault(`${workspaceId} ${message}`)) {
 				const text =
-					'Its mail waits. Add the secret key that is missing, or rotate the keys (mailctl domain rotate-key).';
+					'Its mail is waiting. Add the missing secret key, or rotate the keys (mailctl domain rotate-key).';
 				logger.error({event: 'resource_fault', workspace: workspaceId, from, message}, text);
 			}
 		},
 
-		/**
-		 * The pace of a site changed. Its mail waits meanwhile; smarthosts are the operator's, so their refusals are
-		 * errors.
-		 */
+		/** The limits of a provider changed. Relays are the operator's own, so their rejections are errors. */
 		siteChanged({name, state}: Site, changes: readonly SiteChange[]): void {
 			const {reason, advice} = state.backoff ?? {};
 			if (changes.includes('route_stopped')) {
-				const text = `${refusalText(reason ?? 'It refuses us', name)} Its mail waits, none is lost.`;
+				const text = `${refusalText(reason ?? 'It rejects our mail', name)} Its mail is waiting; none is lost.`;
 				logger.error({event: 'route_stopped', site: name, reply: reason}, text);
 			} else if (changes.includes('route_resumed')) {
-				logger.info({event: 'route_resumed', site: name}, 'The smarthost takes mail again.');
+				logger.info({event: 'route_resumed', site: name}, 'The relay accepts mail again.');
 			} else if (changes.includes('backed_off')) {
-				const text = advice ? `The host blocks our address: its mail waits. To do: ${advice}.` : undefined;
+				const text = advice
+					? `The mail server blocks our address, so its mail is waiting. To do: ${advice}.`
+					: undefined;
 				logger.warn({event: 'site_suspended', site: name, reply: reason}, text);
 			} else if (changes.includes('resumed')) {
 				logger.info({event: 'site_resumed', site: name});
 			}
 		},
 
-		/** A recipient's domain announces an MTA-STS policy that cannot be read. */
+		/** A recipient's domain publishes an MTA-STS policy that cannot be read. */
 		policyFailed({domain, failure, kept, reason}: PolicyFailure): void {
 			logger.warn({event: 'mta_sts_failed', domain, failure, kept}, reason);
 		},
 
-		/** A worker thread ended by itself and is replaced. */
+		/** A worker thread ended unexpectedly and is being replaced. */
 		workerEnded(reason: string): void {
 			logger.error({event: 'worker_ended', reason});
 		},
@@ -182,7 +187,7 @@ export function createObserver({
 				logger[level]({event: 'domain_state', ...about, from: before.state, to: domain.state, lacking});
 			}
 			for (const selector of activated) {
-				// It was rotated in, and signs from now on.
+				// The key was added by a rotation and signs from now on.
 				logger.info({event: 'domain_key', ...about, selector});
 			}
 			if ((domain.return_path_at === null) !== (before.return_path_at === null)) {
@@ -190,10 +195,7 @@ export function createObserver({
 			}
 		},
 
-		/**
-		 * An attempt to post an event to an endpoint ended. The path of its URL may hold a secret: only its host is
-		 * named.
-		 */
+		/** An attempt to post an event ended. Only the host of the URL is logged: its path may contain a secret. */
 		posted({delivery, end, after}: Attempted): void {
 			if (end === null) {
 				return;
@@ -217,20 +219,20 @@ export function createObserver({
 			endpointLog.attempted({endpoint: delivery.endpointId, error: end.error, after}, about);
 		},
 
-		/** A fault of ours ended an attempt to post. */
+		/** An internal error ended an attempt to post. */
 		webhookFault(error: unknown): void {
 			logger.error({event: 'webhook_fault', err: error});
 		},
 
-		/** The secret of an endpoint cannot be opened; its deliveries wait. */
+		/** The secret of an endpoint cannot be decrypted. Its deliveries are waiting. */
 		webhookSecretFault(error: unknown, endpoint: string): void {
 			if (mayLogFault(endpoint)) {
-				const text = 'Its deliveries wait. Add the secret key that is missing, or register the endpoint again.';
+				const text = 'Its deliveries are waiting. Add the missing secret key, or register the endpoint again.';
 				logger.error({event: 'webhook_secret_fault', endpoint, err: error}, text);
 			}
 		},
 
-		/** The listener for reports answered a mail with 250. */
+		/** The listener for reports accepted a message with 250. */
 		inboundTaken({client, roles, size, tls, taken}: ReceivedMail): void {
 			if (taken === null) {
 				metrics.inboundMails.inc({source: 'smtp', kind: 'dropped'});
@@ -240,12 +242,12 @@ export function createObserver({
 			logger.debug({event: 'inbound_taken', inbound, client, roles, size, tls, repeated});
 		},
 
-		/** A provider, or another one, posted events. */
+		/** A provider posted events, or something else posted to its URL. */
 		providerPosted(provider: string, end: ProviderPostEnd): void {
 			metrics.providerPosts.inc({provider: isProviderName(provider) ? provider : 'other', end});
 		},
 
-		/** The store, or a host of the provider, gave no answer: the post is answered 503, and comes again. */
+		/** The store or a host of the provider did not respond. The post gets a 503 and will be repeated. */
 		providerPostFailed(provider: string, error: unknown): void {
 			metrics.providerPosts.inc({provider: isProviderName(provider) ? provider : 'other', end: 'failed'});
 			if (error instanceof ProviderHostError) {
@@ -257,7 +259,7 @@ export function createObserver({
 
 		inboundRefused(reason: RefusalReason, client: string): void {
 			metrics.inboundRefusals.inc({reason});
-			// A refused client usually tries again at once.
+			// A rejected client usually tries again at once.
 			if (mayLogClientRefusal(`${reason} ${client}`)) {
 				logger.info({event: 'inbound_refused', reason, client});
 			}
@@ -297,7 +299,7 @@ export function createObserver({
 			logger.error({event: 'inbound_unrecorded', inbound: shortKey(id), source, err: error});
 		},
 
-		/** The listener for submission answered a mail with 250. */
+		/** The listener for submission accepted a message with 250. */
 		submitted({leftFor, ids, left, client, key, size, tls}: SubmittedMail): void {
 			metrics.submittedMails.inc();
 			metrics.submittedMessages.inc(ids.length);
@@ -322,7 +324,7 @@ export type Observer = ReturnType<typeof createObserver>;
 /** A domain that was never verified stops no mail. */
 const domainLevels = {pending: 'info', verified: 'info', degraded: 'warn', failed: 'error'} as const;
 
-/** Logs once that an endpoint gets no events any more, and once that it acknowledges them again. */
+/** Logs once that an endpoint no longer gets events, and once that it acknowledges them again. */
 function createEndpointLog(logger: Logger) {
 	const exhausted = new LRUCache<string, true>({max: maxRemembered});
 	const disabled = new LRUCache<string, true>({max: maxRemembered});
@@ -336,12 +338,12 @@ function createEndpointLog(logger: Logger) {
 			about: object,
 		): void {
 			if (after.disables !== undefined) {
-				// Several posts may have been on their way.
+				// Several posts may have been under way.
 				if (disabled.has(endpoint)) {
 					return;
 				}
 				disabled.set(endpoint, true);
-				const text = 'The endpoint was disabled, and gets no events until mailctl webhook enable.';
+				const text = 'The endpoint was disabled. It gets no events until you run mailctl webhook enable.';
 				logger.error({event: 'webhook_disabled', ...about, reason: after.disables}, text);
 			} else if (error === null) {
 				disabled.delete(endpoint);
@@ -350,15 +352,14 @@ function createEndpointLog(logger: Logger) {
 				}
 			} else if (after.state === 'exhausted' && !exhausted.has(endpoint)) {
 				exhausted.set(endpoint, true);
-				const text =
-					'An event was given up after its last attempt. Repair the endpoint, then mailctl webhook replay.';
+				const text = 'An event was abandoned. Repair the endpoint, then run mailctl webhook replay.';
 				logger.warn({event: 'webhook_exhausted', ...about}, text);
 			}
 		},
 	};
 }
 
-/** The reply of a smarthost that refuses us comes first, then who said it and what to do. */
+/** Returns the text about a relay that rejects us: its reply, its name, and what to do. */
 function refusalText(reply: string, smarthost: string): string {
 	const advice = relayAdvice(reply);
 	const said = reply.replaceAll('\n', ' ').replace(/\.$/, '').slice(0, maxReplyLength);
@@ -373,7 +374,7 @@ function logAttempt(
 ): void {
 	const event = outcomeEvents[outcome.kind];
 	if (event === null) {
-		return; // A release is no event.
+		return; // A release is not an event.
 	}
 	const {host: mx = null, code = null, enhanced = null, reply: last = null, tls = null} = attempts.at(-1) ?? {};
 	const reason = 'reason' in outcome ? outcome.reason : null;
@@ -387,7 +388,7 @@ function loggedRecipient({message_id, address, workspace_id}: JudgedTry['recipie
 
 const maxRemembered = 1000;
 
-/** Answers true at most once per key in that time. */
+/** Creates a function that returns `true` at most once per key in this time. */
 export function createThrottle(everyMs: number, clock: Pick<Clock, 'monotonic'>): (key: string) => boolean {
 	const last = new LRUCache<string, number>({max: maxRemembered});
 	return key => {

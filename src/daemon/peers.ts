@@ -12,45 +12,43 @@ import {maxNoticeLength, type Store} from '../store/store.ts';
 import {deliveryClaims, releaseSilentDeliveries} from '../store/webhook-queue.ts';
 import type {Observer} from './observer.ts';
 
-// Several nodes on one store: which of them are alive, and how a node learns of mail that another one accepted.
+// Several nodes on one store: which of them are alive, and how a node learns about mail that another one accepted.
 
 const defaultBeatMs = 1500;
 /**
- * A node is dead after it has not beaten for this long and the server saw its connection end; a frozen one keeps it.
+ * A node is dead if it sent no heartbeat for this long and its connection closed; a frozen node keeps its connection.
  */
 const quietMs = 3 * defaultBeatMs;
-/** A node that could not beat for this long does not know whether others could. */
+/** A node without a heartbeat for this long does not know whether others could send theirs. */
 const gapMs = quietMs - defaultBeatMs;
-/** After such a gap: the time for others to connect and beat again. */
+/** How long others have to reconnect and send a heartbeat after such a gap. */
 const returnMs = 2 * quietMs;
 
 type PresenceOptions = {
 	readonly store: Store;
 	readonly node: Node;
-	/**
-	 * The daemon that had this data folder before. The folder's lock is ours: it is dead, unless the folder is a copy.
-	 */
+	/** The previous daemon of this data folder. It is dead, as this one has the lock, unless the folder is a copy. */
 	readonly former?: string | null;
-	/** From now on claims are ours: called once, before the first. */
+	/** Called once, before this node's first claim. */
 	readonly onBegin?: () => void;
 	readonly clock: Clock;
-	/** Between two beats, milliseconds. */
+	/** The time between two heartbeats, in milliseconds. */
 	readonly beatMs?: number;
-	/** Claims of a dead daemon were given back. */
+	/** Claims of a dead daemon were released. */
 	readonly onReleased: () => void;
 	readonly observer: Pick<Observer, 'storeFailed'>;
 };
 
 /**
- * Which daemons are alive. On SQLite the folder's lock says that this daemon is the only one: every other claim is
- * dead. On PostgreSQL each node beats, and any node gives back what a silent one held; after the store was away from
- * it, only once the others have had the time to beat again. What the daemon before held on the same data folder is
- * given back at once.
+ * Determines which daemons are alive. On SQLite, the folder's lock guarantees that this daemon is the only one, so
+ * every other claim is dead. On PostgreSQL, each node sends heartbeats, and any node releases what a silent one held.
+ * After a node was cut off from the store, it does so only once the others have had time for a heartbeat. What the
+ * previous daemon of the same data folder held is released at once.
  */
 export class Presence {
 	readonly #options: PresenceOptions;
 	#timer: NodeJS.Timeout | undefined;
-	/** Of the last beat, and from when on others may be judged: monotonic milliseconds. */
+	/** The time of the last heartbeat, and from when on others may be judged, in monotonic milliseconds. */
 	#beatAt: number | null = null;
 	#judgesFrom = Number.NEGATIVE_INFINITY;
 	#buriesFrom = Number.NEGATIVE_INFINITY;
@@ -61,7 +59,7 @@ export class Presence {
 		this.#options = options;
 	}
 
-	/** Whether the last beat failed. Other nodes will take this one for dead, and it may not begin anything. */
+	/** Whether the last heartbeat failed. Other nodes will consider this one dead, so it may not begin anything. */
 	isFailing(): boolean {
 		return this.#isFailing;
 	}
@@ -71,7 +69,7 @@ export class Presence {
 		return this.#peers > 0;
 	}
 
-	/** To be awaited before anything is claimed. */
+	/** Await this before anything is claimed. */
 	async begin(): Promise<void> {
 		const {store, node, former = null, clock, beatMs = defaultBeatMs, onBegin, observer} = this.#options;
 		if (!store.dialect.isShared) {
@@ -89,7 +87,7 @@ export class Presence {
 		await this.#beat();
 		let isBeating = false;
 		this.#timer = setInterval(async () => {
-			// If the store answers slowly, later beats must not queue up behind this one.
+			// If the store responds slowly, later heartbeats must not queue up behind this one.
 			if (isBeating) {
 				return;
 			}
@@ -106,7 +104,7 @@ export class Presence {
 		}, beatMs);
 	}
 
-	/** Gives back what is still claimed and takes this node off the list. */
+	/** Releases what is still claimed and removes this node from the list. */
 	async end(): Promise<void> {
 		clearInterval(this.#timer);
 		const {store, node} = this.#options;
@@ -126,7 +124,7 @@ export class Presence {
 			this.#judgesFrom = monotonic + silentMs;
 		}
 		const released = await store.agreeing.transaction(async trx => {
-			// By the server's clock alone: a node with a wrong clock must not take others for dead.
+			// Uses only the server's clock: a node with a wrong clock must not consider others dead.
 			const now = await readServerTime(trx);
 			await beat(trx, node, storeTime(now));
 			const others = (await listNodes(trx, '')).filter(({id}) => id !== node.id);
@@ -138,7 +136,7 @@ export class Presence {
 				return buried;
 			}
 			const [silent, at] = [storeTime(now - silentMs), storeTime(now)];
-			// Nodes are forgotten together with their recipients: the deliveries go first.
+			// Nodes are removed together with their recipients, so the deliveries come first.
 			const released =
 				(await releaseSilentDeliveries(trx, silent, at)) + (await releaseSilentClaims(trx, silent, at));
 			return buried + released;
@@ -149,7 +147,7 @@ export class Presence {
 		}
 	}
 
-	/** Gives back what killed nodes held: they are quiet, and their name is free. Answers how many there were. */
+	/** Releases what killed nodes held: they are silent, and nothing holds their name. Returns how many there were. */
 	async #bury(trx: Knex.Transaction, others: readonly SeenNode[], now: number): Promise<number> {
 		let buried = 0;
 		for (const {id, seenAt} of others) {
@@ -161,7 +159,7 @@ export class Presence {
 		return buried;
 	}
 
-	/** A folder may be the copy of one with a running daemon: then that daemon's connection holds its name. */
+	/** The folder may be a copy of one whose daemon is running. That daemon's connection still holds its name. */
 	async #releaseFormer(boot: string): Promise<void> {
 		await this.#options.store.agreeing.transaction(async trx => {
 			if (await isUnheld(trx, boot)) {
@@ -179,28 +177,25 @@ export class Presence {
 	}
 }
 
-// Mail that one node accepted may leave through another: the accepting node notifies the delivering ones.
-// What a notice missed is found by asking the store.
+// Mail that one node accepted may leave through another. The accepting node notifies those that deliver; mail whose
+// notice was lost is found by querying the store.
 
-/** The store spends at most this part of its time on the question. */
+/** The part of its time that the store may spend on this query. */
 const share = 0.1;
 
 type ArrivalsOptions<Due> = {
-	/** What has work that may be claimed now. */
+	/** Reads what has work that may be claimed now. */
 	readonly readDue: () => Promise<Due[]>;
 	readonly onDue: (due: Due[]) => void;
 	readonly observer: Pick<Observer, 'storeFailed'>;
 	readonly clock: Clock;
-	/** Between two questions, milliseconds. */
+	/** The time between two queries, in milliseconds. */
 	readonly periodMs: number;
 };
 
-/**
- * Asks the store what is due: mail that another node accepted, or left behind. Less often if a long queue makes the
- * answer slow.
- */
+/** Reads periodically what is due: mail that another node accepted or left behind. Slow queries run less often. */
 export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: ArrivalsOptions<Due>): {
-	/** Asks now, unless it is asking. */
+	/** Queries now, unless a query is running. */
 	readonly look: () => void;
 	readonly stop: () => void;
 } {
@@ -235,16 +230,13 @@ export function watchArrivals<Due>({readDue, onDue, observer, clock, periodMs}: 
 	};
 }
 
-/** Sent when the list is longer than a notice holds: look. */
+/** Sent if the list is too long for a notice. The receiver queries the store. */
 const all = '*';
 
-/**
- * Notifies other nodes of destination queues with waiting mail. What comes while one notice is on its way goes with the
- * next.
- */
+/** Notifies other nodes of queues with waiting mail. What arrives meanwhile goes with the next notice. */
 export class ArrivalNotices {
 	readonly #store: Pick<Store, 'tell'>;
-	/** The own node's, which need not listen to itself. */
+	/** This node's id: it ignores its own notices. */
 	readonly #boot: string;
 	readonly #observer: Pick<Observer, 'storeFailed'>;
 	#waiting = new Map<string, readonly string[]>();
@@ -259,7 +251,7 @@ export class ArrivalNotices {
 	send(queues: Iterable<QueueKey>): void {
 		for (const queue of queues) {
 			const {destination, workspaceId, priority = 'normal'} = queue;
-			// A node of an older version reads two parts; where there are three it looks.
+			// Nodes of an older version read only two parts. If there are three, they query the store.
 			this.#waiting.set(queueKeyText(queue), [
 				destination,
 				workspaceId,
@@ -286,7 +278,7 @@ export class ArrivalNotices {
 	}
 }
 
-/** The destination queues of a notice; null: look yourself. Own notices and unknown ones are ignored. */
+/** Returns the destination queues of a notice (none for this node's own), or `null` to query the store. */
 export function readArrivalNotice(notice: string | null, boot: string): QueueKey[] | null {
 	const space = notice?.indexOf(' ') ?? -1;
 	if (notice === null || space === -1) {

@@ -26,16 +26,16 @@ type MailsOptions = {
 	readonly vault: Vault;
 	readonly secrets: MasterKeys;
 	readonly clock: Clock;
-	/** Base of the links in mail. */
+	/** The base URL of links in messages. */
 	readonly publicUrl: () => string;
 };
 
-/** No mail of ours is larger, attachments included. */
+/** No message of ours is larger, including attachments. */
 const maxCaptured = 128 * 1024 ** 2;
 const thread = new URL('../threads/remake.js', import.meta.url);
 const makeLimitMs = 2000;
 
-/** The mails of recipients, for people to look at. */
+/** The messages of recipients, for people to view. */
 export class RecipientMails {
 	readonly #options: MailsOptions;
 
@@ -43,15 +43,15 @@ export class RecipientMails {
 		this.#options = options;
 	}
 
-	/** What was captured of a recipient; null: nothing was. */
+	/** Returns the captured message of a recipient, or `null`. */
 	async captured(recipientId: string): Promise<Uint8Array | null> {
 		const file = capturedFile(this.#options.settings.dataDir, recipientId);
 		return file === null ? null : await readRegular(file, maxCaptured, 'refuse');
 	}
 
 	/**
-	 * The recipient's mail as the daemon would make it now: the signatures and the tokens of its links are other ones.
-	 * That of a test key has no signature.
+	 * Returns the recipient's message as it would be created now. Its signatures and link tokens differ from those
+	 * sent. Messages of test keys are not signed.
 	 */
 	async remade(workspaceId: string, recipientId: string): Promise<Remade | 'no_sender'> {
 		const {settings, store, vault, secrets, clock, publicUrl} = this.#options;
@@ -76,7 +76,7 @@ export class RecipientMails {
 				linkHost,
 			},
 			variants: variants.map((variant, position) => ({...variant, id: `${recipient.version_id}/${position}`})),
-			// Else a test key could have a mail signed that it may not send, and post it elsewhere.
+			// Otherwise a test key could get mail signed that it may not send, and send it elsewhere.
 			signing: recipient.mode === 'live' ? await signing.keys(keyIds) : [],
 		};
 		const ended = await inWorker<Remade>(thread, input, {
@@ -89,17 +89,17 @@ export class RecipientMails {
 	}
 }
 
-/** The file in which the mail of a recipient was captured; null if it was not. */
+/** Returns the file with a recipient's captured message, or `null`. */
 export function capturedFile(dataDir: string, recipientId: string): string | null {
 	const file = join(capturedFolder(dataDir), capturedName(recipientId));
 	return existsSync(file) ? file : null;
 }
 
 const cached = 1000;
-/** A key that becomes active by time alone is noticed within this, milliseconds. */
+/** A key that becomes active by time alone is noticed within this time, in milliseconds. */
 const freshMs = 60_000;
 
-/** Which keys sign a domain's mail. Cached: asked for every recipient. */
+/** The keys that sign a domain's mail, cached because every recipient needs them. */
 export class Signing {
 	readonly #store: Store;
 	readonly #vault: Vault;
@@ -129,7 +129,7 @@ export class Signing {
 		return await found;
 	}
 
-	/** The keys themselves, for a renderer. */
+	/** Returns the keys themselves, for a renderer. */
 	async keys(ids: readonly string[]): Promise<SigningKeyText[]> {
 		const rows = await findDkimKeys(this.#store.reader, ids);
 		return rows.map(({id, domain, selector, algorithm, secret}) => ({
@@ -145,7 +145,7 @@ export class Signing {
 	}
 }
 
-/** How mail says where complaints and opt-outs may come back, as the settings say. */
+/** Returns the settings for where complaints and opt-outs may be sent. */
 export function feedbackOf(
 	settings: Pick<Settings, 'inboundListen' | 'bounceMailbox' | 'senderId' | 'cfbl' | 'feedbackAddress'>,
 ): Pick<MakeOptions, 'listening' | 'replies' | 'senderId' | 'cfbl'> {

@@ -6,13 +6,13 @@ import {Connections} from '../net/connections.ts';
 type RedirectOptions = {
 	/** `https://` and the host of the public URL, with its port. */
 	readonly publicUrl: string;
-	/** Whether a host of ours is served by https. */
+	/** Whether we serve this host over https. */
 	readonly isOurs: (host: string) => boolean;
-	/** What proves a name to a CA (RFC 8555 §8.3); undefined: the token is not known. */
+	/** Returns the text that proves control of a name to a CA (RFC 8555 §8.3), if the token is known. */
 	readonly proofOf: (token: string) => Promise<string | undefined>;
 	readonly newId: NewId;
 	readonly most?: number;
-	/** Milliseconds for a whole request; less in tests. */
+	/** How long a whole request may take, in milliseconds; less in tests. */
 	readonly requestMs?: number;
 };
 
@@ -22,7 +22,7 @@ const maxHeaderSize = 16 * 1024;
 const absoluteForm = /^http:\/\/([^/?#]*)(.*)$/i;
 const proofPath = /^\/\.well-known\/acme-challenge\/([\w-]{1,128})$/;
 
-/** The listener for plain HTTP: proofs for a CA, and redirects to the same place by https. */
+/** Creates the listener for plain HTTP, which answers a CA's validation and redirects everything else to https. */
 export function createRedirect({publicUrl, isOurs, proofOf, newId, most, requestMs = limitMs}: RedirectOptions): {
 	readonly server: Server;
 	readonly close: () => Promise<void>;
@@ -46,7 +46,7 @@ export function createRedirect({publicUrl, isOurs, proofOf, newId, most, request
 		if (location === null) {
 			send(response, 421, 'This host is not served here.\n');
 		} else {
-			// 308: a POST stays one, as one-click unsubscribing needs (RFC 8058 §3.1).
+			// 308 preserves the method, as one-click unsubscribe needs (RFC 8058 §3.1).
 			send(response, 308, '', {location});
 		}
 	}
@@ -68,7 +68,7 @@ export function createRedirect({publicUrl, isOurs, proofOf, newId, most, request
 	return {server, close: () => connections.close(server)};
 }
 
-/** Node reads what there is of a body, and drops it. */
+/** Sends a response. Node reads and discards any request body. */
 function send(response: ServerResponse, status: number, text: string, headers: Record<string, string> = {}): void {
 	response.writeHead(status, {
 		'content-type': 'text/plain; charset=utf-8',
@@ -78,10 +78,7 @@ function send(response: ServerResponse, status: number, text: string, headers: R
 	response.end(text);
 }
 
-/**
- * The host and the path of a request. In the absolute form its URL has both, whatever the Host field says (RFC 9112
- * §3.2.2).
- */
+/** Returns the host and path of a request. An absolute URL has both, whatever the Host field says (RFC 9112 §3.2.2). */
 function readTarget({url = '', headers}: IncomingMessage): {readonly host: string | undefined; readonly path: string} {
 	const [, host, rest = ''] = absoluteForm.exec(url) ?? [];
 	return host === undefined
@@ -89,9 +86,9 @@ function readTarget({url = '', headers}: IncomingMessage): {readonly host: strin
 		: {host, path: rest.startsWith('/') ? rest : `/${rest}`};
 }
 
-/** A redirect would hide from a client that each of its requests shows its key to the network. */
+/** Rejects the request. A redirect would hide from the client that its requests expose its key to the network. */
 function refuseKey(response: ServerResponse, publicUrl: string, requestId: string): void {
-	const message = `The request came over plain HTTP, so anyone on the network path could have read the key. Nothing was done. Send requests to ${publicUrl}, and replace the key: mailctl key rotate.`;
+	const message = `The request came over plain HTTP, so anyone on the network path could have read the key. The request was not processed. Send requests to ${publicUrl}, and replace the key: mailctl key rotate.`;
 	const error = apiError('https_required', {message});
 	const body = JSON.stringify(errorBody(error, requestId));
 	const headers = {'content-type': 'application/json; charset=utf-8', 'x-request-id': requestId};
@@ -99,8 +96,8 @@ function refuseKey(response: ServerResponse, publicUrl: string, requestId: strin
 }
 
 /**
- * Where a request for a host and a path goes by https; null: the host is not ours, or it is no path. What a client
- * writes decides about nothing else, so that no link to here leads elsewhere.
+ * Returns the https URL for a host and path, or `null` if the host is not ours or the path is invalid. Nothing else
+ * from the client is used, so that no link to this listener redirects to another site.
  */
 export function redirectOf(
 	hostHeader: string | undefined,

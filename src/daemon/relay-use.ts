@@ -10,10 +10,7 @@ import type {Context} from './context.ts';
 const noteMs = 10 * 60_000;
 const maxRemembered = 10_000;
 
-/**
- * Returns a function that stores that a relay accepted a message, so that a provider that reports nothing about it is
- * noticed.
- */
+/** Returns a function that records that a relay accepted a message, to notice providers that report nothing. */
 export function createRelayUse({store, clock}: Pick<Context, 'store' | 'clock'>) {
 	const noted = new LRUCache<string, true>({...atMost(maxRemembered), ttl: noteMs});
 	return (workspaceId: string, {outcome, attempts}: AttemptResult): void => {
@@ -28,7 +25,7 @@ export function createRelayUse({store, clock}: Pick<Context, 'store' | 'clock'>)
 		}
 		noted.set(key, true);
 		const use = {workspaceId, providers: reportingProviders(host), at: storeTime(clock.now())};
-		// Nothing depends on it: what cannot be written is stored with the next message.
+		// Nothing depends on this record. If it cannot be written, the next message records it.
 		store.writer.submit(smarthostNoteWrite, use).catch(() => noted.delete(key));
 	};
 }

@@ -16,16 +16,16 @@ import {exitSeconds, killIfStuck} from './store-faults.ts';
 
 export type RunOptions = {
 	readonly version: string;
-	/** That of the program that is installed now. */
+	/** Returns the version of the installed program. */
 	readonly installed: () => string;
 	readonly envFile?: string | undefined;
-	/** Open a data folder that belongs to another user. */
+	/** Whether to open a data folder that belongs to another user. */
 	readonly asRoot: boolean;
-	/** Fills an empty store before the daemon starts. What it returns greets the operator once the daemon listens. */
+	/** Fills an empty store before the daemon starts. The function it returns greets the operator afterwards. */
 	readonly prepare: (held: Held, settings: Settings) => Promise<(daemon: Daemon, logger: Logger) => Promise<void>>;
 };
 
-/** Throws ConfigError where the daemon could hardly open a connection. */
+/** Throws ConfigError if the daemon could hardly open any connections. */
 export function checkOpenFiles(
 	{maxSessions}: Pick<Settings, 'maxSessions'>,
 	logger: Pick<Logger, 'warn'>,
@@ -34,11 +34,11 @@ export function checkOpenFiles(
 	const needed = neededOpenFiles(maxSessions);
 	if (limit !== null && limit < minOpenFiles) {
 		throw new ConfigError([
-			`this process may open ${limit} files and sockets, the least that works is ${minOpenFiles}: ${openFilesFix(needed)}`,
+			`this process may open only ${limit} files and sockets but needs at least ${minOpenFiles}: ${openFilesFix(needed)}`,
 		]);
 	}
 	if (limit !== null && limit < needed) {
-		const text = `At most ${limit} files and sockets can be open, ${needed} may be needed: ${openFilesFix(needed)}`;
+		const text = `At most ${limit} files and sockets can be open; ${needed} may be needed: ${openFilesFix(needed)}`;
 		logger.warn({event: 'few_open_files', limit, needed}, text);
 	}
 }
@@ -48,8 +48,8 @@ const failedStartMs = 1000;
 const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
 
 /**
- * Runs the daemon until SIGTERM or SIGINT, or until its terminal is closed; resolves with the exit code. Throws
- * ConfigError when it cannot start.
+ * Runs the daemon until SIGTERM, SIGINT or the end of its terminal, and returns the exit code. Throws ConfigError if it
+ * cannot start.
  */
 export async function runDaemon({version, installed, envFile, asRoot, prepare}: RunOptions): Promise<number> {
 	keepHeapSmall();
@@ -65,12 +65,12 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 
 	// A closed terminal sends SIGHUP: no user is left there.
 	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
-	// Before the start: a process that sees the daemon listen may stop it at once.
+	// Installed before the start: a process that sees the daemon listen may stop it at once.
 	const stopAsked = signalled(onTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
 	let running = false;
 	let reloadAsked = false;
 	let reloading = false;
-	// Closing a terminal may bring several: the second one is no reason to hurry.
+	// Closing a terminal may send several signals. The second one must not be taken as a request to stop at once.
 	process.on('SIGHUP', onTerminal ? () => undefined : onHangup);
 	checkOpenFiles(settings, logger);
 	await checkAll(settings);
@@ -89,15 +89,14 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		});
 	} catch (error) {
 		await held.release();
-		// Parts that had started may keep the process alive.
+		// Parts that have started may keep the process alive.
 		void after(failedStartMs).then(() => process.exit());
 		throw asConfigError(error, settings);
 	}
 	try {
 		await greet(daemon, logger);
 	} catch (error) {
-		const text =
-			'The first keys could not be shown. The next start creates others, and so does mailctl key create.';
+		const text = 'The first keys could not be shown. The next start creates new ones, as does mailctl key create.';
 		logger.error({event: 'first_keys', file: null, err: error}, text);
 	}
 	await notify.ready();
@@ -116,7 +115,7 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		return notify.watchdogMs === null ? undefined : setInterval(() => void ping(), notify.watchdogMs);
 	}
 
-	/** SIGHUP: what may change while running does; broken settings change nothing. */
+	/** Handles SIGHUP: applies the settings that can change at runtime. Invalid settings change nothing. */
 	async function reload(): Promise<void> {
 		await notify.reloading();
 		if (!running) {
@@ -134,9 +133,7 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		await notify.ready();
 	}
 
-	/**
-	 * At once, and then not again for a while: to read the settings takes many milliseconds, and signals cost nothing.
-	 */
+	/** Reloads at once, then not again for a while: reading the settings is slow, and signals are cheap to send. */
 	function onHangup(): void {
 		reloadAsked = true;
 		if (running && !reloading) {
@@ -166,7 +163,8 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		running = false;
 		logger.info({event: 'stopping'});
 		void notify.stopping();
-		// A second signal, or the limit, ends it at once: what was claimed is claimed again at the next start.
+		// A second signal, or the time limit, stops the daemon at once. What was claimed is claimed again at the next
+		// start.
 		const drained = await Promise.race([
 			leave().then(
 				() => true,
@@ -181,7 +179,7 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		logger.info({event: 'stopped', drained});
 		killIfStuck(exitSeconds);
 		if (!drained) {
-			process.exit(0); // What is under way would keep the process alive.
+			process.exit(0); // Work in progress would keep the process alive.
 		}
 		return 0;
 	}
@@ -198,7 +196,7 @@ function loadOrThrow(envFile: string | undefined): LoadedSettings & {ok: true} {
 	return loaded;
 }
 
-/** Resolves at the next of these signals. */
+/** Resolves at the next one of these signals. */
 function signalled(signals: readonly NodeJS.Signals[]): Promise<void> {
 	return new Promise(resolve => {
 		const onSignal = () => {
@@ -218,8 +216,8 @@ function after(milliseconds: number): Promise<void> {
 }
 
 /**
- * Checks every port of the daemon. A port that is taken may be held by the daemon of the same data folder, and the
- * folder's lock knows more about that daemon than the port does.
+ * Checks every port of the daemon. A port may be in use by the daemon of the same data folder, and that folder's lock
+ * knows more about the daemon than the port does.
  */
 async function checkAll(settings: Settings): Promise<void> {
 	try {
@@ -230,7 +228,7 @@ async function checkAll(settings: Settings): Promise<void> {
 	}
 }
 
-/** Explains an error of the start in the operator's words, where the settings or the disk are to blame. */
+/** Explains a startup error to the operator if the settings or the disk are the cause. */
 function asConfigError(error: unknown, settings: Settings): unknown {
 	const {syscall, port} = Object(error) as NodeJS.ErrnoException & {readonly port?: number};
 	// Another program may have taken a port since it was checked.
@@ -239,7 +237,9 @@ function asConfigError(error: unknown, settings: Settings): unknown {
 }
 
 type NotifyInput = {
-	/** NOTIFY_SOCKET and WATCHDOG_USEC are read; the child gets that socket and PATH, none of our secrets. */
+	/**
+	 * NOTIFY_SOCKET and WATCHDOG_USEC are read. The child process gets that socket and PATH, but none of our secrets.
+	 */
 	readonly env: Readonly<Record<string, string | undefined>>;
 	readonly warn: (text: string) => void;
 	readonly binary?: string;
@@ -248,11 +248,11 @@ type NotifyInput = {
 const maxCallMs = 5000;
 
 /**
- * Notifies systemd of the daemon's state (sd_notify(3)); does nothing where systemd did not ask. Node has no Unix
- * datagram sockets, so each message is a run of `systemd-notify` (the unit says NotifyAccess=all).
+ * Notifies systemd of the daemon's state (sd_notify(3)) if systemd requested it. Node has no Unix datagram sockets, so
+ * each message is a run of `systemd-notify` (the unit has NotifyAccess=all).
  */
 export class Notify {
-	/** How often to ping, milliseconds: half of what systemd allows; null: it does not watch. */
+	/** How often to ping, in milliseconds: half of what systemd allows, or `null` without a watchdog. */
 	readonly watchdogMs: number | null;
 	readonly #input: NotifyInput;
 	#warned = false;
@@ -267,7 +267,7 @@ export class Notify {
 		return this.#send('READY=1');
 	}
 
-	/** To be followed by `ready` once done. */
+	/** Must be followed by `ready` when done. */
 	reloading(): Promise<void> {
 		return this.#send('RELOADING=1');
 	}
@@ -276,7 +276,7 @@ export class Notify {
 		return this.#send('STOPPING=1');
 	}
 
-	/** The watchdog's ping. */
+	/** Pings the watchdog. */
 	alive(): Promise<void> {
 		return this.#send('WATCHDOG=1');
 	}

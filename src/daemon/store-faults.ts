@@ -16,20 +16,20 @@ import type {Context} from './context.ts';
 
 const probeMs = 1000;
 
-/** Logs a store that fails, and tries once a second to write until it works again. */
+/** Logs failures of the store and attempts a write every second until one succeeds. */
 export function watchForStoreFaults(
 	{writer, dialect}: Pick<Store, 'writer' | 'dialect'>,
 	logger: Logger,
 	isDiskFull: () => boolean,
 ) {
 	let failing = false;
-	/** The store has not failed for a second. */
+	/** Whether the store has worked for a second. */
 	let calm = true;
 	let stopped = false;
 	let timer: NodeJS.Timeout | undefined;
 
 	function probe(): void {
-		// A real change: an update that changes nothing writes nothing.
+		// This must be a real change: an update that changes nothing writes nothing.
 		writer.transaction(bumpGeneration).then(recover, probeLater);
 	}
 
@@ -45,24 +45,27 @@ export function watchForStoreFaults(
 		timer = setTimeout(() => {
 			calm = true;
 		}, probeMs).unref();
-		logger.info({event: 'store_recovered'}, 'The store can be used again.');
+		logger.info({event: 'store_recovered'}, 'The store is available again.');
 	}
 
 	return {
 		/**
-		 * Notes that a read or write failed. A damaged store, or a failing disk, ends the process with exit code 74.
+		 * Notes that a read or write failed. If the store is damaged or its disk is failing, the process exits with 74.
 		 */
 		failed(error: unknown): void {
 			const isOfDisk = dialect.isDamage(error);
 			if (isOfDisk && dialect.isDamage(error, isDiskFull())) {
-				logger.fatal({event: 'store_damaged', err: error}, 'The store is damaged or its disk fails: stopping.');
+				logger.fatal(
+					{event: 'store_damaged', err: error},
+					'The store is damaged or its disk is failing: stopping.',
+				);
 				exitDamaged();
 			}
 			const isUnavailable = isOfDisk || dialect.isUnavailable(error);
 			if (isUnavailable && failing) {
 				return;
 			}
-			logger.error({event: 'store_failed', err: error}, 'The store cannot be used; it is tried again.');
+			logger.error({event: 'store_failed', err: error}, 'The store is unavailable: retrying.');
 			if (isUnavailable) {
 				failing = true;
 				clearTimeout(timer);
@@ -83,7 +86,7 @@ export function watchForStoreFaults(
 	};
 }
 
-/** Ends the process as it is: no file is closed. */
+/** Exits without closing any file. */
 export function exitDamaged(): void {
 	killIfStuck(exitSeconds);
 	process.exit(74);
@@ -92,7 +95,8 @@ export function exitDamaged(): void {
 const slowCommitMs = 1000;
 
 /**
- * Takes how long each commit took, and logs once when the disk or server becomes slow, and once when it is quick again.
+ * Creates a function that receives the duration of each commit. It logs once when the disk or server becomes slow, and
+ * once when it is fast again.
  */
 export function createCommitWatch(logger: Pick<Logger, 'info' | 'warn'>): (ms: number) => void {
 	let isSlow = false;
@@ -100,31 +104,31 @@ export function createCommitWatch(logger: Pick<Logger, 'info' | 'warn'>): (ms: n
 		if (ms > slowCommitMs && !isSlow) {
 			isSlow = true;
 			const text =
-				'A commit took over a second: the disk of the store is slow or busy, and mail is accepted as slowly.';
+				'A commit took over a second: the disk of the store is slow or busy, so mail is accepted slowly.';
 			logger.warn({event: 'store_slow', ms: Math.round(ms)}, text);
 		} else if (ms <= slowCommitMs && isSlow) {
 			isSlow = false;
-			logger.info({event: 'store_quick', ms: Math.round(ms)}, 'Commits are quick again.');
+			logger.info({event: 'store_quick', ms: Math.round(ms)}, 'Commits are fast again.');
 		}
 	};
 }
 
-/** What the end of a process may take when nothing is stuck, with much to spare. */
+/** How long a process that is not stuck may take to exit, in seconds, with a wide margin. */
 export const exitSeconds = 20;
 
-/** `read` returns when we end, however we do; its whole group ends with it. */
+/** `read` returns when our process ends, however it ends. Then the whole process group ends. */
 const script = '(sleep "$1"; kill -KILL "$0") & read -r _; kill 0';
 
 /**
- * Kills this process (SIGKILL) if it is still there after that many seconds. Node waits for every thread at its end,
- * and one that is stuck in a system call never ends; nothing in the process itself is left to run then.
+ * Kills this process (SIGKILL) if it still exists after that many seconds. Node waits for every thread when it exits,
+ * and a thread stuck in a system call never ends; by then, nothing in the process itself can act.
  */
 export function killIfStuck(seconds: number): void {
 	const child = spawn('/bin/sh', ['-c', script, String(process.pid), String(seconds)], {
 		stdio: ['pipe', 'ignore', 'ignore'],
-		// A group of its own: what the terminal sends to ours must not end it.
+		// Its own process group: signals from the terminal to ours must not end it.
 		detached: true,
-		// Ours holds secrets.
+		// Our environment contains secrets.
 		env: {PATH: processEnvironment().PATH},
 	});
 	child.on('error', () => undefined);
@@ -132,20 +136,23 @@ export function killIfStuck(seconds: number): void {
 	child.unref();
 }
 
-/** How the daemon writes: `writer` takes the place of the store's own. */
+/** How the daemon writes. `writer` replaces the store's own. */
 type Writing = {
 	readonly writer: Writer;
-	/** From now on a thread writes beside; its start takes a moment, in which the store's own writer goes on. */
+	/** Starts the writer thread. Until it is ready, the store's own writer continues. */
 	readonly start: () => void;
-	/** Other settings hold. */
+	/** Applies changed settings. */
 	readonly reload: () => void;
-	/** While it is held all goes through the store's own connection. */
+	/** While held, everything goes through the store's own connection. */
 	readonly hold: (isHeld: boolean) => void;
-	/** Waits for all that was submitted. */
+	/** Waits for everything that was submitted. */
 	readonly stop: () => Promise<void>;
 };
 
-/** With SQLite a thread writes what comes often; PostgreSQL does its work elsewhere, and needs none. */
+/**
+ * Creates the writer. With SQLite, frequent writes go to a thread. PostgreSQL works in its own processes and needs
+ * none.
+ */
 export function createWriting({
 	settings,
 	live,
@@ -187,8 +194,8 @@ export function createWriting({
 			}
 		},
 		onDeath(error) {
-			// As where it happens in the main thread: nothing is answered that may not be written, and the next start
-			// knows our claims.
+			// As in the main thread: nothing is acknowledged that may not be written, and the next start knows our
+			// claims.
 			throw error;
 		},
 	});
@@ -208,27 +215,25 @@ export function createWriting({
 	};
 }
 
-// What the daemon watches of its disk: free space, SQLite's write-ahead log, the size of the store.
+// What the daemon monitors: free disk space, SQLite's write-ahead log and the size of the store.
 
-/** Whether there is space for new mail. What must go on (outcomes, opt-outs, retention) does not ask. */
+/** Whether there is space for new mail. Work that must continue (outcomes, opt-outs, retention) does not check this. */
 type FreeSpace = {
-	/** Looks at once; resolves when it has looked. */
+	/** Checks at once. Resolves when done. */
 	readonly look: () => Promise<void>;
 	readonly enough: () => boolean;
-	/** As of the last look; null where the system does not answer. */
+	/** The result of the last check, or `null` if the system did not respond. */
 	readonly free: () => number | null;
 	readonly stop: () => void;
 };
 
 const diskLookMs = 1000;
-/**
- * After a shortage a tenth more than the limit is needed: at the limit itself the state would change with every mail.
- */
+/** After a shortage, 10 % more than the limit is needed, or the state would change with every message. */
 const recovery = 1.1;
 
 /**
- * Looks every second, and logs each change. `free`: bytes that the file system of the data folder has left for us.
- * `least`: MAILCTL_MIN_FREE_DISK.
+ * Checks every second and logs each change. `free` returns the bytes available on the data folder's file system, and
+ * `least` is MAILCTL_MIN_FREE_DISK.
  */
 export function watchFreeSpace(
 	free: () => Promise<number>,
@@ -249,7 +254,7 @@ export function watchFreeSpace(
 		enough = isEnough;
 		const figures = {free: bytes, least: least()};
 		if (enough) {
-			logger.info({event: 'disk_recovered', ...figures}, 'There is room for new mail again.');
+			logger.info({event: 'disk_recovered', ...figures}, 'There is space for new mail again.');
 		} else {
 			logger.error(
 				{event: 'disk_low', ...figures},
@@ -258,17 +263,16 @@ export function watchFreeSpace(
 		}
 	}
 
-	// A file system that does not answer keeps nothing from ending.
+	// A file system that does not respond must not prevent the daemon from stopping.
 	return {look: watch.now, enough: () => enough, free: () => last, stop: () => void watch.stop()};
 }
 
-/** Short reads that follow each other closely look like a long one. */
+/** Several short reads in a row look like one long read. */
 const silentTries = 5;
 
 /**
- * Looks at SQLite's write-ahead log every second, and empties it above `most` bytes. SQLite itself only appends to it
- * during a read, and never shrinks it without writes. A log that cannot be emptied is logged each time that it has
- * doubled.
+ * Checks SQLite's write-ahead log every second and empties it above `most` bytes. SQLite only appends to it during a
+ * read, and never shrinks it without writes. If the log cannot be emptied, a line is logged each time it has doubled.
  */
 export function watchWal({
 	wal,
@@ -279,7 +283,7 @@ export function watchWal({
 }: {
 	readonly wal: WriteAheadLog;
 	readonly most?: number;
-	/** Between two looks, milliseconds. */
+	/** The time between two checks, in milliseconds. */
 	readonly lookMs?: number;
 	readonly logger: Pick<Logger, 'info' | 'warn'>;
 	readonly storeFailed: (error: unknown) => void;
@@ -314,7 +318,7 @@ export function watchWal({
 const sizeEveryMs = 60 * 60_000;
 const maxSizes = 30 * 24;
 
-/** Notes the size of the store every hour, which shows its growth. */
+/** Records the size of the store every hour to show its growth. */
 export function watchStoreSize(read: () => Promise<number>, now: () => number, storeFailed: (error: unknown) => void) {
 	const sizes: Array<{readonly at: number; readonly bytes: number}> = [];
 
@@ -326,7 +330,7 @@ export function watchStoreSize(read: () => Promise<number>, now: () => number, s
 	const watch = repeated(sizeEveryMs, look, storeFailed);
 	void watch.now();
 	return {
-		/** Sizes since the start in bytes, an hour apart, of at most 30 days; oldest first. */
+		/** Returns the hourly sizes in bytes since the start, for at most 30 days, oldest first. */
 		past: () => sizes,
 		stop: watch.stop,
 	};

@@ -33,24 +33,24 @@ import {deleteDeliveries, findAbandoned, findAboutNone} from '../store/webhooks.
 import {findShortKept} from '../store/workspaces.ts';
 import {sessionLimits} from '../users/sessions.ts';
 
-/** Removes what is too old of one kind, bit by bit. */
+/** Removes old data of one kind in steps. */
 type SweepTask = {
 	readonly name: string;
-	/** Begins at the oldest; the step that it answers removes a bit and says whether there may be more. */
+	/** Starts with the oldest data. The step that it returns removes a part and returns whether there may be more. */
 	readonly begin: () => () => Promise<boolean>;
 };
 
 type SweepOptions = {
 	readonly tasks: readonly SweepTask[];
-	/** From the end of a sweep to the next, as the settings are now. */
+	/** The current time between the end of a sweep and the next one. */
 	readonly intervalMs: () => number;
 	readonly clock: Pick<Clock, 'monotonic'>;
-	/** A task failed; it is tried again at the next sweep. */
+	/** A task failed and will be attempted again at the next sweep. */
 	readonly failed: (error: unknown, task: string) => void;
 };
 
 type Sweep = {
-	/** The interval has changed. */
+	/** Call this when the interval has changed. */
 	readonly reschedule: () => void;
 	/** Resolves when nothing is being removed any more. */
 	readonly stop: () => Promise<void>;
@@ -107,7 +107,7 @@ export function startSweep({tasks, intervalMs, clock, failed}: SweepOptions): Sw
 	};
 }
 
-/** A step of a sweep: a transaction with statements that may take long. */
+/** Runs a step of a sweep: a transaction with statements that may take long. */
 async function inStep<Result>(
 	{writer}: Pick<Store, 'writer'>,
 	work: (trx: Knex.Transaction) => Promise<Result>,
@@ -124,10 +124,10 @@ type RowTaskOptions = {
 	readonly rowsPerStep?: number;
 };
 
-/** Removes at most `limit` old rows of each kind, and says how many. */
+/** Removes at most `limit` old rows of each kind. Returns how many. */
 type Purge = (trx: Knex.Transaction, limit: number) => Promise<readonly number[]>;
 
-/** Goes on while a step finds as many rows of a kind as it may remove. What is old is settled when the task begins. */
+/** Creates a task that continues while a step finds its full number of rows. What is old is fixed when it begins. */
 function rowTask(
 	name: string,
 	{store, clock, rowsPerStep = 1000}: RowTaskOptions,
@@ -142,31 +142,28 @@ function rowTask(
 	};
 }
 
-/** People read the audit trail long after the messages are gone. */
+/** People read the audit trail long after the messages were removed. */
 const minAuditDays = 365;
 
-/** The audit trail past its retention. `days`: how long messages are kept; 0: for ever. */
+/** Removes old entries of the audit trail. `days` is the retention of messages; 0 means forever. */
 export const auditTask = ({days, ...options}: RowTaskOptions & {readonly days: () => number}): SweepTask =>
 	rowTask('audit', options, now => {
 		const keptDays = days() === 0 ? Number.POSITIVE_INFINITY : Math.max(days(), minAuditDays);
 		return async (trx, limit) => [await purgeAudit(trx, now - keptDays * dayMs, limit)];
 	});
 
-/** Idempotency-Keys that hold no longer. `retention`: how long they do, milliseconds. */
+/** Removes expired Idempotency-Keys. `retention` is their lifetime in milliseconds. */
 export const keyTask = ({retention, ...options}: RowTaskOptions & {readonly retention: () => number}): SweepTask =>
 	rowTask('idempotency_keys', options, now => {
 		const before = storeTime(now - retention());
 		return async (trx, limit) => [await purgeIdempotencyKeys(trx, before, limit)];
 	});
 
-/** Pauses that recipients asked for and that have ended. */
+/** Removes recipients' pauses that have ended. */
 export const pauseTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('pauses', options, now => async (trx, limit) => [await purgePauses(trx, storeTime(now), limit)]);
 
-/**
- * MTA-STS policies that hold no longer, old counts of TLS results, and what others reported: half a year shows what has
- * changed.
- */
+/** Removes expired MTA-STS policies, old counts of TLS results, and old reports by others. Half a year shows trends. */
 export const tlsTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('tls', options, now => async (trx, limit) => [
 		await purgePolicies(trx, storeTime(now), limit),
@@ -178,24 +175,24 @@ export const tlsTask = (options: RowTaskOptions): SweepTask =>
 		),
 	]);
 
-/** What a site took long ago says nothing of what it takes now. */
+/** What a provider accepted long ago says nothing about what it accepts now. */
 const sitesKept = 30;
-/** Only today's count decides; those before show how it went. */
+/** Only today's count has an effect; earlier ones show the history. */
 const warmUpDaysKept = 60;
 
-/** Sites that nothing was noted of for long, and old counts of new sources. */
+/** Removes providers without recent notes, and old counts of new source addresses. */
 export const paceTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('pace', options, now => async (trx, limit) => [
 		await purgeSites(trx, storeTime(now - sitesKept * dayMs), storeTime(now), limit),
 		await purgeWarmUp(trx, dayBefore(now, warmUpDaysKept), limit),
 	]);
 
-/** How long what is kept for review stays. */
+/** How many days mail is stored for review. */
 const keptDays = 30;
-/** The same report comes by another way within days, if it does; later its recipient still has it. */
+/** The same report may arrive another way within days. After that, its recipient still has it. */
 const emptiedDays = 7;
 
-/** Mails that came in and were read: what is kept of them, and that they were there. */
+/** Removes inbound mail that was read: first what is stored of it, later the record that it existed. */
 export const inboundTask = ({
 	caps = keptCaps,
 	rowsPerStep = 200,
@@ -206,30 +203,30 @@ export const inboundTask = ({
 		return async (trx, limit) => [await purgeRead(trx, until, limit), await trimKept(trx, caps, limit)];
 	});
 
-/** Mail that workspaces received. `days`: how long it is kept; 0: for ever. */
+/** Removes old mail received by workspaces. `days` is its retention; 0 means forever. */
 export const receivedTask = ({days, ...options}: RowTaskOptions & {readonly days: () => number}): SweepTask =>
 	rowTask('received', {rowsPerStep: 50, ...options}, now => async (trx, limit) => [
 		days() === 0 ? 0 : await purgeReceived(trx, now - days() * dayMs, limit),
 	]);
 
-/** Sensitive variables of mail that ended by other ways than its last attempt: cancelled, dropped, reported. */
+/** Removes sensitive variables of mail that did not end by its last attempt: canceled, dropped or reported. */
 export const sealedTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('sealed', options, () => async (trx, limit) => [await purgeSealed(trx, limit)]);
 
-/** Figures of hours that no longer count for a reputation, and those of usage as old. */
+/** Removes figures of hours that no longer count for a reputation, and usage figures of the same age. */
 export const reputationTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('reputation', options, now => async (trx, limit) => [
 		await purgeReputation(trx, firstKeptHour(now), limit),
 		await purgeUsageHours(trx, firstKeptHour(now), limit),
 	]);
 
-/** Uses of the allowances of alerts, which look back a day at most. */
+/** Removes used allowances of alerts, which look back at most a day. */
 export const allowanceTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('alert_allowances', options, now => async (trx, limit) => [
 		await purgeAllowances(trx, storeTime(now - dayMs), limit),
 	]);
 
-/** Sessions of the dashboard that have ended, and links that were not used. */
+/** Removes expired dashboard sessions and unused links. */
 export const userTask = (options: RowTaskOptions): SweepTask =>
 	rowTask('users', options, now => async (trx, limit) => {
 		await purgeLinks(trx, storeTime(now));
@@ -238,7 +235,7 @@ export const userTask = (options: RowTaskOptions): SweepTask =>
 
 const dayBefore = (now: number, days: number): string => storeTime(now - days * dayMs).slice(0, 10);
 
-/** The space in the file that the others freed. */
+/** Returns the space freed by the other tasks to the file system. */
 export function fileTask({
 	store,
 	pagesPerStep = 500,
@@ -246,10 +243,7 @@ export function fileTask({
 	readonly store: Pick<Store, 'writer' | 'wal'>;
 	readonly pagesPerStep?: number;
 }): SweepTask {
-	/**
-	 * The file ends where it did until SQLite takes all of its log into it, which a daemon without mail does not do by
-	 * itself.
-	 */
+	/** The file shrinks only once SQLite has merged all of its log, which it does not do by itself without mail. */
 	let isCut = true;
 	return {
 		name: 'file',
@@ -267,16 +261,16 @@ export function fileTask({
 type MessageTaskOptions = {
 	readonly store: Pick<Store, 'writer' | 'reader' | 'dialect'>;
 	readonly clock: Pick<Clock, 'now'>;
-	/** How long messages are kept; 0: for ever. */
+	/** How many days messages are stored; 0 means forever. */
 	readonly days: () => number;
-	/** Removes the captured mails of recipients. */
+	/** Removes the captured files of recipients. */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
-	/** Removes the captured mails of the recipients that were made in a range of time, milliseconds. */
+	/** Removes the captured files of recipients created in a time range (milliseconds). */
 	readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
 	readonly messagesPerStep?: number;
 };
 
-/** False: a table was in use for too long, and the work was given up. */
+/** Returns `false` if a table was in use for too long and the work was abandoned. */
 async function unlessUsed(
 	{writer}: Pick<Store, 'writer'>,
 	work: (trx: Knex.Transaction) => Promise<void>,
@@ -295,7 +289,7 @@ async function unlessUsed(
 	}
 }
 
-/** The parts of the days to come; the last resort for a day without one is slower, not wrong. */
+/** Creates the coming days' partitions. Rows of a day without one go to the default partition, which is slower. */
 export function dayTask({
 	store,
 	clock,
@@ -314,7 +308,7 @@ export function dayTask({
 
 const rowsPerMessage = 20;
 
-/** Messages past their retention. */
+/** Removes messages past their retention. */
 export function messageTask({
 	store,
 	clock,
@@ -323,7 +317,7 @@ export function messageTask({
 	removeCapturedOf,
 	messagesPerStep = 50,
 }: MessageTaskOptions): SweepTask {
-	/** A whole day, or what other tables have of it; false: others are using it now. */
+	/** Removes a whole day, or what other tables have of it. Returns `false` if others are using it now. */
 	async function removeDay(day: Day): Promise<boolean> {
 		if (await inStep(store, trx => emptyBeside(trx, day, messagesPerStep * rowsPerMessage))) {
 			return true;
@@ -341,15 +335,15 @@ export function messageTask({
 			return async () => {
 				const {day, rowsBefore} = await findPast(store.reader, kept);
 				if (day !== null) {
-					// A long reader, such as pg_dump, may use it. Others that need the table wait behind an attempt:
-					// the next sweep repeats it.
+					// A long reader, such as pg_dump, may be using it. Others that need the table wait behind an
+					// attempt, so it is left for the next sweep.
 					return await removeDay(day);
 				}
 				const before = idFloor('msg', rowsBefore);
 				const next = await inStep(store, async trx => {
 					await deleteDeliveries(trx, await findAboutNone(trx, rowsBefore));
 					const removed = await removeMessages(trx, store.dialect, {after, before, limit: messagesPerStep});
-					// Before the commit: until then the rows name the files, if all is interrupted.
+					// Before the commit: if all is interrupted, the rows still name the files.
 					await removeCaptured(removed.recipientIds);
 					return removed.next;
 				});
@@ -361,8 +355,8 @@ export function messageTask({
 }
 
 /**
- * What workspaces keep for less long than the installation: their messages, or the content of them. Content that is
- * removed is not looked at again: `emptied` says how far a workspace is.
+ * Removes what workspaces store for less time than the installation: their messages or only the content. `emptied`
+ * notes how far each workspace is, so that no content is examined twice.
  */
 export function workspaceTask({
 	store,
@@ -410,16 +404,16 @@ export function workspaceTask({
 	};
 }
 
-/** Deleted workspaces: what is left of them. */
+/** Removes what is left of deleted workspaces. */
 export const deletionTask = (options: RemovalOptions): SweepTask => ({
 	name: 'deletions',
 	begin: () => removalOf(options),
 });
 
-/** A request that erases a person does it by itself for a while, and most are done by then. */
+/** A request that erases a person works for a while itself, and most are complete by then. */
 const requestsHaveMs = 10_000;
 
-/** People who were erased: what is left of them. */
+/** Removes what is left of erased people. */
 export function erasureTask({
 	reader,
 	eraser,
@@ -434,7 +428,7 @@ export function erasureTask({
 		for (let erasure = await findErasureBefore(reader, before); erasure; ) {
 			yield* eraser.parts(erasure);
 			const next = await findErasureBefore(reader, before);
-			// Another node is at it.
+			// Another node is working on it.
 			erasure =
 				next?.addressKey === erasure.addressKey && next.workspaceId === erasure.workspaceId ? undefined : next;
 		}
@@ -443,10 +437,10 @@ export function erasureTask({
 	return {name: 'erasures', begin: () => stepsOf(steps())};
 }
 
-/** `webhook listen` takes an event as soon as it is there; one that was suspended with its machine may come back. */
+/** `webhook listen` accepts events at once. One that was suspended with its machine may come back. */
 const gracePeriodMs = 3_600_000;
 
-/** Endpoints of `webhook listen` that was killed and so could not remove its own. */
+/** Removes endpoints of `webhook listen` that it could not remove itself because it was killed. */
 export function listenerTask({store, acting}: {readonly store: Store; readonly acting: Acting}): SweepTask {
 	return {
 		name: 'webhook_listeners',

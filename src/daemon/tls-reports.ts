@@ -24,16 +24,16 @@ import type {Context} from './context.ts';
 import {Signing} from './recipient-mails.ts';
 
 const lookMs = 10 * 60_000;
-/** Attempts of yesterday may end after midnight. */
+/** Attempts that began yesterday may end after midnight. */
 const restMs = 30 * 60_000;
-/** A report that did not go out is tried again after this time, until the day is over. */
+/** A report that could not be sent is attempted again after this time until the day is over. */
 const againMs = 2 * hourMs;
 const maxConcurrent = 1000;
 const maxAddresses = 5;
 const answerMs = 5000;
 const limitMs = 20_000;
 
-/** Sends the TLS reports of yesterday (RFC 8460) to domains that ask for them, each once in all nodes. */
+/** Sends yesterday's TLS reports (RFC 8460) to domains that request them, each one once across all nodes. */
 export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'vault' | 'clock' | 'observer'>) {
 	const {settings, store, vault, clock, observer} = context;
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: answerMs, tries: 2, clock});
@@ -47,7 +47,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		const keys =
 			own === undefined ? [] : (await signing.keys((await signing.of(own.id)).keyIds)).map(importSigningKey);
 		if (own === undefined || keys.length === 0) {
-			return; // Reports must be signed (RFC 8460 §3): without a domain that signs there are none.
+			return; // Reports must be signed (RFC 8460 §3), which needs a domain with keys.
 		}
 		for (const domain of due) {
 			const now = clock.now();
@@ -65,7 +65,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	}
 
 	/**
-	 * Sends it, unless the domain asks for none. Rejects where no address took it: one that did must not get it again.
+	 * Sends the report if the domain requests one. Rejects only if no address accepted it, so that none gets it twice.
 	 */
 	async function report(day: string, domain: string, own: string, keys: readonly SigningKey[]): Promise<void> {
 		const addresses = await unlessEnough(await reportAddresses(resolver, domain));
@@ -76,9 +76,9 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		const sendTo = async (to: string): Promise<string> => {
 			const of = {day, domain, own, host: settings.hostname, to, counts, policy, keys, now: clock.now()};
 			const mail = {raw: tlsReportMail(of), envelope: {from: '', to}};
-			// A stop of the daemon waits for it.
+			// Stopping the daemon waits for this.
 			const send = () => sendBeside({settings, clock, resolver}, to, mail, true);
-			await inTime(limitMs, () => new Error(`no end within ${limitMs / 1000} s`), send);
+			await inTime(limitMs, () => new Error(`not finished within ${limitMs / 1000} s`), send);
 			return to;
 		};
 		const ends = await Promise.allSettled(addresses.map(sendTo));
@@ -90,7 +90,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 		observer.logger.info({event: 'tls_report_sent', domain, day, to: sent});
 	}
 
-	/** Without the addresses that have had enough reports today: any domain may name the address of somebody else. */
+	/** Removes addresses that have had enough reports today: any domain may name somebody else's address. */
 	async function unlessEnough(addresses: readonly string[]): Promise<readonly string[]> {
 		const today = storeTime(clock.now()).slice(0, 10);
 		const claimed: string[] = [];
@@ -107,7 +107,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	const watch = repeated(lookMs, look, observer.storeFailed);
 	return {
 		look: watch.now,
-		/** Resolves when the report under way has ended. */
+		/** Resolves when the current report has ended. */
 		async stop(): Promise<void> {
 			isStopping = true;
 			resolver.cancel();
@@ -116,9 +116,7 @@ export function watchTlsReports(context: Pick<Context, 'settings' | 'store' | 'v
 	};
 }
 
-/**
- * The `mailto:` addresses of a TLSRPT record (RFC 8460 §3); `https:` is not done. Rejects where DNS does not answer.
- */
+/** Returns the `mailto:` addresses of a TLSRPT record (RFC 8460 §3), not `https:`. Rejects if DNS does not answer. */
 export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: string): Promise<readonly string[]> {
 	const answer = await resolver.txt(`_smtp._tls.${domain}`);
 	if (answer.kind === 'failed') {
@@ -136,10 +134,10 @@ export async function reportAddresses(resolver: Pick<Resolver, 'txt'>, domain: s
 	});
 }
 
-/** `r@b.example` for `R+any@b.example`: where the message is likely to end, however its address is spelled. */
+/** Returns `r@b.example` for `R+any@b.example`: the mailbox that the message probably reaches. */
 export const mailboxOf = (address: string): string => address.toLowerCase().replace(/\+[^@]*/, '');
 
-/** `domain`: whose hosts it is about. `own`: our domain, which signs. */
+/** `domain` is the one whose mail servers are reported on, and `own` is our domain, which signs. */
 type ReportMail = Readonly<Record<'day' | 'domain' | 'own' | 'host' | 'to', string>> & {
 	readonly counts: ReadonlyArray<TlsCount & {readonly host: string}>;
 	readonly policy: StoredPolicy | null;
@@ -147,9 +145,7 @@ type ReportMail = Readonly<Record<'day' | 'domain' | 'own' | 'host' | 'to', stri
 	readonly now: number;
 };
 
-/**
- * The mail with a report (RFC 8460 §5.3), signed. The id says which report it is: one that is sent twice counts once.
- */
+/** Returns the signed message with a report (RFC 8460 §5.3). A report that is sent twice has the same id. */
 export function tlsReportMail({day, domain, own, host, to, counts, policy, keys, now}: ReportMail): string {
 	const [begin, end] = [`${day}T00:00:00Z`, `${day}T23:59:59Z`];
 	const id = `${begin}_${domain}@${host}`;
@@ -168,8 +164,8 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 		`--${boundary}`,
 		'Content-Type: text/plain; charset=us-ascii',
 		'',
-		`How TLS to the mail hosts of ${domain} went on ${day} (UTC),`,
-		`as ${host} saw it.`,
+		`TLS connections to the mail servers of ${domain} on ${day} (UTC),`,
+		`as seen by ${host}.`,
 		'',
 		`--${boundary}`,
 		'Content-Type: application/tlsrpt+gzip',
@@ -198,7 +194,7 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 	return `${lines.join('\r\n')}\r\n\r\n${body}`;
 }
 
-/** One policy with its results. The records of DANE are not kept, so `tlsa` has no `policy-string`. */
+/** Returns one policy with its results. DANE records are not stored, so `tlsa` has no `policy-string`. */
 function policyOf(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
 	const sum = (some: ReportMail['counts']) => some.reduce((all, {n}) => all + n, 0);
 	const failed = counts.filter(({result}) => result !== 'success');
@@ -217,7 +213,7 @@ function policyOf(domain: string, type: string, counts: ReportMail['counts'], po
 	};
 }
 
-/** The lines of a policy of MTA-STS. */
+/** Returns the lines of an MTA-STS policy. */
 function linesOf({mode, mx, fetchedAt, expiresAt}: StoredPolicy): string[] {
 	const age = Math.round((Date.parse(expiresAt) - Date.parse(fetchedAt)) / 1000);
 	return ['version: STSv1', `mode: ${mode}`, ...mx.map(host => `mx: ${host}`), `max_age: ${age}`];

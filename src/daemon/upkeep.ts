@@ -43,7 +43,7 @@ import {
 } from './sweep.ts';
 
 type Upkeep = {
-	/** The interval of the sweep has changed. */
+	/** Call this when the interval of the sweep has changed. */
 	readonly reschedule: () => void;
 	/** Resolves when nothing is being removed any more. */
 	readonly stop: () => Promise<void>;
@@ -51,7 +51,7 @@ type Upkeep = {
 
 const removalLookMs = 2000;
 
-/** What goes on beside the mail: changes of others and steps of the clock are noticed, what is old is swept away. */
+/** Starts the work besides mail: notices changes by others and steps of the clock, and removes old data. */
 export function startUpkeep(
 	context: Context,
 	{
@@ -64,9 +64,9 @@ export function startUpkeep(
 		readonly since: number;
 		/** Another process changed cached or queued data. */
 		readonly changed: () => void;
-		/** Waiting mail is due sooner than it was. */
+		/** Waiting mail is due sooner than before. */
 		readonly moved: () => void;
-		/** Removes the captured mails of recipients that were made in a range of time, milliseconds. */
+		/** Removes the captured files of recipients created in a time range (milliseconds). */
 		readonly removeCapturedOf: (from: number, to: number) => Promise<void>;
 	},
 ): Upkeep {
@@ -94,14 +94,14 @@ export function startUpkeep(
 			userTask({store, clock}),
 			allowanceTask({store, clock}),
 			listenerTask({store, acting: actingOf(context)}),
-			// Last: it gives back what the others freed.
+			// Last: it returns the space freed by the others.
 			fileTask({store}),
 		],
 		intervalMs: () => live().sweepInterval,
 		clock,
 		failed: sweepFailed,
 	});
-	// What people deleted or erased goes soon, and neither waits for the other.
+	// What people deleted or erased is removed soon, and neither waits for the other.
 	const removals = [
 		deletionTask({store, clock, removeCaptured}),
 		erasureTask({reader: store.reader, eraser: createEraser(context), clock}),
@@ -112,7 +112,7 @@ export function startUpkeep(
 		storeFailed(error);
 	}
 
-	/** A clock that is set back must not make anything wait longer than its longest wait. */
+	/** A clock that is set back must not make anything wait longer than its maximum wait. */
 	async function moveForward(): Promise<void> {
 		const now = clock.now();
 		const maxWait = maxWaitOfAll(context.destinations(), live().retrySchedule);
@@ -155,7 +155,7 @@ export function watchChanges({
 	failed,
 }: {
 	readonly since: number;
-	/** The store's change generation. */
+	/** Reads the store's change generation. */
 	readonly read: () => Promise<number>;
 	readonly changed: () => void;
 	readonly failed: (error: unknown) => void;
@@ -176,10 +176,10 @@ export function watchChanges({
 }
 
 const watchMs = 1000;
-/** Smaller steps of the wall clock are ignored, milliseconds. */
+/** Smaller steps of the wall clock are ignored, in milliseconds. */
 const tolerance = 60_000;
 
-/** Compares the wall clock with the monotonic one. */
+/** Compares the wall clock with the monotonic clock. */
 export class ClockWatch {
 	readonly #clock: Clock;
 	#offset: number;
@@ -190,8 +190,7 @@ export class ClockWatch {
 	}
 
 	/**
-	 * Called about once a second: by how many milliseconds the wall clock stepped back since the last call, 0 if it did
-	 * not.
+	 * Returns by how many milliseconds the wall clock stepped back since the last call. Call it about once a second.
 	 */
 	step(): number {
 		const before = this.#offset;
@@ -203,13 +202,13 @@ export class ClockWatch {
 const lookMs = 60_000;
 const tellMs = 60 * 60_000;
 
-/** Warns that this machine's clock is not the database's. Mail goes by the database's; the log and TLS do not. */
+/** Warns if this machine's clock differs from the database's. Mail uses the database's; the log and TLS do not. */
 function watchClockSkew(store: Pick<Store, 'skew'>, clock: Pick<Clock, 'monotonic'>, logger: Logger): NodeJS.Timeout {
 	const mayLog = createThrottle(tellMs, clock);
 	function look(): void {
 		const skew = store.skew();
 		if (Math.abs(skew) > noticeableSkewMs && mayLog('')) {
-			const text = 'The clock of this machine differs from the clock of the database: keep both by NTP.';
+			const text = 'The clock of this machine differs from the clock of the database: synchronize both with NTP.';
 			logger.warn({event: 'clock_skew', ahead_seconds: Math.round(skew / 100) / 10}, text);
 		}
 	}
@@ -217,7 +216,7 @@ function watchClockSkew(store: Pick<Store, 'skew'>, clock: Pick<Clock, 'monotoni
 	return setInterval(look, lookMs);
 }
 
-/** Logs at the start what is allowed and yet hardly meant. */
+/** Logs at startup settings that are allowed but probably unintended. */
 export function warnAtStart({
 	settings,
 	publicUrl,
@@ -228,20 +227,20 @@ export function warnAtStart({
 		Settings,
 		'roles' | 'delivery' | 'webhookAllowCidrs' | 'adminListen' | 'httpListen' | 'publicUrl' | 'hostname'
 	>;
-	/** The base of links. */
+	/** The base URL of links. */
 	readonly publicUrl: string;
-	/** Then the warning can say where the address is meant. */
+	/** Lets the warning say where the address applies. */
 	readonly inContainer: boolean;
 	readonly logger: Logger;
 }): void {
 	const delivers = settings.roles.includes('deliver');
 	if (delivers && settings.publicUrl === null && isWildcard(settings.httpListen.host)) {
 		const place = inContainer ? 'in this container' : 'on all addresses of the machine';
-		const text = `links in mail lead to ${publicUrl}, a guess as the server listens ${place}: set MAILCTL_PUBLIC_URL to the https address at which recipients reach it`;
+		const text = `links in messages point to ${publicUrl}, a guess because the server listens ${place}: set MAILCTL_PUBLIC_URL to the https address at which recipients reach it`;
 		logger.warn({event: 'public_url_guessed', public_url: publicUrl}, text);
 	} else if (delivers && settings.delivery !== 'capture' && !publicUrl.startsWith('https:')) {
 		const text =
-			'mail programs offer one-click unsubscribe for https only, set MAILCTL_PUBLIC_URL to the https address';
+			'mail programs offer one-click unsubscribe only over https: set MAILCTL_PUBLIC_URL to the https address';
 		logger.warn({event: 'public_url_not_https', public_url: publicUrl}, text);
 	}
 	const remark = hostnameRemark(settings);
@@ -250,16 +249,16 @@ export function warnAtStart({
 	}
 	const admin = settings.adminListen === 'shared' ? settings.httpListen : settings.adminListen;
 	if (settings.roles.includes('api') && admin !== null && !isLoopback(admin.host)) {
-		const text = 'other machines may reach /metrics and /docs: protect MAILCTL_ADMIN_LISTEN with a firewall';
+		const text = 'other machines can reach /metrics and /docs: protect MAILCTL_ADMIN_LISTEN with a firewall';
 		logger.warn({event: 'admin_listener_open', host: admin.host}, text);
 	}
 	if (settings.roles.includes('webhook') && settings.webhookAllowCidrs.length > 0) {
-		const text = 'webhooks may reach these ranges that are not public: MAILCTL_WEBHOOK_ALLOW_CIDRS is for a lab';
+		const text = 'webhooks may reach these non-public ranges: MAILCTL_WEBHOOK_ALLOW_CIDRS is meant for labs';
 		logger.warn({event: 'webhook_ranges_allowed', ranges: settings.webhookAllowCidrs}, text);
 	}
 }
 
-/** What a workspace asks for and the settings do not have, in words for people; empty: all is there. */
+/** Returns what a workspace requires but the settings lack, for people. Empty if nothing is missing. */
 function unmetSettings(
 	{source_pool: pool, route}: {readonly source_pool: string | null; readonly route: string | null},
 	{sourcePools, relays}: Pick<Settings, 'sourcePools' | 'relays'>,
@@ -268,12 +267,12 @@ function unmetSettings(
 	return [
 		...(noPool ? [`its source pool ${pool} is not in MAILCTL_SOURCE_POOLS: it sends from all addresses`] : []),
 		...(route === 'relay' && relays.length === 0
-			? ['its route is relay and MAILCTL_RELAY_URL is not set: its mail goes to the MX hosts']
+			? ['its route is relay but MAILCTL_RELAY_URL is not set: its mail goes directly to mail servers']
 			: []),
 	];
 }
 
-/** Logs what workspaces ask for in vain. */
+/** Logs what workspaces require but the settings lack. */
 export async function warnOfWorkspaces({
 	settings,
 	reader,
@@ -301,13 +300,13 @@ type DomainChecksOptions = {
 const domainLookMs = 15_000;
 const minuteMs = 60_000;
 const maxConcurrent = 4;
-/** So that a new domain waits for few others, however many are due. */
+/** Limits how many others a new domain waits for, however many are due. */
 const maxPerRound = 32;
 const maxRead = 5000;
 
 /**
- * Checks the domains that are due in the background. Several nodes may: the first that sets the time of the check takes
- * the domain, so that a node that dies leaves it due again.
+ * Checks domains that are due in the background. Several nodes may do so: the first one to set the time of the check
+ * takes the domain. If that node dies, the domain becomes due again.
  */
 export class DomainChecks {
 	readonly #options: DomainChecksOptions;
@@ -326,12 +325,12 @@ export class DomainChecks {
 		this.rescan();
 	}
 
-	/** Other processes changed domains: one may be new. */
+	/** Other processes changed domains; one may be new. */
 	rescan(): void {
 		void this.look().catch(this.#options.observer.storeFailed);
 	}
 
-	/** Checks what is due now; resolves when that is done. Requests during a look cause another one. */
+	/** Checks what is due now. Resolves when done. Calls during a check cause another one. */
 	async look(): Promise<void> {
 		if (this.#looking !== null) {
 			this.#again = true;
@@ -345,7 +344,7 @@ export class DomainChecks {
 		}
 	}
 
-	/** Resolves when nothing is being written any more; look-ups under way have no effect. */
+	/** Resolves when nothing is being written any more. Unfinished look-ups have no effect. */
 	async stop(): Promise<void> {
 		this.#stopping = true;
 		clearInterval(this.#timer);
@@ -360,7 +359,7 @@ export class DomainChecks {
 		} while ((more || this.#again) && !this.#stopping);
 	}
 
-	/** Checks some of what is due; false: nothing is left. */
+	/** Checks some of what is due. Returns `false` if nothing is left. */
 	async #round(): Promise<boolean> {
 		const due = (await this.#dueDomains()).slice(0, maxPerRound);
 		const rest = due[Symbol.iterator]();
@@ -406,7 +405,7 @@ export class DomainChecks {
 		}
 	}
 
-	/** Undefined: the daemon is stopping. */
+	/** Returns `undefined` if the daemon is stopping. */
 	async #write<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> {
 		if (this.#stopping) {
 			return undefined;

@@ -17,19 +17,19 @@ import {
 import type {Context} from './context.ts';
 
 const minuteMs = 60_000;
-/** How often DNS is asked where names lead. */
+/** How often DNS is queried for where names point. */
 const namesMs = 5 * minuteMs;
-/** What no node has wanted for this long is not wanted: nodes that share a store may have names of their own. */
+/** A name that no node has wanted for this long is not wanted. Nodes that share a store may have names of their own. */
 const staleMs = 30 * minuteMs;
 const dnsTimeoutMs = 5000;
-/** Names in one line of the log. */
+/** The maximum number of names in one log line. */
 const maxListedNames = 10;
 
 type NamesContext = Pick<Context, 'settings' | 'store' | 'clock' | 'observer'>;
 
-/** The names that are to have a certificate, and what the store says of them. */
+/** The names that should have a certificate, and what the store has about them. */
 export class WantedNames {
-	/** Those that settings give. */
+	/** The names from the settings. */
 	readonly own: readonly string[];
 	readonly #context: NamesContext;
 	readonly #resolver: ReturnType<typeof createResolver>;
@@ -50,13 +50,13 @@ export class WantedNames {
 		return this.#wishes.get(name) === 'yes';
 	}
 
-	/** Asks DNS for nothing more: thousands of names may wait for servers that do not answer. */
+	/** Cancels DNS queries: thousands of names may be waiting for servers that do not respond. */
 	stop(): void {
 		this.#isEnding = true;
 		this.#resolver.cancel();
 	}
 
-	/** Finds out what is wanted now, if it is time for that or domains have changed. */
+	/** Determines which names are wanted now, if that is due or domains have changed. */
 	async look(): Promise<void> {
 		await this.#inTurn(() => this.#look());
 	}
@@ -91,7 +91,7 @@ export class WantedNames {
 		if (this.#isEnding) {
 			return;
 		}
-		// No answer changes nothing.
+		// Without a DNS answer nothing changes.
 		this.#wishes = new Map(
 			[...found].map(([name, wish]) => [name, wish === 'unknown' ? (this.#wishes.get(name) ?? wish) : wish]),
 		);
@@ -100,12 +100,12 @@ export class WantedNames {
 		this.#lookedAt = isTime ? clock.monotonic() : this.#lookedAt;
 	}
 
-	/** Writes what has changed: there may be thousands of names. */
+	/** Writes only what has changed, because there may be thousands of names. */
 	async #note({unseen, owners}: Hosts, listed: ReadonlySet<string>): Promise<void> {
 		const {settings, store, clock, observer} = this.#context;
 		const now = storeTime(clock.now());
 		const dayAgo = storeTime(clock.now() - dayMs);
-		// A node that is alone needs no other's word, and notes its own so that it can be compared with days.
+		// A node on its own needs no other node's confirmation. It notes its own so that it can be compared with days.
 		const [stale, rest] = store.dialect.isShared ? [staleMs, staleMs / 2] : [0, dayMs / 2];
 		const isOlder = (row: Certificate, ms: number) => (row.wanted_at ?? '') <= storeTime(clock.now() - ms);
 		const isRecent = (row: Certificate) => (row.not_before ?? row.updated_at) > dayAgo;
@@ -125,33 +125,33 @@ export class WantedNames {
 			const wish = this.#wishes.get(name) ?? {no: null};
 			const isNew = row === undefined || !isBegun(row);
 			if (wish === 'yes' && row === undefined && notSeen.has(name)) {
-				// The next check of the domain asks DNS, and comes at once.
+				// The next check of the domain, which comes at once, queries DNS.
 			} else if (wish === 'yes' && isNew && !ours.includes(name) && !isWithin(name)) {
 				if (row?.unused !== overBudget) {
 					held.push({name, unused: overBudget});
 				}
 			} else if (wish === 'yes') {
 				if (row !== undefined && row.unused !== null) {
-					// One that comes and goes all the time is not tried each time.
+					// A name that keeps coming and going is not attempted each time.
 					const soon = storeTime(Date.parse(row.updated_at) + hourMs);
 					const next_try_at = soon < row.next_try_at ? soon : row.next_try_at;
 					listed.has(name)
 						? again.push({name, unused: null, next_try_at, updated_at: now})
 						: kept.push({name, unused: null});
 				}
-				// Of a former name it stays as it is: by it its time ends.
+				// The time of a former name is not updated, because its lifetime ends relative to it.
 				if (listed.has(name) && (row === undefined || isOlder(row, rest))) {
 					wanted.push({name, wanted_at: now});
 				}
 			} else if (wish === 'unknown' || (row !== undefined && !isOlder(row, stale))) {
-				// DNS does not say, or another node wants it.
+				// DNS gave no answer, or another node wants the name.
 			} else if (
 				row !== undefined &&
 				wish.no === null &&
 				(row.not_after ?? '') <= now &&
 				!(isBegun(row) && isRecent(row))
 			) {
-				// Until then it counts as a new name, whatever came of it.
+				// Until then it counts as a new name, whatever its result.
 				gone.push(row);
 			} else if (row === undefined ? wish.no !== null : row.unused !== (wish.no ?? notAsked)) {
 				unwanted.push({name, unused: wish.no ?? notAsked});
@@ -169,7 +169,7 @@ export class WantedNames {
 		}
 		if (held.length > 0) {
 			const names = held.slice(0, maxListedNames).map(({name}) => name);
-			observer.logger.warn({event: 'certificates_held', names}, `Of each: ${overBudget}.`);
+			observer.logger.warn({event: 'certificates_held', names}, `For each: ${overBudget}.`);
 		}
 	}
 }

@@ -19,12 +19,12 @@ import {type PostEnd, PostThread, type Signing, signingAt} from '../webhook/post
 import type {Context} from './context.ts';
 import {watchArrivals} from './peers.ts';
 
-/** How often it is looked for events that another node wrote, milliseconds. */
+/** How often to check for events that another node wrote, in milliseconds. */
 const arrivalsMs = 1000;
 
 const rowsPerPurge = 500;
 
-/** The webhooks of the daemon, as the settings say. */
+/** Creates the daemon's webhooks from the settings. */
 export function createWebhooks({settings, version, store, vault, boot, clock, observer, eventWriter}: Context) {
 	const thread = new PostThread({
 		spawn: () =>
@@ -66,7 +66,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 	let arrivals: {stop: () => void} | null = null;
 	let purging = false;
 
-	/** Takes away the rows of deleted endpoints, step by step: the writer is others' too. */
+	/** Removes the rows of deleted endpoints in steps, because others need the writer too. */
 	async function purge(): Promise<void> {
 		if (purging) {
 			return;
@@ -83,7 +83,8 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 
 	return {
 		async start(): Promise<void> {
-			// Its start takes a moment: without endpoints it is not needed, with endpoints no attempt waits for it.
+			// The thread takes a moment to start. It is not needed without endpoints; otherwise no attempt should wait
+			// for it.
 			if (await hasEndpoints(store.reader)) {
 				thread.start();
 			}
@@ -100,7 +101,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 			}
 		},
 		due: (endpointIds: readonly string[]): void => dispatcher.due(endpointIds),
-		/** What waits in memory is read again. */
+		/** Reads what is waiting in memory again. */
 		forget: (): void => dispatcher.recall(),
 		/** Others changed endpoints or deliveries. */
 		async rescan(): Promise<void> {
@@ -117,7 +118,7 @@ export function createWebhooks({settings, version, store, vault, boot, clock, ob
 
 export type Webhooks = ReturnType<typeof createWebhooks>;
 
-/** The secrets themselves. */
+/** Decrypts the secrets. */
 function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing): Signing {
 	return {
 		secret: vault.open(endpointId, secret),
@@ -125,7 +126,7 @@ function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing):
 	};
 }
 
-/** Which endpoints may be, as the settings say. */
+/** Returns which endpoints the settings allow. */
 export function guardOf({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
 	return {allowCidrs: webhookAllowCidrs, takesLocal: delivery === 'capture'};
 }
@@ -141,7 +142,7 @@ type PostingSettings = Pick<
 	| 'webhookConcurrency'
 >;
 
-/** How endpoints are posted to, as the settings say. */
+/** Returns the options for posting to endpoints, from the settings. */
 export function postingOf(settings: PostingSettings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),
@@ -158,9 +159,7 @@ type ExampleOptions = Pick<Context, 'version' | 'vault' | 'clock'> & {
 	readonly newId: NewId;
 };
 
-/**
- * Posts a signed example event to an endpoint now, from this thread, as deliveries are posted; nothing of it is stored.
- */
+/** Posts a signed example event to an endpoint now, from this thread, like a delivery. Stores nothing. */
 export async function postExample(
 	{settings, version, vault, clock, newId}: ExampleOptions,
 	endpoint: Endpoint,

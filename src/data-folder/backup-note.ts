@@ -2,12 +2,14 @@ import {readFileSync, renameSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import process from 'node:process';
 
-/** When the last two backups of this data folder were made, milliseconds since the epoch; null: none was. */
+/**
+ * The times of the last two backups of this data folder in milliseconds since the epoch, or `null` if there was none.
+ */
 type Backups = {readonly last: number | null; readonly previous: number | null};
 
 const fileOf = (dataDir: string) => join(dataDir, 'backups.json');
 
-/** A file that is missing or damaged counts as none. */
+/** Returns the times of the last backups. A missing or damaged file means that there were none. */
 export function readBackups(dataDir: string): Backups {
 	try {
 		const {last, previous} = JSON.parse(readFileSync(fileOf(dataDir), 'utf8'));
@@ -19,12 +21,12 @@ export function readBackups(dataDir: string): Backups {
 
 const timeOf = (value: unknown): number | null => (typeof value === 'number' && Number.isFinite(value) ? value : null);
 
-/** Notes that a backup was made and read again. A backup stays good where this cannot be written. */
+/** Saves the time of a verified backup. The backup is valid even if this file cannot be written. */
 export function noteBackup(dataDir: string, at: number): void {
 	const {last: previous} = readBackups(dataDir);
 	const draft = `${fileOf(dataDir)}.${process.pid}`;
 	try {
-		// For the daemon to read, also where root makes the backups.
+		// The daemon must be able to read the file even if root creates the backups.
 		writeFileSync(draft, `${JSON.stringify({last: at, previous} satisfies Backups)}\n`, {mode: 0o644});
 		renameSync(draft, fileOf(dataDir));
 	} catch {}

@@ -5,45 +5,46 @@ import {readGuarded} from '../kit/regular-file.ts';
 import {isId} from '../mail/ids.ts';
 
 /**
- * `daemon.json` in the data folder: how the CLI and scripts find the running daemon, also when it listens on port 0.
+ * The content of `daemon.json` in the data folder. With it the CLI and scripts find the running daemon, even if it
+ * listens on port 0.
  */
 export type DaemonFile = {
 	readonly pid: number;
-	/** `http://127.0.0.1:8125`, null: this daemon serves no HTTP. */
+	/** `http://127.0.0.1:8125`, or `null` if this daemon does not serve HTTP. */
 	readonly http: string | null;
-	/** Where `/metrics` and `/docs` are, `http://127.0.0.1:8126`; null: nowhere. */
+	/** The URL of `/metrics` and `/docs`, `http://127.0.0.1:8126`, or `null` if they are not served. */
 	readonly admin: string | null;
-	/** `0.0.0.0:443`; null: this daemon serves no https by itself. */
+	/** `0.0.0.0:443`, or `null` if this daemon does not serve HTTPS itself. */
 	readonly https: string | null;
-	/** `0.0.0.0:80`; null: it redirects nothing. */
+	/** `0.0.0.0:80`, or `null` if it does not redirect to HTTPS. */
 	readonly redirect: string | null;
-	/** `0.0.0.0:25`, null: no listener. */
+	/** `0.0.0.0:25`, or `null` without a listener. */
 	readonly inbound: string | null;
-	/** `127.0.0.1:2525`, several between commas; null: no submission. */
+	/** `127.0.0.1:2525`, several separated by commas, or `null` without submission. */
 	readonly submission: string | null;
 	readonly version: string;
-	/** What it does: MAILCTL_ROLES. */
+	/** Its roles (MAILCTL_ROLES). */
 	readonly roles: readonly string[];
 };
 
 const fileName = 'daemon.json';
 const maxBytes = 16 * 1024;
 
-/** A reader sees the old file or the new one, never half of it. */
+/** Replaces the file atomically: a reader sees the old one or the new one. */
 export function writeDaemonFile(dataDir: string, content: DaemonFile): void {
 	const draft = join(dataDir, `${fileName}.${content.pid}`);
 	writeFileSync(draft, `${JSON.stringify(content)}\n`, {mode: 0o600});
 	renameSync(draft, join(dataDir, fileName));
 }
 
-/** Removes the file if it is still that of `pid`, not that of a later daemon. */
+/** Removes the file if it still belongs to `pid` and not to a later daemon. */
 export function removeDaemonFile(dataDir: string, pid: number): void {
 	if (readDaemonFile(dataDir)?.pid === pid) {
 		rmSync(join(dataDir, fileName), {force: true});
 	}
 }
 
-/** What the last daemon wrote, whether it lives or not; null: no file, or none that we wrote. */
+/** Returns what the last daemon wrote, whether it is still running or not; `null` without a valid file. */
 export function readDaemonFile(dataDir: string): DaemonFile | null {
 	let content: unknown;
 	try {
@@ -72,21 +73,21 @@ export function readDaemonFile(dataDir: string): DaemonFile | null {
 }
 
 /**
- * The daemon of this folder, if its process exists. After `kill -9` another process may have got the number, so a
- * refused connection to `http` still means that no daemon runs.
+ * Returns the daemon of this folder if its process exists. After `kill -9` another process may have its number, so a
+ * refused connection to `http` still means that no daemon is running.
  */
 export function liveDaemon(dataDir: string): DaemonFile | null {
 	const file = readDaemonFile(dataDir);
 	return file && isAlive(file.pid) ? file : null;
 }
 
-/** Whether a process of this machine has the number. */
+/** Whether a process with this number exists on this machine. */
 export function isAlive(pid: number): boolean {
 	try {
 		process.kill(pid, 0);
 		return true;
 	} catch (error) {
-		// EPERM: it exists and belongs to another user.
+		// EPERM means that the process exists and belongs to another user.
 		return (error as NodeJS.ErrnoException).code === 'EPERM';
 	}
 }
@@ -97,18 +98,18 @@ function textOrNull(value: unknown): string | null {
 
 const bootFileName = 'boot';
 
-/** The boot id of the last daemon on this data folder that claimed mail; null: none has, or the file cannot be read. */
+/** Returns the boot id of the last daemon on this data folder that claimed messages, or `null` if there is none. */
 export function readBoot(dataDir: string): string | null {
 	try {
 		const boot = readFileSync(join(dataDir, bootFileName), 'utf8').trim();
 		return isId('req', boot) ? boot : null;
 	} catch {
-		// Without it the claims of a dead daemon end after its silence, as those of another machine's.
+		// Without the id, the claims of a dead daemon expire after its silence, like those of another machine.
 		return null;
 	}
 }
 
-/** Replaces the file as a whole: a crash leaves the old one or the new one. */
+/** Replaces the file atomically: a crash leaves the old one or the new one. */
 export function writeBoot(dataDir: string, boot: string): void {
 	const draft = join(dataDir, `${bootFileName}.new`);
 	writeFileSync(draft, `${boot}\n`, {mode: 0o600});

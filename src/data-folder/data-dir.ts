@@ -27,26 +27,26 @@ type DataDirInput = {
 	readonly dataDir: string;
 	/** `--as-root`: open a folder that belongs to another user. */
 	readonly asRoot?: boolean;
-	/** The user we are; undefined where the system knows none. */
+	/** The current user; `undefined` if the system has no users. */
 	readonly uid?: number | undefined;
 };
 
-/** The welcome of a start off a terminal, with keys in it. */
+/** The welcome text, including keys, of a first start without a terminal. */
 export const firstKeysFile = 'first-keys.txt';
 const guarded = /^(?:mailctl\.db|secrets\.json|daemon\.lock|first-keys\.txt)/;
-/** What the daemon cannot work without, and whether it writes it: other files are replaced as a whole. */
+/** The files that the daemon needs, and how it accesses them. Other files are only replaced as a whole. */
 const needed: ReadonlyArray<readonly [name: RegExp, kind: 'file' | 'folder', mode: number]> = [
 	[/^(?:mailctl\.db|daemon\.lock)(?:-wal|-shm)?$/, 'file', constants.R_OK | constants.W_OK],
 	[/^secrets\.json$/, 'file', constants.R_OK],
 	[/^(?:captured|restore\.ready)$/, 'folder', constants.R_OK | constants.W_OK | constants.X_OK],
 ];
-/** The disk's trouble, not the settings'. */
+/** Errors of the disk or the system, not of the settings. */
 const troubles = new Set(['EIO', 'ENOSPC', 'EDQUOT', 'ENFILE', 'EMFILE', 'ENOMEM']);
 
 /**
- * Makes the data folder (mode 0700) or checks it, and lets all that this process makes from now on be its user's alone:
- * SQLite makes its -wal and -shm files by the umask. Throws ConfigError: 78 for a folder that cannot or should not be
- * used, 74 where the disk fails.
+ * Creates the data folder (mode 0700) or checks it. All files that this process creates from now on are private: SQLite
+ * creates its -wal and -shm files by the umask. Throws ConfigError: 78 if the folder cannot or must not be used, 74 if
+ * the disk fails.
  */
 export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}: DataDirInput): void {
 	process.umask(0o077);
@@ -75,7 +75,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	const mode = statSync(dataDir).mode & 0o7777;
 	if ((mode & 0o022) !== 0) {
 		throw new ConfigError([
-			`the data folder ${dataDir} may be written by others (mode ${mode.toString(8)}), who could put their own store and keys there: run chmod go-w ${dataDir}`,
+			`the data folder ${dataDir} is writable by others (mode ${mode.toString(8)}), who could replace the store and the keys: run chmod go-w ${dataDir}`,
 		]);
 	}
 
@@ -88,15 +88,15 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	}
 }
 
-/** Where the daemon saves what a store held that was removed or replaced while it ran. */
+/** Returns the file to which the daemon saves the content of a store that was removed or replaced while it ran. */
 export function rescuedStore(dataDir: string): string {
 	return join(dataDir, 'mailctl.db.rescued');
 }
 
 /**
- * Refuses a data folder that lost its store: SQLite would create an empty one, and nobody would notice that all mail is
- * gone. The first start creates the store before `secrets.json`, so keys without a store mean that there was one.
- * Throws ConfigError (74).
+ * Refuses a data folder that has lost its store: SQLite would create an empty one, and nobody would notice that all
+ * messages are lost. The first start creates the store before `secrets.json`, so keys without a store mean that there
+ * was one. Throws ConfigError (74).
  */
 export function refuseLostStore(dataDir: string): void {
 	if (isRestored(dataDir)) {
@@ -108,8 +108,8 @@ export function refuseLostStore(dataDir: string): void {
 		const logs = `${file}-wal ${file}-shm`;
 		throw new ConfigError(
 			[
-				`${file} was removed or replaced while the daemon ran, which saved its content in ${rescued}: to use that, ` +
-					`run mv ${rescued} ${file} && rm -f ${logs}; else remove ${rescued}`,
+				`${file} was removed or replaced while the daemon was running. Its content was saved in ${rescued}: to use that, ` +
+					`run mv ${rescued} ${file} && rm -f ${logs}; otherwise remove ${rescued}`,
 			],
 			74,
 		);
@@ -125,7 +125,7 @@ export function refuseLostStore(dataDir: string): void {
 	}
 }
 
-/** Why the data folder can be neither made nor used, and how to fix it. */
+/** Returns the error for a data folder that cannot be created or used, with how to fix it. */
 function unusable(dataDir: string, error: unknown, uid: number | undefined): ConfigError {
 	const [code, {message}] = [systemCode(error), error as Error];
 	const {at, isReached} = nearest(dataDir);
@@ -147,7 +147,10 @@ function unusable(dataDir: string, error: unknown, uid: number | undefined): Con
 
 const readOnly = 'EROFS: the file system is mounted read-only';
 
-/** The folder itself, or the lowest one above it that is there. `isReached`: what is below can be looked up. */
+/**
+ * Returns the folder itself or its nearest existing ancestor. `isReached` is false if a folder below it cannot be
+ * searched.
+ */
 function nearest(path: string): {readonly at: string; readonly isReached: boolean} {
 	let isReached = true;
 	for (let at = path; ; at = dirname(at)) {
@@ -161,7 +164,7 @@ function nearest(path: string): {readonly at: string; readonly isReached: boolea
 	}
 }
 
-/** What a path is mounted by, as far as the system says. */
+/** Returns the mount point of a path, as far as the system reveals it. */
 function mountPoint(path: string): string {
 	let mounts = '';
 	try {
@@ -174,7 +177,7 @@ function mountPoint(path: string): string {
 	return above.sort((a, b) => b.length - a.length).find(point => point !== '') ?? path;
 }
 
-/** What is wrong with a file or folder in the data folder, if the daemon needs it. */
+/** Returns the problems of a file or folder in the data folder that the daemon needs. */
 function faultsOf(dataDir: string, name: string, uid: number | undefined): string[] {
 	const [, kind, mode] = needed.find(([names]) => names.test(name)) ?? [];
 	const path = join(dataDir, name);
@@ -184,7 +187,7 @@ function faultsOf(dataDir: string, name: string, uid: number | undefined): strin
 	try {
 		const stats = statSync(path);
 		if (kind === 'folder' ? !stats.isDirectory() : !stats.isFile()) {
-			return [`${path} is no ${kind}: move it away`];
+			return [`${path} is not a ${kind}: move it away`];
 		}
 		accessSync(path, mode);
 		return [];
@@ -198,15 +201,15 @@ function faultsOf(dataDir: string, name: string, uid: number | undefined): strin
 		}
 		const {why, fix} = accessFault(path, uid) ?? {
 			why: `${path} cannot be used (${message})`,
-			fix: 'let this user write it',
+			fix: 'make it writable for this user',
 		};
 		return [`${why}: ${fix}`];
 	}
 }
 
 /**
- * Notes what is not there yet of a data folder and its lock. The answer removes what has been made of it since, as far
- * as nothing else is in there: for the process that holds the lock, right before it releases it.
+ * Records which parts of a data folder and its lock do not exist yet. Returns a function that removes the ones created
+ * since, if nothing else is in them. The holder of the lock must call it right before releasing the lock.
  */
 export function noteMissing(dataDir: string): () => void {
 	const isMissing = (path: string) => !existsSync(path);
@@ -227,10 +230,7 @@ export function noteMissing(dataDir: string): () => void {
 	};
 }
 
-/**
- * Whether there is surely no store of SQLite: a folder that cannot be read may have one, and so may a restore that
- * died.
- */
+/** Whether there is certainly no SQLite store. An unreadable folder may have one, and so may an interrupted restore. */
 export function lacksStore(dataDir: string): boolean {
 	try {
 		statSync(join(dataDir, 'mailctl.db'));
@@ -240,16 +240,16 @@ export function lacksStore(dataDir: string): boolean {
 	}
 }
 
-/** What the file system of a folder has left for us. */
+/** Returns the free space that this user may use in a folder's file system. */
 export async function freeBytes(folder: string): Promise<number> {
 	const {bavail, bsize} = await statfs(folder);
 	return bavail * bsize;
 }
 
-/** More than SQLite needs at once: an error of its own for a full disk often does not say so. */
+/** More than SQLite needs at once: its own error often does not reveal that the disk is full. */
 const probeBytes = 1024 * 1024;
 
-/** The system's code for why nothing can be written to a folder, found by writing to it; `null`: it can be written. */
+/** Returns the system's error code for writing to a folder, found by trying, or `null` if writing works. */
 function probeFolder(folder: string): string | null {
 	const probe = join(folder, `.probe.${process.pid}`);
 	try {
@@ -266,20 +266,20 @@ function tryRemove(file: string): void {
 	try {
 		rmSync(file, {force: true});
 	} catch {
-		// A file system that fails or became read-only keeps it.
+		// The file stays if the file system fails or has become read-only.
 	}
 }
 
 const isNoSpace = (code: string | null): boolean => code === 'ENOSPC' || code === 'EDQUOT';
 
-/** Whether there is no room in a folder for us: its disk is full, or our quota is used up. */
+/** Whether a folder has no space for us, because the disk is full or our quota is used up. */
 export function isDiskFull(folder: string): boolean {
 	return isNoSpace(probeFolder(folder));
 }
 
 /**
- * What an error of SQLite or the file system means, found by writing to the data folder: SQLite reports a full disk and
- * a failing one alike. Other errors are returned as they are.
+ * Explains an error of SQLite or the file system by writing to the data folder: SQLite reports a full disk and a
+ * failing one alike. Other errors are returned unchanged.
  */
 export function explainDiskError(error: unknown, dataDir: string): unknown {
 	const code = systemCode(error);
@@ -301,7 +301,10 @@ export function explainDiskError(error: unknown, dataDir: string): unknown {
 		]);
 	}
 	if (probed === 'EIO' || /IOERR|^EIO$/.test(code)) {
-		return new ConfigError([`the disk of the data folder ${dataDir} fails (${message}): check it, see dmesg`], 74);
+		return new ConfigError(
+			[`the disk of the data folder ${dataDir} is failing (${message}): check it, see dmesg`],
+			74,
+		);
 	}
 	return error;
 }
@@ -309,8 +312,8 @@ export function explainDiskError(error: unknown, dataDir: string): unknown {
 const diskErrors = /^(SQLITE_(IOERR|FULL|CANTOPEN|READONLY)|ENOSPC|EDQUOT|EROFS|EIO)$/;
 
 /**
- * With those above it. Not `recursive`: where a folder that is there takes none, as below /proc, Node 20 tries for
- * ever.
+ * Creates a folder and its parents. Not with `recursive`: Node 20 retries forever if an existing folder rejects
+ * children, as below /proc.
  */
 function makeFolder(path: string): void {
 	if (isFolder(path)) {
@@ -320,7 +323,7 @@ function makeFolder(path: string): void {
 	try {
 		mkdirSync(path, {mode: 0o700});
 	} catch (error) {
-		// Another command may have made it meanwhile.
+		// Another command may have created it in the meantime.
 		if (!isFolder(path)) {
 			throw error;
 		}
@@ -331,26 +334,29 @@ function isFolder(path: string): boolean {
 	return statSync(path, {throwIfNoEntry: false})?.isDirectory() ?? false;
 }
 
-/** Where a restore puts a store together. */
+/** Returns the folder in which a restore assembles a store. */
 export function stagingFolder(dataDir: string): string {
 	return join(dataDir, 'restore.partial');
 }
 
-/** The same folder once it is complete: from then on its store is that of the data folder, even if the process dies. */
+/**
+ * Returns the name of that folder once it is complete. From then on its store is the current one, even if the process
+ * dies.
+ */
 function completeFolder(dataDir: string): string {
 	return join(dataDir, 'restore.ready');
 }
 
-/** Whether a restore died over its last step. */
+/** Whether a restore was interrupted in its last step. */
 export function isRestored(dataDir: string): boolean {
 	return existsSync(completeFolder(dataDir));
 }
 
-/** Lets the staged store take the place of the one before. Needs the folder's lock. */
+/** Replaces the current store with the staged one. The caller must hold the folder's lock. */
 export function commitRestore(dataDir: string): void {
 	const [staging, {uid, gid}] = [stagingFolder(dataDir), statSync(dataDir)];
-	// Root may restore what a daemon of another user runs on, which then wants the lock too. That user can have put
-	// links into the folder: their targets keep their owner.
+	// Root may restore the store of a daemon that runs as another user and will need the lock too. That user may have
+	// put links into the folder, so the owner of their targets must not change.
 	for (const name of readdirSync(dataDir).filter(name => name.startsWith('daemon.lock'))) {
 		lchownSync(join(dataDir, name), uid, gid);
 	}
@@ -365,7 +371,7 @@ export function commitRestore(dataDir: string): void {
 	finishRestore(dataDir);
 }
 
-/** Finishes a committed restore from where it stopped; does nothing without one. Needs the folder's lock. */
+/** Resumes a committed restore from where it stopped, if there is one. The caller must hold the folder's lock. */
 export function finishRestore(dataDir: string): void {
 	const complete = completeFolder(dataDir);
 	if (!existsSync(complete)) {
@@ -373,7 +379,7 @@ export function finishRestore(dataDir: string): void {
 	}
 	const store = 'mailctl.db';
 	if (existsSync(join(complete, store))) {
-		// SQLite would take the log of the former store for that of the new one.
+		// SQLite would apply the log of the old store to the new one.
 		rmSync(join(dataDir, `${store}-wal`), {force: true});
 		rmSync(join(dataDir, `${store}-shm`), {force: true});
 	}
@@ -386,12 +392,12 @@ export function finishRestore(dataDir: string): void {
 
 const maxBytes = 16 * 1024;
 
-/** Where `mailctl workspace use` writes what it chose: `{"workspace":"ws_…"}`. */
+/** Returns the file in which `mailctl workspace use` saves the selection: `{"workspace":"ws_…"}`. */
 export function usedWorkspaceFile(dataDir: string): string {
 	return join(dataDir, 'cli.json');
 }
 
-/** Id or name, whether it exists or not; null: none was chosen, or by nothing that we wrote. */
+/** Returns the selected id or name, which may no longer exist, or `null` if there is no valid selection. */
 export function readUsedWorkspace(dataDir: string): string | null {
 	try {
 		const {workspace} = JSON.parse(readGuarded(usedWorkspaceFile(dataDir), maxBytes).content.toString());
@@ -401,7 +407,7 @@ export function readUsedWorkspace(dataDir: string): string | null {
 	}
 }
 
-/** Replaces the file as a whole. */
+/** Replaces the file atomically. */
 export function writeUsedWorkspace(dataDir: string, workspace: string): void {
 	const draft = `${usedWorkspaceFile(dataDir)}.${process.pid}`;
 	writeFileSync(draft, `${JSON.stringify({workspace})}\n`, {mode: 0o600});

@@ -13,10 +13,10 @@ import {join} from 'node:path';
 import process from 'node:process';
 
 /*
- * How a command asks the daemon of its data folder for a copy of the store. The command creates `backup.partial` with a `request` in
- * it, and touches the request for as long as it needs the copy. The daemon accepts the request by creating the file of the copy, and
- * writes `end.json` when the copy is complete or has failed. A folder whose request is no longer touched is removed by whichever of
- * them finds it.
+ * How a command requests a copy of the store from the daemon of its data folder. The command creates `backup.partial`
+ * with a `request` in it, and touches the request for as long as it needs the copy. The daemon accepts the request by
+ * creating the file of the copy, and writes `end.json` when the copy is complete or has failed. A folder whose request
+ * is no longer touched is removed by whichever of them finds it.
  */
 
 /** The result of a copy. After a failure the command makes its own copy. */

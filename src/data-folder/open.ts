@@ -36,12 +36,15 @@ import {explainDiskError, finishRestore, noteMissing, openDataDir, refuseLostSto
 
 type Opened = {readonly store: Store; readonly secrets: MasterKeys};
 
-/** What a daemon holds of its data folder. */
+/** The open data folder of a daemon. */
 export type Held = Opened & {readonly vault: Vault; readonly release: () => Promise<void>};
 
 /**
- * Makes or checks the data folder, takes its lock, opens the store and brings its schema up to date. Throws ConfigError
- * with what keeps the daemon from starting; then nothing is left open, and the store is as it was.
+ * Opens the data folder: creates or checks it, takes its lock, opens the store and migrates its schema. This folder
+ * owns the files of the data folder, except the content of the store. It relies on src/store for the database and on
+ * src/config for settings and secrets. It never starts delivery, and opens the store of a daemon only under the lock.
+ *
+ * Throws ConfigError if the daemon cannot start; then nothing is left open and the store is unchanged.
  */
 export async function openData(settings: Settings, {asRoot}: {readonly asRoot: boolean}): Promise<Held> {
 	const {dataDir, databaseUrl} = settings;
@@ -58,7 +61,7 @@ export async function openData(settings: Settings, {asRoot}: {readonly asRoot: b
 	}
 }
 
-/** With the folder's lock. Where this fails, the lock is released and the folder is as it was. */
+/** Opens the store while holding the folder's lock. On an error the lock is released and the folder is as before. */
 async function openLocked(settings: Settings, unlock: () => Promise<void>, removeCreated: () => void): Promise<Held> {
 	let store: Store | null = null;
 	async function release(): Promise<void> {
@@ -78,21 +81,22 @@ async function openLocked(settings: Settings, unlock: () => Promise<void>, remov
 	}
 }
 
-/** The vault of these keys. Those of a file may be rotated while it is in use, those of a setting stay. */
+/** Returns the vault of these keys. Keys in a file may be rotated while it is in use; keys in a setting cannot. */
 export function vaultOf({dataDir, databaseUrl}: Settings, keys: MasterKeys): Vault {
 	return createVault(keys, databaseUrl === null ? {reread: () => loadSecrets({dataDir, expected: true})} : {});
 }
 
-/** More than a daemon takes to find that its lock was removed, and to end. */
+/** Longer than a daemon takes to notice that its lock was removed and to stop, in milliseconds. */
 const unlockedMs = 2500;
 
 /**
- * A running daemon whose lock was removed finds that within a second and ends. A second daemon that did not wait for
- * this would send again what the first one is sending. `daemon.json` is there: no daemon has ended in good order since.
+ * Waits if a daemon may still be running without its lock. It notices the removed lock within a second and stops; a
+ * second daemon that did not wait would send the same messages again. If `daemon.json` exists, no daemon has shut down
+ * properly since.
  */
 async function waitForUnlocked(dataDir: string): Promise<void> {
 	const [lock = '', ...others] = lockFiles(dataDir);
-	// A command that finds no daemon removes the others when it is done.
+	// A command that finds no daemon removes the other files when it is done.
 	const isLost = existsSync(lock) ? !others.every(existsSync) && liveDaemon(dataDir) : readDaemonFile(dataDir);
 	if (isLost) {
 		await wait(unlockedMs);
@@ -100,22 +104,23 @@ async function waitForUnlocked(dataDir: string): Promise<void> {
 }
 
 function lockFiles(dataDir: string): string[] {
-	// SQLite's lock is on the third.
+	// SQLite locks the third one.
 	return ['', '-wal', '-shm'].map(end => path.join(dataDir, `daemon.lock${end}`));
 }
 
 /**
- * What else has to stay where it is while a daemon runs on the folder; the folder comes first, it explains all others.
+ * Returns the other files that must not be replaced while a daemon runs. The folder comes first, because its
+ * replacement explains all others.
  */
 function filesBeside(dataDir: string): OpenFile[] {
 	const open = identifyFiles([dataDir, ...lockFiles(dataDir)]);
-	// Rotating the keys replaces the file.
+	// Key rotation legitimately replaces this file.
 	return [...open, {path: secretsFile(dataDir), identity: null}];
 }
 
 /**
- * Takes the data folder's lock, which a daemon holds for life; answers how to let go of it. Throws ConfigError where
- * another one has it.
+ * Takes the data folder's lock, which a daemon holds as long as it runs. Returns the function that releases it. Throws
+ * ConfigError if another process has it.
  */
 export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 	const self = {pid: process.pid, host: hostname(), startedAt: storeTime(systemClock.now())};
@@ -131,7 +136,7 @@ export async function lockData(dataDir: string): Promise<() => Promise<void>> {
 	);
 }
 
-/** Throws ConfigError where the daemon of the data folder is running. Creates nothing. */
+/** Throws ConfigError if the daemon of the data folder is running. Creates nothing. */
 export async function refuseSecondDaemon(dataDir: string): Promise<void> {
 	if (existsSync(path.join(dataDir, 'daemon.lock'))) {
 		const unlock = await lockData(dataDir);
@@ -139,7 +144,7 @@ export async function refuseSecondDaemon(dataDir: string): Promise<void> {
 	}
 }
 
-/** Where SQLite's store is. */
+/** Returns the file of the SQLite store. */
 export function storeFile(dataDir: string): string {
 	return path.join(dataDir, 'mailctl.db');
 }
@@ -147,7 +152,7 @@ export function storeFile(dataDir: string): string {
 async function openCurrentStore(settings: Settings): Promise<Opened> {
 	const {dataDir, databaseUrl} = settings;
 	if (databaseUrl !== null) {
-		// A migration may take long: it has connections without the limits of the daemon's.
+		// A migration may take long, so its connections lack the time limits of the daemon's.
 		const patient = await openStore({url: databaseUrl}, {isPatient: true});
 		const {store, secrets} = await migrated(patient, settings, 'the PostgreSQL of MAILCTL_DATABASE_URL');
 		await store.close();
@@ -164,7 +169,7 @@ async function openCurrentStore(settings: Settings): Promise<Opened> {
 	}
 }
 
-/** Nodes of the version before would fail at what the migration changes. Throws ConfigError if some run. */
+/** Throws ConfigError if other nodes are running: their older version could not use the migrated store. */
 export async function refuseBesideOthers(trx: Knex.Transaction): Promise<void> {
 	const running = await runningNodes(trx);
 	if (running.length > 0) {
@@ -204,8 +209,8 @@ async function migrated(store: Store, settings: Settings, where: string): Promis
 type KeySettings = Pick<Settings, 'dataDir' | 'databaseUrl' | 'secretKey' | 'secretKeyFile'>;
 
 /**
- * The secret keys, once they are known to be the store's; those that it does not know yet are noted. Throws ConfigError
- * where they are not: nothing may be made or sent with them.
+ * Returns the secret keys once they match the store, and records new ones in it. Throws ConfigError if they do not
+ * match: nothing may be created or sent with them.
  */
 export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings): Promise<MasterKeys> {
 	await lockSchema(trx);
@@ -214,7 +219,7 @@ export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings
 	return keys;
 }
 
-/** The same beside a daemon: the store is written only where it does not know a key yet. */
+/** Does the same beside a running daemon. The store is written only if it does not know a key yet. */
 export async function secretsOf({reader, writer}: Store, settings: KeySettings): Promise<MasterKeys> {
 	const {keys, fresh} = await matchSecrets(reader, settings);
 	return fresh.length === 0 ? keys : await writer.transaction(trx => ensureSecrets(trx, settings));
@@ -231,7 +236,7 @@ async function matchSecrets(
 	return matched;
 }
 
-/** The key that seals comes first. */
+/** Returns the configured keys. The one used for encryption comes first. */
 async function configuredKeys(reader: Knex, settings: KeySettings): Promise<ConfiguredKey[]> {
 	if (settings.databaseUrl !== null) {
 		return secretKeysOf(settings).map(key => ({id: null, key}));
@@ -245,24 +250,23 @@ function problemOf(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettin
 	if (databaseUrl === null) {
 		const file = secretsFile(dataDir);
 		return fault.kind === 'missing'
-			? `${file} lacks the key ${fault.id} that secrets in the store are sealed with: restore the file from a backup`
-			: `${file} is not the one that the store was used with: restore that file from a backup`;
+			? `${file} lacks the key ${fault.id}, which secrets in the store are encrypted with: restore the file from a backup`
+			: `${file} does not belong to this store: restore the original file from a backup`;
 	}
 	const name = secretKey === null ? 'MAILCTL_SECRET_KEY_FILE' : 'MAILCTL_SECRET_KEY';
 	switch (fault.kind) {
 		case 'missing':
-			return `${name} lacks a key that secrets in the store are sealed with: add the former key at its end, or run mailctl secrets rotate with both`;
+			return `${name} lacks a key that secrets in the store are encrypted with: add the former key at its end, or run mailctl secrets rotate with both`;
 		case 'full':
-			return `the store knows 255 secret keys and ${name} names a new one: name one that it knows`;
+			return `the store already has the maximum of 255 secret keys and ${name} contains a new one: use a known key`;
 		default:
-			return `${name} is not the key that the store was used with: set it as it was, a new key goes before the former one`;
+			return `${name} is not the key that the store was used with: restore the former value, or put a new key before the former one`;
 	}
 }
 
 /**
- * The keys of a store in SQLite after a new one was put first in `secrets.json`. The file comes before the store: a
- * process that dies in between leaves a key that nothing is sealed with yet. The transaction holds off a second
- * rotation.
+ * Puts a new key first in `secrets.json` and returns the keys of the SQLite store. The file is written before the
+ * store, so a process that dies in between leaves an unused key. The transaction blocks a second rotation.
  */
 export async function addKeyToFile(
 	{writer}: Pick<Store, 'writer'>,
@@ -278,19 +282,19 @@ export async function addKeyToFile(
 	});
 }
 
-/** Rows sealed again by table, and the ids of rows with a secret that cannot be opened. */
+/** The number of re-encrypted rows by table, and the ids of rows with a secret that cannot be decrypted. */
 export type ResealedStore = {
 	readonly rows: Readonly<Record<SealedColumn['table'], number>>;
 	readonly damaged: readonly string[];
 };
 
-/** Rows of one transaction: a daemon beside goes on writing. */
+/** The number of rows per transaction. It is small, so that a running daemon can write in between. */
 const rowsAtOnce = 200;
 
 /**
- * Seals every secret of the store with the vault's first key. Many transactions: until the last one some rows are
- * sealed with a former key, which must stay configured. `record` notes the act in each of them that changes something,
- * `onStep` is called with the rows sealed so far.
+ * Encrypts every secret of the store with the vault's first key, in many transactions. Until the last one some rows
+ * need a former key, which must stay configured. `record` logs the act in each transaction that changes something, and
+ * `onStep` is called with the number of rows so far.
  */
 export async function resealStore(
 	{writer}: Pick<Store, 'writer'>,

@@ -3,24 +3,24 @@ import type {Phase} from '../mail/outcome.ts';
 import type {Answer} from '../net/provider-client.ts';
 import type {RelayApi} from '../net/relay-url.ts';
 
-/** An answer of an API as the SMTP reply that means the same, to what a mail server would have said it. */
+/** A provider's API response, expressed as the SMTP reply with the same meaning. */
 type ApiReply = {readonly phase: Phase; readonly code: number; readonly text: string};
 
 type Meaning = Omit<ApiReply, 'text'> & {readonly enhanced: string};
 
 const taken: Meaning = {phase: 'dot', code: 250, enhanced: '2.0.0'};
-/** Key, signature, account or path are wrong: the configuration is to blame, the mail waits. */
+/** The key, signature, account or path is wrong. This is a configuration error, so the message stays queued. */
 const lockedOut: Meaning = {phase: 'auth', code: 535, enhanced: '5.7.8'};
-/** The account may not send now. */
+/** The account is not allowed to send at the moment. */
 const halted: Meaning = {phase: 'auth', code: 454, enhanced: '4.7.0'};
 const throttled: Meaning = {phase: 'dot', code: 421, enhanced: '4.7.0'};
 const failing: Meaning = {phase: 'dot', code: 451, enhanced: '4.3.0'};
 const refused: Meaning = {phase: 'dot', code: 554, enhanced: '5.6.0'};
 const tooBig: Meaning = {phase: 'dot', code: 552, enhanced: '5.3.4'};
-/** The provider does not know, or does not trust, who the mail is from. */
+/** The provider does not know or does not trust the sender. */
 const senderRefused: Meaning = {phase: 'mail', code: 554, enhanced: '5.7.1'};
 const senderWaits: Meaning = {phase: 'mail', code: 451, enhanced: '4.7.1'};
-/** The address is on the provider's list of those that bounced or complained. */
+/** The address is on the provider's suppression list. */
 const suppressed: Meaning = {phase: 'rcpt', code: 550, enhanced: '5.2.1'};
 
 const byStatus: ReadonlyMap<number, Meaning> = new Map([
@@ -33,7 +33,7 @@ const byStatus: ReadonlyMap<number, Meaning> = new Map([
 
 type Word = readonly [RegExp, Meaning];
 
-/** What the words of an error mean where its status does not say; tried on `name: message` in this order. */
+/** Patterns for errors whose HTTP status is not specific enough, matched in order against `name: message`. */
 const byWords: Readonly<Record<RelayApi, readonly Word[]>> = {
 	/** https://docs.aws.amazon.com/ses/latest/APIReference-V2/CommonErrors.html */
 	ses: [
@@ -56,10 +56,10 @@ const byWords: Readonly<Record<RelayApi, readonly Word[]>> = {
 	],
 };
 
-/** Reads an answer of a provider's API. What is not known to be for good is temporary. */
+/** Converts a provider's API response to an SMTP reply. Errors not known to be permanent count as temporary. */
 export function readApiAnswer(api: RelayApi, {status, headers, body}: Answer): ApiReply {
 	const said = objectOf(parsedJson(body));
-	const words = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no words';
+	const words = textOf(said.message ?? said.Message) || body.slice(0, 300) || 'no error text';
 	const error = [nameOf(api, headers, said), words].filter(Boolean).join(': ');
 	const isSpoken = status < 500 && status !== 401 && status !== 403 && status !== 429;
 	const named = isSpoken ? byWords[api].find(([form]) => form.test(error))?.[1] : undefined;
@@ -76,7 +76,7 @@ function replyOf({phase, code, enhanced}: Meaning, words: string): ApiReply {
 	return {phase, code, text: `${enhanced} ${words}`};
 }
 
-/** What a provider calls an error: SES in a header field, Postmark by a number. */
+/** Returns the provider's name for an error: SES sends it in a header field, Postmark as a number. */
 function nameOf(api: RelayApi, headers: Answer['headers'], said: Readonly<Record<string, unknown>>): string {
 	const type = api === 'ses' ? textOf(headers['x-amzn-errortype'] ?? said.__type) : textOf(said.ErrorCode);
 	return type.replace(/^.*#|:.*$/g, '');

@@ -9,13 +9,13 @@ import type {Host} from './host.ts';
 import type {Accepted, Delivery} from './transaction.ts';
 import {readable, type Stop} from './verdict.ts';
 
-/** A provider that takes mail by its HTTPS API. */
+/** A provider that accepts messages through its HTTPS API. */
 export type ApiHost = Host & {readonly api: RelayApi};
 
-/** How the APIs of providers are asked. */
+/** The client for provider APIs, and the conversion that Postmark needs. */
 export type Apis = {
 	readonly client: Pick<ProviderClient, 'ask'>;
-	/** A mail to one recipient as Postmark's API takes it. */
+	/** Converts a message to one recipient to the JSON of Postmark's API, or returns why that is impossible. */
 	readonly postmarkMail: (data: Buffer, to: string) => object | string;
 };
 
@@ -25,12 +25,13 @@ type Sending = Apis & {
 	readonly dialogue: Dialogue;
 };
 
-/** A gateway had no good answer: the provider behind it may have taken the mail (RFC 9110 §15.6.3, §15.6.5). */
+/** Gateway errors: the provider behind it may have accepted the message (RFC 9110 §15.6.3, §15.6.5). */
 const atGateway: ReadonlySet<number> = new Set([502, 504]);
 
 /**
- * Sends one mail to one recipient by a provider's API. The answer becomes the SMTP reply that means the same, so that
- * it is judged as one. Without an answer the mail may have been taken if the whole request was sent.
+ * Sends a message to one recipient through a provider's API. The response is converted to the equivalent SMTP reply, so
+ * that the same rules judge it. If no response arrives, the message may have been accepted once the whole request was
+ * sent.
  */
 export async function sendByApi(
 	host: ApiHost,
@@ -38,12 +39,12 @@ export async function sendByApi(
 	{dialogue, ...sending}: Sending,
 ): Promise<Accepted | Stop> {
 	if (job.envelope.smtputf8) {
-		return {by: 'utf8', phase: 'ehlo', text: `${host.name} takes no addresses beyond ASCII`};
+		return {by: 'utf8', phase: 'ehlo', text: `${host.name} does not support non-ASCII addresses`};
 	}
 	const login: Login = host.login ?? {user: '', password: ''};
 	const request = requests[host.api](host.name, job, login, sending);
 	if (typeof request === 'string') {
-		return {by: 'size', phase: 'ehlo', text: `${host.name} cannot take this mail whole: ${request}`};
+		return {by: 'size', phase: 'ehlo', text: `${host.name} cannot send this message unchanged: ${request}`};
 	}
 	const {url, asked} = request;
 	dialogue.sent(`POST ${url.href}`);
@@ -90,7 +91,7 @@ const requests: Readonly<
 	 * https://documentation.mailgun.com/docs/mailgun/api-reference/send/mailgun/messages/post-v3--domain-name--messages.mime
 	 */
 	mailgun(host, {envelope: {to}, data}, {user: domain, password: key}) {
-		// It is in no mail, for it is made of the mail.
+		// The boundary is a hash of the message, so the message cannot contain it.
 		const boundary = createHash('sha256').update(data).digest('hex');
 		const part = (name: string, rest: string) =>
 			`--${boundary}\r\nContent-Disposition: form-data; name="${name}"${rest}`;

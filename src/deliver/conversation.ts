@@ -18,52 +18,57 @@ export type ConversationOptions = {
 	readonly clock: Clock;
 	readonly notify: Notify;
 	readonly apis: Apis;
-	/** Resolves when one more mail may be put on the wire; absent: always. */
+	/** Resolves when one more message may be transmitted. Without it, there is no limit. */
 	readonly permit?: ((recipientId: string) => Promise<void>) | undefined;
 	/**
-	 * Whether the site may have connections still; asked after the wait for the permit, which lasts as long as the
-	 * store is silent.
+	 * Whether the provider may still have connections. It is checked after waiting for the permit, because that wait
+	 * lasts until the store responds.
 	 */
 	readonly isAllowed: () => boolean;
 };
 
-/** One conversation to have with one host. */
+/** One conversation to hold with one mail server. */
 export type Plan = {
 	readonly host: Host;
-	/** An idle session to have it on; null: open one. */
+	/** An idle session to reuse, or `null` to open one. */
 	readonly session: Session | null;
 	readonly source: Source | undefined;
 	readonly hello: Hello;
 	/** STARTTLS has failed at this address, so `hello` is `none`. */
 	readonly tlsFailed: boolean;
 	readonly plainHelo: boolean;
-	/** The host mishandles commands that are sent together. */
+	/** The mail server mishandles pipelined commands. */
 	readonly lockStep: boolean;
 };
 
-/** Ends an attempt from outside: at its deadline, or by a stop that spares mail with data under way. */
+/**
+ * Interrupts an attempt from outside: at its deadline, or at a shutdown that spares messages whose data is being sent.
+ */
 export type TryLimits = {
-	/** The connection that is in use from now on. */
+	/** Registers the connection in use from now on. */
 	readonly use: (connection: SmtpConnection) => void;
-	/** Whether the data is being sent, so that the mail may be delivered. */
+	/** Reports whether the data is being sent, in which case the message may get delivered. */
 	readonly committed: (committed: boolean) => void;
-	/** Whether no other conversation may begin. */
+	/** Whether no further conversation may start. */
 	readonly over: () => boolean;
 	readonly done: () => void;
 };
 
-/** A session on which a transaction took place; it is recovered or ended before anything else. */
+/** A session that has carried a transaction. It must be recovered or closed before anything else happens. */
 export type Used = {readonly session: Session; readonly transaction: Transaction};
 
 export type Conversation = {
 	readonly end: Accepted | Stop;
 	readonly attempt: Attempt;
-	/** When the host answered MAIL FROM with 2xx; null: never. */
+	/** When the mail server replied 2xx to MAIL FROM, or `null` if it never did. */
 	readonly senderAcceptedAt: string | null;
 	readonly used: Used | null;
 };
 
-/** Opens a session if none is there and offers the mail. Null: before that the site lost its connections. */
+/**
+ * Offers the message on the planned session, opening one if necessary. This is the whole exchange with one mail server
+ * over SMTP or a provider's API. Returns `null` if the provider lost its connections before the message was offered.
+ */
 export async function converse(
 	plan: Plan,
 	job: Delivery,
@@ -78,7 +83,7 @@ export async function converse(
 	const begun = clock.monotonic();
 	const at = storeTime(clock.now());
 	const dialogue = plan.session?.connection.dialogue ?? new Dialogue(clock.monotonic);
-	// A smarthost wants no reports, and a session is counted once.
+	// Relays do not receive TLS reports, and a session counts only once.
 	const isCounted = job.terms.nextHop.kind === 'mx' && plan.session === null;
 	let connection: SmtpConnection | null = null;
 	const opened = (used: SmtpConnection) => {
@@ -136,7 +141,7 @@ export async function converse(
 	return {end: transaction.end, attempt: record(transaction.end), senderAcceptedAt, used: {session, transaction}};
 }
 
-/** The same at the HTTPS API of a provider, which knows no sessions. */
+/** Does the same through a provider's HTTPS API, which has no sessions. */
 async function offer(
 	host: ApiHost,
 	job: Delivery,
@@ -168,23 +173,23 @@ function lastWord(end: Accepted | Stop): Pick<Attempt, 'phase' | 'isSilent' | 'c
 		const {code, enhanced, text: reply} = end.reply;
 		return {phase: end.phase, code, enhanced, reply};
 	}
-	// Of RFC 3463, as a server would say it.
+	// The codes of RFC 3463 that a server would use.
 	const enhanced = {size: '5.3.4', utf8: '5.6.7', loss: null, tls: null, login: '5.7.4'}[end.by];
 	const reply = end.phase === 'dot' ? `possible duplicate, no answer to the data: ${end.text}` : end.text;
 	const isSilent = end.by === 'loss' && end.cause === 'silent' && end.phase !== 'dot';
 	return {phase: end.phase, ...(isSilent && {isSilent}), code: null, enhanced, reply};
 }
 
-/** Ends a used session, politely where the host waits for a command. */
+/** Closes a used session, with QUIT if the mail server is waiting for a command. */
 export async function leave({session: {connection}, transaction: {after}}: Used, {quit}: SmtpTimeouts): Promise<void> {
 	if (after === 'ready' || after === 'reset') {
 		await connection.quit(quit);
 	} else {
-		connection.fail('the session is at its end');
+		connection.fail('the session is over');
 	}
 }
 
-/** Makes a used session ready for the next mail, null where it cannot be: it is at its end then, politely. */
+/** Prepares a used session for the next message. Returns `null` after closing it if it cannot be reused. */
 export async function readyForNext(
 	{session, transaction}: Used,
 	mailsPerSession: number,
@@ -192,20 +197,20 @@ export async function readyForNext(
 ): Promise<Session | null> {
 	const {connection} = session;
 	if (connection.lost() === null && (await recover(session, transaction, timeouts))) {
-		// The next mail may find that TLS works.
+		// A session without TLS because the handshake failed is not reused: TLS may work for the next message.
 		if (session.mails < mailsPerSession && !session.tlsFailed) {
 			return session;
 		}
 	}
 	if (transaction.after === 'over') {
-		connection.fail('the session is at its end');
+		connection.fail('the session is over');
 	} else {
 		await connection.quit(timeouts.quit);
 	}
 	return null;
 }
 
-/** The TLS of an attempt for people: `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`, null in plain text. */
+/** Describes TLS for people, such as `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`; `null` in plain text. */
 export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | null {
 	if (tls === null) {
 		return null;
@@ -223,7 +228,7 @@ export function tlsText({tlsPolicy: policy}: Host, tls: Tls | null): string | nu
 	return `${tls.text} ${verified}${by}`;
 }
 
-/** How starting TLS ended, as RFC 8460 counts it; undefined: it was not reached, or not asked for. */
+/** Returns the result of starting TLS as RFC 8460 counts it, or `undefined` if TLS was not reached or not wanted. */
 function tlsResult(plan: Pick<Plan, 'host' | 'hello'>, tls: Tls | null, end: Accepted | Stop): TlsResult | undefined {
 	const policy = plan.host.tlsPolicy;
 	const type = policy?.kind ?? 'no-policy-found';

@@ -18,56 +18,67 @@ import {type Delivery, isSafeEnvelope} from './transaction.ts';
 import {BrokenTls, LockStepHosts, type Silence, type TryOptions, tryHosts} from './try-hosts.ts';
 
 type DeliveryMode =
-	/** To hosts, by the terms of each delivery; those of a recipient's domain listen on this port. */
+	/**
+	 * To mail servers or relays, according to the terms of each delivery. The MX hosts of a domain listen on this port.
+	 */
 	| {readonly kind: 'hosts'; readonly port: number}
-	/** Into a folder, for all terms. */
+	/** Into a folder, whatever the terms. */
 	| {readonly kind: 'capture'; readonly folder: string};
 
 export type DelivererOptions = {
 	readonly mode: DeliveryMode;
-	/** The EHLO name. */
+	/** The name sent in EHLO. */
 	readonly hostname: string;
 	readonly timeouts: SmtpTimeouts;
-	/** All hosts of one try together, in milliseconds. */
+	/** The time limit for all mail servers of one attempt together, in milliseconds. */
 	readonly attemptDeadlineMs: number;
-	/** Connections at once. */
+	/** The maximum number of simultaneous connections. */
 	readonly maxSessions: number;
-	/** For a lab. */
+	/** For test labs only. */
 	readonly allowPrivateMx: boolean;
-	/** Addresses where this system takes mail itself. */
+	/** Addresses at which this system receives mail itself. */
 	readonly ownAddresses?: readonly string[];
-	/** PEM of certificate authorities to trust in addition to the public ones. */
+	/** Additional trusted certificate authorities, as PEM. */
 	readonly ca?: string;
-	/** Reads refusals; asked for each, so that it may change. */
+	/** Classifies refusals. It is called for each one, so the rules may change at runtime. */
 	readonly classify: Classify;
 	readonly resolver: Resolver;
-	/** A validating one, where DANE is on. */
+	/** A DNSSEC-validating resolver, present if DANE is enabled. */
 	readonly secureResolver?: SecureResolver | undefined;
 	readonly apis: Apis;
-	/** Finds smarthosts; the operating system if left out. */
+	/** Resolves the names of relays. The default is the operating system's resolver. */
 	readonly lookUp?: LookUp;
 	readonly clock: Clock;
-	/** Asked before a mail is put on the wire: what was sent and is not yet recorded is sent again after a crash. */
+	/**
+	 * Called before a message is transmitted. Messages that were sent but not yet recorded are sent again after a
+	 * crash, so the permits limit how many those can be.
+	 */
 	readonly permit?: (recipientId: string) => Promise<void>;
 	/**
-	 * Resolves when the site's capacity is known after a try that was not accepted. Until then its connection slot
-	 * stays taken, as the capacity may shrink.
+	 * Resolves once the provider's capacity has been recalculated after an attempt that was not accepted. Until then
+	 * the connection slot stays occupied, because the capacity may shrink.
 	 */
 	readonly judged?: (recipientId: string) => Promise<void>;
-	/** Whether mail may leave by IPv6, where this machine can; true. */
+	/** Whether to use IPv6 where this machine can; true by default. */
 	readonly ipv6?: boolean;
-	/** How long a session waits for the next mail; 10 s. */
+	/** How long a session waits for the next message; 10 s by default. */
 	readonly idleMs?: number;
-	/** Is told when a session with the site has heard nothing for a while. */
+	/** Called when a mail server of this provider has not replied for `silentAfterMs`. */
 	readonly silent?: (site: string) => void;
-	/** How long that is; 5 s. */
+	/** 5 s by default. */
 	readonly silentAfterMs?: number;
 };
 
 const defaultIdleMs = 10_000;
 const defaultSilentAfterMs = 5000;
 
-/** Hands mail over as its terms say: to MX hosts, to a smarthost; or into a folder. It knows nothing of the queue. */
+/**
+ * Delivers messages over SMTP to MX hosts or relays, through providers' APIs, or into a folder.
+ *
+ * This is the entry to the folder. `deliver` finds the hosts for a recipient, waits for a connection slot, and makes
+ * one attempt. It relies on the resolver, clock and classifier passed in. The folder knows nothing of the queue or the
+ * store: it never decides when to retry, and it records nothing; it returns what happened.
+ */
 export class Deliverer {
 	readonly #options: DelivererOptions;
 	readonly #pool: ConnectionPool;
@@ -77,7 +88,7 @@ export class Deliverer {
 	constructor(options: DelivererOptions) {
 		const {clock, timeouts, maxSessions, hostname, permit, classify, attemptDeadlineMs, apis} = options;
 		if (!/^[\x21-\x7e]+$/.test(hostname)) {
-			throw new Error('the EHLO name must be one word of printable ASCII');
+			throw new Error('the EHLO name must be printable ASCII without spaces');
 		}
 		this.#options = options;
 		this.#pool = new ConnectionPool({maxSessions, idleMs: options.idleMs ?? defaultIdleMs, quitMs: timeouts.quit});
@@ -90,7 +101,7 @@ export class Deliverer {
 		};
 	}
 
-	/** Sets the site's connection limit. 0: deliveries that wait for a connection come back as `released`. */
+	/** Sets the provider's connection limit. With 0, deliveries waiting for a connection return `released`. */
 	allow(site: string, limit: number): void {
 		this.#pool.allow(site, limit);
 	}
@@ -99,25 +110,25 @@ export class Deliverer {
 		return this.#pool.count();
 	}
 
-	/** Connections by site, those that are idle or ending included. */
+	/** Returns the number of connections per provider, including idle and closing ones. */
 	bySite(): ReturnType<ConnectionPool['bySite']> {
 		return this.#pool.bySite();
 	}
 
-	/** Takes no more work, waits for open deliveries, ends idle sessions. */
+	/** Stops accepting work, waits for open deliveries, and closes idle sessions. */
 	close(): Promise<void> {
 		return this.#pool.close();
 	}
 
 	/**
-	 * Tries once to deliver to a recipient, with at most `limit` connections to the site. An aborted signal releases
-	 * the delivery (`released`) unless its data is under way; so does the end of its lifetime before a host was asked.
-	 * Rejects only for a bug of ours.
+	 * Makes one attempt to deliver to a recipient, with at most `limit` connections to the provider. Aborting the
+	 * signal releases the delivery (`released`) unless its data is being sent. So does the end of its lifetime, if no
+	 * mail server was contacted by then. Rejects only on a bug in mailctl.
 	 */
 	async deliver(site: string, limit: number, job: Delivery, signal?: AbortSignal): Promise<AttemptResult> {
 		const {mode, clock, judged} = this.#options;
 		if (signal !== undefined) {
-			setMaxListeners(0, signal); // One signal may stop any number of deliveries.
+			setMaxListeners(0, signal); // One signal may be shared by any number of deliveries.
 		}
 		const begun = clock.now();
 		const result = (outcome: Outcome, attempts: readonly Attempt[], sentAt: string | null): AttemptResult => ({
@@ -159,7 +170,7 @@ export class Deliverer {
 			);
 		}
 		const {terms} = job;
-		// A recipient that was tried before goes to the next host in turn first.
+		// A recipient that was attempted before tries the next host in turn first.
 		const wanted = job.attempt === 1 ? found : found.filter(({name: host}) => host === found[0]?.name);
 		const asked = this.#pool.acquire(site, limit, {
 			fits: session => serves(session, wanted, terms),
@@ -216,7 +227,7 @@ function simulatedAttempt(at: string, {code, enhanced, text: reply}: SmtpReply):
 	return {at, host: simulatorDomain, ip: null, tls: null, phase, code, enhanced, reply, ms: 0, dialogue: null};
 }
 
-/** Whether a mail with these routes and terms may go on a session that was opened for another. */
+/** Whether an idle session may carry a message that has these hosts and terms. */
 function serves({host, localAddress, mails}: Session, hosts: readonly Host[], terms: Terms): boolean {
 	return (
 		mails < terms.mailsPerSession &&
@@ -225,7 +236,9 @@ function serves({host, localAddress, mails}: Session, hosts: readonly Host[], te
 	);
 }
 
-/** What a host's acceptance means; where a smarthost's 250 is not the end, its report of success is welcome. */
+/**
+ * What acceptance by a host means. If a relay's 250 is not the final result, its report of success is requested too.
+ */
 function onTerms({nextHop, sources}: Terms): Pick<TryOptions, 'sources' | 'relay' | 'notify' | 'accepted'> {
 	const relay = nextHop.kind === 'relay';
 	return relay && nextHop.acceptMeans === 'sent'

@@ -1,6 +1,6 @@
 import {unprintable} from '../kit/text.ts';
 
-/** `octets`: data, which is only counted. */
+/** One entry of the dialogue. Message data is only counted (`octets`). */
 type Entry =
 	| {readonly at: number; readonly by: 'C' | '*'; readonly line: string}
 	| {readonly at: number; readonly by: 'C'; octets: number}
@@ -12,19 +12,19 @@ const maxShownOfLine = 512;
 const mask = '****';
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
-/** What was sent on a connection, as it came; made readable only for readers. */
+/** Records what was sent and received on a connection. It is formatted only when someone reads it. */
 export class Dialogue {
 	readonly #now: () => number;
 	#begun: number;
 	#entries: Entry[] = [];
 
-	/** `now`: monotonic milliseconds. */
+	/** `now` returns monotonic milliseconds. */
 	constructor(now: () => number) {
 		this.#now = now;
 		this.#begun = now();
 	}
 
-	/** A new conversation begins: the former one is forgotten. */
+	/** Starts a new conversation and discards the previous one. */
 	begin(): void {
 		this.#begun = this.#now();
 		this.#entries = [];
@@ -45,14 +45,15 @@ export class Dialogue {
 		this.#entries.push({at: this.#now(), by: 'S', reply});
 	}
 
-	/** What happened to the connection, in our words. */
+	/** Records an event on the connection, in mailctl's own words. */
 	noted(what: string): void {
 		this.#entries.push({at: this.#now(), by: '*', line: what});
 	}
 
 	/**
-	 * All of it, a line each: milliseconds since the beginning, who, what (`    12 C: MAIL FROM:<a@b.example>`),
-	 * passwords masked, data as `C: (4321 octets)`; printable, at most 4 KB. Null: nothing was sent.
+	 * Returns the dialogue with one line per entry: milliseconds since the start, who, what
+	 * (`    12 C: MAIL FROM:<a@b.example>`). Passwords are masked, data appears as `C: (4321 octets)`, and the text is
+	 * printable and at most 4 KB. Returns `null` if nothing was sent.
 	 */
 	text(): string | null {
 		return this.#entries.length === 0 ? null : shortened(lines(this.#entries, this.#begun));
@@ -61,7 +62,7 @@ export class Dialogue {
 
 function lines(entries: readonly Entry[], begun: number): string[] {
 	const all: string[] = [];
-	let asked = false; // The server waits for a part of the credentials (RFC 4954 §4).
+	let asked = false; // The server waits for part of the credentials (RFC 4954 §4).
 	for (const entry of entries) {
 		for (const line of linesOf(entry, asked)) {
 			const ms = String(Math.round(entry.at - begun)).padStart(6);
@@ -83,12 +84,12 @@ function linesOf(entry: Entry, asked: boolean): string[] {
 	if (entry.by === '*') {
 		return [entry.line];
 	}
-	// Commands that were sent together.
+	// An entry may hold several pipelined commands.
 	const commands = entry.line.split('\r\n').slice(0, -1);
 	return asked ? commands.map(() => mask) : commands.map(line => line.replace(/^(AUTH \S+) .*/i, `$1 ${mask}`));
 }
 
-/** Where it is too long the middle goes: how it began and how it ended say most. */
+/** Cuts the middle of a long dialogue, because its beginning and end are the most informative. */
 function shortened(lines: readonly string[]): string {
 	const whole = lines.join('\n');
 	if (Buffer.byteLength(whole) <= maxShown) {
@@ -112,15 +113,15 @@ function shortened(lines: readonly string[]): string {
 	return [...head, gap.trimEnd(), ...tail].join('\n');
 }
 
-/** A reply as it came: its code and its lines without their codes. */
+/** A reply as received: its code, and its lines without the code. */
 export type RawReply = {readonly code: number; readonly lines: readonly string[]};
 
-// RFC 5321 §4.5.3.1.5 allows 512 octets a line; real servers write more. What is beyond the first two is dropped, what
-// is beyond the last one is an attack.
+// RFC 5321 §4.5.3.1.5 allows 512 octets per line, but real servers send more. Longer lines and texts are cut; a reply
+// beyond `maxReceivedBytes` is treated as an attack.
 const maxLineLength = 8 * 1024;
 const maxTextLength = 64 * 1024;
 const maxReceivedBytes = 1024 * 1024;
-/** Lines without a code that are handed on, of each reply. */
+/** The maximum number of lines without a code that are passed on per reply. */
 const maxStrayLines = 16;
 
 const tooMuch = 'the server sent a reply that does not end';
@@ -129,7 +130,7 @@ const zero = 48;
 const space = 32;
 const hyphen = 45;
 
-/** The code of a reply line (RFC 5321 §4.2: three digits, the first 2 to 5), or null. */
+/** Returns the code of a reply line (RFC 5321 §4.2: three digits, the first 2 to 5), or `null` if it has none. */
 function replyCode(line: string): number | null {
 	const first = line.charCodeAt(0) - zero;
 	const second = line.charCodeAt(1) - zero;
@@ -141,22 +142,23 @@ function replyCode(line: string): number | null {
 	return line.length === 3 || separator === space || separator === hyphen ? first * 100 + second * 10 + third : null;
 }
 
-/** Splits a server's bytes into replies, within bounds. */
+/** Splits the bytes from a server into replies, within fixed limits. */
 export class ReplyReader {
-	/** The begin of a line. */
+	/** The beginning of an incomplete line. */
 	#rest: Buffer | null = null;
 	#lines: string[] = [];
-	/** The code of the lines; null: none came yet. */
+	/** The code of the lines so far, or `null` before the first line. */
 	#code: number | null = null;
-	/** Octets of the lines. */
+	/** The octets retained in the lines. */
 	#kept = 0;
-	/** Octets that came since the last reply, and lines without a code. */
+	/** The octets received since the last reply, and the number of lines without a code. */
 	#sent = 0;
 	#strays = 0;
 
 	/**
-	 * Takes what arrived, hands each complete reply to `found`, and each line without a code to `stray`: such a line is
-	 * no answer, so the one that follows counts. A text says what was wrong, the reader is of no use then.
+	 * Reads a chunk. Passes each complete reply to `found`, and each line without a code to `stray`; such a line is not
+	 * a reply, so the next one counts. Returns an error text if the bytes are invalid; the reader is unusable after
+	 * that.
 	 */
 	push(chunk: Buffer, found: (reply: RawReply) => void, stray: (line: string) => void): string | null {
 		let start = 0;
@@ -177,10 +179,10 @@ export class ReplyReader {
 				}
 				continue;
 			}
-			// RFC 5321 §4.2.1: the code is the same in every line. Where one line accepts and another refuses, neither
-			// counts.
+			// RFC 5321 §4.2.1: the code is the same on every line. If one line accepts and another refuses, neither is
+			// trusted.
 			if (this.#code !== null && contradict(this.#code, next)) {
-				return `the server sent a reply of two codes: ${this.#code} and ${next}`;
+				return `the server sent a reply with two codes: ${this.#code} and ${next}`;
 			}
 			const code = this.#code !== null && this.#code < 500 && next >= 500 ? this.#code : next;
 			this.#code = code;
@@ -204,31 +206,31 @@ export class ReplyReader {
 		return this.#sent > maxReceivedBytes ? tooMuch : null;
 	}
 
-	/** Whether a part of a line or of a reply is waiting for the rest. */
+	/** Whether part of a line or reply has arrived and the rest is missing. */
 	get isPartial(): boolean {
 		return this.#rest !== null || this.#code !== null;
 	}
 
-	/** Whether that part is the begin of a reply. */
+	/** Whether that part is the beginning of a reply. */
 	get isBegun(): boolean {
 		const rest = this.#rest?.toString('latin1', 0, 4);
 		return this.#code !== null || (rest !== undefined && /^[2-5](?:\d(?:\d[ \r-]?)?)?$/.test(rest));
 	}
 
-	/** Adds to the line up to its longest. */
+	/** Appends bytes to the current line, up to the maximum length. */
 	#added(bytes: Buffer): Buffer {
 		const more = bytes.subarray(0, maxLineLength - (this.#rest?.length ?? 0));
 		return this.#rest === null ? more : Buffer.concat([this.#rest, more]);
 	}
 }
 
-/** A line without the CR at its end, up to its longest. */
+/** Returns a line without its final CR, cut at the maximum length. */
 function textOf(bytes: Buffer, start = 0, end = bytes.length): string {
 	const last = Math.min(end, start + maxLineLength);
 	return bytes.toString('utf8', start, last > start && bytes[last - 1] === 13 ? last - 1 : last);
 }
 
-/** Two refusals do not: what is refused for now may be refused for good in the next line, and is refused for now. */
+/** Whether two codes of one reply contradict each other. A temporary and a permanent refusal together do not. */
 function contradict(a: number, b: number): boolean {
 	return Math.trunc(a / 100) !== Math.trunc(b / 100) && (a < 400 || b < 400);
 }

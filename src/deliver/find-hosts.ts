@@ -15,40 +15,41 @@ import type {DemandOf, Host, HostDemand} from './host.ts';
 
 type MxHostsOptions = {
 	readonly resolver: Resolver;
-	/** The address families that are reachable. */
+	/** The address families that can be reached. */
 	readonly families: Pick<Families, 'of'>;
 	readonly port: number;
-	/** For a lab: also addresses that are not public. */
+	/** For test labs: also allows addresses that are not public. */
 	readonly allowPrivateMx: boolean;
-	/** Where this system itself takes mail: an MX there is a loop. */
+	/** The addresses at which this system receives mail: an MX there is a loop. */
 	readonly ownAddresses: ReadonlySet<string>;
-	/** What TLS is demanded of each host; absent: TLS where it is offered. */
+	/** Returns the TLS requirements for a host. Without it, TLS is used if offered. */
 	readonly demandOf?: DemandOf;
 };
 
-/** The recipient to find hosts for. */
+/** The recipient to find mail servers for. */
 export type Seeking = {
 	readonly recipientId: string;
 	readonly terms: {readonly sources: readonly Source[]};
-	/** Hosts of earlier tries, in order; absent: none. */
+	/** The hosts of earlier attempts, in order. */
 	readonly asked?: readonly Asked[];
-	/** An earlier try was deferred with category `unknown_domain` or `no_address`, long enough ago. */
+	/** Whether an earlier attempt was deferred as `unknown_domain` or `no_address`, long enough ago to confirm it. */
 	readonly nxdomainBefore?: boolean;
 	readonly noAddressBefore?: boolean;
 };
 
-/** R1.6: the addresses that one attempt tries at most. */
+/** The maximum number of addresses per attempt (R1.6). */
 const maxAddresses = 5;
 /**
- * Hosts that are looked up together, where those of the first tries were not enough or a look-up failed. If one of
- * these fails, no further hosts are looked up: each failure takes its full time.
+ * How many hosts are looked up together if those of the first attempts were not enough or a lookup failed. If a lookup
+ * in such a group fails, no further hosts are looked up, because each failure takes its full timeout.
  */
 const hostsAtOnce = 10;
 
 /**
- * Where mail for a domain goes (RFC 5321 §5.1, RFC 7505): its MX hosts by preference, or the domain itself without MX
- * records; each with its addresses, IPv6 and IPv4 alternating. Equal hosts and addresses are in random order, to spread
- * the load; those that the recipient was tried at come last. A failed look-up decides nothing.
+ * Finds the mail servers of a domain (RFC 5321 §5.1, RFC 7505): its MX hosts by preference, or the domain itself if it
+ * has no MX records. Each comes with its addresses, alternating between IPv6 and IPv4. Hosts of equal preference and
+ * addresses of one host are in random order, to spread the load. Those already tried for the recipient come last. A
+ * failed lookup leads to a deferral, never to a bounce.
  */
 export async function findMxHosts(
 	domain: string,
@@ -59,14 +60,14 @@ export async function findMxHosts(
 	const answer = await options.resolver.mx(domain, nxdomainBefore || noAddressBefore);
 	switch (answer.kind) {
 		case 'failed':
-			return dnsFailure(`the look-up of ${domain} MX failed: ${answer.code}`);
+			return dnsFailure(`the MX lookup for ${domain} failed: ${answer.code}`);
 		case 'nxdomain':
 			return unknownDomain(domain, nxdomainBefore);
 		case 'nodata':
 			return hostAddressesOf([{exchange: domain, priority: 0}], domain, recipient, options);
 		case 'found':
 			return isNullMx(answer.records)
-				? refusal('unknown_domain', '5.1.10', `${domain} takes no mail (null MX)`, 556)
+				? refusal('unknown_domain', '5.1.10', `${domain} does not accept mail (null MX)`, 556)
 				: hostAddressesOf(mailHosts(answer.records, recipient), domain, recipient, options);
 	}
 }
@@ -90,7 +91,7 @@ async function hostAddressesOf(
 	let unmet: Extract<HostDemand, {kind: 'refused'}> | null = null;
 	let failure: string | null = null;
 	let refused: string | null = null;
-	// The first host alone is enough for most mail.
+	// The first host alone is enough for most messages.
 	for (let at = 0; at < exchanges.length && !isEnd && unasked < maxAddresses; ) {
 		const usual = at === 0 ? 1 : asked.length === 0 && failure === null ? maxAddresses - unasked : hostsAtOnce;
 		const wave = exchanges.slice(at, at + usual);
@@ -101,7 +102,7 @@ async function hostAddressesOf(
 			failure ??= found.failure;
 			isEnd ||= found.failure !== null && isWhole;
 			if (addresses.some(address => options.ownAddresses.has(address))) {
-				// RFC 5321 §5.1: this host and all after it would hand the mail back to us.
+				// RFC 5321 §5.1: this host and all less preferred ones would send the message back to this system.
 				refused = `the mail for ${domain} would loop: ${host} is this system`;
 				isEnd = true;
 				break;
@@ -138,17 +139,17 @@ async function hostAddressesOf(
 		return deferral(
 			'config',
 			'4.4.4',
-			`the mail hosts of ${domain} have only ${family}, which this machine does not send by`,
+			`the mail servers of ${domain} have only ${family} addresses, but this machine does not send over ${family}`,
 		);
 	}
 	return others.length > 0
-		? refusal('network', '5.4.4', `no mail host of ${domain} has a public address`)
+		? refusal('network', '5.4.4', `no mail server of ${domain} has a public address`)
 		: noAddress(domain, noAddressBefore);
 }
 
 /**
- * The addresses of a host, IPv6 and IPv4 in turn, and why one of the look-ups failed. `fresh`: what was kept does not
- * count.
+ * Returns a host's addresses, alternating between IPv6 and IPv4, and the reason if a lookup failed. `fresh` bypasses
+ * the cache.
  */
 async function hostAddresses(
 	host: string,
@@ -165,7 +166,7 @@ async function hostAddresses(
 	const failed = [v6, v4].find(answer => answer.kind === 'failed');
 	return {
 		addresses: interleaved(shuffled(recordsOf(v6), lotOf), shuffled(recordsOf(v4), lotOf)),
-		failure: failed === undefined ? null : `the look-up of ${host} failed: ${failed.code}`,
+		failure: failed === undefined ? null : `the address lookup for ${host} failed: ${failed.code}`,
 	};
 }
 
@@ -181,7 +182,7 @@ function interleaved(first: readonly string[], second: readonly string[]): strin
 	return all;
 }
 
-/** The hosts' addresses of the unreachable family: the domain is not at fault. */
+/** Returns the hosts' addresses in the family that cannot be reached from here. */
 async function otherAddresses(
 	hosts: readonly string[],
 	{v4, v6}: Reachable,
@@ -197,29 +198,29 @@ async function otherAddresses(
 
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
-/** RFC 7505: the domain takes no mail. */
+/** RFC 7505: the domain does not accept mail. */
 function isNullMx(records: readonly MxRecord[]): boolean {
 	return records.every(({exchange}) => bare(exchange) === '');
 }
 
-// What else stands there would go into commands, logs and certificates' names.
+// Other names are rejected because host names end up in commands, logs and certificate checks.
 const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
 type Lots = (name: string) => number;
 
-/** Random numbers for names, different for each recipient and each try. */
+/** Returns a function that gives each name a random number, different for each recipient and attempt. */
 function createLots({recipientId, asked}: Pick<Seeking, 'recipientId' | 'asked'>): Lots {
 	const seed = `${recipientId} ${asked?.at(-1)?.n ?? 0} `;
 	return name => lot(seed, name);
 }
 
-/** A domain's hosts by preference, equal ones by the recipient's random numbers; without invalid host names. */
+/** Returns a domain's valid MX hosts by preference, those of equal preference in the recipient's random order. */
 function mailHosts(records: readonly MxRecord[], recipient: Pick<Seeking, 'recipientId' | 'asked'>): MxRecord[] {
 	const lotOf = createLots(recipient);
 	return shuffled(usable(records), ({exchange}) => lotOf(exchange)).toSorted((a, b) => a.priority - b.priority);
 }
 
-/** By the lot of each, which is drawn once. */
+/** Sorts by a random number that is drawn once per item. */
 function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[] {
 	if (all.length < 2) {
 		return all;
@@ -229,8 +230,8 @@ function shuffled<T>(all: readonly T[], lotOf: (one: T) => number): readonly T[]
 }
 
 /**
- * Hosts that were not tried yet, then those tried longest ago, so that in the end all are tried. A host that greylists
- * has to see the mail again, so it comes first.
+ * Puts hosts not tried yet first, then those tried longest ago, so that eventually all are tried. A host that greylists
+ * must see the message again, so it goes before all others.
  */
 function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[] {
 	if (asked.length === 0) {
@@ -248,7 +249,7 @@ function inTurn(hosts: readonly Host[], asked: readonly Asked[]): readonly Host[
 	return hosts.toSorted((a, b) => turnOf(a) - turnOf(b));
 }
 
-/** The first of them. One family may lead nowhere from here, so the other one is among them if there is one. */
+/** Returns the first hosts, with at least one address of each family: one may be unreachable from here. */
 function ofBothFamilies(hosts: readonly Host[]): Host[] {
 	const first = hosts.slice(0, maxAddresses);
 	const isV6 = isIPv6(first[0]?.address ?? '');
@@ -256,31 +257,31 @@ function ofBothFamilies(hosts: readonly Host[]): Host[] {
 	return other === undefined || first.includes(other) ? first : [...first.slice(0, -1), other];
 }
 
-/** A null MX beside others means nothing, and an address is no name. */
+/** Drops records that are not usable: a null MX beside others has no meaning, and an IP address is not a host name. */
 function usable(records: readonly MxRecord[]): MxRecord[] {
 	return records
 		.map(({exchange, priority}) => ({exchange: bare(exchange), priority}))
 		.filter(({exchange}) => hostNames.test(exchange) && isIP(exchange) === 0);
 }
 
-/** The address families that are reachable. */
+/** The address families that can be reached. */
 type Reachable = {readonly v4: boolean; readonly v6: boolean};
 
 type FamiliesOptions = {
-	/** MAILCTL_IPV6. */
+	/** The setting MAILCTL_IPV6. */
 	readonly ipv6: boolean;
 	readonly resolver: Pick<Resolver, 'ptr'>;
-	/** For a lab: addresses that are not public do, and need no name. */
+	/** For test labs: addresses that are not public count too, and need no reverse name. */
 	readonly allowPrivate: boolean;
 	readonly clock: Clock;
-	/** The addresses of this machine. */
+	/** Returns the addresses of this machine. */
 	readonly ownAddresses?: () => readonly string[];
 };
 
-/** How long addresses are kept: asking the system costs as much as a mail. */
+/** How long addresses are cached: asking the system takes as long as sending a message. */
 const keptMs = 60_000;
 
-/** The families that mail may be sent by. Keeps the addresses of this machine for a minute. */
+/** Determines which address families can be used for sending. The machine's addresses are cached for a minute. */
 export class Families {
 	readonly #options: FamiliesOptions;
 	#own: readonly string[] = [];
@@ -291,8 +292,8 @@ export class Families {
 	}
 
 	/**
-	 * By mail from these sources (none: the system's own). IPv6 needs an address with a name in DNS: large providers
-	 * refuse mail from others permanently (R1.6).
+	 * Returns the families available with these sources; an empty list means the system chooses. IPv6 needs an address
+	 * with a reverse name in DNS, because large providers permanently refuse mail from others (R1.6).
 	 */
 	async of(sources: readonly Source[]): Promise<Reachable> {
 		const {ipv6, allowPrivate} = this.#options;
@@ -318,7 +319,7 @@ export class Families {
 	}
 
 	async #isNamed(address: string): Promise<boolean> {
-		// A failed look-up decides nothing.
+		// A failed lookup is no evidence that the name is missing.
 		const {kind} = await this.#options.resolver.ptr(reverseName(address));
 		return kind === 'found' || kind === 'failed';
 	}
@@ -328,7 +329,7 @@ function interfaceAddresses(): string[] {
 	return Object.values(networkInterfaces()).flatMap(list => (list ?? []).map(({address}) => address));
 }
 
-/** The addresses of a host as the operating system knows them; throws where it knows none. */
+/** Returns a host's addresses according to the operating system, and throws if it knows none. */
 export type LookUp = (host: string) => Promise<readonly string[]>;
 
 export const systemLookUp: LookUp = async host => {
@@ -336,7 +337,7 @@ export const systemLookUp: LookUp = async host => {
 	return found.map(({address}) => address);
 };
 
-/** Finds the addresses of smarthosts, and keeps them for a minute. */
+/** Resolves the addresses of relays, and caches them for a minute. */
 export class RelayHosts {
 	readonly #clock: Clock;
 	readonly #lookUp: LookUp;
@@ -348,12 +349,12 @@ export class RelayHosts {
 	}
 
 	/**
-	 * In the order of the smarthosts, addresses asked before last; one that cannot be found is skipped. None is crowded
-	 * out by the many addresses of another: each is there at least once.
+	 * Returns hosts in the order of the relays, with addresses already tried last. Relays that cannot be resolved are
+	 * skipped. Each resolved relay is included at least once, however many addresses another one has.
 	 */
 	async find(relays: readonly Relay[], asked: readonly Asked[] = []): Promise<Host[] | NoHost> {
 		const found: Array<readonly Host[]> = [];
-		let failure = 'no smarthost is set';
+		let failure = 'no relay is configured';
 		for (const relay of relays) {
 			try {
 				const hosts = (relay.api ? [relay.host] : await this.#addresses(relay.host)).map(address =>
@@ -388,7 +389,7 @@ function hostTo({host, port, secure, tls, user, password, api}: Relay, address: 
 	return {name: host, address, port, tls, implicitTls: secure, login, ...(api && {api})};
 }
 
-/** At most `most` items in all, one from each list in turn, in the order of the lists. */
+/** Returns at most `most` items in total, taking one from each list in turn, in the order of the lists. */
 function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
 	const depths = lists.map(() => 0);
 	let left = most;
@@ -403,7 +404,7 @@ function shared<T>(lists: ReadonlyArray<readonly T[]>, most: number): T[] {
 	return lists.flatMap((list, n) => list.slice(0, depths[n]));
 }
 
-/** No host to talk to: the outcome, and what the attempt record says. */
+/** The outcome when there is no mail server to contact, with the texts for the attempt record. */
 export type NoHost = {
 	readonly outcome: Outcome;
 	readonly code: number | null;
@@ -414,10 +415,10 @@ export type NoHost = {
 
 const minute = 60_000;
 
-/** How far apart two such answers must be before the second one is final. */
+/** How far apart two such responses must be before the second one is final. */
 const confirmAfterMs = {unknown_domain: 15 * minute, no_address: 60 * minute};
 
-/** It may go later. `waitMs`: not sooner than that. */
+/** A failure that may resolve itself. The next attempt waits at least `waitMs`. */
 function deferral(category: BounceCategory, enhanced: string, reply: string, waitMs?: number): NoHost {
 	const wait = waitMs === undefined ? {} : {waitMs};
 	return {
@@ -428,26 +429,26 @@ function deferral(category: BounceCategory, enhanced: string, reply: string, wai
 	};
 }
 
-/** It never goes. `code`: the reply that a host would have given, where there is one. */
+/** A permanent failure. `code` is the reply a mail server would have given, if there is an equivalent. */
 function refusal(category: BounceCategory, enhanced: string, reply: string, code: number | null = null): NoHost {
 	const reason = `${enhanced} ${reply}`;
 	const outcome: Outcome = {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
 	return {outcome, code, enhanced, reply};
 }
 
-/** An answer that DNS could not give. */
+/** A lookup that DNS could not answer. */
 function dnsFailure(reply: string): NoHost {
 	return deferral('dns_temp', '4.4.3', reply);
 }
 
-/** The domain's policy allows none of its hosts. The policy may be renewed and the records fixed, so the mail waits. */
+/** The domain's policy rules out all its hosts. The message is deferred, as the policy or records may be fixed. */
 function policyFailure({by, reason}: Extract<HostDemand, {kind: 'refused'}>): NoHost {
 	return by === 'sts'
 		? {...deferral('policy', '4.7.5', reason), tlsResult: {policy: 'sts', result: 'validation-failure'}}
 		: {...deferral('dns_temp', '4.7.5', reason), tlsResult: {policy: 'tlsa', result: 'dnssec-invalid'}};
 }
 
-/** One such answer may be a resolver's glitch; it is final when given again 15 minutes later. */
+/** A domain that does not exist. It may be a resolver's glitch, so it is final only 15 minutes later. */
 function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
 	const reply = `${domain} does not exist`;
 	return nxdomainBefore
@@ -455,17 +456,17 @@ function unknownDomain(domain: string, nxdomainBefore: boolean): NoHost {
 		: deferral('unknown_domain', '4.1.2', reply, confirmAfterMs.unknown_domain);
 }
 
-/** None of its hosts has an address; final when given again an hour later. */
+/** No mail server of the domain has an address. This is final only when repeated at least an hour later. */
 function noAddress(domain: string, noAddressBefore: boolean): NoHost {
-	const reply = `no mail host of ${domain} has an address`;
+	const reply = `no mail server of ${domain} has an address`;
 	return noAddressBefore
 		? refusal('no_address', '5.4.4', reply)
 		: deferral('no_address', '4.4.4', reply, confirmAfterMs.no_address);
 }
 
 /**
- * Whether DNS said at the last try that there is no such domain, or no address, and that was long enough ago for a
- * second such answer to be final. After a flush, which may bring the recipient back sooner, it does not count.
+ * Whether DNS reported a missing domain or address at the last attempt, long enough ago for a second such response to
+ * be final. It does not count after a flush, which may bring the recipient back sooner.
  */
 export function confirmationsOf(
 	recipient: {readonly last_category: string | null; readonly state_at: string},

@@ -7,49 +7,49 @@ import type {SecureAnswer, SecureResolver, TlsaRecord} from '../net/dns.ts';
 import type {RelayApi} from '../net/relay-url.ts';
 
 /**
- * `none`: plain text. `opportunistic`: TLS where offered, with any certificate, plain text where it fails (RFC 7435).
- * `unverified`: TLS or nothing, with any certificate. `required`: TLS with a certificate that verifies.
+ * How a route uses TLS. `none`: plain text. `opportunistic`: TLS if offered, with any certificate, and plain text if it
+ * fails (RFC 7435). `unverified`: TLS is mandatory, with any certificate. `required`: TLS with a verified certificate.
  */
 type TlsMode = 'none' | 'opportunistic' | 'unverified' | 'required';
 
-/** What a domain demands of a host's TLS in addition to `TlsMode`. */
+/** A domain's requirements for a mail server's TLS, in addition to `TlsMode`. */
 type TlsPolicy =
 	/**
-	 * MTA-STS (RFC 8461). In mode enforce the mode of the route is `required`; in mode testing it is not touched, and
-	 * what would have failed is noted. `names`: the policy names the host.
+	 * MTA-STS (RFC 8461). In enforce mode the route's mode is `required`. In testing mode it is unchanged, and failures
+	 * are only recorded. `names`: whether the policy lists the host.
 	 */
 	| {readonly kind: 'sts'; readonly enforce: boolean; readonly names: boolean}
 	/**
 	 * DANE (RFC 7672): one TLSA record must match the certificate, which may carry any of these names; SNI sends the
-	 * first one. No records: records exist, but none is usable. The route's mode is at least `unverified`.
+	 * first. An empty list means that records exist but none is usable. The route's mode is at least `unverified`.
 	 */
 	| {readonly kind: 'tlsa'; readonly names: readonly string[]; readonly records: readonly TlsaRecord[]};
 
-/** One address of one host that may take the mail. */
+/** One address of a mail server that may accept the message. */
 export type Host = {
 	readonly name: string;
 	/** A literal IP address. */
 	readonly address: string;
 	readonly port: number;
 	readonly tls: TlsMode;
-	/** Absent: none. */
+	/** Absent if the domain has no policy. */
 	readonly tlsPolicy?: TlsPolicy | undefined;
 	/** TLS from the first byte (smtps). */
 	readonly implicitTls: boolean;
-	/** What a smarthost wants to see. */
+	/** The credentials for a relay. */
 	readonly login: {readonly user: string; readonly password: string} | null;
-	/** It is the HTTPS API of this provider; `address` is then its name. */
+	/** Set for the HTTPS API of a provider; `address` is then its host name. */
 	readonly api?: RelayApi;
 };
 
-/** Whether a connection made for one route serves the other. */
+/** Whether a connection opened for one route can serve the other. */
 export function sameHost(a: Host, b: Host): boolean {
 	return (
 		a.address === b.address &&
 		a.port === b.port &&
 		a.name === b.name &&
 		a.tls === b.tls &&
-		// What was not measured against a policy does not meet it.
+		// A session that was not checked against a policy does not satisfy it.
 		isDeepStrictEqual(a.tlsPolicy, b.tlsPolicy) &&
 		a.implicitTls === b.implicitTls &&
 		a.login?.user === b.login?.user &&
@@ -57,30 +57,30 @@ export function sameHost(a: Host, b: Host): boolean {
 	);
 }
 
-/** The source for a target address: null if none is of its family, undefined if the system chooses. */
+/** Returns the source for a target address: `null` if no source has its family, `undefined` if the system chooses. */
 export function sourceFor(sources: readonly Source[], targetAddress: string): Source | null | undefined {
 	return sources.length === 0
 		? undefined
 		: (sources.find(({address}) => isIPv6(address) === isIPv6(targetAddress)) ?? null);
 }
 
-/** What is demanded of one host, or why it may not get the mail: a sentence, and whether DNS is to blame. */
+/** The TLS requirements for one mail server, or why it must not receive the message and whether DNS is the cause. */
 export type HostDemand =
 	| {readonly kind: 'tls'; readonly tls: TlsMode; readonly policy?: TlsPolicy}
 	| {readonly kind: 'refused'; readonly reason: string; readonly by: 'sts' | 'dnssec'};
 
-/** Asked for each host of a domain. */
+/** Called for each mail server of a domain. */
 export type DemandOf = (host: string) => Promise<HostDemand>;
 
 type DemandOptions = {
-	/** Where DANE is on. */
+	/** Present if DANE is enabled. */
 	readonly secureResolver?: SecureResolver | undefined;
 	readonly port: number;
 };
 
 /**
- * What MTA-STS, DANE and the operator demand of the hosts of a domain. DANE goes before MTA-STS where both hold (RFC
- * 8461 §2), and records that we cannot use ask for TLS without more (RFC 7672 §2.2).
+ * Combines what MTA-STS, DANE and the operator require of a domain's mail servers. DANE takes precedence over MTA-STS
+ * (RFC 8461 §2). TLSA records that cannot be used still require unverified TLS (RFC 7672 §2.2).
  */
 export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, options: DemandOptions): DemandOf {
 	const {tls, mtaSts} = terms;
@@ -89,7 +89,7 @@ export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, 
 		if (mtaSts?.mode === 'enforce' && !names) {
 			return {
 				kind: 'refused',
-				reason: `the MTA-STS policy of ${domain} does not name the host ${host}`,
+				reason: `the MTA-STS policy of ${domain} does not list the mail server ${host}`,
 				by: 'sts',
 			};
 		}
@@ -112,8 +112,8 @@ export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, 
 }
 
 /**
- * Whether a pattern of an MTA-STS policy names a host (RFC 8461 §4.1): `*` stands for exactly one label, the left-most.
- * Both in lower-case A-labels without the last dot.
+ * Whether a pattern of an MTA-STS policy matches a host (RFC 8461 §4.1): `*` stands for exactly one label, the
+ * leftmost. Both must be lower-case A-labels without the final dot.
  */
 export function namesHost(pattern: string, host: string): boolean {
 	return pattern.startsWith('*.')
@@ -123,7 +123,7 @@ export function namesHost(pattern: string, host: string): boolean {
 
 const trustAnchor = 2; // DANE-TA
 const endEntity = 3; // DANE-EE
-/** Octets of each matching type; 0: the whole certificate. */
+/** The digest of each matching type; type 0 is the whole certificate. */
 const digests = new Map([
 	[0, null],
 	[1, {name: 'sha256', octets: 32}],
@@ -131,14 +131,14 @@ const digests = new Map([
 ]);
 const maxChainLength = 10;
 
-/** What `tlsaFailure` answers, for people. */
+/** Texts for the results of `tlsaFailure`. */
 export const tlsaFaults: Partial<Record<TlsFailure, string>> = {
-	'tlsa-invalid': 'no TLSA record fits the certificate',
-	'certificate-expired': 'the certificate that a TLSA record vouches for has expired',
-	'certificate-host-mismatch': 'the certificate that a TLSA record vouches for has another name',
+	'tlsa-invalid': 'no TLSA record matches the certificate',
+	'certificate-expired': 'the certificate matches a TLSA record but has expired',
+	'certificate-host-mismatch': 'the certificate matches a TLSA record but is for another name',
 };
 
-/** Whether a record can decide about a mail server: a usage of RFC 7672 §3.1, and types that we can compare. */
+/** Whether a record can be used to verify a mail server: a usage of RFC 7672 §3.1, and supported types. */
 export function isUsable({usage, selector, matching, data}: TlsaRecord): boolean {
 	const digest = digests.get(matching);
 	return (
@@ -150,8 +150,9 @@ export function isUsable({usage, selector, matching, data}: TlsaRecord): boolean
 }
 
 /**
- * Why no record matches the certificate of a host (RFC 7672 §3.1); null if one matches. A certificate under a trust
- * anchor needs one of the `names`; one that is named itself (DANE-EE) is valid with any names and dates.
+ * Returns why no record matches a mail server's certificate (RFC 7672 §3.1), or `null` if one does. A certificate under
+ * a trust anchor must have one of the `names`. One that a record identifies directly (DANE-EE) is valid with any name
+ * and dates.
  */
 export function tlsaFailure(
 	leaf: X509Certificate,
@@ -164,7 +165,7 @@ export function tlsaFailure(
 	}
 	const anchors = records.filter(({usage}) => usage === trustAnchor);
 	const path = pathOf(leaf);
-	// A trust anchor vouches for others, not for itself.
+	// A trust anchor vouches for other certificates, not for itself.
 	const end = path.findIndex((one, depth) => depth > 0 && anchors.some(record => matches(one, record)));
 	if (end === -1) {
 		return 'tlsa-invalid';
@@ -176,7 +177,7 @@ export function tlsaFailure(
 	return names.some(name => leaf.checkHost(name) !== undefined) ? null : 'certificate-host-mismatch';
 }
 
-/** The certificate and those that vouch for it, each proved by its signature, as far as the host has sent them. */
+/** Returns the certificate followed by its issuers, each verified by signature, as far as the server sent them. */
 function pathOf(leaf: X509Certificate): X509Certificate[] {
 	const sent: X509Certificate[] = [];
 	for (
@@ -184,7 +185,7 @@ function pathOf(leaf: X509Certificate): X509Certificate[] {
 		next !== undefined && sent.length < maxChainLength;
 		next = next.issuerCertificate
 	) {
-		sent.push(next); // In the order of the wire, which need not be that of the chain.
+		sent.push(next); // In the order received, which may differ from the chain's.
 	}
 	const path = [leaf];
 	for (let last: X509Certificate | undefined = leaf; last !== undefined && path.length <= sent.length; ) {
@@ -206,16 +207,16 @@ function matches(certificate: X509Certificate, {selector, matching, data}: TlsaR
 	return (digest === null ? whole.toString('hex') : createHash(digest.name).update(whole).digest('hex')) === data;
 }
 
-/** The records by which a host's certificate is judged, those that we can use; or why the host may not be talked to. */
+/** The usable TLSA records for a mail server, or why it must not be contacted. */
 type FoundTlsa =
 	| 'none'
 	| {readonly names: readonly string[]; readonly records: readonly TlsaRecord[]}
 	| {readonly failure: string};
 
 /**
- * The TLSA records of an MX host (RFC 7672 §2.2). They count only if DNSSEC secures each step: the domain's MX records,
- * the host's addresses, the records themselves. An answer that fails validation may be an attack: the host is not
- * tried.
+ * Looks up the TLSA records of an MX host (RFC 7672 §2.2). They count only if DNSSEC secures every step: the domain's
+ * MX records, the host's addresses, and the TLSA records. A response that fails validation may be an attack, so the
+ * host is then skipped.
  */
 async function findTlsa(domain: string, host: string, port: number, resolver: SecureResolver): Promise<FoundTlsa> {
 	const mx = await resolver.mx(domain);
@@ -225,7 +226,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	if (!mx.authentic) {
 		return 'none';
 	}
-	// The hosts may have come by another answer, which nothing vouches for.
+	// The hosts may come from an earlier response that DNSSEC does not secure.
 	if (mx.kind === 'found' ? !mx.records.includes(host) : host !== domain) {
 		return {failure: `the signed MX records of ${domain} do not name ${host}`};
 	}
@@ -234,9 +235,9 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 		return failure(host, addresses.code);
 	}
 	if (!addresses.authentic) {
-		return 'none'; // RFC 7672 §2.2.2: asking on would meet servers that know no TLSA.
+		return 'none'; // RFC 7672 §2.2.2: such zones' servers may fail on TLSA.
 	}
-	// An alias's target first, then the name itself (§2.2.3).
+	// The target of an alias comes first, then the name itself (§2.2.3).
 	for (const base of new Set([addresses.canonicalName, host])) {
 		const name = `_${port}._tcp.${base}`;
 		const answer = await resolver.tlsa(name);
@@ -244,7 +245,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 			return failure(`${name} TLSA`, answer.code);
 		}
 		if (answer.kind === 'found' && answer.authentic) {
-			// An anchor's certificate may carry the domain's name too (§3.2.2).
+			// A certificate under a trust anchor may also carry the domain's name (§3.2.2).
 			return {names: [...new Set([base, host, domain])], records: answer.records.filter(isUsable)};
 		}
 	}
@@ -257,7 +258,7 @@ async function addressesOf(host: string, resolver: SecureResolver): Promise<Secu
 }
 
 function failure(what: string, code: string): FoundTlsa {
-	return {failure: `DNSSEC: the look-up of ${what} failed: ${code}`};
+	return {failure: `DNSSEC: the lookup of ${what} failed: ${code}`};
 }
 
 const certificateFailures: Readonly<Record<string, TlsFailure>> = {
@@ -280,18 +281,18 @@ const certificateFailures: Readonly<Record<string, TlsFailure>> = {
 	PATH_LENGTH_EXCEEDED: 'certificate-not-trusted',
 };
 
-/** The TLS failure for a code of Node or OpenSSL; an unknown code is a handshake failure. */
+/** Returns the TLS failure for an error code of Node or OpenSSL. Unknown codes count as handshake failures. */
 export function tlsFailureOf(code: string | undefined): TlsFailure {
 	return certificateFailures[code ?? ''] ?? 'validation-failure';
 }
 
-/** What an error of a socket says, for people: OpenSSL's own line is of numbers and source files. */
+/** Returns a socket error's message for people. OpenSSL's own message consists of numbers and source files. */
 export function wordsOf(error: NodeJS.ErrnoException & {readonly reason?: unknown}): string {
 	const {code = '', message, reason} = error;
 	return code.startsWith('ERR_SSL_') && typeof reason === 'string' ? `TLS: ${reason}` : withoutAdvice(message);
 }
 
-/** The same for people; `words` are those of the library, and stand where the certificate is not to blame. */
+/** Describes a TLS failure for people. `words` is the library's message, used if the certificate is not the cause. */
 export function certificateFault(failure: TlsFailure, host: string, words: string): string {
 	switch (failure) {
 		case 'certificate-host-mismatch':
@@ -307,7 +308,7 @@ export function certificateFault(failure: TlsFailure, host: string, words: strin
 
 const noTls: ReadonlySet<string> = new Set(['ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']);
 
-/** Whether the peer answered the handshake with something other than TLS: no other TLS version will help. */
+/** Whether the peer replied to the handshake with something other than TLS, so that no other version will help. */
 export function speaksNoTls(code: string | undefined): boolean {
 	return noTls.has(code ?? '');
 }
@@ -315,11 +316,11 @@ export function speaksNoTls(code: string | undefined): boolean {
 const tlsWords =
 	/crypt|\b(?:en)?cript(?:a|o)|cifr|chiffr|verschl(?:ü|ue)ssel|versleutel|szyfr|шифр|加密|暗号|\b(?:start)?tls|\bssl|\b(?:plain|clear)[- ]?text|(?:in|un)?secured? (?:connection|channel|session|transport|link)/i;
 const addresses = /<[^>]*>|\S+@\S+/g;
-/** About an address, or the content of the mail. */
+/** Codes about an address or the message's content. */
 const otherCodes = /^\d\.[126]\./;
 const otherWords = /attach|archive|\bzip\b|\bpdf\b/i;
 
-/** Whether a refusal asks for TLS (RFC 3207 §4, RFC 5248 §2.4). */
+/** Whether a refusal demands TLS (RFC 3207 §4, RFC 5248 §2.4). */
 export function asksForTls({code, enhanced, text}: SmtpReply): boolean {
 	return (
 		code === 530 ||

@@ -7,38 +7,38 @@ import {type SmtpReply, smtpReply} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 import type {Delivery} from './transaction.ts';
 
-/** The folder of captured mails in a data folder. */
+/** Returns the folder of captured messages within a data folder. */
 export function capturedFolder(dataDir: string): string {
 	return path.join(dataDir, 'captured');
 }
 
-/** `<message time>-<recipient id>.eml`, from the recipient's id alone: a mail that is written twice is one file. */
+/** Returns `<message time>-<recipient id>.eml`, so that a message written twice is one file. */
 export function capturedName(recipientId: string): string {
 	const time = storeTime(idBytes(recipientId).readUIntBE(0, 6)).replace(/[-:.]/g, '');
 	return `${time}-${recipientId}.eml`;
 }
 
-/** Writes the mail to a file of the folder, its bytes as they would go over the wire, and says delivered. */
+/** Writes the message to a file in the folder, exactly as it would be transmitted, and reports it as delivered. */
 export async function capture(folder: string, {recipientId, data}: Delivery): Promise<Outcome> {
 	if (!isId('rcp', recipientId)) {
-		throw new Error('a captured mail needs the id of a recipient');
+		throw new Error('a captured message needs a recipient id');
 	}
 	const file = path.join(folder, capturedName(recipientId));
 	const partial = partialFile(folder, recipientId);
 	try {
-		// Not `recursive`: a data folder that was moved away must not come back empty.
+		// Not `recursive`: a data folder that was moved away must not reappear empty.
 		await mkdir(folder, {mode: 0o700}).catch(passExisting);
 		await writeFile(partial, data, {mode: 0o600});
 		await rename(partial, file);
 		return {kind: 'delivered'};
 	} catch (error) {
-		// The operator fixes a full or unwritable disk: the mail waits.
+		// The operator can fix a full or read-only disk, so the message waits.
 		const {code = 'unknown'} = error as NodeJS.ErrnoException;
-		return {kind: 'deferred', category: 'system', reason: `the mail cannot be captured: ${code}`};
+		return {kind: 'deferred', category: 'system', reason: `the message could not be captured: ${code}`};
 	}
 }
 
-/** Removes the captured mails of recipients, if any. */
+/** Removes the captured messages of these recipients, if any. */
 export async function removeCaptured(folder: string, recipientIds: readonly string[]): Promise<void> {
 	const isThere = await access(folder).then(
 		() => true,
@@ -50,7 +50,7 @@ export async function removeCaptured(folder: string, recipientIds: readonly stri
 	}
 }
 
-/** Removes the captured mails of all recipients that were made in a range of time, half-open, milliseconds. */
+/** Removes the captured messages of all recipients created from `from` until before `to`, in milliseconds. */
 export async function removeCapturedOf(folder: string, from: number, to: number): Promise<void> {
 	const names = await readdir(folder).catch(() => []);
 	const ids = names.flatMap(name => /rcp_[0-9a-z]{26}(?=\.(?:eml|tmp)$)/.exec(name) ?? []);
@@ -60,7 +60,7 @@ export async function removeCapturedOf(folder: string, from: number, to: number)
 	);
 }
 
-// What is left of a process that died while it wrote.
+// A partial file is left behind if the process dies while writing.
 function partialFile(folder: string, recipientId: string): string {
 	return path.join(folder, `.${recipientId}.tmp`);
 }
@@ -78,11 +78,11 @@ export const simulatorKinds = [
 ] as const;
 type SimulatorKind = (typeof simulatorKinds)[number];
 
-/** A simulated deferral ignores the retry schedule, milliseconds. */
+/** The wait after a simulated deferral, in milliseconds. It ignores the retry schedule. */
 export const simulatorWaitMs = 1000;
 const lastTry = 3;
 
-/** What the local part asks for (`bounced+label@simulator.test`); any other address is delivered. */
+/** Returns the result requested by the local part (`bounced+label@simulator.test`). Any other address is delivered. */
 export function simulatorKind(address: string): SimulatorKind {
 	const at = address.lastIndexOf('@');
 	if (address.slice(at + 1).toLowerCase() !== simulatorDomain) {
@@ -92,7 +92,7 @@ export function simulatorKind(address: string): SimulatorKind {
 	return simulatorKinds.find(kind => kind === local) ?? 'delivered';
 }
 
-/** The outcome of one try, counted from 1. */
+/** Returns the simulated outcome of an attempt, counted from 1. */
 export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 	switch (kind) {
 		case 'bounced':
@@ -128,11 +128,11 @@ export function simulate(kind: SimulatorKind, attempt: number): Outcome {
 	}
 }
 
-/** What the simulated host said, as a try records it; null: the mail did not come to a host. */
+/** Returns the simulated reply for the attempt record, or `null` if the message never reached a mail server. */
 export function simulatedReply(outcome: Outcome): SmtpReply | null {
 	switch (outcome.kind) {
 		case 'delivered':
-			return smtpReply(250, ['2.0.0 simulated: taken']);
+			return smtpReply(250, ['2.0.0 simulated: accepted']);
 		case 'bounced':
 		case 'deferred':
 			return smtpReply(Number(outcome.reason.slice(0, 3)), [outcome.reason.slice(4)]);

@@ -10,19 +10,19 @@ import {certificateFault, type Host, tlsaFailure, tlsFailureOf} from './host.ts'
 import {type Answer, type Lost, SmtpConnection} from './smtp-connection.ts';
 import {reasonOf, type Stop, stopped} from './verdict.ts';
 
-/** A connection on which mail may be sent. */
+/** A connection that is ready to carry messages. */
 export type Session = {
 	readonly host: Host;
 	readonly connection: SmtpConnection;
 	readonly extensions: Extensions;
-	/** Where it was made from; undefined: the system chose. */
+	/** The address it was opened from, or `undefined` if the system chose. */
 	readonly localAddress: string | undefined;
-	/** In plain text because STARTTLS was offered and failed, now or of late. */
+	/** Whether it is in plain text because STARTTLS was offered but failed, now or recently. */
 	readonly tlsFailed: boolean;
-	/** Mails begun on it so far, and those of them that the host took. */
+	/** The number of messages started on it, and how many of them the mail server accepted. */
 	mails: number;
 	taken: number;
-	/** Recipients refused since the host last took a mail. */
+	/** The number of recipients refused since the mail server last accepted a message. */
 	refusals: number;
 };
 
@@ -31,19 +31,19 @@ type SessionOptions = {
 	readonly hostname: string;
 	readonly localAddress?: string | undefined;
 	readonly secureContexts: SecureContexts;
-	/** `none` leaves STARTTLS alone where plain text is allowed: the handshake has failed with this address. */
+	/** With `none`, STARTTLS is skipped where plain text is allowed, because the handshake failed with this address. */
 	readonly hello: Hello;
 	readonly tlsFailed: boolean;
 	readonly clock: Pick<Clock, 'now'>;
-	/** The server did not understand our commands: HELO, and no extension is used. */
+	/** The server did not understand EHLO, so HELO is sent and no extension is used. */
 	readonly plainHelo: boolean;
-	/** Called with the connection at once, so that it can be ended from outside. */
+	/** Called with the connection at once, so that it can be closed from outside. */
 	readonly opened: (connection: SmtpConnection) => void;
-	/** Where what is said is kept. */
+	/** Records the exchange. */
 	readonly dialogue: Dialogue;
 };
 
-/** Connects, greets, starts TLS and logs in as the route demands. */
+/** Connects, greets the server, starts TLS and authenticates as the route requires. */
 export async function openSession(host: Host, options: SessionOptions): Promise<Session | Stop> {
 	const {timeouts, hostname, localAddress, dialogue} = options;
 	const {address, port, implicitTls} = host;
@@ -64,7 +64,7 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 		const stop = stopped('greeting', greeting);
 		return refused(connection, implicitTls ? afterHandshake(host, stop) : stop);
 	}
-	// Plain text may be asked for only where it is allowed.
+	// Plain text is acceptable only where the route allows it.
 	const mayDoWithout = host.tls === 'none' || (host.tls === 'opportunistic' && options.hello === 'none');
 	const wantsTls = !implicitTls && !mayDoWithout;
 	// STARTTLS and AUTH need EHLO; a server that fails on EHLO gets HELO.
@@ -92,7 +92,7 @@ export async function openSession(host: Host, options: SessionOptions): Promise<
 	return {host, connection, extensions: used, localAddress, tlsFailed, mails: 0, taken: 0, refusals: 0};
 }
 
-/** RFC 5321 §4.1.1.5 asks for QUIT before closing. The reason is known, so the answer is not awaited. */
+/** RFC 5321 §4.1.1.5 requires QUIT before closing. The reason is already known, so the reply is not awaited. */
 function refused(connection: SmtpConnection, stop: Stop): Stop {
 	connection.write(['QUIT\r\n'], 1);
 	connection.fail('refused');
@@ -102,7 +102,7 @@ function refused(connection: SmtpConnection, stop: Stop): Stop {
 async function ehlo(connection: SmtpConnection, hostname: string, timeoutMs: number): Promise<Extensions | Stop> {
 	connection.write([`EHLO ${hostname}\r\n`], 1);
 	const reply = await connection.read(timeoutMs);
-	// A 2xx that is not for EHLO answers something else.
+	// A 2xx other than 250 cannot be the reply to EHLO.
 	if ('lost' in reply || reply.code === 421 || (reply.code !== 250 && reply.code < 400)) {
 		return stopped('ehlo', reply);
 	}
@@ -115,7 +115,7 @@ async function helo(connection: SmtpConnection, hostname: string, timeoutMs: num
 	return 'lost' in reply || reply.code !== 250 ? stopped('ehlo', reply) : noExtensions;
 }
 
-/** STARTTLS where it is offered or demanded, then what the server offers within TLS. */
+/** Starts TLS if it is offered or required, then reads the extensions offered within TLS. */
 async function upgrade(
 	connection: SmtpConnection,
 	host: Host,
@@ -135,7 +135,7 @@ async function upgrade(
 		if (host.tls === 'opportunistic' && reply.code >= 400 && reply.code !== 421) {
 			return extensions;
 		}
-		// The server's state after 421, or after a code that is no answer to STARTTLS, is unknown.
+		// After 421, or after a code that is not a reply to STARTTLS, the server's state is unknown.
 		return reply.code === 421 && host.tls !== 'opportunistic'
 			? stopped('starttls', reply)
 			: demanded(connection, host, `the server refused to start TLS: ${reply.code} ${reply.lines.join(' ')}`);
@@ -154,18 +154,19 @@ async function upgrade(
 }
 
 /**
- * In TLS 1.3 a server judges our part of the handshake when it is over for us: whether we have a certificate, for
- * example. So a connection that ends before the first reply within TLS is a handshake that failed.
+ * In TLS 1.3 the server validates the client's part of the handshake after the client considers it complete: whether it
+ * has a certificate, for example. So a connection that ends before the first reply within TLS counts as a failed
+ * handshake.
  */
 function afterHandshake(host: Host, stop: Stop): Stop {
 	const mayDoWithout = host.tls === 'opportunistic' && !host.implicitTls;
 	if (stop.by === 'loss' && (mayDoWithout || stop.errno?.startsWith('ERR_SSL_') === true)) {
 		return failedTls(host, {lost: stop.text, ...(stop.errno === undefined ? {} : {errno: stop.errno})});
 	}
-	// It took the same command a moment ago in plain text. One that is busy (4xx) is no reason to do without TLS.
+	// It accepted the same command in plain text a moment ago. A busy server (4xx) is no reason to give up TLS.
 	return stop.by === 'reply' && mayDoWithout && (stop.reply.code < 400 || stop.reply.code >= 500)
 		? failedTls(host, {
-				lost: `the server does not take us within TLS: ${reasonOf(stop.reply)}`,
+				lost: `the server rejects commands within TLS: ${reasonOf(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',
 			})
 		: stop;
@@ -203,7 +204,7 @@ function failedTls({name: host, tls, tlsPolicy}: Host, {lost, errno, tlsFailure}
 	return {by: 'tls', phase: 'starttls', text: `${by}${text}`, failure, errno};
 }
 
-/** A password goes unencrypted only where the operator said so, and only within the machine. */
+/** Authenticates. A password is sent unencrypted only if the operator allowed it, and only within this machine. */
 async function logInSafely(
 	connection: SmtpConnection,
 	host: Host,
@@ -218,8 +219,8 @@ async function logInSafely(
 }
 
 /**
- * Logs in at a smarthost with the mechanisms it offers (RFC 4954): PLAIN, else LOGIN. Null: done. What the server
- * repeats of the password is masked, to the end of the connection where it refuses.
+ * Authenticates at a relay with a mechanism it offers (RFC 4954), preferring PLAIN to LOGIN. Returns `null` on success.
+ * If the server repeats the password in a reply, it is masked; after a refusal this lasts until the connection closes.
  */
 async function logIn(
 	connection: SmtpConnection,
@@ -272,32 +273,31 @@ function unlessCode(code: number, answer: Answer): Stop | null {
 }
 
 /**
- * How TLS is begun. `usual`: as Node does. `reduced`: a small ClientHello without TLS 1.3, since some hosts and
- * middleboxes choke on a large one. `none`: not at all.
+ * How TLS is started. `usual`: with Node's defaults. `reduced`: with a small ClientHello without TLS 1.3, since some
+ * servers and middleboxes fail on a large one. `none`: not at all.
  */
 export type Hello = 'usual' | 'reduced' | 'none';
 
 const usual = {minVersion: 'TLSv1.2'} as const;
 const small = {maxVersion: 'TLSv1.2', ecdhCurve: 'P-256'} as const;
 const strictly = {...small, minVersion: 'TLSv1.2'} as const;
-// Where plain text comes next, TLS 1.0 and short keys are better than nothing (RFC 7435 §3); Node refuses them by
+// If plain text is the alternative, TLS 1.0 and short keys are better than nothing (RFC 7435 §3). Node refuses them by
 // default.
 const old = {...small, minVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 
 /**
- * What the TLS of connections is made with. Each context is made once: reading all public certificates costs
- * milliseconds.
+ * The TLS contexts for connections. Each is created once, because reading all public certificates takes milliseconds.
  */
 export class SecureContexts {
 	readonly #trusted: {readonly ca?: string[]};
 	readonly #made = new Map<object, SecureContext>();
 
-	/** `ca`: PEM of certificate authorities to trust in addition to the public ones. */
+	/** `ca` holds additional trusted certificate authorities, as PEM. */
 	constructor(ca: string | undefined) {
 		this.#trusted = ca === undefined ? {} : {ca: [...rootCertificates, ca]};
 	}
 
-	/** `strict`: TLS is demanded. */
+	/** `strict` means that TLS is mandatory. */
 	of(hello: 'usual' | 'reduced', strict: boolean): SecureContext {
 		const options = hello === 'usual' ? usual : strict ? strictly : old;
 		const context = this.#made.get(options) ?? createSecureContext({...this.#trusted, ...options});
@@ -306,15 +306,15 @@ export class SecureContexts {
 	}
 }
 
-/** What a server offers in its answer to EHLO (RFC 5321 §4.1.1.1), as far as we use it. */
+/** The extensions a server offers in its reply to EHLO (RFC 5321 §4.1.1.1), as far as they are used here. */
 export type Extensions = {
 	readonly pipelining: boolean;
 	readonly starttls: boolean;
 	readonly smtputf8: boolean;
 	readonly dsn: boolean;
-	/** Whether SIZE may be said. */
+	/** Whether the MAIL command may carry SIZE. */
 	readonly size: boolean;
-	/** The largest message it takes, in octets; null: it sets no limit. */
+	/** The largest message the server accepts, in octets, or `null` if it states no limit. */
 	readonly largest: number | null;
 	readonly auth: readonly string[];
 };
@@ -329,16 +329,16 @@ const noExtensions: Extensions = {
 	auth: [],
 };
 
-/** Reads the lines of a 250 to EHLO; the first one is the server's greeting. */
+/** Parses the lines of a 250 reply to EHLO. The first line is the server's greeting. */
 function parseExtensions(lines: readonly string[]): Extensions {
 	const offered = new Map<string, string>();
 	for (const line of lines.slice(1)) {
-		// `AUTH=LOGIN` is an old spelling that some servers add.
+		// Some servers add the obsolete spelling `AUTH=LOGIN`.
 		const [keyword = '', ...parameters] = line.trim().toUpperCase().split(/[ =]+/);
 		offered.set(keyword, [offered.get(keyword), ...parameters].filter(Boolean).join(' '));
 	}
 	const size = offered.get('SIZE');
-	// RFC 1870 §4: zero, or no number, is no fixed limit.
+	// RFC 1870 §4: zero or a missing number means that there is no fixed limit.
 	const largest = size !== undefined && /^\d{1,15}$/.test(size) ? Number(size) : 0;
 	return {
 		pipelining: offered.has('PIPELINING'),

@@ -4,36 +4,36 @@ import {addTurn, endTurn, type FairRing, removeTurn} from '../kit/fair-ring.ts';
 import type {Precedence} from '../mail/route.ts';
 import type {Session} from './open-session.ts';
 
-/** The right to hold one connection to a site. */
+/** The right to hold one connection to a provider. */
 export type Slot = {
-	/** A session to use again, or null: open one. */
+	/** An idle session to reuse, or `null` to open one. */
 	readonly session: Session | null;
-	/** Whether the site may have connections now: another node may have them since the slot was lent. */
+	/** Whether the provider may have connections now. Its limit may have become 0 since the slot was granted. */
 	readonly isAllowed: () => boolean;
-	/** Gives the slot back, with the session if another mail can be sent on it. */
+	/** Returns the slot, together with the session if it can carry another message. */
 	readonly release: (session: Session | null) => void;
-	/** Reports that the server is silent. If others need the slot before `hear`, `giveUp` is called. */
+	/** Reports that the server is silent. If others need the slot before `hear` is called, `giveUp` is called. */
 	readonly fallSilent: (giveUp: () => void) => void;
-	/** Ends the silence. */
+	/** Reports that the server replied. */
 	readonly hear: () => void;
 };
 
 type Wanted = {
 	readonly workspaceId: string;
-	/** Whether this mail may go on an idle session. */
+	/** Whether an idle session can carry this message. */
 	readonly fits: (session: Session) => boolean;
-	/** It waits no longer. */
+	/** The maximum time to wait. */
 	readonly waitMs: number;
-	/** Absent: it waits its turn, and may have any connection. */
+	/** Absent for a message of normal priority that may use any connection. */
 	readonly precedence?: Precedence | undefined;
 	readonly signal?: AbortSignal | undefined;
 };
 
 type PoolOptions = {
-	/** Connections at once, all sites. */
+	/** The maximum number of simultaneous connections to all providers together. */
 	readonly maxSessions: number;
 	readonly idleMs: number;
-	/** For the QUIT of an idle session. */
+	/** The time limit for QUIT on an idle session. */
 	readonly quitMs: number;
 };
 
@@ -48,55 +48,55 @@ type Silent = {readonly workspaceId: string; readonly giveUp: () => void};
 type Idle = {readonly session: Session; readonly timer: NodeJS.Timeout};
 
 /**
- * One workspace's recipients that wait for a connection to a site. `highInRow` counts how often high priority went
- * first while another priority waited.
+ * One workspace's recipients waiting for a connection to a provider. `highInRow` counts how often high priority went
+ * first while another priority was waiting.
  */
 type Lane = {readonly waiters: Waiter[]; highInRow: number};
 
 type Site = {
 	limit: number;
-	/** By workspace. */
+	/** By workspace id. */
 	readonly lanes: Map<string, Lane>;
-	/** Whether a session here was good for another message: a server that pauses is likely to go on. */
+	/** Whether a session here was reusable for another message: if this server pauses, it is likely to continue. */
 	hasReplied: boolean;
 	readonly idle: Idle[];
 	busy: number;
 	ending: number;
-	/** Mails that are announced. */
+	/** The number of messages announced with `expect`. */
 	expected: number;
 };
 
 /**
- * A host counts a connection until it has processed its end: a new one at that moment would exceed the limit and be
- * refused. After this time, milliseconds, a connection counts as gone.
+ * How long a closed connection still counts, in milliseconds. A mail server counts a connection until it has processed
+ * the close; a new one at that moment would exceed its limit and be refused.
  */
 export const goneMs = 50;
 
-/** The share of the sessions that may wait for silent servers, and the part of it that is never given up. */
+/** The share of sessions that may wait for silent servers, and the part of that share that is never given up. */
 const silentShare = 0.375;
 const patientShare = 0.5;
 
-/** While both wait, every eighth connection of a workspace goes to a recipient that is not of high priority. */
+/** While both are waiting, every eighth connection of a workspace goes to a recipient without high priority. */
 const maxHighInRow = 7;
 
 const maxTimerMs = 2 ** 31 - 1;
 
-/** Lends slots for connections, site by site in turn, and keeps sessions warm between mails. */
+/** Grants connection slots, taking turns between providers, and keeps sessions open between messages. */
 export class ConnectionPool {
 	readonly #options: PoolOptions;
 	readonly #sites = new Map<string, Site>();
-	/** The names of the sites where a workspace has waiters, by workspace. The ones served last are at the end. */
+	/** For each workspace, the providers where it has recipients waiting. Those served last come last. */
 	readonly #waiting: FairRing<string> = new Map();
 	/** Silent slots, the longest silent first. */
 	readonly #silent = new Set<Silent>();
 	readonly #maxSilent: number;
-	/** Slots that were given up and are not released yet. */
+	/** The number of slots that were given up but not released yet. */
 	#leaving = 0;
-	/** Busy, idle and ending: all that may be a connection. */
+	/** All possible connections: busy, idle and closing. */
 	#open = 0;
 	#idle = 0;
 	#ending = 0;
-	/** Waiters of this round that need a connection elsewhere to end. */
+	/** The number of waiters in this round that need another connection to close first. */
 	#wanting = 0;
 	#closed: (() => void) | null = null;
 
@@ -106,8 +106,8 @@ export class ConnectionPool {
 	}
 
 	/**
-	 * Waits for a slot at the site, which holds at most `limit` connections, idle ones included, or what was allowed
-	 * since; null: stopped before, or none within the time.
+	 * Waits for a slot at the provider, which may hold `limit` connections, including idle ones, unless `allow` has
+	 * changed that since. Returns `null` if the wait was aborted or timed out.
 	 */
 	acquire(
 		name: string,
@@ -153,8 +153,8 @@ export class ConnectionPool {
 	}
 
 	/**
-	 * Announces mail for the site, which may have that many connections. Later limits hold for it too. Call the result
-	 * when the mail comes or is cancelled.
+	 * Announces a message for the provider and sets its connection limit, which later calls may change. Call the result
+	 * when the message arrives or is cancelled.
 	 */
 	expect(name: string, limit: number): () => void {
 		const site = this.#siteOf(name, limit);
@@ -166,7 +166,7 @@ export class ConnectionPool {
 		};
 	}
 
-	/** Sets the site's connection limit; 0 sends waiting mail away. */
+	/** Sets the provider's connection limit. With 0, waiting messages are turned away. */
 	allow(name: string, limit: number): void {
 		const site = this.#sites.get(name);
 		if (site === undefined) {
@@ -200,7 +200,7 @@ export class ConnectionPool {
 		}
 	}
 
-	/** Connections by site, those that are idle or ending included. */
+	/** Returns the number of connections per provider, including idle and closing ones. */
 	bySite(): Array<readonly [site: string, connections: number]> {
 		const counts = Array.from(
 			this.#sites,
@@ -219,7 +219,7 @@ export class ConnectionPool {
 		return {busy: this.#open - this.#idle - this.#ending, idle: this.#idle, waiting};
 	}
 
-	/** Sends the waiting away, ends idle sessions, waits for the busy ones. */
+	/** Turns waiting messages away, closes idle sessions, and waits for busy ones. */
 	async close(): Promise<void> {
 		const emptied = new Promise<void>(resolve => {
 			this.#closed = resolve;
@@ -268,7 +268,7 @@ export class ConnectionPool {
 		return taken.session;
 	}
 
-	/** Ends an idle session, by default the one idle for longest; its slot is free when it is gone. */
+	/** Closes an idle session, by default the one idle longest. Its slot is free once the connection is gone. */
 	#endIdle(name: string, site: Site, index = 0): void {
 		void this.#end(name, site, this.#takeIdle(site, index).connection.quit(this.#options.quitMs));
 	}
@@ -360,8 +360,8 @@ export class ConnectionPool {
 	}
 
 	/**
-	 * If too many slots are silent, gives up one of the workspace that has the most of them. Its oldest ones keep
-	 * waiting until their timeouts, so that a server that is merely slow has a chance.
+	 * If too many slots are silent, gives up one of the workspace that has the most. The oldest ones wait for their
+	 * full timeouts, so that a server that is merely slow has a chance.
 	 */
 	#makeRoom(): void {
 		if (this.#silent.size <= this.#maxSilent) {
@@ -377,7 +377,7 @@ export class ConnectionPool {
 		slot.giveUp();
 	}
 
-	/** What a waiter can have now; `full`: nothing until a connection elsewhere ends. */
+	/** Returns a slot if the waiter can have one now. `full` means that a connection elsewhere must close first. */
 	#offer(name: string, site: Site, waiter: Waiter): Slot | 'later' | 'full' {
 		if (site.busy + site.ending >= Math.max(1, site.limit - waiter.leaves)) {
 			return 'later';
@@ -393,7 +393,7 @@ export class ConnectionPool {
 		return this.#open < this.#options.maxSessions ? this.#lend(name, site, null, waiter.workspaceId) : 'full';
 	}
 
-	/** Ends the oldest idle session of some site. Where none is idle, a silent one has to go. */
+	/** Closes the oldest idle session of some provider. If none is idle, a silent one is given up. */
 	#endSome(): void {
 		for (const [name, site] of this.#idle > 0 ? this.#sites : []) {
 			if (site.idle.length > 0) {
@@ -404,7 +404,7 @@ export class ConnectionPool {
 		this.#makeRoom();
 	}
 
-	/** Serves workspaces in turn, and the sites of each in turn, until nothing more can be lent. */
+	/** Serves the workspaces in turn, and the providers of each in turn, until no more slots can be granted. */
 	#serve(): void {
 		for (let lent = true; lent; ) {
 			lent = false;
@@ -420,7 +420,7 @@ export class ConnectionPool {
 		}
 	}
 
-	/** Lends a connection to the workspace's next recipient at the site, if it can have one. */
+	/** Grants a connection to the workspace's next recipient at the provider, if possible. */
 	#serveOne(name: string, workspaceId: string): boolean {
 		const site = this.#sites.get(name);
 		const lane = site?.lanes.get(workspaceId);
@@ -431,7 +431,7 @@ export class ConnectionPool {
 		const slot = this.#offer(name, site, waiter);
 		if (slot === 'full') {
 			this.#wanting += 1;
-			// At once, before a site that comes later takes the idle session again.
+			// Do this immediately, before a provider later in this loop takes the idle session again.
 			if (this.#ending + this.#leaving < this.#wanting) {
 				this.#endSome();
 			}
@@ -450,7 +450,7 @@ export class ConnectionPool {
 	}
 }
 
-/** -1: no idle session fits. */
+/** Returns the index of the most recently used session that fits, or -1. */
 function lastFitting({idle}: Site, waiter: Waiter): number {
 	let at = idle.length - 1;
 	while (at >= 0 && !waiter.fits((idle[at] as Idle).session)) {
@@ -459,7 +459,7 @@ function lastFitting({idle}: Site, waiter: Waiter): number {
 	return at;
 }
 
-/** High priority goes first, but not always. */
+/** Chooses high priority first, except after `maxHighInRow` in a row. */
 function nextWaiter({waiters, highInRow}: Lane): Waiter {
 	const wanted = highInRow < maxHighInRow;
 	return waiters.find(({isHigh}) => isHigh === wanted) ?? (waiters[0] as Waiter);

@@ -6,14 +6,14 @@ import {printable} from '../mail/outcome.ts';
 import {type Dialogue, type RawReply, ReplyReader} from './dialogue.ts';
 import {tlsaFaults, tlsFailureOf, wordsOf} from './host.ts';
 
-/** The connection is of no use any more, and why. */
+/** Why the connection can no longer be used. */
 export type Lost = {
 	readonly lost: string;
-	/** The system's word where it said one. */
+	/** The system's error code, if there is one. */
 	readonly errno?: string;
 	readonly tlsFailure?: TlsFailure;
 	/**
-	 * `closed`: the server ended it. `outOfStep`: more replies than commands, so replies cannot be matched to commands.
+	 * `closed`: the server closed it. `outOfStep`: there were more replies than commands, so they cannot be matched.
 	 * `silent`: the server did not reply in time.
 	 */
 	readonly cause?: 'closed' | 'outOfStep' | 'silent';
@@ -21,8 +21,8 @@ export type Lost = {
 export type Answer = RawReply | Lost;
 
 /**
- * Callbacks for a wait that lasts longer than `afterMs`: `began` at that time, `ended` when the wait is over, however
- * it ends.
+ * Callbacks for a wait longer than `afterMs`. `began` is called at that time, `ended` when the wait is over, whatever
+ * the result.
  */
 export type SilenceWatch = {
 	readonly afterMs: number;
@@ -40,19 +40,19 @@ type ConnectionTarget = {
 };
 
 type TlsDemand = {
-	/** The name that is said in SNI and that the certificate is checked against. */
+	/** The name sent in SNI, against which the certificate is checked. */
 	readonly host: string;
-	/** Whether a certificate that does not verify ends the connection. */
+	/** Whether to close the connection if the certificate cannot be verified. */
 	readonly verify: boolean;
-	/** Judges the certificate in place of the authorities; one with a failure ends the connection. */
+	/** Checks the certificate instead of the certificate authorities. A failure closes the connection. */
 	readonly judge?: ((certificate: X509Certificate) => TlsFailure | null) | undefined;
 	readonly secureContext: SecureContext;
 };
 
-/** The TLS of a connection: `TLSv1.3 TLS_AES_256_GCM_SHA384`, and what is wrong with the certificate. */
+/** A connection's TLS, such as `TLSv1.3 TLS_AES_256_GCM_SHA384`, and the problem with the certificate, if any. */
 export type Tls = {readonly text: string; readonly failure: TlsFailure | null};
 
-/** One TCP connection with lines and replies. Every wait has a limit from the caller, milliseconds; nothing throws. */
+/** One TCP connection for lines and replies. The caller limits every wait, in milliseconds; nothing throws. */
 export class SmtpConnection {
 	readonly dialogue: Dialogue;
 	#socket: Socket;
@@ -60,9 +60,9 @@ export class SmtpConnection {
 	#tls: Tls | null = null;
 	#answerWaiting: ((answer: Answer | null) => void) | null = null;
 	#awaitsReply = false;
-	/** Replies to come; the first one is the greeting. */
+	/** The number of replies still to come. The first one is the greeting. */
 	#outstanding = 1;
-	/** What was expected in answer to the last thing that was written, and the last reply. */
+	/** The number of replies expected to the last write, and the code of the last reply. */
 	#expected = 1;
 	#lastCode = 0;
 	#change: ((reply: RawReply) => RawReply) | null = null;
@@ -71,7 +71,7 @@ export class SmtpConnection {
 	readonly #replies: RawReply[] = [];
 	readonly #lostListeners: Array<() => void> = [];
 
-	/** Starts to connect to a literal address. */
+	/** Starts connecting to a literal IP address. */
 	constructor({address: host, port, localAddress, implicitTls, dialogue}: ConnectionTarget) {
 		this.dialogue = dialogue;
 		this.#socket = connect({host, port, noDelay: true, ...(localAddress === undefined ? {} : {localAddress})});
@@ -86,7 +86,7 @@ export class SmtpConnection {
 		return this.#waitLost('connecting', timeoutMs);
 	}
 
-	/** Upgrades to TLS; what the peer sent in plain text ahead of the handshake ends the connection (RFC 3207 §6). */
+	/** Upgrades to TLS. If the server sent plain text before the handshake, the connection is closed (RFC 3207 §6). */
 	startTls(demand: TlsDemand, timeoutMs: number): Promise<Lost | null> {
 		if (this.#lost === null && (this.#replies.length > 0 || this.#reader.isPartial)) {
 			this.#end('the server sent plain text ahead of the TLS handshake');
@@ -99,7 +99,7 @@ export class SmtpConnection {
 		const secure: TLSSocket = connectTls({
 			socket: plain,
 			host: demand.host,
-			// RFC 6066 §3: an address is no server name.
+			// RFC 6066 §3: an IP address is not a server name.
 			...(isIP(demand.host) === 0 ? {servername: demand.host} : {}),
 			rejectUnauthorized: demand.verify,
 			secureContext: demand.secureContext,
@@ -120,7 +120,10 @@ export class SmtpConnection {
 		return this.#waitLost('the TLS handshake', timeoutMs);
 	}
 
-	/** Writes all parts at once and expects `replies` more replies. False: the peer is slow, wait for `drained`. */
+	/**
+	 * Writes all parts at once and expects `replies` more replies. `false` means that the peer is slow: await
+	 * `drained`.
+	 */
 	write(parts: ReadonlyArray<string | Uint8Array>, replies: number): boolean {
 		if (this.#lost === null && this.#outstanding === 0 && this.#reader.isBegun) {
 			this.#end('the server began a reply before the command', {cause: 'outOfStep'});
@@ -153,38 +156,40 @@ export class SmtpConnection {
 	}
 
 	/**
-	 * The next reply. One that is there before its command was written ends the connection, and is never answered here.
+	 * Returns the next reply. A reply that arrived before its command was written is never returned: it closes the
+	 * connection.
 	 */
 	async read(timeoutMs: number): Promise<Answer> {
 		const answer =
 			this.#replies.shift() ?? this.#lost ?? ((await this.#wait('the reply', timeoutMs, true)) as Answer);
-		// A reply too many came with it. What accepts is believed, for what follows fails; what refuses is not.
+		// One reply too many arrived with it. An acceptance is trusted, because everything after it fails anyway. A
+		// refusal is not.
 		const {cause} = this.#lost ?? {};
 		const isCertain = cause !== 'outOfStep' || 'lost' in answer || (answer.code >= 200 && answer.code < 300);
 		return isCertain ? answer : (this.#lost as Lost);
 	}
 
-	/** Replies that come from now on are kept and read as this makes them; null: as they come. */
+	/** Sets a function that changes each reply received from now on; `null` leaves replies unchanged. */
 	changeReplies(change: ((reply: RawReply) => RawReply) | null): void {
 		this.#change = change;
 	}
 
-	/** Sets who hears of long waits that begin from now on. */
+	/** Sets the callbacks for long waits that start from now on. */
 	watchSilence(watch: SilenceWatch | null): void {
 		this.#watch = watch;
 	}
 
-	/** Whether a reply is there to be read, or the begin of one. */
+	/** Whether a reply, or the beginning of one, has arrived. */
 	hasReply(): boolean {
 		return this.#replies.length > 0 || this.#reader.isBegun;
 	}
 
-	/** Ends the connection at once; all waits get the reason. */
+	/** Closes the connection at once. All waits return the reason. */
 	fail(reason: string, cause?: Lost['cause']): void {
 		this.#end(reason, cause && {cause});
 	}
 
-	/** Sends QUIT and waits for the peer to close, for the time given. */
+	/** Sends QUIT and waits up to the given time for the reply. */
 	async quit(timeoutMs: number): Promise<void> {
 		this.write(['QUIT\r\n'], 1);
 		await this.read(timeoutMs);
@@ -195,12 +200,12 @@ export class SmtpConnection {
 		return this.#lost;
 	}
 
-	/** Calls back once when the connection ends, however it ends. */
+	/** Calls the listener once when the connection closes, for whatever reason. */
 	onceLost(listener: () => void): void {
 		this.#lostListeners.push(listener);
 	}
 
-	/** Null in plain text. */
+	/** The TLS in use, or `null` in plain text. */
 	tls(): Tls | null {
 		return this.#tls;
 	}
@@ -220,7 +225,7 @@ export class SmtpConnection {
 		if (this.#lost !== null) {
 			return;
 		}
-		const text = printable(reason); // It may hold the peer's words.
+		const text = printable(reason); // It may contain text from the peer.
 		this.#lost = {lost: text, ...more};
 		if (more.cause === 'outOfStep') {
 			this.#replies.length = 0;
@@ -233,7 +238,7 @@ export class SmtpConnection {
 		}
 	}
 
-	/** A field, so that the same function can be taken off the plain socket. */
+	/** A field, so that the same function can be removed from the plain socket. */
 	readonly #received = (chunk: Buffer): void => {
 		const fault = this.#reader.push(
 			chunk,
@@ -255,12 +260,12 @@ export class SmtpConnection {
 		const reply = this.#change?.(raw) ?? raw;
 		this.dialogue.received(reply);
 		if (this.#outstanding === 0) {
-			// RFC 5321 §3.8: a server that leaves may say so at any time; what it said before still counts.
+			// RFC 5321 §3.8: a server that shuts down may say so at any time. What it replied before still counts.
 			const leaves = reply.code === 421 || reply.code === 221;
-			// Some servers write no hyphens in a refusal of several lines. Each of these lines refuses.
+			// Some servers omit the hyphens in a multi-line refusal, so each line looks like a refusal of its own.
 			const repeats =
 				this.#expected === 1 && this.#lastCode >= 400 && reply.code >= (this.#lastCode < 500 ? 400 : 500);
-			const text = `the server said, unasked: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
+			const text = `the server sent an unexpected reply: ${reply.code} ${reply.lines.join(' ').slice(0, 200)}`;
 			this.#end(text, leaves ? {cause: 'closed'} : repeats ? {} : {cause: 'outOfStep'});
 			return;
 		}
@@ -270,7 +275,7 @@ export class SmtpConnection {
 			this.#answerWaiting?.(reply);
 		} else {
 			this.#replies.push(reply);
-			this.#answerWaiting?.(null); // The wait for a slow peer to take data ends when it answers.
+			this.#answerWaiting?.(null); // A reply ends the wait for a slow peer to accept data.
 		}
 	}
 
@@ -305,7 +310,7 @@ export class SmtpConnection {
 	}
 }
 
-/** What keeps the certificate from being right for the host; null: nothing. */
+/** Returns the reason why the certificate is not valid for the host, or `null` if it is. */
 function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
 	if (judge !== undefined) {
 		const certificate = socket.getPeerX509Certificate();
@@ -314,7 +319,7 @@ function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
 	if (socket.authorized) {
 		return null;
 	}
-	// Node keeps the code there; its types disagree.
+	// Node stores the error code here, contrary to its type declarations.
 	const failure = tlsFailureOf(String(socket.authorizationError));
 	return failure === 'validation-failure' ? 'certificate-not-trusted' : failure;
 }

@@ -13,37 +13,38 @@ export type Delivery = {
 	/** The recipient's domain as an A-label, lower case. */
 	readonly destination: string;
 	readonly envelope: {
-		/** The return path; empty: the null reverse-path. */
+		/** The return path, or empty for the null reverse-path. */
 		readonly from: string;
-		/** The validated address; its domain is an A-label. */
+		/** The validated address. Its domain is an A-label. */
 		readonly to: string;
 		/**
-		 * It, or an address in the headers, is not ASCII: only a host that offers SMTPUTF8 may get the mail (RFC 6531).
+		 * This address or one in the headers is not ASCII, so only a server that offers SMTPUTF8 may get the message
+		 * (RFC 6531).
 		 */
 		readonly smtputf8: boolean;
 	};
-	/** Envelope id (RFC 3461 §4.4), comes back in reports. */
+	/** The envelope id (RFC 3461 §4.4), which bounces carry back. */
 	readonly ref: string;
 	readonly terms: Terms;
-	/** Whose mail it is: workspaces take turns for connections. */
+	/** The message's workspace. Workspaces take turns for connections. */
 	readonly workspaceId: string;
-	/** Absent: it waits its turn, and may have any connection. */
+	/** Absent for a message of normal priority that may use any connection. */
 	readonly precedence?: Precedence;
-	/** The complete message: CRLF, 7-bit unless `smtputf8`, not dot-stuffed. */
+	/** The complete message, with CRLF line ends, 7-bit unless `smtputf8`, not dot-stuffed. */
 	readonly data: Uint8Array;
-	/** Which try this is, from 1. */
+	/** The number of this attempt, starting at 1. */
 	readonly attempt: number;
-	/** Addresses that earlier tries asked, oldest first, the last 50; absent: none. */
+	/** The last 50 addresses contacted in earlier attempts, oldest first. */
 	readonly asked?: readonly Asked[];
-	/** End of the lifetime, milliseconds since the epoch. After it no further host is asked. */
+	/** End of the lifetime, in milliseconds since the epoch. After it, no further mail server is contacted. */
 	readonly endsAt: number;
-	/** The send expires: then a conversation that has not come to the data ends as well. */
+	/** The send has an expiry: a conversation that has not reached the data by then is ended as well. */
 	readonly expires?: true;
-	/** Nothing leaves the machine (test keys). Mail to `simulator.test` is always simulated. */
+	/** Nothing leaves the machine (test keys). Messages to `simulator.test` are always simulated. */
 	readonly simulated: boolean;
-	/** An earlier try was deferred as `unknown_domain`, long enough ago: a second such answer is final. */
+	/** An earlier attempt was deferred as `unknown_domain` long enough ago for a second such response to be final. */
 	readonly nxdomainBefore?: boolean;
-	/** Likewise as `no_address`. */
+	/** The same for `no_address`. */
 	readonly noAddressBefore?: boolean;
 };
 
@@ -51,33 +52,35 @@ export type Accepted = {readonly by: 'acceptance'; readonly phase: 'dot'; readon
 
 export type Transaction = {
 	readonly end: Accepted | Stop;
-	/** MAIL, RCPT and DATA were sent together. */
+	/** Whether MAIL, RCPT and DATA were sent together. */
 	readonly grouped: boolean;
-	/** What the session needs before the next mail: nothing, RSET, an empty message and RSET; or it is at its end. */
+	/**
+	 * What the session needs before the next message: nothing, RSET, or an empty message and RSET; or it is unusable.
+	 */
 	readonly after: 'ready' | 'reset' | 'dot' | 'over';
 };
 
 type TransactionOptions = {
 	readonly notify: Notify;
-	/** No command before the reply to the last one, even if the host offers PIPELINING. */
+	/** Waits for each reply before sending the next command, even if the server offers PIPELINING. */
 	readonly lockStep: boolean;
 };
 
 type TransactionWatch = {
-	/** The host answered MAIL FROM with 2xx. */
+	/** The server replied 2xx to MAIL FROM. */
 	readonly senderAccepted: () => void;
-	/** From here on the mail may be delivered: let it finish. */
+	/** From here on the message may be delivered, so the conversation should finish. */
 	readonly dataBegins: () => void;
 };
 
 const blockSize = 64 * 1024;
-/** Says that the server ends the connection, and nothing of the mail. */
+/** The reply code with which a server closes the connection. It says nothing about the message. */
 const leaving = 221;
 const positive = (code: number): boolean => code >= 200 && code < 300;
 const outOfPlace = (answer: Answer): boolean => !('lost' in answer) && answer.code < 400;
 const refuses = (answer: Answer): boolean => !('lost' in answer) && answer.code >= 400;
 
-/** Sends one mail to one recipient over an open session (RFC 5321 §3.3; commands grouped as RFC 2920 allows). */
+/** Sends one message to one recipient over an open session (RFC 5321 §3.3), grouping commands as RFC 2920 allows. */
 export async function transact(
 	session: Session,
 	job: Delivery,
@@ -128,11 +131,11 @@ export async function transact(
 	const dotSent = await sendData(connection, job.data, timeouts.block);
 	let toDot = await connection.read(timeouts.dot);
 	if (dotSent && !('lost' in toDot) && toDot.code === 354) {
-		connection.write([], 1); // It belongs to DATA, and was said twice.
+		connection.write([], 1); // A second reply to DATA; skip it.
 		toDot = await connection.read(timeouts.dot);
 	}
 	if (!dotSent) {
-		connection.fail('the server spoke before the end of the data');
+		connection.fail('the server replied before the end of the data');
 		return {end: stopped('data', toDot), grouped, after: 'over'};
 	}
 	if (!('lost' in toDot) && positive(toDot.code) && toDot.code !== leaving) {
@@ -141,18 +144,18 @@ export async function transact(
 		return {end: {by: 'acceptance', phase: 'dot', reply: readable(toDot)}, grouped, after: 'ready'};
 	}
 	if (!('lost' in toDot) && outOfPlace(toDot)) {
-		// It neither takes nor refuses the mail: the outcome is unknown.
-		connection.fail(`an answer out of place: ${toDot.code} ${toDot.lines.join(' ')}`);
+		// This reply neither accepts nor refuses the message, so the outcome is unknown.
+		connection.fail(`unexpected reply: ${toDot.code} ${toDot.lines.join(' ')}`);
 		return {end: stopped('dot', connection.lost() ?? toDot), grouped, after: 'over'};
 	}
 	return await refused('dot', toDot, []);
 }
 
 /**
- * The end of a transaction by an answer with none behind it. What the host says unasked just before it answers passes
- * for the answer, and would refuse the mail for good, or send again what was taken. So QUIT is said: only that is
- * answered with 221, and where another reply comes first, the server is out of step (one that closes behind it meant
- * QUIT). Before the data an earlier mail that was taken shows that it is in step.
+ * Ends a transaction whose last command was refused. An unsolicited line just before the real reply would look like the
+ * reply: it could bounce the message, or send an accepted one again. So QUIT is sent, which only 221 answers. If
+ * another reply comes first, the server is out of step, unless it closes after it: that reply was to QUIT. Before the
+ * data, an earlier accepted message on this session proves that the server is in step.
  */
 async function loneRefusal(
 	{connection, taken}: Session,
@@ -169,7 +172,7 @@ async function loneRefusal(
 	const next = await connection.read(timeouts.quit);
 	if (!('lost' in next) && next.code < 500 && next.code !== leaving) {
 		if (next.code === 354 || !('lost' in (await connection.read(timeouts.quit)))) {
-			const text = `the server gave a reply too many: ${answer.code} ${answer.lines.join(' ').slice(0, 200)}`;
+			const text = `the server sent one reply too many: ${answer.code} ${answer.lines.join(' ').slice(0, 200)}`;
 			connection.fail(text, 'outOfStep');
 			return {end: stopped(phase, connection.lost() ?? answer), after: 'over'};
 		}
@@ -180,9 +183,9 @@ async function loneRefusal(
 }
 
 /**
- * The end of a transaction that an answer stops short of the data. The replies to what was sent with the refused
- * command (`left`) show whether the refusal was its answer: a host that says one thing too many is out of step, and a
- * refusal then belongs to something else. RFC 2920 §3.1: a server may say 354 although it refused the recipient.
+ * Ends a transaction that a reply stops before the data. The replies to the commands sent together with the refused one
+ * (`left`) show whether the refusal belonged to it: after one reply too many, it belongs to another command. RFC 2920
+ * §3.1: a server may reply 354 although it refused the recipient.
  */
 async function refusal(
 	connection: SmtpConnection,
@@ -211,27 +214,31 @@ async function refusal(
 	return {end: stopped(phase, answer), after: last.code === 354 ? 'dot' : 'reset'};
 }
 
-/** RFC 5321 §4.3.2: only DATA is answered with 354, and with no 2xx. */
+/** RFC 5321 §4.3.2: DATA alone gets 354, and never 2xx. */
 function cannotAnswer(phase: Phase, code: number): boolean {
 	return phase === 'data' ? code < 400 && code !== 354 : code >= 300 && code < 400;
 }
 
-/** What can be seen before a byte of the mail is sent. */
+/** Checks what can be known before any byte of the message is sent. */
 function unfitness(job: Delivery, {extensions}: Session): Stop | null {
 	if (job.envelope.smtputf8 && !extensions.smtputf8) {
 		return {
 			by: 'utf8',
 			phase: 'ehlo',
-			text: 'the host does not offer SMTPUTF8, which an address of this mail needs',
+			text: 'the mail server does not offer SMTPUTF8, which an address in this message requires',
 		};
 	}
 	const {largest} = extensions;
 	return largest !== null && job.data.length > largest
-		? {by: 'size', phase: 'ehlo', text: `the host takes ${largest} octets, the message has ${job.data.length}`}
+		? {
+				by: 'size',
+				phase: 'ehlo',
+				text: `the mail server accepts ${largest} octets, the message has ${job.data.length}`,
+			}
 		: null;
 }
 
-/** Sends the message and its final dot. False: the server replied or closed before the dot was sent. */
+/** Sends the message and its final dot. Returns false if the server replied or closed before the dot was sent. */
 async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: number): Promise<boolean> {
 	const pieces = dotStuffed(data);
 	if (connection.lost() !== null) {
@@ -242,7 +249,7 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 		return connection.lost() === null;
 	}
 	const final = pieces.pop() as Buffer;
-	let expected = 1; // The reply to the dot, which may come too early.
+	let expected = 1; // The reply to the dot may come too early.
 	for (const piece of pieces) {
 		for (let start = 0; start < piece.length; start += blockSize) {
 			const flowing = connection.write([piece.subarray(start, start + blockSize)], expected);
@@ -250,7 +257,7 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 			if (!flowing) {
 				await connection.drained(blockMs);
 			}
-			await turn(); // The system may take all of it at once: what the host says must be read meanwhile.
+			await turn(); // The system may accept all data at once, so yield to read early replies.
 
 			if (connection.hasReply() || connection.lost() !== null) {
 				return false;
@@ -262,14 +269,14 @@ async function sendData(connection: SmtpConnection, data: Uint8Array, blockMs: n
 }
 
 /**
- * Brings a session back to where the next mail can begin. False: end the session.
- * The outcome is known already, so none of this gets more time than RSET.
+ * Returns a session to the state in which the next message can start. If it returns false, close the session. The
+ * outcome is known already, so each step gets no more time than RSET.
  */
 export async function recover({connection}: Session, {after}: Transaction, timeouts: SmtpTimeouts): Promise<boolean> {
 	if (after === 'ready' || after === 'over') {
 		return after === 'ready' && connection.lost() === null;
 	}
-	// RFC 2920 §3.1: a server that waits for data although it refused the recipient is given an empty message.
+	// RFC 2920 §3.1: a server that waits for data although it refused the recipient gets an empty message.
 	if (after === 'dot') {
 		connection.write(['.\r\n'], 1);
 		await connection.read(timeouts.rset);
@@ -287,9 +294,9 @@ const end = Buffer.from('.\r\n');
 const lineEndAndEnd = Buffer.from('\r\n.\r\n');
 
 /**
- * The pieces of a message as they go over the wire: dots at line starts doubled (RFC 5321 §4.5.2), the final dot last.
- * A dot after a bare CR or LF is doubled too: such lines do not occur in mail of ours, and a lax server must not find
- * the end of the data in one (SMTP smuggling). A message without such dots is passed on as it is, uncopied.
+ * Returns the pieces of a message as transmitted: dots at line starts doubled (RFC 5321 §4.5.2), the final dot last. A
+ * dot after a bare CR or LF is doubled too. mailctl's messages contain no such lines, but a lax server must not mistake
+ * one for the end of the data (SMTP smuggling). A message without such dots is not copied.
  */
 export function dotStuffed(data: Uint8Array): Buffer[] {
 	const bytes = bufferOf(data);
@@ -306,7 +313,7 @@ export function dotStuffed(data: Uint8Array): Buffer[] {
 	return pieces;
 }
 
-/** Where a dot follows a CR or an LF, in order. */
+/** Returns the positions of dots that follow a CR or LF, in order. */
 function dotPositions(bytes: Buffer): number[] {
 	const positions: number[] = [];
 	for (const pattern of [lineFeedDot, carriageReturnDot]) {
@@ -317,19 +324,19 @@ function dotPositions(bytes: Buffer): number[] {
 	return positions.sort((a, b) => a - b);
 }
 
-/** Which reports the recipient's side is asked for (RFC 3461 §4.1). */
+/** Which reports are requested from the recipient's mail server (RFC 3461 §4.1). */
 export type Notify = 'FAILURE' | 'SUCCESS,FAILURE';
 
 const plainPath = /^[\x21-\x3b\x3d\x3f-\x7e]*$/;
 const utf8Path = /^[\x21-\x3b\x3d\x3f-\x7e\u00a0-\u{10ffff}]*$/u;
 
-/** Whether the addresses can stand between `<` and `>` and be nothing else; the last wall against command injection. */
+/** Whether the addresses can safely stand between `<` and `>`. This is the last defense against command injection. */
 export function isSafeEnvelope({from, to, smtputf8}: Delivery['envelope']): boolean {
 	const path = smtputf8 ? utf8Path : plainPath;
 	return to !== '' && path.test(to) && plainPath.test(from);
 }
 
-/** The MAIL command with the parameters that the server knows. */
+/** Returns the MAIL command with the parameters that the server supports. */
 function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, dsn}: Extensions): string {
 	return (
 		`MAIL FROM:<${envelope.from}>` +
@@ -340,14 +347,14 @@ function mailCommand({envelope, ref, data}: Delivery, {size, smtputf8, dsn}: Ext
 	);
 }
 
-/** The RCPT command. ORCPT makes reports name the address that we wrote to, through all aliases. */
+/** Returns the RCPT command. ORCPT makes bounces name the original address, even after forwarding. */
 function rcptCommand({envelope}: Delivery, {dsn}: Extensions, notify: Notify): string {
 	const isAscii = plainPath.test(envelope.to);
 	const original = isAscii ? `rfc822;${xtext(envelope.to)}` : `utf-8;${unitext(envelope.to)}`;
 	return `RCPT TO:<${envelope.to}>${dsn ? ` NOTIFY=${notify} ORCPT=${original}` : ''}\r\n`;
 }
 
-/** RFC 3461 §4: what is not a plain printable character becomes `+` and two hexadecimal digits. */
+/** RFC 3461 §4: anything but a plain printable character becomes `+` and two hexadecimal digits. */
 function xtext(text: string): string {
 	return Buffer.from(text)
 		.toString('latin1')
@@ -357,7 +364,7 @@ function xtext(text: string): string {
 		);
 }
 
-/** RFC 6533 §3, utf-8-addr-unitext: UTF-8 as it is, what would break the parameter as `\x{…}`. */
+/** RFC 6533 §3, utf-8-addr-unitext: UTF-8 unchanged, except `\x{…}` for characters that would break the parameter. */
 function unitext(text: string): string {
 	return text.replace(/[\x00-\x20+=\\\x7f]/g, byte => `\\x{${byte.charCodeAt(0).toString(16).toUpperCase()}}`);
 }

@@ -21,26 +21,26 @@ import type {SmtpConnection} from './smtp-connection.ts';
 import type {Accepted, Delivery} from './transaction.ts';
 import {type HostVerdict, isLoginStop, misunderstood, type Stop, verdict} from './verdict.ts';
 
-/** What to do when a host is silent: when one wait for it lasts longer than `afterMs`. */
+/** What to do when a mail server is silent, that is, when one wait lasts longer than `afterMs`. */
 export type Silence = {
 	readonly afterMs: number;
-	/** The wait has lasted that long. `giveUp` ends the attempt, so that others can have its connection. */
+	/** The wait has lasted that long. `giveUp` ends the attempt, so that others can use its connection. */
 	readonly began: (giveUp: () => void) => void;
-	/** The wait is over, however it ended. */
+	/** The wait is over, whatever the result. */
 	readonly ended: () => void;
 };
 
 export type TryOptions = ConversationOptions & {
 	readonly silence: Silence;
-	/** All conversations together, in milliseconds. */
+	/** The time limit for all conversations together, in milliseconds. */
 	readonly attemptDeadlineMs: number;
 	readonly sources: readonly Source[];
 	readonly brokenTls: BrokenTls;
 	readonly lockStepHosts: LockStepHosts;
 	readonly classify: Classify;
-	/** The hosts are smarthosts. */
+	/** Whether the hosts are relays. */
 	readonly relay: boolean;
-	/** The recipient's state after a host's acceptance. */
+	/** The recipient's state after a host has accepted the message. */
 	readonly accepted: 'delivered' | 'relayed';
 };
 
@@ -48,20 +48,20 @@ type Try = {
 	readonly outcome: Outcome;
 	readonly attempts: readonly Attempt[];
 	readonly sentAt: string | null;
-	/** The session of the last conversation, to be settled. */
+	/** The session of the last conversation, which still has to be recovered or closed. */
 	readonly used: Used | null;
 };
 
-/** R1.6: sessions with MX hosts in which a mail was offered; connections that broke before are not counted. */
+/** The maximum number of sessions with MX hosts that offer a message (R1.6), without those that broke earlier. */
 const maxSessions = 2;
 
-/** From this many failed attempts on a mail is not pipelined: few hosts that mishandle pipelining say so. */
+/** After this many failed attempts a message is no longer pipelined, as few servers report that they mishandle it. */
 const maxPipelinedAttempts = 2;
 
-/** The system's error where no route to an address exists, as to IPv6 on a machine without it. */
+/** The system's errors if there is no route to an address, such as IPv6 on a machine without it. */
 const unroutable: ReadonlySet<string> = new Set(['ENETUNREACH', 'EADDRNOTAVAIL', 'EAFNOSUPPORT']);
 
-/** Offers a mail to one host after the other until one decides; every conversation is recorded. */
+/** Offers a message to one host after another until one of them decides. Every conversation is recorded. */
 export async function tryHosts(
 	job: Delivery,
 	hosts: readonly Host[],
@@ -84,7 +84,7 @@ export async function tryHosts(
 	const isOver = () => limits.over() || options.clock.now() >= job.endsAt;
 	let plan = plans.shift();
 	for (; plan !== undefined && !isOver(); plan = plans.shift()) {
-		// The place is for one connection: the last one goes before another is made.
+		// The slot is for one connection, so the last one is closed before another is opened.
 		await (used && leave(used, options.timeouts));
 		if (connected) {
 			await pause(goneMs);
@@ -102,9 +102,9 @@ export async function tryHosts(
 		if (plan.host === suspect && end.by !== 'loss' && !isAgainstPipelining(end)) {
 			options.lockStepHosts.add(suspect);
 		}
-		// The loop ends by itself where there is no time for another: a mail is never refused for that.
+		// If there is no time for another conversation, the loop ends by itself. That never causes a bounce.
 		if ((end.by === 'reply' || !limits.over()) && isStale(plan, conversation, options)) {
-			// What a host says of its limits sets the pace; that it left an idle session says nothing.
+			// Refusals about a host's limits adjust the pace. That it closed an idle session has no such meaning.
 			if (end.by === 'reply' && (end.reply.code !== 421 || end.phase !== 'mail')) {
 				attempts.push(conversation.attempt);
 			}
@@ -134,7 +134,7 @@ export async function tryHosts(
 			limits.done();
 			return {outcome: judged.outcome, attempts, sentAt, used};
 		}
-		// A host that can never take the mail counts only where no other may take it later.
+		// A permanent refusal by one host counts only if no other host may accept the message later.
 		if (judged.outcome.kind === 'deferred') {
 			deferral = judged.outcome;
 		} else {
@@ -146,7 +146,7 @@ export async function tryHosts(
 		}
 	}
 	limits.done();
-	// A host that was not asked might take it.
+	// A host that was not contacted might accept the message.
 	const last = plan === undefined ? undefined : attempts.at(-1);
 	const undecided = deferral ?? (last && cutShort(last)) ?? refusal ?? nothingTried;
 	return signal?.aborted === true || (attempts.length === 0 && isOver())
@@ -162,10 +162,10 @@ function cutShort({code, reply}: Attempt): Outcome {
 const nothingTried: Outcome = {
 	kind: 'deferred',
 	category: 'config',
-	reason: 'no address that this machine has a route to',
+	reason: 'this machine has no route to any of the addresses',
 };
 
-/** A route with an idle session comes first. */
+/** Plans one conversation per host. The host with an idle session comes first. */
 function plansFor(
 	{attempt}: Delivery,
 	hosts: readonly Host[],
@@ -187,10 +187,9 @@ function plansFor(
 }
 
 /**
- * The host has ended the session, or takes no more mail on it. This does not concern the mail, so a new session
- * decides. Most refusals are about the mail itself. But a host may be at its limit if it took mails here and then
- * refuses one after the other, names the session as the reason, or refuses a recipient for a reason that is not the
- * recipient.
+ * Whether the server ended a reused session, or accepts no more messages on it. That is no verdict on the message, so a
+ * new session decides. Most refusals are about the message. But a server may be at its limit if it accepted messages on
+ * this session and then refuses one after another, blames the session, or refuses a recipient for an unrelated reason.
  */
 function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOptions): boolean {
 	if (session === null || (end.by !== 'loss' && end.by !== 'reply')) {
@@ -208,14 +207,14 @@ function isStale({session, host}: Plan, {end}: Conversation, {classify}: TryOpti
 	if (session.refusals > 1 || end.reply.code === 421 || sessionWords.test(end.reply.text)) {
 		return true;
 	}
-	// At the dot a refusal without a reason is one of the content, mostly: here only its words count.
+	// A refusal without a reason after the final dot is mostly about the content, so only its text is classified here.
 	const {category} = classify({phase: 'rcpt', ...end.reply, status: null, host: host.name});
 	return end.reply.code >= 500 && (end.phase === 'dot' ? category === 'undetermined' : !ofRecipient.has(category));
 }
 
 const sessionWords = /\b(?:re)?connect(?:ions?)?\b|\bsessions?\b/i;
 
-/** What a host says of a recipient's mailbox. */
+/** Categories that are about a recipient's mailbox. */
 const ofRecipient: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'unknown_user',
 	'unknown_domain',
@@ -233,7 +232,7 @@ function judge(end: Stop, used: Used | null, {host, plainHelo}: Plan, {relay, cl
 	return verdict(end, {host: host.name, relay, tlsFailed, plainHelo, classify});
 }
 
-/** The same host once more, where HELO, plain text or another session may help. */
+/** Plans another conversation with the same host if HELO, plain text or a new session may help. */
 function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversation, {next}: HostVerdict): Plan | null {
 	const hello = end.by === 'tls' ? nextHello(plan, end) : null;
 	if (hello !== null) {
@@ -253,7 +252,7 @@ function anotherWay(plan: Plan, job: Delivery, {end, attempt, used}: Conversatio
 		: null;
 }
 
-/** After a failed STARTTLS some servers accept no further command on the connection. */
+/** After a failed STARTTLS, some servers accept no further command on the connection. */
 function isLeaving(end: Accepted | Stop): boolean {
 	return end.phase === 'mail' && (end.by === 'loss' || (end.by === 'reply' && end.reply.code === 421));
 }
@@ -262,8 +261,8 @@ const pipeliningWords =
 	/pipelin|synchroni[sz]|out of sync|before (?:the |my |our )?(?:previous |last )?(?:reply|response|greeting|banner)|out of (?:sequence|order)|unexpected (?:data|input|command)|protocol violation|(?:talk|spoke|speak)\w* too (?:early|soon)|premature|early ?talk/i;
 
 /**
- * Replies that do not fit commands sent together, or a refusal that may be because of that. After the dot it is too
- * late.
+ * Whether the replies do not match commands sent together, or a refusal may be caused by that. After the final dot it
+ * is too late to repeat the transaction.
  */
 function isAgainstPipelining(end: Accepted | Stop): boolean {
 	if (end.phase === 'dot') {
@@ -271,26 +270,26 @@ function isAgainstPipelining(end: Accepted | Stop): boolean {
 	}
 	if (end.by === 'reply') {
 		const {code, enhanced, text} = end.reply;
-		// RFC 3463 §3.6: these are about commands; many say 5.5.0 of a recipient. What is misunderstood is tried with
-		// HELO.
+		// RFC 3463 §3.6: these codes are about commands, though many servers use 5.5.0 for recipients. Replies that
+		// mean "not understood" are tried again with HELO.
 		const isForGood =
 			enhanced === null ? end.phase === 'mail' && !asksForTls(end.reply) : /^5\.5\.[124]/.test(enhanced);
 		return code < 400 || (code >= 500 && isForGood && !misunderstood.has(code)) || pipeliningWords.test(text);
 	}
-	// Some throw away what comes with MAIL, and wait for the rest.
+	// Some servers discard what arrives together with MAIL, and then wait for it.
 	return (
 		end.by === 'loss' &&
 		(end.cause === 'outOfStep' || ((end.cause ?? 'silent') === 'silent' && end.phase === 'rcpt'))
 	);
 }
 
-/** Some old servers hang up on what they do not know. TLS and a log-in need EHLO. */
+/** Some old servers close the connection on unknown commands. TLS and authentication need EHLO. */
 function isClosedAtEhlo({host, plainHelo}: Plan, end: Accepted | Stop): boolean {
 	const needsEhlo = host.login !== null || host.tls === 'unverified' || host.tls === 'required';
 	return end.by === 'loss' && end.phase === 'ehlo' && end.cause === 'closed' && !plainHelo && !needsEhlo;
 }
 
-/** The ladder of R1.14 and R1.15: a small hello after the usual one, plain text last and only where it is allowed. */
+/** The fallbacks of R1.14 and R1.15: first a smaller ClientHello, then plain text where it is allowed. */
 function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello | null {
 	if (hello === 'usual' && end.failure === 'validation-failure' && !speaksNoTls(end.errno)) {
 		return 'reduced';
@@ -298,12 +297,12 @@ function nextHello({host, hello}: Plan, end: Stop & {readonly by: 'tls'}): Hello
 	return hello !== 'none' && mayDoWithoutTls(host) ? 'none' : null;
 }
 
-/** For how long what a host's address has shown is remembered, and of how many. */
+/** How long, and for how many addresses, observations about mail servers are remembered. */
 const keptMs = 3 * 86_400_000;
 const maxRetained = 10_000;
 const keyOf = ({address, port}: Host) => `${address} ${port}`;
 
-/** Hosts that offer PIPELINING and mishandle it. */
+/** Mail servers that offer PIPELINING but mishandle it. */
 export class LockStepHosts {
 	readonly #clock: Pick<Clock, 'monotonic'>;
 	readonly #until = new LRUCache<string, number>(atMost(maxRetained));
@@ -322,20 +321,20 @@ export class LockStepHosts {
 }
 
 /**
- * Addresses that took mail only with a smaller hello or in plain text, so that the next mail does not fail first. Only
- * where TLS is not demanded; a host that now insists on TLS is forgotten.
+ * Addresses that accepted messages only with a smaller ClientHello or in plain text, so that later attempts start with
+ * that. Used only where TLS is optional. A mail server that starts to require TLS is removed.
  */
 export class BrokenTls {
 	readonly #clock: Pick<Clock, 'monotonic'>;
 	readonly #known = new LRUCache<string, {readonly hello: Hello; readonly until: number}>(atMost(maxRetained));
-	/** Where a handshake has failed, and what works instead is not known yet. */
+	/** Addresses where a handshake failed and it is not known yet what works instead. */
 	readonly #failed = new LRUCache<string, true>(atMost(maxRetained));
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;
 	}
 
-	/** How to begin TLS with a host now. */
+	/** Returns how to start TLS with a host. */
 	helloFor(host: Host): Hello {
 		const key = keyOf(host);
 		const found = mayDoWithoutTls(host) ? this.#known.get(key) : undefined;
@@ -346,7 +345,7 @@ export class BrokenTls {
 		return 'usual';
 	}
 
-	/** Records what a conversation has shown of the host's TLS. */
+	/** Records what a conversation revealed about the host's TLS. */
 	learn({host, hello, session}: Plan, {end, used}: Conversation): void {
 		if (session !== null || !mayDoWithoutTls(host)) {
 			return;
@@ -354,12 +353,12 @@ export class BrokenTls {
 		const key = keyOf(host);
 		if (end.by === 'tls') {
 			this.#known.delete(key);
-			// A server that does not want to now may want to next time.
+			// A server that temporarily refuses TLS may accept it next time.
 			if (end.failure === 'validation-failure') {
 				this.#failed.set(key, true);
 			}
 		} else if (end.by === 'reply' && asksForTls(end.reply)) {
-			this.#known.delete(key); // It insists on TLS, which may work now.
+			this.#known.delete(key); // It requires TLS, which may work now.
 		} else if (used !== null && this.#failed.delete(key) && hello !== 'usual') {
 			this.#known.set(key, {hello, until: this.#clock.monotonic() + keptMs});
 		}
@@ -370,7 +369,7 @@ function mayDoWithoutTls({tls, implicitTls}: Host): boolean {
 	return tls === 'opportunistic' && !implicitTls;
 }
 
-/** `lastsMs`: after it the mail expires, and only data under way goes on; null: it does not expire. */
+/** After `lastsMs` the message expires, and only data being sent may continue; `null` if it does not expire. */
 function createTryLimits(
 	{attemptDeadlineMs: deadlineMs, silence}: Pick<TryOptions, 'attemptDeadlineMs' | 'silence'>,
 	lastsMs: number | null,
@@ -391,7 +390,7 @@ function createTryLimits(
 	const expire = () => {
 		if (!isCommitted) {
 			late = true;
-			connection?.fail('the mail expired before the host took it');
+			connection?.fail('the message expired before the mail server accepted it');
 		}
 	};
 	const giveUp = () => {
@@ -407,7 +406,7 @@ function createTryLimits(
 		},
 		committed(committed) {
 			isCommitted = committed;
-			// A host that has the data may have accepted the message: giving up would deliver it twice.
+			// A mail server that has all data may have accepted the message: giving up would deliver it twice.
 			connection?.watchSilence(null);
 		},
 		over: () => late || signal?.aborted === true,

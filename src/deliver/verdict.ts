@@ -5,11 +5,11 @@ import type {RawReply} from './dialogue.ts';
 import {asksForTls} from './host.ts';
 import type {Answer, Lost} from './smtp-connection.ts';
 
-/** Where a conversation ended short of acceptance, and by what. `verdict` says what follows. */
+/** Where and why a conversation ended without acceptance. `verdict` decides what follows. */
 export type Stop =
-	/** By a reply of the server. */
+	/** A reply from the server. */
 	| {readonly by: 'reply'; readonly phase: Phase; readonly reply: SmtpReply}
-	/** By a connection that could not be made, broke, or took too long. */
+	/** The connection could not be opened, broke, or took too long. */
 	| {
 			readonly by: 'loss';
 			readonly phase: Phase;
@@ -17,7 +17,7 @@ export type Stop =
 			readonly errno?: string;
 			readonly cause?: Lost['cause'];
 	  }
-	/** By a TLS handshake that failed, or TLS that was demanded and not offered. */
+	/** The TLS handshake failed, or TLS was required and not offered. */
 	| {
 			readonly by: 'tls';
 			readonly phase: 'starttls';
@@ -25,14 +25,14 @@ export type Stop =
 			readonly failure: TlsFailure;
 			readonly errno?: string | undefined;
 	  }
-	/** By us: the message is larger than the host says it takes. */
+	/** Not sent: the message is larger than the server's limit. */
 	| {readonly by: 'size'; readonly phase: 'ehlo'; readonly text: string}
-	/** By us: an address needs SMTPUTF8, the host does not offer it. */
+	/** Not sent: an address needs SMTPUTF8, which the server does not offer. */
 	| {readonly by: 'utf8'; readonly phase: 'ehlo'; readonly text: string}
-	/** By us: no authentication mechanism keeps the password safe. */
+	/** Not sent: no authentication mechanism would protect the password. */
 	| {readonly by: 'login'; readonly phase: 'auth'; readonly text: string};
 
-/** The stop that an unwelcome answer makes. */
+/** Returns the stop for a reply other than the expected one. */
 export function stopped(phase: Phase, answer: Answer): Stop {
 	if ('lost' in answer) {
 		const {lost: text, errno, cause} = answer;
@@ -52,38 +52,41 @@ export function readable(reply: RawReply): SmtpReply {
 }
 
 export type HostVerdict = {
-	/** What stands when no other host is left, or at once. */
+	/** The outcome if no other host is left, or at once if `next` is `none`. */
 	readonly outcome: Outcome;
 	/**
-	 * `host`: the next one may take it. `plainHelo`: the same one, once more, with HELO and no extensions. `none`:
-	 * final.
+	 * `host`: try the next host. `plainHelo`: try the same host again, with HELO and no extensions. `none`: the outcome
+	 * is final.
 	 */
 	readonly next: 'host' | 'plainHelo' | 'none';
 };
 
-/** Where the stop happened and what was used. */
+/** Where the conversation stopped and under what conditions. */
 type Circumstances = {
 	readonly host: string;
-	/** The host is a smarthost of ours, its refusals of us are our configuration's fault. */
+	/** The host is a configured relay, so a refusal of this machine is a configuration error. */
 	readonly relay: boolean;
 	/** The session was in plain text because STARTTLS had failed. */
 	readonly tlsFailed: boolean;
-	/** HELO without extensions was tried already. */
+	/** HELO without extensions has already been tried. */
 	readonly plainHelo: boolean;
 	readonly classify: Classify;
 };
 
 const minute = 60_000;
-/** RFC 1047: the host may have taken the mail. A retry at once would make two of it. */
+/** RFC 1047: the server may have accepted the message. An immediate retry could deliver it twice. */
 const ambiguousWaitMs = 5 * minute;
 const minStatedWaitMs = minute;
 const maxStatedWaitMs = 60 * minute;
 
-/** The server does not know a command or a parameter (RFC 5321 §4.2.3). */
+/** The reply codes for an unknown command or parameter (RFC 5321 §4.2.3). */
 export const misunderstood: ReadonlySet<number> = new Set([500, 501, 502, 503, 504, 555]);
 const notLoggedIn: ReadonlySet<number> = new Set([530, 534, 535, 538]);
 
-/** What follows from where a conversation ended (RFC 5321 §4.2.1; a host's refusal of us is never the recipient's). */
+/**
+ * Decides what follows from the end of a conversation (RFC 5321 §4.2.1). Only the recipient's refusals count against
+ * it.
+ */
 export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 	const {relay} = circumstances;
 	switch (stop.by) {
@@ -124,13 +127,13 @@ function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstanc
 		return nextHost(ours ? 'config' : category === 'undetermined' ? 'network' : category, reason);
 	}
 	if (reply.code < 400) {
-		return nextHost('protocol', `an answer out of place: ${reason}`);
+		return nextHost('protocol', `unexpected reply: ${reason}`);
 	}
 	if (reply.code < 500 || isTooManyRecipients(reply)) {
 		return deferral(category, reason, reply);
 	}
 	if (tlsFailed && asksForTls(reply)) {
-		return nextHost('policy', reason); // It insists on the TLS that could not be had.
+		return nextHost('policy', reason); // It requires TLS, which failed.
 	}
 	if (misunderstood.has(reply.code)) {
 		return {next: plainHelo ? 'none' : 'plainHelo', outcome: refusal('protocol', reason)};
@@ -154,12 +157,12 @@ function refusal(category: BounceCategory, reason: string): Outcome {
 	return {kind: 'bounced', type: 'permanent', category, reason, suppresses: suppresses(category)};
 }
 
-/** Whether a smarthost refused us for the lack of a login that it accepts. */
+/** Whether a relay refused because it received no valid login. */
 export function isLoginStop(stop: Stop): boolean {
 	return stop.by === 'login' || (stop.by === 'reply' && isLoginFault(stop.reply, stop.phase));
 }
 
-/** RFC 4954 §6; 454 is a server that cannot check the password now. */
+/** RFC 4954 §6. 454 means that the server cannot check the password at the moment. */
 function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
 	return (
 		phase === 'auth' ||
@@ -169,7 +172,7 @@ function isLoginFault(reply: SmtpReply, phase: Phase): boolean {
 	);
 }
 
-/** RFC 5321 §4.5.3.1.10: to be read as 452, for either first digit. */
+/** RFC 5321 §4.5.3.1.10: "too many recipients" counts as 452, whichever first digit the server uses. */
 function isTooManyRecipients(reply: SmtpReply): boolean {
 	return reply.enhanced === '5.5.3' || (reply.code === 552 && /too many recipients/i.test(reply.text));
 }
@@ -177,7 +180,9 @@ function isTooManyRecipients(reply: SmtpReply): boolean {
 const statedClock = /\b(?:in|after)\s{1,3}(\d\d):(\d\d):(\d\d)\b/i;
 const statedWait = /\b(?:in|for|after|wait|least)\s{1,3}(\d{1,5})\s{0,3}(s|m|h)(?:ec|in|our|\b)/i;
 
-/** The wait that a greylisting server names (`try again in 300 seconds`, `in 00:05:00`), within bounds, or null. */
+/**
+ * Returns the wait that a greylisting server states (`try again in 300 seconds`, `in 00:05:00`), clamped, or `null`.
+ */
 export function statedWaitMs(text: string): number | null {
 	const stated = namedWaitMs(text);
 	return stated === null ? null : Math.min(Math.max(stated, minStatedWaitMs), maxStatedWaitMs);
@@ -193,7 +198,7 @@ function namedWaitMs(text: string): number | null {
 	return amount === undefined ? null : Number(amount) * ({s: 1000, h: 60 * minute}[unit.toLowerCase()] ?? minute);
 }
 
-/** One line for people: code and text. */
+/** Returns the code and text as one line. */
 export function reasonOf(reply: SmtpReply): string {
 	return `${reply.code} ${reply.text}`.replaceAll('\n', ' ');
 }

@@ -7,39 +7,36 @@ import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
 
 type ResolverOptions = {
-	/** `ip[:port]`; empty: the system's. */
+	/** `ip[:port]`; empty for the system's servers. */
 	readonly servers: readonly string[];
-	/** Milliseconds; a look-up ends after `tries` times this time. */
+	/** In milliseconds. A lookup fails after `tries` times this value. */
 	readonly timeoutMs: number;
 	readonly tries: number;
-	/** A name whose servers do not answer is not asked again for a minute. */
+	/** Remember for a minute that a name's servers did not respond. */
 	readonly keepFailed?: boolean;
 	readonly clock: Clock;
 };
 
-// c-ares waits five times as long as this server took of late, at least 250 ms, twice as long at each repetition: a
-// server that answers most names at once needs many to be given the seconds that a slow name takes.
+// c-ares waits five times the server's recent response time, at least 250 ms, and doubles that on each repetition. If a
+// server answers most names at once, it takes many repetitions to allow a slow name the seconds it needs.
 const firstWaitMs = 1000;
 const repetitions = 6;
 
 export const minTtl = 60;
 export const maxTtl = 3600;
 const maxRecords = 20;
-/** A domain of a large company has dozens of TXT records, and its SPF record may be the last one. */
+/** Large companies publish dozens of TXT records, and the SPF record may be the last of them. */
 const maxTexts = 100;
 const maxAnswers = 20_000;
-/** A larger answer counts as several, since strangers choose what their name servers return. */
+/** Larger answers count as several, since strangers decide what their name servers return. */
 const answerOctets = 1024;
 
-/** `most`: how many of the records are kept, where that is not the default. */
+/** `most` overrides the maximum number of records. */
 type Found<T> = {readonly records: readonly T[]; readonly ttl: number; readonly most?: number};
-/** Without `ttl` the answer is not kept. */
+/** An answer without `ttl` is not cached. */
 type Fetched<Answer> = {readonly answer: Answer; readonly ttl?: number};
 
-/**
- * Answers of DNS for as long as they may be kept, and the queries under way, which all that ask for the same name
- * share.
- */
+/** Caches DNS answers, and shares each query in progress among all callers that ask for the same name. */
 export class AnswerCache {
 	readonly #known = new LRUCache<string, {readonly until: number; readonly answer: unknown}>({
 		...atMost(maxAnswers),
@@ -52,7 +49,7 @@ export class AnswerCache {
 		this.#clock = clock;
 	}
 
-	/** @param fresh asks even if the answer is known */
+	/** Returns the cached answer, or fetches it. `fresh` bypasses the cache. */
 	recall<Answer>(key: string, fetch: () => Promise<Fetched<Answer>>, fresh = false): Promise<Answer> {
 		const kept = fresh ? undefined : this.#known.get(key);
 		if (kept !== undefined && kept.until > this.#clock.monotonic()) {
@@ -79,10 +76,16 @@ function sizeOf(answer: unknown): number {
 	return 1 + Math.floor(octets / answerOctets);
 }
 
-/** `cancel` ends what is still being asked, which else keeps a process alive long after its answer was given up. */
+/** `cancel` aborts pending queries. Otherwise they would keep the process alive long after their caller gave up. */
 type CancellableResolver = Resolver & {readonly cancel: () => void};
 
-/** A caching resolver on c-ares, so that a slow server does not hold the thread pool (as `dns.lookup` would). */
+/**
+ * Creates a caching resolver on c-ares, so that slow servers do not occupy the thread pool as `dns.lookup` would.
+ *
+ * This is the main file of the folder, which resolves names over plain DNS and with DNSSEC. It relies on the configured
+ * servers, or on the system's. It never reads the system's hosts file, and its resolvers never report a failed query as
+ * an empty answer.
+ */
 export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: ResolverOptions): CancellableResolver {
 	const system = new SystemResolver({timeout: Math.min(firstWaitMs, timeoutMs), tries: repetitions});
 	if (servers.length > 0) {
@@ -99,9 +102,9 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 	return {
 		cancel: () => system.cancel(),
 		mx: (domain, fresh = false) =>
-			// Node does not give the TTL of an MX record: the shortest time is right for all.
+			// Node does not report the TTL of MX records, so the minimum is used.
 			recall(`MX ${domain}`, fresh, async () => ({
-				// Of many the best ones are kept.
+				// If there are too many, the most preferred ones remain.
 				records: (await system.resolveMx(domain)).sort((a, b) => a.priority - b.priority),
 				ttl: minTtl,
 			})),
@@ -109,7 +112,7 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 			recall(`A ${host}`, fresh, async () => addresses(await system.resolve4(host, {ttl: true}))),
 		aaaa: (host, fresh = false) =>
 			recall(`AAAA ${host}`, fresh, async () => addresses(await system.resolve6(host, {ttl: true}))),
-		// A record's strings are one text (RFC 7208 §3.3, RFC 6376 §3.6.2.2).
+		// The strings of a record form one text (RFC 7208 §3.3, RFC 6376 §3.6.2.2).
 		txt: (name, fresh = false) =>
 			recall(`TXT ${name}`, fresh, async () => ({
 				records: (await system.resolveTxt(name)).map(strings => strings.join('')),
@@ -118,7 +121,7 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 			})),
 		cname: (name, fresh = false) =>
 			recall(`CNAME ${name}`, fresh, async () => ({records: await system.resolveCname(name), ttl: minTtl})),
-		// `reverse` would ask the system's hosts file first.
+		// `reverse` would consult the system's hosts file first.
 		ptr: (name, fresh = false) =>
 			recall(`PTR ${name}`, fresh, async () => ({records: await system.resolvePtr(name), ttl: minTtl})),
 	};
@@ -148,9 +151,9 @@ async function answerOf<T>(query: () => Promise<Found<T>>, limitMs: number): Pro
 }
 
 type RecordSourcesOptions = {
-	/** `ip[:port]`; empty: the system's. */
+	/** `ip[:port]`; empty for the system's servers. */
 	readonly servers: readonly string[];
-	/** For a lab: a zone's servers may be on addresses that are not public. */
+	/** For test labs: a zone's servers may have addresses that are not public. */
 	readonly allowPrivate: boolean;
 	readonly clock: Clock;
 };
@@ -159,12 +162,13 @@ const timeoutMs = 5000;
 const dnsPort = 53;
 
 /**
- * Opens the resolvers of one check of published records: each server by itself, and the servers of a domain's own zone.
+ * Opens the resolvers for one check of published records: each configured server separately, and the authoritative
+ * servers of a domain's zone.
  */
 export function openRecordSources({servers, allowPrivate, clock}: RecordSourcesOptions): {
 	readonly resolvers: readonly Resolver[];
 	readonly authority: (domain: string) => Promise<Resolver | null>;
-	/** Ends what is still being asked. */
+	/** Aborts pending queries. */
 	readonly close: () => void;
 } {
 	const alone = servers.length === 0 ? [[]] : servers.map(server => [server]);
@@ -183,7 +187,7 @@ export function openRecordSources({servers, allowPrivate, clock}: RecordSourcesO
 }
 
 type AuthorityOptions = Pick<RecordSourcesOptions, 'allowPrivate' | 'clock'> & {
-	/** Resolvers that find the zone's servers: `ip[:port]`; empty: the system's. */
+	/** The resolvers that find the zone's servers, as `ip[:port]`; empty for the system's. */
 	readonly servers: readonly string[];
 	readonly timeoutMs: number;
 	/** The port of the zone's servers. */
@@ -193,7 +197,7 @@ type AuthorityOptions = Pick<RecordSourcesOptions, 'allowPrivate' | 'clock'> & {
 const minLabels = 2;
 const maxServers = 3;
 
-/** Finds the servers of a domain's own zone, which answer what is published now. */
+/** Finds the authoritative servers of a domain, which know what is published now. */
 export class Authority {
 	readonly #options: AuthorityOptions;
 	readonly #system: SystemResolver;
@@ -207,7 +211,7 @@ export class Authority {
 		}
 	}
 
-	/** Null if they cannot be found or do not answer, as behind a firewall that lets only the resolver out. */
+	/** Returns `null` if they cannot be found or do not respond, for example because of a firewall. */
 	async find(domain: string): Promise<Resolver | null> {
 		const {timeoutMs, port, allowPrivate, clock} = this.#options;
 		const hosts = await this.#nameServers(domain);
@@ -217,7 +221,7 @@ export class Authority {
 			),
 		);
 		const allowed = addresses
-			// Else a foreign zone could point into our own network.
+			// Otherwise a stranger's zone could point into the operator's network.
 			.map(each => each.find(address => allowPrivate || isPublicAddress(address)))
 			.filter(address => address !== undefined)
 			.map(address => (isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`));
@@ -229,7 +233,7 @@ export class Authority {
 		return (await resolver.txt(domain, true)).kind === 'failed' ? null : resolver;
 	}
 
-	/** Ends what is still being asked, also of the servers that were found. */
+	/** Aborts pending queries, including those to servers already found. */
 	cancel(): void {
 		for (const {cancel} of this.#found) {
 			cancel();

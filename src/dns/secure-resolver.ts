@@ -7,11 +7,11 @@ import type {AskSecurely, SecureAnswer, SecureResolver, TlsaRecord} from '../net
 import {AnswerCache, maxTtl, minTtl} from './resolver.ts';
 
 type SecureResolverOptions = {
-	/** `ip:port` or `[ip6]:port` of resolvers that validate, asked in turn until one answers. */
+	/** Validating resolvers as `ip:port` or `[ip6]:port`, tried in turn until one responds. */
 	readonly servers: readonly string[];
-	/** One query to one server, milliseconds. */
+	/** The time limit of one query to one server, in milliseconds. */
 	readonly timeoutMs: number;
-	/** Times that each server is asked. */
+	/** How often each server is tried. */
 	readonly tries: number;
 	readonly clock: Clock;
 };
@@ -20,8 +20,8 @@ const maxRecords = 100;
 const maxAliases = 10;
 
 /**
- * A caching resolver that says whether DNSSEC secures an answer; Node's own resolver drops the AD bit. The servers
- * validate and we trust them, so the connection to them must be safe: the same machine or network.
+ * Creates a caching resolver that reports whether DNSSEC secures an answer. Node's own resolver drops the AD bit. The
+ * servers do the validation and are trusted, so the path to them must be secure: the same machine or network.
  */
 export function createSecureResolver(options: SecureResolverOptions): SecureResolver {
 	const {timeoutMs, tries, clock} = options;
@@ -68,7 +68,7 @@ export function createSecureResolver(options: SecureResolverOptions): SecureReso
 	};
 }
 
-/** dns-packet has the code's name beside the flags, but not in its types. */
+/** dns-packet returns the response code's name, but its types omit it. */
 function rcodeOf(packet: dns.DecodedPacket): string {
 	return (packet as {readonly rcode?: string}).rcode ?? '';
 }
@@ -79,7 +79,7 @@ function tlsaRecord({usage, selector, matchingType: matching, certificate}: dns.
 	return {usage, selector, matching, data: certificate.toString('hex')};
 }
 
-/** The records of the name, through its aliases; without records of other names in the packet. */
+/** Returns the name's records, following aliases. Records of other names in the packet are ignored. */
 function recordsOf<T>(
 	{answers = []}: dns.DecodedPacket,
 	name: string,
@@ -118,12 +118,12 @@ type Server = {readonly address: string; readonly port: number};
 
 type QueryType = 'MX' | 'A' | 'AAAA' | 'TLSA';
 
-/** No larger than what crosses any network in one piece (DNS flag day 2020). */
+/** The largest payload that crosses any network unfragmented (DNS flag day 2020). */
 const udpPayloadSize = 1232;
 
 /**
- * Asks one server for one type of record, with the DO bit, over UDP, or over TCP if the answer is cut; rejects after
- * the time given. Skips packets that do not answer the question: any host may send them.
+ * Sends one query with the DO bit to a server over UDP, and over TCP if the answer is truncated. Rejects after the time
+ * limit. Packets that do not answer the question are skipped, since anyone can send them.
  */
 async function query(server: Server, name: string, type: QueryType, limitMs: number): Promise<dns.DecodedPacket> {
 	const id = randomInt(0x1_00_00);
@@ -154,7 +154,7 @@ async function query(server: Server, name: string, type: QueryType, limitMs: num
 type Read = (message: Buffer) => dns.DecodedPacket | null;
 type Question = {readonly id: number; readonly name: string; readonly type: QueryType};
 
-/** The answer to this very question, null: something else. */
+/** Returns the message if it answers this question, or `null`. */
 export function readAnswer(message: Buffer, {id, name, type}: Question): dns.DecodedPacket | null {
 	try {
 		const answer = dns.decode(message);
@@ -168,7 +168,7 @@ export function readAnswer(message: Buffer, {id, name, type}: Question): dns.Dec
 			asked.name.toLowerCase() === name.toLowerCase();
 		return fits ? answer : null;
 	} catch {
-		return null; // No DNS message.
+		return null; // Not a DNS message.
 	}
 }
 
@@ -196,7 +196,7 @@ function overUdp(
 				end(() => resolve(answer));
 			}
 		});
-		// Connected: the system drops what comes from elsewhere.
+		// A connected socket, so the system drops packets from other addresses.
 		socket.once('connect', () => socket.send(bytes));
 		socket.connect(port, address);
 	});

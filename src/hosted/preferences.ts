@@ -32,7 +32,7 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		answer: 'A page with the public topics of the workspace, a pause, and unsubscribing from everything.',
 	},
 	act: {
-		summary: 'Change preferences',
+		summary: 'Update preferences',
 		description:
 			'Submitted by the page itself. The token is in the query string or in the form. Unknown fields are ignored.',
 		answer: 'A page with the current choices.',

@@ -146,7 +146,7 @@ const refusals = {
 const schema = {
 	...describe({
 		tag: 'Hosted pages',
-		summary: 'Receive events from a provider',
+		summary: 'Receive provider events',
 		description:
 			'Providers that relay mail for this installation post delivery events here; `mailctl smarthost add` creates the URL. Events are stored durably before the response is sent. Duplicates are ignored.',
 		answer: [

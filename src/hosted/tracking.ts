@@ -71,7 +71,7 @@ const pages = {404: 'The token is forged.'};
 const openSchema = {
 	...describe({
 		tag: 'Hosted pages',
-		summary: 'Load the tracking pixel',
+		summary: 'Show the pixel of a tracked message',
 		description: 'Records an open, unless the token has expired.',
 		answer: [200, 'A transparent image of one pixel.', null],
 		media: 'image/gif',

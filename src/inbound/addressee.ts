@@ -7,8 +7,8 @@ import {idTime} from '../mail/ids.ts';
 import {precedence, type ReadingTurn} from '../mail/report.ts';
 
 /**
- * The roles of our addresses. `late`: a recipient so old that its row may have been removed, which leaves its token
- * unproved.
+ * The roles of our own addresses. `late` names a recipient so old that its row may have been removed, so its token
+ * cannot be proved.
  */
 export type Role =
 	| 'return_path'
@@ -21,20 +21,22 @@ export type Role =
 	| 'inbound'
 	| 'reply';
 
-/** Whether a workspace gets the mail. */
+/** Whether messages for this role go to a workspace. */
 export const isForPeople = (role: Role): boolean => role === 'inbound' || role === 'reply';
 
 export type Addressee = {
 	readonly role: Role;
 	/** As it is stored. */
 	readonly address: string;
-	/** The recipient of ours that its token names; null if no token proves it. */
+	/** The recipient that its token names, or `null` if no token proves it. */
 	readonly recipient: string | null;
-	/** The workspace whose address it is, of role `inbound`. */
+	/** The workspace that owns the address, for role `inbound`. */
 	readonly workspaceId?: string;
 };
 
-/** When a mail for them is read. One addressee that proves nothing makes it a mail that anybody may send. */
+/**
+ * Returns when a message for these addressees is read. A single unproven one makes it a message that anybody can send.
+ */
 export function turnOf(addressees: readonly Addressee[]): ReadingTurn {
 	const unproven = addressees.find(({recipient}) => recipient === null);
 	if (unproven !== undefined) {
@@ -45,7 +47,7 @@ export function turnOf(addressees: readonly Addressee[]): ReadingTurn {
 		: {precedence: precedence.proven, turn: 'token'};
 }
 
-/** An address of RCPT, judged. */
+/** The verdict on an address of RCPT. */
 export type Judged =
 	| ({readonly ok: true} & Addressee)
 	| {readonly ok: false; readonly reason: 'unknown' | 'foreign'; readonly code: number; readonly text: string};
@@ -53,29 +55,26 @@ export type Judged =
 type AddresseeOptions = {
 	readonly links: Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readReplyLocal'>;
 	readonly domains: Pick<OurDomains, 'has'>;
-	/** Where domainless addresses are meant, and `doctor` tries a bounce. */
+	/** The domain of addresses without one, and the one at which `doctor` tests a bounce. */
 	readonly returnPathDomain: string;
 	readonly feedbackAddress: string;
-	/** The workspace that receives mail at the address. */
+	/** Returns the workspace that receives mail at the address. */
 	readonly inboxOf: (address: string) => Promise<string | undefined>;
-	/** The address of a recipient, as it was given; undefined if the recipient does not exist. */
+	/** Returns the address of a recipient as it was given, or `undefined` if the recipient does not exist. */
 	readonly addressOf: (recipientId: string) => Promise<string | undefined>;
-	/** How long tokens are accepted, milliseconds. */
+	/** How long tokens are accepted, in milliseconds. */
 	readonly tokenLifetimeMs: () => number;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-/** Who takes reports from everybody, at each of our hosts. */
+/** Local parts that accept reports from anyone, at each of our domains. */
 const reporters = new Map<string, Role>([
 	['fbl', 'feedback'],
 	[reportLocals.dmarc, 'dmarc'],
 	[reportLocals.tls, 'tlsrpt'],
 ]);
 
-/**
- * Accepts mail for signed addresses of our recipients, workspaces, feedback and the operator only (R3.6); relays
- * nothing.
- */
+/** Accepts only signed addresses, and those of workspaces, feedback and the operator (R3.6). Relays nothing. */
 export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
 	const {links, domains} = options;
 	const {local, domain} = partsOf(text, options.returnPathDomain);
@@ -102,7 +101,7 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	if (workspaceId !== undefined) {
 		return {ok: true, role: 'inbound', address, recipient: null, workspaceId};
 	}
-	// Nobody can be given the answer to a message that is gone.
+	// A reply to a message that was removed cannot be assigned to anyone.
 	return proof === 'late' && role !== 'reply' ? {ok: true, role: 'late', address, recipient: null} : unknown;
 }
 
@@ -126,16 +125,16 @@ async function prove(options: AddresseeOptions, signed: SignedId): Promise<'righ
 	if (signed.verify(`postmaster@${options.returnPathDomain}`)) {
 		return 'right';
 	}
-	// Removed as its time is over. A younger one that is missing never existed, or its workspace is deleted.
+	// An expired recipient was removed. A younger one never existed, or its workspace was deleted.
 	return idTime(signed.id) < options.clock.now() - options.tokenLifetimeMs() ? 'late' : 'wrong';
 }
 
-/** In comparison form; `postmaster` alone is that of this host (RFC 5321 §4.5.1). */
+/** Normalizes an address for comparison. A bare `postmaster` is that of this host (RFC 5321 §4.5.1). */
 function partsOf(text: string, ownDomain: string): {local: string; domain: string} {
 	const at = text.lastIndexOf('@');
 	const local = unquotedLocal(at === -1 ? text : text.slice(0, at)).toLowerCase();
 	const domain = at === -1 ? ownDomain : text.slice(at + 1);
-	// A lab's host may have one label only.
+	// In a lab, a host name may have a single label.
 	return {local, domain: parseDomain(domain) ?? domain.toLowerCase()};
 }
 
@@ -143,8 +142,8 @@ const unknown: Judged = {ok: false, reason: 'unknown', code: 550, text: '5.1.1 N
 const foreign: Judged = {ok: false, reason: 'foreign', code: 550, text: '5.7.1 No mail is relayed here'};
 
 /**
- * The domains for which mail is accepted: those of the settings, and those of the store, read at first use and after
- * `forget`.
+ * The domains for which mail is accepted: those of the settings, and those of the store. The latter are read at first
+ * use and after `forget`.
  */
 export class OurDomains {
 	readonly #fixed: ReadonlySet<string>;
@@ -170,7 +169,7 @@ export class OurDomains {
 		}
 	}
 
-	/** Domains were added or removed. */
+	/** Called after domains were added or removed. */
 	forget(): void {
 		this.#stored = null;
 	}
@@ -183,8 +182,8 @@ type Asked<Value> = {
 };
 
 /**
- * Looks keys up, one query at a time: keys that come meanwhile share the next query. Undefined for a key without a
- * value.
+ * Looks up keys with one query at a time. Keys that arrive during a query share the next one. Returns `undefined` for a
+ * key without a value.
  */
 export function askTogether<Value>(
 	askAll: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,

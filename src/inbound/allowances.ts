@@ -3,18 +3,18 @@ import type {Clock} from '../kit/clock.ts';
 import {atMost} from '../kit/collections.ts';
 import type {Addressee, Role} from './addressee.ts';
 
-/** What a mail takes of the allowances while it comes in. */
+/** What a message uses of the allowances while it is received. */
 type Share = {
-	/** False if that many bytes are not left. */
+	/** Returns `false` if fewer bytes are left. */
 	readonly add: (bytes: number) => boolean;
-	/** The mail does not count after all; may be called again. */
+	/** Undoes the use, because the message does not count after all. May be called again. */
 	readonly giveBack: () => void;
 };
 
 export type MailShare = Share & {
 	/**
-	 * The mail proved by tokens to be about these recipients: it counts for them, no longer for the client, as long as
-	 * they have something left.
+	 * Records that tokens proved the message to be about these recipients. It then counts for them instead of the
+	 * client, as long as they have allowance left.
 	 */
 	readonly prove: (recipients: readonly string[]) => void;
 };
@@ -22,32 +22,32 @@ export type MailShare = Share & {
 type Amount = {readonly mails: number; readonly bytes: number};
 
 const windowMs = 3_600_000;
-/** All clients together may bring as much as this number of them. */
+/** All clients together may send this many times the allowance of one. */
 const inAll = 10;
-/** Fewer mails to people, who read them, and for old tokens, which anyone can make up. */
+/** Lower limits for the operator, who reads the messages, and for old tokens, which anyone can invent. */
 const maxMails = {operator: 60, late: 20} as const;
-/** A token may leak. A recipient has less to report than this, also behind a mailing list. */
+/** Limits the damage of a leaked token. No recipient has as much to report, even behind a mailing list. */
 const ofRecipient: Amount = {mails: 100, bytes: 32 * 1024 ** 2};
-/** Clients that proved a mail and are remembered. */
+/** How many clients that proved a message are remembered. */
 const maxProvenClients = 10_000;
 const unlimited: Amount = {mails: Number.POSITIVE_INFINITY, bytes: Number.POSITIVE_INFINITY};
 
 type AllowancesOptions = {
 	/** MAILCTL_INBOUND_ALLOWANCE. */
 	readonly each: Amount;
-	/** Resolves when stored mails are read, and have given back what they took. */
+	/** Resolves when stored messages have been read, and have returned their allowance. */
 	readonly untilRead: () => Promise<void>;
 	readonly clock: Pick<Clock, 'monotonic'>;
 };
 
 /**
- * How much mail the listener accepts: an hour's allowance of each role, by client and in all, and of each recipient. A
- * client that brings mail faster than it is read waits for that.
+ * Limits how much mail the listener accepts: an hourly allowance per role (for each client and in total), and per
+ * recipient. A client that sends faster than messages are read has to wait.
  */
 export class Allowances {
 	readonly #untilRead: () => Promise<void>;
 	readonly #recipients: Allowance;
-	/** Strangers that use up what all of them may bring keep out no client that brought something before. */
+	/** Clients that have sent something valid before are unaffected if strangers use up their total allowance. */
 	readonly #proven = new LRUCache<string, true>(atMost(maxProvenClients));
 	readonly #ofProven: Allowance;
 	readonly #roles: Readonly<Record<Role, Allowance>>;
@@ -56,8 +56,8 @@ export class Allowances {
 		this.#untilRead = untilRead;
 		const all = timesAll(each);
 		const ofClients = (amount: Amount) => new Allowance(amount, timesAll(amount), clock);
-		// These prove themselves before they come, thousands an hour from one provider: the limit is what waits to be
-		// read.
+		// Tokens are proved before the message arrives, and one provider may send thousands an hour. So only the
+		// backlog of unread messages limits them.
 		const ofTokens = () => new Allowance(all, all, clock);
 		this.#recipients = new Allowance(ofRecipient, unlimited, clock);
 		this.#ofProven = ofClients(each);
@@ -74,7 +74,7 @@ export class Allowances {
 		};
 	}
 
-	/** Whether a client may bring one more mail of this size for an addressee. */
+	/** Whether a client may send one more message of this size to an addressee. */
 	async has(addressee: Addressee, client: string, bytes: number): Promise<boolean> {
 		if (!this.#has(addressee, client, bytes)) {
 			await this.#untilRead();
@@ -83,7 +83,7 @@ export class Allowances {
 		return true;
 	}
 
-	/** Takes one mail for these addressees; its bytes follow. Null if no mail is left. */
+	/** Takes one message for these addressees; its bytes are added later. Returns `null` if no message is left. */
 	async take(addressees: readonly Addressee[], client: string): Promise<MailShare | null> {
 		const share = this.#take(addressees, client);
 		if (share === null) {
@@ -139,7 +139,7 @@ export class Allowances {
 	}
 }
 
-/** Several shares as one; null, and none of them counts, if one of them has nothing left. */
+/** Combines several shares. If one of them is `null`, all are returned and the result is `null`. */
 function together(shares: ReadonlyArray<Share | null>): Share | null {
 	const all: Share = {
 		add: bytes => shares.every(share => share?.add(bytes)),
@@ -160,17 +160,12 @@ function timesAll({mails, bytes}: Amount): Amount {
 	return {mails: mails * inAll, bytes: bytes * inAll};
 }
 
-/**
- * Beyond this many the key that was used least recently starts over; the limit of all keys together still holds for it.
- */
+/** Beyond this number, the least recently used key starts over. The limit of all keys together still applies. */
 const maxKeys = 10_000;
 
 type Used = {mails: number; bytes: number};
 
-/**
- * What each key, and all keys together, may bring in an hour, which begins with the first look after the one before is
- * over.
- */
+/** What each key, and all keys together, may use in an hour. The next hour starts at the first use after it. */
 export class Allowance {
 	readonly #each: Amount;
 	readonly #all: Amount;
@@ -200,15 +195,15 @@ export class Allowance {
 		return used;
 	}
 
-	/** Whether a key may bring one more mail of this size. */
+	/** Whether a key may use one more message of this size. */
 	has(key: string, bytes: number): boolean {
 		return fits(this.#usedBy(key), 1, bytes, this.#each) && fits(this.#total, 1, bytes, this.#all);
 	}
 
-	/** Takes one mail; its bytes follow. Takes nothing and returns null if no mail is left. */
+	/** Takes one message; its bytes are added later. Takes nothing and returns `null` if no message is left. */
 	take(key: string): Share | null {
 		const [each, all] = [this.#each, this.#all];
-		// A share that outlives its hour changes figures that count no more.
+		// A share that outlives its hour only changes counters that no longer matter.
 		const own = this.#usedBy(key);
 		const total = this.#total;
 		if (!fits(own, 1, 1, each) || !fits(total, 1, 1, all)) {

@@ -1,22 +1,21 @@
 import {type Clock, inTime} from '../kit/clock.ts';
 import {type Answers, type DnsAnswer, oversizedCode, type Question, questionKey, type Resolver} from '../net/dns.ts';
 
-// DNS look-ups for the verdicts on a message. The verdicts are computed in the reader thread, which has no network: it
-// returns the questions it needs answered, and often has new ones once it has the answers, because one SPF record
+// DNS lookups for the verdicts on a message. The verdicts are computed in the reader thread, which has no network: it
+// returns the questions it needs answered. It often has new ones once it has the answers, because one SPF record
 // includes another.
 
 /**
- * Time for all look-ups of one message; without an answer by then the verdict is `temperror`. Time spent in the reader
- * is not counted.
+ * The time for all lookups of one message, after which the verdict is `temperror`. The reader's time does not count.
  */
 const maxLookupMs = 5000;
-/** SPF allows ten nested look-ups, and MX hosts need another one for their addresses. */
+/** SPF allows ten nested lookups, and MX hosts need another one for their addresses. */
 const maxRounds = 15;
 const maxQuestions = 200;
 /** No real key or policy is longer. */
 const maxTextLength = 4096;
 
-/** The look-ups that a message requires. */
+/** The lookups that a message requires. */
 export type Asking = {
 	/** The answers so far; grows until `done`. */
 	readonly known: Answers;

@@ -4,15 +4,13 @@ import {SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTP
 import {SMTPConnection, type SMTPConnectionOptions} from 'smtp-server/lib/smtp-connection';
 import {SMTPStream} from 'smtp-server/lib/smtp-stream';
 
-/**
- * `extensions`: further keywords of an answer to EHLO. `awaitsTls`: no session begins before there is a certificate.
- */
+/** `extensions` returns additional EHLO keywords. With `awaitsTls`, no session starts before there is a certificate. */
 export type GuardedOptions = SMTPServerOptions & {
 	readonly extensions?: () => readonly string[];
 	readonly awaitsTls?: boolean;
 };
 
-/** smtp-server, but for ten things that have no option. */
+/** Extends smtp-server with ten changes that it has no options for. */
 export class GuardedServer extends SMTPServer {
 	readonly #extensions: () => readonly string[];
 	readonly #maxErrors: number;
@@ -20,8 +18,8 @@ export class GuardedServer extends SMTPServer {
 	#awaitsTls: boolean;
 
 	/**
-	 * `maxErrors`: errors after which a session ends, unless a mail is stored in between. `maxHandshakes`: connections
-	 * whose TLS handshake comes before the session, at once.
+	 * `maxErrors` ends a session after that many errors without a stored message in between. `maxHandshakes` limits the
+	 * concurrent TLS handshakes before sessions.
 	 */
 	constructor(options: GuardedOptions, maxErrors: number, maxHandshakes = Number.POSITIVE_INFINITY) {
 		super(options);
@@ -31,7 +29,7 @@ export class GuardedServer extends SMTPServer {
 		this.#awaitsTls = options.awaitsTls === true;
 	}
 
-	/** Sessions that begin from now on get this certificate; STARTTLS is offered from now on. */
+	/** Uses a certificate for new sessions, and offers STARTTLS from now on. */
 	useTls(tls: {readonly cert: Buffer | string; readonly key: Buffer | string}): void {
 		this.#awaitsTls = false;
 		this.updateSecureContext(tls);
@@ -40,8 +38,8 @@ export class GuardedServer extends SMTPServer {
 	}
 
 	/**
-	 * Of the connections that have not shaken hands the oldest makes room. The library lets in any number, or refuses
-	 * the newest.
+	 * Closes the oldest connection without a finished handshake to make room. The library accepts any number, or
+	 * refuses the newest.
 	 */
 	override _acceptSocket(socket: Socket, handshake: boolean): (() => void) | false {
 		const waiting = [...this._pendingSockets.values()].filter(each => !each.destroyed);
@@ -51,7 +49,7 @@ export class GuardedServer extends SMTPServer {
 		return super._acceptSocket(socket, handshake);
 	}
 
-	/** Node crashes where a handshake begins on a socket that was destroyed in the turn in which it was accepted. */
+	/** Node crashes if a handshake starts on a socket destroyed in the turn in which it was accepted. */
 	override _upgrade(socket: Socket, callback: (error: Error | null, secure?: TLSSocket) => void): void {
 		if (this.#awaitsTls) {
 			socket.destroy();
@@ -77,7 +75,7 @@ export class GuardedServer extends SMTPServer {
 	}
 }
 
-/** The SIZE of MAIL in octets (RFC 1870); 1 where the client does not say. */
+/** Returns the SIZE of MAIL in octets (RFC 1870), or 1 if the client does not announce it. */
 export function announcedSize({mailFrom}: SMTPServerSession['envelope']): number {
 	const args = mailFrom ? mailFrom.args : false;
 	const size = args ? args.SIZE : undefined;
@@ -86,8 +84,8 @@ export function announcedSize({mailFrom}: SMTPServerSession['envelope']): number
 
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3} /;
 /**
- * Our own troubles, and recipients that come again in the next mail: no errors of the client. 421 ends the session
- * anyway.
+ * Codes that are not the client's error: our own problems, and recipients to be sent in the next message. 421 ends the
+ * session anyway.
  */
 const noErrors: ReadonlySet<number> = new Set([421, 451, 452]);
 
@@ -109,7 +107,7 @@ class GuardedSession extends SMTPConnection {
 		this.#extensions = extensions;
 	}
 
-	/** Greets at once. The library waits 100 ms, in which a busy host could have brought a report. */
+	/** Greets at once. The library waits 100 ms, in which a busy server could have sent a report. */
 	override connectionReady(next?: () => void): void {
 		if (!this.#greeted) {
 			this.#greeted = true;
@@ -117,10 +115,10 @@ class GuardedSession extends SMTPConnection {
 		}
 	}
 
-	/** A text of ours brings its enhanced code along; the library knows one for each code. */
+	/** Suppresses the library's enhanced code if a text has its own. The library knows only one for each code. */
 	override send(code: number, data?: string | string[] | null, context?: string | false): void {
 		if (Array.isArray(data)) {
-			// No client shall be led to say its password in the clear (RFC 4954 §4).
+			// Do not invite clients to send their password unencrypted (RFC 4954 §4).
 			const mayLogIn = this.secure || this._server.options.allowInsecureAuth === true;
 			const lines = data.filter(line => mayLogIn || !line.startsWith('AUTH '));
 			super.send(code, [...lines, ...this.#extensions()], context);
@@ -135,8 +133,8 @@ class GuardedSession extends SMTPConnection {
 	}
 
 	/**
-	 * The library reads all values as xtext (RFC 3461 §4), in which the plus of `BY=+120;R` and of `+02:00` begins an
-	 * octet.
+	 * Protects plus signs from the library, which decodes every value as xtext (RFC 3461 §4), including `BY=+120;R` and
+	 * `+02:00`.
 	 */
 	override _parseAddressCommand(
 		name: string,
@@ -157,10 +155,7 @@ class GuardedSession extends SMTPConnection {
 	}
 }
 
-/**
- * Reads mails in one pass. The library takes a turn of the event loop for each dot that it takes away: 7 s for 10 MB of
- * them.
- */
+/** Reads messages in one pass. The library needs a turn of the event loop per removed dot: 7 s for 10 MB of dots. */
 class GuardedStream extends SMTPStream {
 	#unstuffing = new DotUnstuffing();
 
@@ -191,26 +186,26 @@ class GuardedStream extends SMTPStream {
 
 const [lf, cr, dot] = [0x0a, 0x0d, 0x2e];
 
-/** What a chunk of DATA holds of the mail. */
+/** What a chunk of DATA contains of the message. */
 type Unstuffed = {
 	readonly content: Buffer;
-	/** Where in the chunk the commands go on; null if the mail has not ended. */
+	/** Where the commands continue in the chunk, or `null` if the message has not ended. */
 	readonly end: number | null;
 };
 
-// What precedes the next octet, as far as it matters.
+// The context of the next octet, as far as it matters.
 const [inLine, afterCr, lineStart, afterDot, afterDotCr] = [0, 1, 2, 3, 4];
 
 /**
- * Removes the dots that the sender put before those at the beginning of lines, and finds the end of the mail (RFC 5321
- * §4.5.2). Only CRLF ends a line: CRLF `.` CRLF and nothing else ends the mail, however it is cut into chunks. Takes as
- * long for ten million dots as for ten million letters.
+ * Removes the dots that the sender added at the beginning of lines, and finds the end of the message (RFC 5321 §4.5.2).
+ * Only CRLF ends a line, so only CRLF `.` CRLF ends the message, however it is split into chunks. Ten million dots take
+ * no longer than ten million letters.
  */
 export class DotUnstuffing {
 	#state = lineStart;
 
 	next(chunk: Buffer): Unstuffed {
-		// A held-back dot and CR may come first.
+		// A dot and CR held back from the last chunk may come first.
 		const content = Buffer.allocUnsafe(chunk.length + 2);
 		let state = this.#state;
 		let length = 0;
@@ -231,7 +226,7 @@ export class DotUnstuffing {
 				content[length++] = dot;
 				content[length++] = cr;
 			} else if (state === afterDot && octet !== dot) {
-				content[length++] = dot; // The sender stuffs nothing.
+				content[length++] = dot; // The sender did not stuff dots.
 			}
 			content[length++] = octet;
 			const isAfterCr = state === afterCr || state === afterDotCr;
@@ -245,18 +240,18 @@ export class DotUnstuffing {
 export const tooMany = '4.7.1 Too much mail from you for this address, try again in an hour';
 export const noDisk = '4.3.1 Too little space on the disk, try again later';
 export const shuttingDown = '4.3.2 Shutting down, try again later';
-/** The client went away while its command was being looked at. */
+/** The client disconnected while its command was being processed. */
 export const sessionOver = '4.4.2 The session is over';
-export const storeFails = '4.3.0 The mail cannot be stored now, try again later';
+export const storeFails = '4.3.0 The message cannot be stored now, try again later';
 
-/** An error that smtp-server answers with this code and text. */
+/** Creates an error that smtp-server sends with this code and text. */
 export function reply(responseCode: number, text: string): Error {
 	return Object.assign(new Error(text), {responseCode});
 }
 
-/** Why a mail is not received now. */
+/** Replies to messages that cannot be received now. */
 export const refusals = {
 	too_many: reply(450, tooMany),
 	no_room: reply(452, '4.3.1 Too much mail at once, try again later'),
-	too_large: null, // The library answers 552.
+	too_large: null, // The library replies 552.
 } as const;

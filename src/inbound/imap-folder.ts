@@ -2,10 +2,10 @@ import type {ImapFlow} from 'imapflow';
 import {type FoundMail, foundMail, maxMailBytes} from './mail-files.ts';
 import {type Taken, takeAll} from './take-in.ts';
 
-/** A message that the server does not hand out. `imapFault` puts the error into words. */
+/** A message that the server does not return. `imapFault` describes the error. */
 export type Skipped = {readonly uid: number; readonly error: unknown};
 
-/** How far a mailbox was read, see `mailbox_checkpoints`. */
+/** How far a mailbox has been read; see `mailbox_checkpoints`. */
 export type Checkpoint = {
 	readonly load: () => Promise<string | null>;
 	/** `skipped`: messages before the position that were not read. */
@@ -14,8 +14,8 @@ export type Checkpoint = {
 
 type Counting = {taken: number; known: number; cut: number; skipped: number};
 /**
- * Counts of one reading of a mailbox: messages that are new here, messages that were known, of both those too large to
- * be read whole, and messages that the server did not hand out.
+ * Counts of one pass over a mailbox: messages that are new, messages already known, those of both that were too large
+ * to be read completely, and messages that the server did not return.
  */
 export type Round = Readonly<Counting>;
 
@@ -27,7 +27,7 @@ export function count(round: Counting, {cut}: FoundMail, {isNew}: Taken): void {
 	round.cut += cut ? 1 : 0;
 }
 
-/** What an error of `FolderReader` may say of the command that failed. */
+/** What an error of `FolderReader` reports about the failed command. */
 export type FailedCommand = {
 	/** UIDs of the messages that were being fetched. */
 	readonly fetching?: readonly number[];
@@ -44,46 +44,46 @@ type TakeNewOptions = {
 	readonly signal: AbortSignal;
 };
 
-/** One reading on one connection. */
+/** One pass over one connection. */
 type Turn = Pick<TakeNewOptions, 'takeIn'> & {
 	readonly client: ImapFlow;
 	readonly round: Counting;
-	/** The server handed out a message, so what it refuses is the fault of that message. */
+	/** Whether the server has returned a message. If so, a refusal is the fault of the refused message. */
 	works: boolean;
 };
 
 type Fetched = {
 	/** UIDs of the messages that are stored. */
 	readonly got: Set<number>;
-	/** Why the others are missing; null: the server does not say. */
+	/** Why the others are missing, or `null` if the server does not say. */
 	refusal: Error | null;
-	/** The server sent something for a message. */
+	/** Whether the server sent something for a message. */
 	isAnswered: boolean;
 };
 
-/** Messages that one command fetches; then the checkpoint moves. */
+/** How many messages one command fetches before the checkpoint moves. */
 const messagesAtOnce = 100;
-/** After this many connections that ended at a message, it is not fetched again. One may end by chance. */
+/** A message is not fetched again after so many connections were lost at it. A single loss may be a coincidence. */
 const maxLosses = 2;
 
 /**
- * Stores what came into a folder, over as many connections as that takes. A message that the server refuses to hand
- * out, or at which it ends the connection, does not keep others from being read: what fails together is fetched one by
- * one, and the message is skipped once the server has handed out another one. A server that hands out none is broken,
- * and nothing is skipped.
+ * Stores the new messages of a folder, over as many connections as necessary. A message that the server refuses to
+ * return, or at which it closes the connection, does not block the others. Messages that fail together are fetched one
+ * by one, and the failing one is skipped once the server has returned another one. If it returns none at all, the
+ * server is broken, and nothing is skipped.
  */
 export class FolderReader {
 	#validity: string | null = null;
-	/** What is being fetched. Still set when the next connection begins if the last one ended there. */
+	/** The messages being fetched. Still set when the next connection starts if the last one was lost meanwhile. */
 	#pending: readonly number[] | null = null;
-	/** Up to this UID messages are fetched one by one. */
+	/** Messages up to this UID are fetched one by one. */
 	#oneByOneUpTo = 0;
-	/** How many connections ended at a message that was fetched alone, by its UID. */
+	/** How many connections were lost while fetching a single message, by its UID. */
 	readonly #losses = new Map<number, number>();
 
 	/**
-	 * Stores what is new in the open folder (RFC 3501 §2.3.1.1: UIDs only ever grow, while UIDVALIDITY is the same;
-	 * otherwise all is read again, and known messages are recognized). Messages are on stable storage before the
+	 * Stores the new messages of the open folder. UIDs only grow while UIDVALIDITY is the same (RFC 3501 §2.3.1.1).
+	 * Otherwise everything is read again, and known messages are recognized. Messages are on stable storage before the
 	 * checkpoint moves.
 	 */
 	async takeNew(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
@@ -103,7 +103,7 @@ export class FolderReader {
 		return turn.round;
 	}
 
-	/** Adds to an error of the connection which messages were being fetched. */
+	/** Adds to a connection's error which messages were being fetched. */
 	explain(error: unknown): unknown {
 		return this.#pending === null ? error : failedAt(error, {fetching: this.#pending});
 	}
@@ -139,17 +139,17 @@ export class FolderReader {
 		);
 	}
 
-	/** Returns the messages that are to be skipped. Rejects if the server hands out none at all. */
+	/** Returns the messages to skip. Rejects if the server returns none at all. */
 	async #takeOneByOne(turn: Turn, uids: readonly number[]): Promise<Skipped[]> {
 		const faults = new Map<number, Error>();
-		// Those at which a connection ended come last, so that the others are read before it may end again.
+		// Messages at which a connection was lost come last, so that the others are read before it may be lost again.
 		for (const uid of uids.toSorted((a, b) => this.#lossesAt(a) - this.#lossesAt(b))) {
 			const fault = await this.#takeOne(turn, uid);
 			if (fault !== null) {
 				faults.set(uid, fault);
 			}
 		}
-		// A refusal may be for a moment only.
+		// A refusal may be temporary.
 		for (const uid of [...faults.keys()]) {
 			const fault = await this.#takeOne(turn, uid);
 			if (fault === null) {
@@ -176,7 +176,7 @@ export class FolderReader {
 		return isThere ? failedAt(refusal ?? refused('OK', 'it sends nothing'), {fetching: [uid]}) : null;
 	}
 
-	/** Fetches messages with one command, and stores them. */
+	/** Fetches messages with one command and stores them. */
 	async #take(turn: Turn, uids: readonly number[]): Promise<Fetched> {
 		const fetched: Fetched = {got: new Set(), refusal: null, isAnswered: false};
 		for await (const {mail, taken} of takeAll(this.#fetch(turn.client, uids, fetched), turn.takeIn)) {
@@ -187,7 +187,7 @@ export class FolderReader {
 		return fetched;
 	}
 
-	/** Without marking them as seen: `source` is fetched by BODY.PEEK. */
+	/** Fetches `source` with BODY.PEEK, which does not mark messages as seen. */
 	async *#fetch(
 		client: ImapFlow,
 		uids: readonly number[],
@@ -214,7 +214,7 @@ export class FolderReader {
 			}
 			fetched.refusal = error;
 		}
-		// A lost connection ends a fetch without a word: what was not fetched must not be passed over.
+		// A lost connection ends a fetch silently; messages that were not fetched must not be skipped.
 		validityOf(client);
 		this.#pending = null;
 	}
@@ -223,13 +223,13 @@ export class FolderReader {
 const refused = (responseStatus: 'OK' | 'NO', message: string): Error =>
 	Object.assign(new Error(message), {responseStatus});
 
-/** A server that is asked too often refuses whatever comes next, not one message. */
+/** Whether an error is about one message. A rate-limited server refuses anything, not just one message. */
 function isRefusal(error: unknown): error is Error {
 	const {code, responseStatus} = error as {readonly code?: string; readonly responseStatus?: string};
 	return code !== 'ETHROTTLE' && (responseStatus === 'NO' || responseStatus === 'BAD');
 }
 
-/** Throws if the connection, and with it the folder, is lost. */
+/** Throws if the connection was lost, and the folder with it. */
 function validityOf({mailbox}: ImapFlow): string {
 	if (mailbox === false) {
 		throw new Error('the connection was lost');
@@ -249,11 +249,11 @@ async function uidsAfter(client: ImapFlow, last: number): Promise<number[]> {
 		validityOf(client);
 		throw failedAt(refused('NO', 'the server refuses to search'), {searching: true});
 	}
-	// RFC 3501 §6.4.8: `n:*` always names the last message, also where its UID is below n.
+	// RFC 3501 §6.4.8: `n:*` always includes the last message, even if its UID is below n.
 	return found.filter(uid => uid > last).sort((a, b) => a - b);
 }
 
-/** The UID up to which a folder was read; 0: nothing was read, or the UIDs are others now. */
+/** Returns the UID up to which a folder was read, or 0 if nothing was read or UIDVALIDITY changed. */
 function uidIn(position: string | null, validity: string): number {
 	const [, then, uid] = /^(\d+):(\d+)$/.exec(position ?? '') ?? [];
 	return then === validity ? Number(uid) : 0;
@@ -261,10 +261,7 @@ function uidIn(position: string | null, validity: string): number {
 
 const probeBytes = 1024;
 
-/**
- * Fetches the beginning of the message that is to be read next, if there is one. Rejects if the server does not hand it
- * out.
- */
+/** Fetches the beginning of the next message to read, if there is one. Rejects if the server does not return it. */
 export async function probeNext(client: ImapFlow, position: string | null): Promise<void> {
 	const [uid] = await uidsAfter(client, uidIn(position, validityOf(client)));
 	if (uid === undefined) {

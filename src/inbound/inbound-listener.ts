@@ -15,13 +15,13 @@ import {
 } from './smtp-listener.ts';
 import {shortKey, type TakeIn, type Taken} from './take-in.ts';
 
-/** A mail that the listener answered with 250. */
+/** A message that the listener accepted with 250. */
 export type ReceivedMail = {
 	readonly client: string;
 	readonly roles: readonly Role[];
 	readonly size: number;
 	readonly tls: string | null;
-	/** Null: it went round in circles and was dropped. */
+	/** `null` if it was dropped because of a mail loop. */
 	readonly taken: Taken | null;
 	/** Its share of the allowances. */
 	readonly share: MailShare;
@@ -36,9 +36,9 @@ type InboundObserver = {
 };
 
 export type InboundListenerOptions = ListenerOptions & {
-	/** Names of ours in `X-Loop`. */
+	/** Our own names in `X-Loop`. */
 	readonly ourNames: readonly string[];
-	/** Judges an address of RCPT; rejects if the store cannot be read. */
+	/** Judges an address of RCPT. Rejects if the store cannot be read. */
 	readonly judge: (address: string) => Promise<Judged>;
 	readonly allowances: Allowances;
 	readonly takeIn: TakeIn;
@@ -47,17 +47,19 @@ export type InboundListenerOptions = ListenerOptions & {
 };
 
 type State = {
-	/** Of the current mail, repeated ones too: the library counts those once. */
+	/** The addressees of the current message, including repeated ones, which the library counts once. */
 	addressees: Addressee[];
 };
 
-/** AUTH would let `MAIL` wait for it (530); the others are of no use here. */
+/** The library would refuse `MAIL` before AUTH (530). The other commands are useless here. */
 const maxNameLength = 255;
 const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 /**
- * The SMTP listener of what comes in: receives mail for signed addresses, for those of workspaces and for the operator,
- * and answers 250 when it is on stable storage. It relays nothing, makes no mail, and reads none (R3.5 to R3.8).
+ * The SMTP listener for incoming mail. It accepts messages for signed addresses and those of workspaces and the
+ * operator, and replies 250 once they are on stable storage. Like the mailbox readers of this folder, it hands them to
+ * `takeIn`, and `ReadingLoop` reads them later in a thread. It relies on the store and on `report`. It never relays or
+ * sends mail, and never parses it (R3.5 to R3.8).
  */
 export class InboundListener extends SmtpListener<State> {
 	declare protected readonly options: InboundListenerOptions;
@@ -143,7 +145,7 @@ export class InboundListener extends SmtpListener<State> {
 			share,
 		};
 		if (isLooping(raw, ourNames)) {
-			// Its sender hears of it; that of a report has none who could.
+			// A person should learn about the loop. A report's sender cannot be told, so the report is dropped.
 			if (roles.some(isForPeople)) {
 				share.giveBack();
 				observer.inboundRefused('looping', client);
@@ -151,7 +153,7 @@ export class InboundListener extends SmtpListener<State> {
 			}
 			share.giveBack();
 			observer.inboundTaken({...received, taken: null});
-			return '2.6.0 Dropped: it goes round in circles';
+			return '2.6.0 Dropped: mail loop detected';
 		}
 		const taken = await takeIn({
 			raw,

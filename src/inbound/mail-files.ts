@@ -3,21 +3,21 @@ import {join} from 'node:path';
 import {type Links, openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import type {InboundSource} from '../mail/report.ts';
 
-/** A file with one mail or, where it is an mbox, with many. */
+/** A file with one message, or with many if it is an mbox. */
 export type MailFile = {
 	readonly path: string;
 	/** In octets. */
 	readonly size: number;
-	/** A file of a Maildir holds one mail, even if its first line looks like that of an mbox. */
+	/** A file of a Maildir contains one message, even if its first line looks like that of an mbox. */
 	readonly inMaildir: boolean;
-	/** Only a file that was named may be a link. */
+	/** Only a file that was named explicitly may be a link. */
 	readonly links: Links;
 };
 
 /**
- * The files that may hold mail: the file itself, or all in a folder and those below it, in the order of their names. Of
- * a Maildir they are those of `new` and `cur`. Hidden files and links are left out. A folder that cannot be listed is
- * named in place of its files: opening it fails with the reason. Throws if `path` does not exist.
+ * Finds the files that may contain messages: the file itself, or all files in and below a folder, ordered by name. Of a
+ * Maildir, these are `new` and `cur`. Skips hidden files and links. A folder that cannot be listed is returned as a
+ * file, so that opening it fails with the reason. Throws if `path` does not exist.
  */
 export async function* mailFiles(path: string): AsyncGenerator<MailFile> {
 	const found = await stat(path);
@@ -43,7 +43,7 @@ type Entry = {readonly path: string; readonly isFolder: boolean; readonly inMail
 
 async function list(folder: string): Promise<Entry[]> {
 	if (await isMaildir(folder)) {
-		// In this order: a reader beside moves mails from the one to the other, and none is to be missed.
+		// In this order, because a mail reader may move messages from `new` to `cur` meanwhile, and none may be missed.
 		const fresh = await namesIn(folder, 'new');
 		const seen = await namesIn(folder, 'cur');
 		const paths = [...fresh.map(name => join('new', name)), ...seen.map(name => join('cur', name))];
@@ -56,7 +56,7 @@ async function list(folder: string): Promise<Entry[]> {
 		.map(entry => ({path: join(folder, entry.name), isFolder: entry.isDirectory(), inMaildir: false}));
 }
 
-/** None where the file is gone by now. */
+/** Yields nothing if the file has been removed. */
 async function* sized(path: string, inMaildir: boolean): AsyncGenerator<MailFile> {
 	const found = await stat(path).catch(() => null);
 	if (found) {
@@ -64,10 +64,9 @@ async function* sized(path: string, inMaildir: boolean): AsyncGenerator<MailFile
 	}
 }
 
-/** A mail that lies in a file of its own. */
+/** A message in its own file. */
 type FoundInFile = {readonly found: FoundMail; readonly path: string};
 
-/** Whether a folder is a Maildir. */
 export async function isMaildir(folder: string): Promise<boolean> {
 	const [cur, fresh] = await Promise.all([isFolder(join(folder, 'cur')), isFolder(join(folder, 'new'))]);
 	return cur && fresh;
@@ -81,8 +80,8 @@ async function isFolder(path: string): Promise<boolean> {
 }
 
 /**
- * The names of the mails in a part of a Maildir, oldest first: a name begins with the time. What lies in `tmp` is not
- * complete.
+ * Returns the names of the messages in a part of a Maildir, oldest first, because names begin with the time. (Files in
+ * `tmp` are incomplete.)
  */
 export async function namesIn(folder: string, part: 'new' | 'cur'): Promise<string[]> {
 	const entries = await readdir(join(folder, part), {withFileTypes: true});
@@ -92,7 +91,7 @@ export async function namesIn(folder: string, part: 'new' | 'cur'): Promise<stri
 		.sort();
 }
 
-/** The one mail of a file, at most its beginning where it is too large. Throws what the system says. */
+/** Reads the message in a file, or its beginning if it is too large. Throws the system's error. */
 export async function readMailFile(path: string, source: FoundMail['source'], links: Links): Promise<FoundMail> {
 	const {file, size} = await openRegular(path, links);
 	try {
@@ -112,8 +111,8 @@ export async function readMailFile(path: string, source: FoundMail['source'], li
 }
 
 /**
- * The mails of `new`. Passes over one that another reader took; reports one that cannot be read, which stays where it
- * is.
+ * Yields the messages in `new`. Skips those that another reader took, and reports those that cannot be read, which stay
+ * in place.
  */
 export async function* newMails(
 	folder: string,
@@ -137,7 +136,7 @@ export async function* newMails(
 	}
 }
 
-/** Moves a mail that is stored: from `new` to `cur`, marked as seen. */
+/** Moves a stored message from `new` to `cur`, marked as seen. */
 export async function putAside(folder: string, name: string): Promise<void> {
 	const base = name.split(':2,')[0] as string;
 	await rename(join(folder, 'new', name), join(folder, 'cur', `${base}:2,S`)).catch(error => {
@@ -148,19 +147,19 @@ export async function putAside(folder: string, name: string): Promise<void> {
 	});
 }
 
-/** A mail of an mbox. */
+/** A message of an mbox. */
 type MboxMail = {
 	/** Where its `From ` line begins in the file. */
 	readonly offset: number;
-	/** Its `From ` line, without the line end. */
+	/** Its `From ` line, without the line ending. */
 	readonly line: string;
-	/** The mail without that line, unquoted; at most `longest` octets of it. */
+	/** The message without that line, unquoted, at most `longest` octets of it. */
 	readonly bytes: Buffer;
-	/** Octets of the whole. */
+	/** Octets of the whole message. */
 	readonly size: number;
 };
 
-// An asctime date, with a zone in one of the places where zones are found; some programs write the date of RFC 5322.
+// An asctime date, with a zone in one of several places, or the date of RFC 5322, which some programs write.
 const weekday = '(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)';
 const month = '(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)';
 const time = '\\d\\d?:\\d\\d(?::\\d\\d)?';
@@ -168,12 +167,12 @@ const fromLine = new RegExp(
 	`^From (?:\\S.{0,900} )?${weekday},? +(?:${month} +\\d\\d? +${time} .{0,40}\\d{4}|\\d\\d? +${month} +\\d{4} +${time})(?: .{0,40})?$`,
 	'i',
 );
-/** A longer line is no `From ` line. */
+/** A longer line is not a `From ` line. */
 const maxLineLength = 1000;
 
 /**
- * Whether a line begins a mail of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date it may
- * as well be a sentence.
+ * Whether a line begins a message of an mbox (RFC 4155): `From sender Fri Nov 20 10:00:00 2026`. Without the date, it
+ * could be a sentence.
  */
 export function isFromLine(line: string): boolean {
 	return line.length <= maxLineLength && fromLine.test(line);
@@ -183,14 +182,14 @@ const mark = Buffer.from('\nFrom ');
 const [newline, space] = [0x0a, 0x20];
 
 /**
- * Splits an mbox that comes piece by piece, from a `From ` line at `offset` of the file on. Keeps up to `longest`
- * octets of a mail in memory and counts the rest. Ignores Content-Length: what writes it is often wrong, and the lines
- * of a mail that would be taken for the next one are quoted.
+ * Splits an mbox that arrives in pieces, starting with a `From ` line at `offset` of the file. Keeps up to `longest`
+ * octets of a message in memory and counts the rest. Ignores Content-Length, which is often wrong. It is not needed,
+ * because lines of a message that look like a `From ` line are quoted.
  */
 export class MboxSplitter {
 	readonly #longest: number;
-	// What is to be looked at again, and how much of it belongs to a mail already. The first `From ` line begins like
-	// all others once a line end precedes it.
+	// The data to search again, and how much of it already belongs to a message. The initial line break makes the first
+	// `From ` line look like all others.
 	#rest: Buffer = Buffer.from('\n');
 	#restAt: number;
 	#added = 1;
@@ -204,12 +203,12 @@ export class MboxSplitter {
 		this.#current = {offset, line: ''};
 	}
 
-	/** The mails that this piece completes. */
+	/** Returns the messages completed by this piece. */
 	push(chunk: Buffer): MboxMail[] {
 		return this.#split(Buffer.concat([this.#rest, chunk]), false);
 	}
 
-	/** The last mail, which may be incomplete. */
+	/** Returns the last message, which may be incomplete. */
 	end(): MboxMail[] {
 		return [...this.#split(this.#rest, true), ...this.#finish()];
 	}
@@ -222,7 +221,7 @@ export class MboxSplitter {
 		this.#size += bytes.length;
 	}
 
-	/** The mail that ends here; empty if only empty lines were read. */
+	/** Returns the message that ends here, or nothing if there were only empty lines. */
 	#finish(): MboxMail[] {
 		const bytes = Buffer.concat(this.#parts);
 		const whole = this.#size <= this.#longest ? withoutLastLine(bytes) : bytes;
@@ -239,7 +238,7 @@ export class MboxSplitter {
 		while (at !== -1) {
 			const end = data.indexOf(newline, at + 1);
 			if (end === -1 && !atEnd && data.length - at <= maxLineLength) {
-				break; // The line is not all here.
+				break; // The line is incomplete so far.
 			}
 			const lineEnd = end === -1 ? data.length : end;
 			const line = data.toString('latin1', at + 1, Math.min(lineEnd, at + 2 + maxLineLength)).replace(/\r$/, '');
@@ -251,7 +250,7 @@ export class MboxSplitter {
 			}
 			at = data.indexOf(mark, at + 1);
 		}
-		// A line that begins at the end may be one.
+		// A line that begins at the end may be a `From ` line.
 		const open = at === -1 ? Math.max(0, data.length - mark.length) : at;
 		this.#add(data.subarray(taken, atEnd ? data.length : Math.max(taken, open)));
 		this.#rest = data.subarray(open);
@@ -261,14 +260,14 @@ export class MboxSplitter {
 	}
 }
 
-/** The empty line before the next `From ` line is no part of the mail. */
+/** The empty line before the next `From ` line is not part of the message. */
 function withoutLastLine(bytes: Buffer): Buffer {
 	const end = bytes.toString('latin1', Math.max(0, bytes.length - 4));
 	const length = /\n\r\n$/.test(end) ? 2 : /\n\n$/.test(end) ? 1 : 0;
 	return bytes.subarray(0, bytes.length - length);
 }
 
-/** Takes one `>` from each line `>From `, `>>From ` …: mboxrd, and mboxo, which quotes the first only. */
+/** Removes one `>` from each line `>From `, `>>From ` …: mboxrd, and mboxo, which quotes only the first kind. */
 function unquoted(bytes: Buffer): Buffer {
 	return bytes.includes('>From ')
 		? Buffer.from(bytes.toString('latin1').replace(/(^|\n)>(>*From )/g, '$1$2'), 'latin1')
@@ -276,8 +275,8 @@ function unquoted(bytes: Buffer): Buffer {
 }
 
 /**
- * How far an mbox was read: the last mail that was stored. It is read again the next time, as it may have been
- * incomplete: a program that appends to the file may not have finished.
+ * How far an mbox has been read: the last message that was stored. That message is read again the next time, because a
+ * program may not have finished appending it.
  */
 export type MboxPosition = {
 	readonly device: number;
@@ -287,25 +286,24 @@ export type MboxPosition = {
 	readonly line: string;
 };
 
-/** A mail of an mbox, with the position to go on from once it is stored. */
+/** A message of an mbox, with the position from which to continue once it is stored. */
 type FoundInMbox = {readonly found: FoundMail; readonly position: MboxPosition};
 
 const maxFirstLineLength = 1024;
 
-/** The first line of what is read from `offset` on, without its end. */
+/** Returns the line at `offset`, without its ending. */
 async function lineAt(file: FileHandle, offset: number): Promise<string> {
 	const {buffer, bytesRead} = await file.read({buffer: Buffer.alloc(maxFirstLineLength), position: offset});
 	return (buffer.toString('latin1', 0, bytesRead).split('\n')[0] as string).replace(/\r$/, '');
 }
 
-/** Whether a file is an mbox: its first line begins a mail. */
+/** Whether a file is an mbox, judged by its first line. */
 export async function isMbox(file: FileHandle): Promise<boolean> {
 	return isFromLine(await lineAt(file, 0));
 }
 
 /**
- * Where to go on reading: at the position, or at 0 if another file has that name now, or the file was rewritten without
- * the mail.
+ * Returns where to continue: at the position, or at 0 if the file was replaced, or was rewritten without that message.
  */
 export async function startOf(file: FileHandle, position: MboxPosition | null): Promise<number> {
 	if (position === null) {
@@ -316,7 +314,7 @@ export async function startOf(file: FileHandle, position: MboxPosition | null): 
 	return same && (await lineAt(file, position.offset)) === position.line ? position.offset : 0;
 }
 
-/** The mails of an mbox from an offset on, in bounded memory; reports to `readTo` how far the file was read. */
+/** Yields the messages of an mbox from an offset, in bounded memory. Reports to `readTo` how far the file was read. */
 export async function* mailsOfMbox(
 	file: FileHandle,
 	start: number,
@@ -344,17 +342,17 @@ async function* splitMbox(
 	yield* splitter.end();
 }
 
-/** The position as it is stored; null for what cannot be read. */
+/** Parses a stored position. `null` means that there is none. */
 export function parsePosition(text: string | null): MboxPosition | null {
 	return text === null ? null : JSON.parse(text);
 }
 
-/** A mail that is longer never ends. */
+/** In octets. A longer message is assumed never to end. */
 const maxMessageBytes = 256 * 1024 ** 2;
 
 /**
- * The mails that come in one stream, as standard input. `single`: it is one mail, also if a `From ` line comes first.
- * Throws RefusedFileError where a mail has no end.
+ * Yields the messages of a stream, such as standard input. With `single`, it is one message even if it starts with a
+ * `From ` line. Throws `RefusedFileError` if a message never ends.
  */
 export async function* mailsOfStream(
 	chunks: AsyncIterable<Buffer>,
@@ -365,7 +363,10 @@ export async function* mailsOfStream(
 		for await (const chunk of chunks) {
 			length += chunk.length;
 			if (length > maxMessageBytes) {
-				throw new RefusedFileError('standard input', `holds a mail of more than ${maxMessageBytes} octets`);
+				throw new RefusedFileError(
+					'standard input',
+					`contains a message of more than ${maxMessageBytes} octets`,
+				);
 			}
 			yield chunk;
 		}
@@ -406,7 +407,7 @@ async function* prefixed(first: Buffer, rest: AsyncIterator<Buffer>): AsyncGener
 	}
 }
 
-/** None where nothing comes. */
+/** Yields nothing if the stream is empty. */
 async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGenerator<FoundMail> {
 	const parts: Buffer[] = [];
 	let size = -skip;
@@ -422,29 +423,27 @@ async function* oneMail(chunks: AsyncIterable<Buffer>, skip: number): AsyncGener
 	}
 }
 
-/** A mail that lies in a mailbox or a file. */
+/** A message from a mailbox or a file. */
 export type FoundMail = {
 	readonly source: InboundSource;
-	/** As it is stored: with the line ends of the wire, and cut if it is larger than `maxMailBytes`. */
+	/** As it is stored: with CRLF line endings, and cut if it is larger than `maxMailBytes`. */
 	readonly raw: Buffer;
-	/** The envelope's sender, empty for `<>`, as the server that put the mail there wrote it down; null: it did not. */
+	/** The envelope's sender as recorded on delivery, empty for `<>`, or `null` if it was not recorded. */
 	readonly mailFrom: string | null;
-	/** Whether only its beginning is there. */
+	/** Whether only the beginning was read. */
 	readonly cut: boolean;
 };
 
-/** The largest mail that is taken whole, octets: the listener's limit too. */
+/** The largest message that is stored completely, in octets. The listener has the same limit. */
 export const maxMailBytes = 10 * 1024 * 1024;
 
 /**
- * What is read of a larger one. A report begins with its own words and returns the mail last, so its beginning says
- * all; the rest would only fill the store.
+ * How much is read of a larger message. A report has its information at the beginning and returns the original message
+ * last, which would only fill the store.
  */
 const partOfLarger = 1024 * 1024;
 
-/**
- * A mail of a mailbox or a file: `bytes` are its first `maxMailBytes` octets at least, `size` is the size of the whole.
- */
+/** Creates a message. `bytes` are at least its first `maxMailBytes` octets, and `size` is its full size. */
 export function foundMail(source: InboundSource, bytes: Buffer, size: number): FoundMail {
 	const cut = size > maxMailBytes;
 	const raw = wireForm(cut ? bytes.subarray(0, partOfLarger) : bytes);
@@ -462,8 +461,8 @@ function returnPathOf(raw: Buffer): string | null {
 const [lf, cr] = [0x0a, 0x0d];
 
 /**
- * A stored mail as it went over the wire: each line ends with CRLF, the last one too. So the same mail has the same
- * digest wherever it lay. A lone CR stays as it is.
+ * Converts a stored message to how it was transferred: each line ends with CRLF, including the last. That way, a
+ * message has the same digest wherever it was stored. A lone CR is left alone.
  */
 export function wireForm(stored: Buffer): Buffer {
 	const bare = bareLineFeeds(stored);
@@ -489,7 +488,7 @@ export function wireForm(stored: Buffer): Buffer {
 
 function bareLineFeeds(stored: Buffer): number {
 	let count = 0;
-	// A search for each of millions of them takes five times as long.
+	// Searching for each of millions of them takes five times as long.
 	for (let at = 0; at < stored.length; at++) {
 		count += stored[at] === lf && stored[at - 1] !== cr ? 1 : 0;
 	}

@@ -4,10 +4,7 @@ import type {Envelope, InboundMail, Reading} from '../mail/report.ts';
 import type {Answers, Question} from '../net/dns.ts';
 import {ForeignWork, type ForeignWorkOptions} from '../pool/foreign-work.ts';
 
-/**
- * What the thread is given: a mail, an event that a provider posted, or the beginning of a mail that DNS has to be
- * asked for.
- */
+/** A job of the thread: a message, a provider's event, or the beginning of a message that may need DNS lookups. */
 export type ReaderJob =
 	| ({readonly kind: 'mail'} & InboundMail)
 	| {readonly kind: 'event'; readonly raw: Uint8Array}
@@ -20,19 +17,21 @@ export type ReaderJob =
 
 export type ReaderResult = Reading | readonly Question[];
 
-/** The rules by which refusals are judged from now on. */
+/** The rules that classify refusals from now on. */
 export type NewRules = {readonly kind: 'rules'; readonly rules: readonly BounceRule[]};
 
-/** `spawn`: a thread that reads mails in order. `restMs`: how long a thread may be idle before it is ended. */
+/**
+ * `spawn` starts a thread that reads messages in order. `restMs` is how long a thread may be idle before it is stopped.
+ */
 type ReaderOptions = Pick<
 	ForeignWorkOptions<ReaderJob, ReaderResult, NewRules, never>,
 	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'observer' | 'restMs'
 >;
 
-/** The mail ended its reader, twice: it is not tried again. */
+/** The message crashed its reader twice, so it is not read again. */
 export class UnreadableError extends Error {}
 
-/** The machine had no time for the mail, or the reader was stopped: that says nothing about it. */
+/** The machine was too busy, or the reader was stopped. This says nothing about the message. */
 export class UnfinishedError extends Error {}
 
 const batchSize = 16;
@@ -40,8 +39,8 @@ const maxBatchBytes = 1024 * 1024;
 const defaultRestMs = 60_000;
 
 /**
- * The thread that reads mails, which may be hostile. It starts with the first mail and ends when idle: an idle thread
- * collects no garbage, and kept 60 MB of the mails that it had read.
+ * The thread that reads messages, which may be hostile. It starts with the first message and stops when idle, because
+ * an idle thread collects no garbage and retained 60 MB of messages.
  */
 export class MailReader {
 	readonly #work: ForeignWork<ReaderJob, ReaderResult, NewRules>;
@@ -53,7 +52,7 @@ export class MailReader {
 			restMs: defaultRestMs,
 			...options,
 			name: 'reader',
-			noun: 'a mail',
+			noun: 'a message',
 			count: 1,
 			batchSize,
 			maxHeld: batchSize,
@@ -62,12 +61,12 @@ export class MailReader {
 		});
 	}
 
-	/** Rejects with UnreadableError, or with UnfinishedError if it may be tried again. */
+	/** Rejects with `UnreadableError`, or with `UnfinishedError` if the message may be read again. */
 	async read(job: Exclude<ReaderJob, {kind: 'missing'}>): Promise<Reading> {
 		return (await this.#do(job)) as Reading;
 	}
 
-	/** What DNS has to be asked yet for the verdicts on a mail that begins so. Rejects as `read` does. */
+	/** Returns the DNS questions still needed for the verdicts on a message. Rejects as `read` does. */
 	async missing(job: Omit<Extract<ReaderJob, {kind: 'missing'}>, 'kind'>): Promise<readonly Question[]> {
 		return (await this.#do({kind: 'missing', ...job})) as readonly Question[];
 	}
@@ -81,13 +80,13 @@ export class MailReader {
 			case 'spent':
 				throw new UnreadableError(`Reading it took longer than ${this.#limitMs} ms or too much memory.`);
 			case 'starved':
-				throw new UnfinishedError('The machine is too busy to read the mail.');
+				throw new UnfinishedError('The machine is too busy to read the message.');
 			case 'stopped':
 				throw new UnfinishedError('The reader was stopped.');
 		}
 	}
 
-	/** A thread that starts later must be started with them. */
+	/** Sends new rules to the running thread. A thread that starts later must be started with them. */
 	classifyBy(rules: readonly BounceRule[]): void {
 		this.#work.tell({kind: 'rules', rules});
 	}
@@ -97,7 +96,7 @@ export class MailReader {
 	}
 }
 
-/** A mail that ended its reader. What it says is not known, but its workspace shall have it. */
+/** The reading of a message that crashed its reader. The workspace still receives it, without its content. */
 export function unreadable({message}: UnreadableError): Reading {
 	const clues = {
 		addressees: [],

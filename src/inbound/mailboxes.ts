@@ -12,15 +12,13 @@ import {type FoundMail, isMaildir, maxMailBytes, newMails, putAside} from './mai
 import {type Taken, takeAll} from './take-in.ts';
 
 type MailboxObserver = {
-	/**
-	 * The mailbox was read. `works`: it also answers after a rest; until then one that hung does not count as repaired.
-	 */
+	/** Reports that the mailbox was read. `works` is false until a mailbox that hung also responds after a rest. */
 	readonly mailboxRead: (round: Round, works: boolean) => void;
-	/** The mailbox cannot be read; it is tried again after this time, milliseconds, at least. */
+	/** Reports that the mailbox cannot be read. The next attempt is made after at least this time, in milliseconds. */
 	readonly mailboxFailed: (error: unknown, waitMs: number) => void;
-	/** A mail of a Maildir cannot be read; it stays where it is. */
+	/** Reports that a message of a Maildir cannot be read. It stays where it is. */
 	readonly mailUnreadable: (path: string, error: unknown) => void;
-	/** The system cannot watch the folder, so that new mail waits for the interval; reported once. */
+	/** Reports once that the system cannot watch the folder, so that new mail waits for the interval. */
 	readonly unwatched: (error: unknown) => void;
 };
 
@@ -33,12 +31,12 @@ type MailboxOptions = {
 	readonly watch?: typeof watchFolder;
 };
 
-/** The mailbox of MAILCTL_BOUNCE_MAILBOX. */
+/** Returns the mailbox of MAILCTL_BOUNCE_MAILBOX. */
 export function mailboxOf(mailbox: BounceMailbox, options: MailboxOptions): Mailbox {
 	return mailbox.kind === 'imap' ? imapMailbox(mailbox, options) : maildirMailbox(mailbox.path, options);
 }
 
-/** Why it cannot be read, and the fix; never the password. */
+/** Explains why a mailbox cannot be read and how to fix it. Never reveals the password. */
 export function mailboxFault(error: unknown, mailbox: BounceMailbox): MailboxFault {
 	return mailbox.kind === 'imap' ? imapFault(error, mailbox) : maildirFault(error, mailbox.path);
 }
@@ -61,7 +59,7 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 			client.on('close', wake);
 			return {
 				async takeNew(stop, more) {
-					// A large mail may take long over a slow line: what counts is that something comes.
+					// A large message may take long over a slow connection, so any received data counts as progress.
 					let received = 0;
 					const watch = setInterval(() => {
 						const now = client.stats().received;
@@ -76,7 +74,7 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 						clearInterval(watch);
 					}
 				},
-				// Ends with the next command; a connection that is lost shows there.
+				// Idling ends with the next command, which also reveals a lost connection.
 				listen: () => void client.idle().catch(() => undefined),
 				explain: error => reader.explain(error),
 				close: () => client.close(),
@@ -85,7 +83,7 @@ function imapMailbox(mailbox: ImapMailbox, {takeIn, checkpoint, ca}: MailboxOpti
 	};
 }
 
-/** Faults of the folder itself, which reading it will report. */
+/** Errors of the folder itself, which are reported when it is read. */
 const ofFolder: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES', 'EPERM']);
 
 function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}: MailboxOptions): Mailbox {
@@ -98,7 +96,7 @@ function maildirMailbox(folder: string, {takeIn, observer, watch = watchFolder}:
 		}
 	}
 
-	/** Null: the system can watch no folder, or no more of them, and there is the interval. */
+	/** Returns `null` if the system cannot watch this folder. Then new mail waits for the interval. */
 	function watchNew(wake: () => void): FSWatcher | null {
 		try {
 			return watch(join(folder, 'new'), wake).on('error', unwatched);
@@ -139,44 +137,44 @@ function maildirFault(error: unknown, folder: string): MailboxFault {
 	return code === 'EACCES' || code === 'EPERM' || code === 'EROFS'
 		? {
 				reason: `the Maildir ${folder} cannot be used: ${message}`,
-				fix: `let the user of the daemon read and write ${folder}/new and ${folder}/cur`,
+				fix: `give the daemon's user read and write access to ${folder}/new and ${folder}/cur`,
 			}
 		: {
-				reason: `${folder} is no Maildir: ${message}`,
-				fix: 'name a folder with new, cur and tmp in MAILCTL_BOUNCE_MAILBOX',
+				reason: `${folder} is not a Maildir: ${message}`,
+				fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder with new, cur and tmp',
 			};
 }
 
-/** A mailbox that can be opened; `wake` is called when something new may be in it, or when it is lost. */
+/** A mailbox that can be opened. `wake` is called when there may be new messages, and when the connection is lost. */
 type Mailbox = {
 	readonly open: (wake: () => void, signal: AbortSignal) => Promise<OpenMailbox>;
 };
 
 type OpenMailbox = {
-	/** Stores new mails, and calls `more` while something comes; rejects if the mailbox or the store fails. */
+	/** Stores new messages, and calls `more` whenever data arrives. Rejects if the mailbox or the store fails. */
 	readonly takeNew: (signal: AbortSignal, more: () => void) => Promise<Round>;
-	/** Begins to listen for what comes. */
+	/** Starts listening for new messages. */
 	readonly listen: () => void;
 	/** Adds to an error of `takeNew` what was being read. */
 	readonly explain: (error: unknown) => unknown;
-	/** At once; what is under way fails. */
+	/** Closes the mailbox at once, so that pending operations fail. */
 	readonly close: () => void;
 };
 
 type FollowOptions = {
 	readonly mailbox: Mailbox;
-	/** Between two looks, milliseconds. */
+	/** The time between two checks, in milliseconds. */
 	readonly intervalMs: number;
-	/** A mailbox that sends nothing for this time while it is opened or read hangs, milliseconds. */
+	/** A mailbox hangs if it sends nothing for this time while it is opened or read, in milliseconds. */
 	readonly waitLimitMs: number;
 	readonly observer: Pick<MailboxObserver, 'mailboxRead' | 'mailboxFailed'>;
 };
 
-/** After a failure: one second, doubled each time. */
+/** The waits after failures start at one second and double each time. */
 const [firstWaitMs, maxWaitMs] = [1000, 5 * 60_000];
-/** Times in a row that a connection that worked may be lost without a report. */
+/** How often in a row a working connection may be lost without a report. */
 const maxSilentLosses = 3;
-/** Servers lock out users that often fail to log in. */
+/** Servers lock out users after repeated login failures. */
 const isLockedOut = (error: unknown) => (error as {authenticationFailed?: boolean}).authenticationFailed === true;
 
 class HangsError extends Error {
@@ -184,15 +182,15 @@ class HangsError extends Error {
 	readonly code = 'ETIMEDOUT';
 }
 
-/** The result of some work with a mail server; rejects if the server sends nothing for the time given. */
+/** Returns the result of work with a mail server. Rejects if the server sends nothing for the given time. */
 export function withinLimit<Result>(waitLimitMs: number, work: (more: () => void) => Promise<Result>): Promise<Result> {
-	return inTime(waitLimitMs, () => new HangsError(`it hangs, nothing came for ${waitLimitMs / 1000} s`), work);
+	return inTime(waitLimitMs, () => new HangsError(`no data for ${waitLimitMs / 1000} s`), work);
 }
 
 /**
- * Follows a mailbox until it is stopped: reads what is new, waits until it is woken or the interval is over, opens it
- * again when it was lost. A connection that worked and is lost is no failure yet, for mail servers are restarted; one
- * that hangs is.
+ * Follows a mailbox until stopped: reads what is new, waits until woken or until the interval is over, and reconnects
+ * if the connection was lost. A working connection that is lost is not yet a failure, because mail servers are
+ * restarted. One that hangs is.
  */
 export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: FollowOptions) {
 	const stopping = new AbortController();
@@ -207,7 +205,7 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 		wakeUp();
 	}
 
-	/** Resolves when the time is over, or at `wake` and `stop`. */
+	/** Resolves after the time, or at `wake` and `stop`. */
 	function rest(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
 			const timer = setTimeout(done, milliseconds);
@@ -223,7 +221,7 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 		});
 	}
 
-	/** Stops one that hangs: its log-in may be under way. */
+	/** Aborts an attempt that hangs, which may be in the middle of a login. */
 	async function open(woken: () => void): Promise<OpenMailbox> {
 		const giveUp = new AbortController();
 		try {
@@ -234,7 +232,7 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 		}
 	}
 
-	/** Reads until the mailbox is lost, and rejects then; counts how often it was read. */
+	/** Reads until the connection is lost, and then rejects. Counts how often the mailbox was read. */
 	async function read(counted: {times: number}): Promise<void> {
 		let lost = false;
 		const current = await open(() => lost || wake());
@@ -270,7 +268,7 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 				if (signal.aborted) {
 					return;
 				}
-				// One that is lost at once each time is no good connection.
+				// A connection that is lost immediately each time does not count as working.
 				failures = counted.times > 1 ? 0 : failures;
 				const waitMs = isLockedOut(error) ? maxWaitMs : Math.min(firstWaitMs * 2 ** failures, maxWaitMs);
 				failures++;
@@ -286,7 +284,7 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 
 	const running = run();
 	return {
-		/** Resolves when nothing of it is under way any more. */
+		/** Resolves when all activity has stopped. */
 		async stop(): Promise<void> {
 			stopping.abort();
 			opened?.close();
@@ -303,12 +301,12 @@ export type ImapMailbox = Extract<BounceMailbox, {kind: 'imap'}>;
 const kibibyte = 1024;
 const connectMs = 30_000;
 const greetingMs = 30_000;
-/** A mailbox that sends nothing for this time while it is opened or read hangs. */
+/** The default for how long a mailbox may send nothing while it is opened or read. */
 export const silenceMs = 60_000;
-/** Routers and servers forget a connection that says nothing; it is far below RFC 2177's half hour. */
+/** Routers and servers drop silent connections, so this is far below RFC 2177's half hour. */
 const idleMs = 4 * 60_000;
 
-/** What a mailbox is called in logs and in the store: its URL without the password. */
+/** Returns a mailbox's name in logs and in the store: its URL without the password. */
 export function nameOfMailbox(mailbox: BounceMailbox): string {
 	if (mailbox.kind === 'maildir') {
 		return `maildir:${mailbox.path}`;
@@ -320,8 +318,8 @@ export function nameOfMailbox(mailbox: BounceMailbox): string {
 }
 
 /**
- * Connects, logs in and opens the folder for reading only: nothing in it changes. Rejects if that fails, see
- * `imapFault`, and if `signal` aborts. `ca`: PEM of authorities to trust in addition to the public ones.
+ * Connects, logs in, and opens the folder read-only. Rejects if that fails (see `imapFault`) or if `signal` aborts.
+ * `ca` is the PEM of authorities to trust in addition to the public ones.
  */
 export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal?: AbortSignal): Promise<ImapFlow> {
 	const {ImapFlow} = await import('imapflow');
@@ -339,14 +337,14 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 		disableCompression: true,
 		connectionTimeout: connectMs,
 		greetingTimeout: greetingMs,
-		// Longer: the reader gives up first, and says why.
+		// Longer than `silenceMs`, so that the reader gives up first and says why.
 		socketTimeout: 2 * silenceMs,
 		maxIdleTime: idleMs,
 		maxLineLength: 16 * kibibyte * kibibyte,
 		maxLiteralSize: maxMailBytes + 64 * kibibyte,
 		maxResponseSize: maxMailBytes + 17 * kibibyte * kibibyte,
 	});
-	// The command under way rejects with it.
+	// The pending command rejects with the same error.
 	client.on('error', () => undefined);
 	const close = () => client.close();
 	signal?.addEventListener('abort', close);
@@ -362,36 +360,36 @@ export async function openFolder(mailbox: ImapMailbox, ca: string | null, signal
 	}
 }
 
-/** Why a mailbox cannot be read, and the fix. */
+/** Why a mailbox cannot be read, and how to fix it. */
 type MailboxFault = {readonly reason: string; readonly fix: string};
 
 const untrusted = /^(DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|CERT_|ERR_TLS_CERT_|HOSTNAME_MISMATCH|INVALID_CA)/;
 
-/** What an error of the connection says, without the password, in the operator's words. */
+/** Explains a connection's error to the operator, without the password. */
 export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	const {host, port, folder} = mailbox;
 	const error = thrown as ImapFlowError & FailedCommand;
 	const where = `${host}:${port}`;
 	const code = error.code ?? '';
 	const said = [error.responseText ?? error.reason, typeof error.response === 'string' ? error.response : undefined];
-	// Some servers repeat what they refuse.
+	// Some servers echo the command that they refuse, with the password.
 	const words = clean(conceal(mailbox, said.find(Boolean) ?? withoutAdvice(error.message)));
 	if (error.authenticationFailed) {
 		return {
-			reason: `${where} refuses the log-in: ${words}`,
-			fix: 'correct user and password in MAILCTL_BOUNCE_MAILBOX (percent-encoded)',
+			reason: `${where} rejected the login: ${words}`,
+			fix: 'correct the user and password in MAILCTL_BOUNCE_MAILBOX (percent-encoded)',
 		};
 	}
 	if (untrusted.test(code)) {
 		return {
 			reason: `the certificate of ${where} is not trusted: ${words}`,
-			fix: 'use the name that it is made out for, or add its CA by MAILCTL_CA_FILE',
+			fix: 'use a host name of the certificate, or add its CA with MAILCTL_CA_FILE',
 		};
 	}
 	if (error.tlsFailed || /^(ERR_SSL|EPROTO|UPGRADE_TIMEOUT|ERR_TLS)/.test(code)) {
 		return {
-			reason: `TLS with ${where} fails: ${words}`,
-			fix: 'use imaps:// for TLS from the first byte (port 993), imap:// for STARTTLS (143)',
+			reason: `TLS with ${where} failed: ${words}`,
+			fix: 'use imaps:// for implicit TLS (port 993), imap:// for STARTTLS (143)',
 		};
 	}
 	if (error.fetching !== undefined) {
@@ -400,22 +398,22 @@ export function imapFault(thrown: unknown, mailbox: ImapMailbox): MailboxFault {
 	if (error.searching) {
 		return {
 			reason: `the folder ${folder} of ${where} cannot be searched: ${words}`,
-			fix: 'look at the log of the mail server: its index of the folder may be damaged',
+			fix: "check the mail server's log: its index of the folder may be damaged",
 		};
 	}
 	if (error.responseStatus || error.mailboxMissing) {
 		return {
 			reason: `the folder ${folder} of ${where} cannot be read: ${words}`,
-			fix: 'name a folder of this user in MAILCTL_BOUNCE_MAILBOX',
+			fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder of this user',
 		};
 	}
 	return {
-		reason: `${where} does not answer: ${words}${code === '' || words.includes(code) ? '' : ` (${code})`}`,
+		reason: `${where} does not respond: ${words}${code === '' || words.includes(code) ? '' : ` (${code})`}`,
 		fix: 'check host and port in MAILCTL_BOUNCE_MAILBOX, and the firewall',
 	};
 }
 
-/** The account and the network work, and so do other messages perhaps. */
+/** Explains a fetch error. The account and the network work, and perhaps other messages do, too. */
 function fetchFault(
 	{responseStatus}: ImapFlowError,
 	uids: readonly number[],
@@ -425,12 +423,12 @@ function fetchFault(
 	const what = uids.length === 1 ? `message UID ${first}` : `messages UID ${first} to ${uids.at(-1)}`;
 	return {
 		reason: responseStatus
-			? `${where} does not hand out ${what} of ${folder}: ${words}`
-			: `${where} breaks off while it hands out ${what} of ${folder}: ${words}`,
+			? `${where} does not return ${what} of ${folder}: ${words}`
+			: `${where} closed the connection while returning ${what} of ${folder}: ${words}`,
 		fix:
 			uids.length === 1
-				? 'open the message with a mail program and look at the log of the mail server; delete the message if neither helps'
-				: 'look at the log of the mail server; the messages are fetched one by one now',
+				? "open the message with a mail program and check the mail server's log; delete the message if neither helps"
+				: "check the mail server's log; the messages are now fetched one by one",
 	};
 }
 

@@ -1,18 +1,18 @@
 /**
- * Runs work of many owners: of each owner one batch at a time, in the order in which it came. What an owner adds
- * meanwhile shares the next batch, so that no owner fills the queue of the store's writer, and others wait for one
- * batch of each at most.
+ * Runs work for many owners, one batch at a time for each, in order of arrival. Work that arrives meanwhile joins the
+ * owner's next batch. That way, no owner fills the queue of the store's writer, and the others wait for at most one
+ * batch of each.
  */
 export class OwnerBatches {
 	readonly #size: number;
 	readonly #waiting = new Map<string, Array<() => Promise<void>>>();
 
-	/** `size`: how many pieces of work a batch has at most. */
+	/** `size` is the maximum number of pieces of work per batch. */
 	constructor(size: number) {
 		this.#size = size;
 	}
 
-	/** How many pieces of an owner wait for their batch. */
+	/** Returns how many pieces of an owner's work wait for their batch. */
 	waiting(owner: string): number {
 		return this.#waiting.get(owner)?.length ?? 0;
 	}
@@ -32,7 +32,7 @@ export class OwnerBatches {
 	}
 
 	async #drain(owner: string, waiting: Array<() => Promise<void>>): Promise<void> {
-		// What the same tick adds shares the first batch.
+		// Work added in the same tick joins the first batch.
 		await undefined;
 		while (waiting.length > 0) {
 			await Promise.all(waiting.splice(0, this.#size).map(start => start()));

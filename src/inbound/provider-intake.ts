@@ -19,7 +19,7 @@ import {findSmarthostByToken, type Smarthost, smarthostNoteWrite, updateSmarthos
 import {OwnerBatches} from './owner-batches.ts';
 import {digestInbound, type Taken} from './take-in.ts';
 
-/** Stores what came in; resolves when it is on stable storage. */
+/** Stores what arrived. Resolves once it is on stable storage. */
 type TakeIn = (coming: {
 	readonly raw: Buffer;
 	readonly source: InboundSource;
@@ -36,7 +36,7 @@ type IntakeOptions = {
 	readonly vault: Vault;
 	readonly client: Pick<ProviderClient, 'ask'>;
 	readonly takeIn: TakeIn;
-	/** Events are stored that wait to be read. */
+	/** Called when stored events are waiting to be read. */
 	readonly wake: () => void;
 	readonly clock: Pick<Clock, 'now' | 'monotonic'>;
 };
@@ -45,25 +45,20 @@ type TakenEnd = Exclude<ProviderPostEnd, 'unknown'>;
 
 const maxCertificates = 100;
 const certificateMs = 24 * 3_600_000;
-/** A smarthost's last event is noted at most so often. */
+/** A smarthost's last event is noted at most this often. */
 const noteMs = 60_000;
 const maxNoted = 10_000;
-/** SparkPost posts as many at once, the others fewer. */
+/** SparkPost posts up to this many at once; the others post fewer. */
 const maxEvents = 10_000;
-/** Half of what the store's writer takes in one transaction. */
+/** Half of what the store's writer accepts in one transaction. */
 const batchSize = 64;
-/**
- * Events of one workspace's smarthosts that may wait to be stored or read. Providers post again later what is refused.
- */
+/** How many events of one workspace's smarthosts may wait to be stored or read. Providers post refused events again. */
 const maxWaiting = 2 * maxEvents;
-/** The store is asked how many of them are unread at most so often, milliseconds. */
+/** The minimum time between two queries for the number of unread events, in milliseconds. */
 const countMs = 1000;
 const maxCounted = 1000;
 
-/**
- * Takes what providers post: who posts is proven, then each event is stored by itself. Reading them is the inbound
- * reader's.
- */
+/** Accepts providers' posts: verifies who posts, then stores each event by itself. The inbound reader reads them. */
 export class ProviderIntake {
 	readonly #options: IntakeOptions;
 	readonly #certificates: LRUCache<string, Promise<string>>;
@@ -77,7 +72,7 @@ export class ProviderIntake {
 		this.#certificates = new LRUCache({max: maxCertificates, ttl: certificateMs});
 	}
 
-	/** The smarthost of a URL; undefined: none has it. Asked before a body is read. */
+	/** Returns the smarthost of a URL, or `undefined`. Called before a body is read. */
 	async find(provider: string, token: string): Promise<Smarthost | undefined> {
 		const smarthost = isProviderName(provider)
 			? await findSmarthostByToken(this.#options.reader, apiKeyHash(token))
@@ -85,7 +80,10 @@ export class ProviderIntake {
 		return smarthost?.provider === provider ? smarthost : undefined;
 	}
 
-	/** Rejects if the store or a certificate cannot be had: nothing was acknowledged, the provider posts it again. */
+	/**
+	 * Rejects if the store or a certificate is unavailable. Nothing is acknowledged then, so the provider posts it
+	 * again.
+	 */
 	async take(smarthost: Smarthost, incoming: Incoming): Promise<TakenEnd> {
 		const {vault, clock} = this.#options;
 		if (smarthost.provider === 'ses') {
@@ -118,7 +116,7 @@ export class ProviderIntake {
 		return isSignedBy(await this.#certificateAt(certificateUrl), this.#options.clock.now());
 	}
 
-	/** Kept for a day; one that could not be had is asked for again. */
+	/** Caches a certificate for a day. A failed download is repeated. */
 	async #certificateAt(url: URL): Promise<string> {
 		const known = this.#certificates.get(url.href);
 		const asked = known ?? this.#fetchCertificate(url);
@@ -134,16 +132,20 @@ export class ProviderIntake {
 	async #fetchCertificate(url: URL): Promise<string> {
 		const {status, body} = await this.#options.client.ask('sns', url);
 		if (status !== 200) {
-			throw new ProviderHostError(`${url.hostname} answered ${status} for the certificate of a signature.`);
+			throw new ProviderHostError(
+				`${url.hostname} responded with ${status} to the request for a signing certificate.`,
+			);
 		}
 		return body;
 	}
 
-	/** From now on only this topic's posts are taken. */
+	/** From now on only posts of this topic are accepted. */
 	async #confirm({id}: Smarthost, topic: string, url: URL): Promise<void> {
 		const {status} = await this.#options.client.ask('sns', url);
 		if (status !== 200) {
-			throw new ProviderHostError(`${url.hostname} answered ${status} to the confirmation of a subscription.`);
+			throw new ProviderHostError(
+				`${url.hostname} responded with ${status} to the confirmation of a subscription.`,
+			);
 		}
 		await this.#options.writer.transaction(trx => updateSmarthost(trx, id, {topic}));
 	}
@@ -179,7 +181,7 @@ export class ProviderIntake {
 		return (await Promise.all(stored)).every(Boolean);
 	}
 
-	/** `once`: another post with it is refused, unless it has the same event; such a post has one. */
+	/** `once` makes a post with one event unique. Another post with it is refused unless it has the same event. */
 	async #store(smarthost: Smarthost, events: readonly Fields[] | null, once?: string): Promise<TakenEnd> {
 		const {id, provider, workspace_id: workspaceId, takes} = smarthost;
 		const {takeIn, wake, writer, clock} = this.#options;
@@ -201,13 +203,13 @@ export class ProviderIntake {
 		const taken = await Promise.all(
 			texts.map(raw => this.#batches.run(ownerOf(smarthost), () => takeIn({raw, ...own}))),
 		);
-		// The provider may post the same event again, as it does not know that it was stored.
+		// The provider may repeat an event if it does not know that it was stored.
 		if (once !== undefined && !(await this.#areStored(taken, texts))) {
 			return 'forged';
 		}
 		if (!this.#noted.has(id)) {
 			this.#noted.set(id, true);
-			// It says when, and nothing follows: what cannot be written is noted with the next event.
+			// The time is only informative, so if it cannot be written, the next event tries again.
 			writer.submit(smarthostNoteWrite, {id, at: storeTime(clock.now())}).catch(() => this.#noted.delete(id));
 		}
 		if (texts.length > 0) {
@@ -217,7 +219,7 @@ export class ProviderIntake {
 	}
 }
 
-/** Null: there are more than a provider posts at once, or one is nested deeper than it can be written. */
+/** Returns `null` if there are too many events, or if one is nested too deeply to be serialized. */
 function textsOf(events: readonly StoredEvent[]): readonly Buffer[] | null {
 	try {
 		return events.length > maxEvents ? null : events.map(eventBytes);

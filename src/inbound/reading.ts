@@ -22,25 +22,25 @@ type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
 		readonly dialect: Pick<Store['dialect'], 'isUnavailable' | 'isConflict'>;
 	};
-	/** This daemon: its mails are read at once. */
+	/** The id of this daemon, whose messages are read at once. */
 	readonly node: string;
-	/** The first look reads the mails of all daemons: no other one runs. */
+	/** No other daemon is running, so the first pass reads the messages of all daemons. */
 	readonly alone: boolean;
-	/** Which mails are read, and how many of them at once, each turn and in all. */
+	/** Which messages are read, and how many at once, per turn and in total. */
 	readonly lane: Lane;
-	/** Asks DNS what reading the mail needs, for some seconds, in which it holds no mail. Null: nothing. */
+	/** Starts the DNS lookups that a message needs, which may take seconds. Returns `null` if it needs none. */
 	readonly ask?: (raw: Buffer, cameIn: CameIn) => Asking | null;
-	/** Reads a mail, by what DNS answered; rejects where it cannot be read. */
+	/** Reads a message using the DNS answers. Rejects if it cannot be read. */
 	readonly read: (raw: Buffer, cameIn: CameIn, answers: Answers | null) => Promise<Reading>;
-	/** What is recorded of a mail that can never be read or recorded; null: it is kept for a person. */
+	/** Returns what to record if a message can never be read or recorded, or `null` to keep it for a person. */
 	readonly salvage?: (cameIn: CameIn, error: UnreadableError) => Reading | null;
-	/** Writes what it says, and that it was read, in one transaction. */
+	/** Stores what the message reports, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly observer: {
-		/** The mail cannot be read or recorded, though the store works: it is kept for a person. */
+		/** The message cannot be read or recorded, although the store works, and is kept for a person. */
 		readonly inboundUnreadable: (cameIn: CameIn, error: unknown) => void;
-		/** What was read of the mail cannot be written down, though the store works: a fault of ours. */
+		/** The result cannot be stored, although the store works: a bug. */
 		readonly inboundUnrecorded: (cameIn: CameIn, error: unknown) => void;
 		readonly storeFailed: (error: unknown) => void;
 	};
@@ -48,37 +48,34 @@ type ReadingOptions = {
 
 type Lane = Pick<Parameters<typeof listUnread>[1], 'precedence' | 'perTurn' | 'maxRows'>;
 
-/** Mails that another node stored are read here if they are unread after this time, milliseconds. */
+/** Messages stored by another node are read here if they are still unread after this time, in milliseconds. */
 const othersAfterMs = 60_000;
 const maxBytes = 4 * 1024 * 1024;
-/** Pause after all is read, before the next look: few transactions for many mails. */
+/** The pause between reading everything and the next check, so that a few transactions cover many messages. */
 const gatherMs = 50;
-/** Others wait at most this long for what a mail needs of DNS, milliseconds; then it is set aside. */
+/** How long others wait for a message's DNS lookups, in milliseconds, before it is set aside. */
 const promptMs = 250;
 const slow = Symbol('slow');
-/** Mails that are set aside at once; more of them are read with what DNS answered by then. */
+/** How many messages are set aside at once. Others are read with the DNS answers received so far. */
 const maxSetAside = 256;
-/** Pause before a failing store is asked again, milliseconds. */
+/** The pause before a failing store is tried again, in milliseconds. */
 const retryMs = 1000;
 const maxFaultLength = 300;
-/**
- * How often the reading of a mail may begin and not end because the program did: it is likely to have been the reason.
- */
+/** How often a message may be started and left unfinished by a crash, before it is assumed to be the cause. */
 const maxStarts = 2;
-/** A provider's event was parsed when it was accepted: its reading cannot have ended the program. */
+/** A provider's event was parsed when it was accepted, so reading it cannot have caused a crash. */
 const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
 
 /**
- * Reads the mails that came in and are on stable storage, one turn after the other, the oldest of each first, several
- * at once within a bound of memory. A mail that cannot be read is kept and reported; if the store fails, the mail is
- * read again.
+ * Reads stored messages: turn by turn, the oldest of each turn first, several at once within a memory limit. A message
+ * that cannot be read is kept and reported. If the store fails, the message is read again.
  */
 export class ReadingLoop {
 	readonly #options: ReadingOptions;
-	/** Mails whose DNS is slow, and those whose DNS has answered since, or had its time. */
+	/** Messages whose DNS lookups are slow, and those whose lookups have finished since, or timed out. */
 	readonly #aside = new Set<string>();
 	readonly #answered = new Map<string, Asking>();
-	/** Mails of which the store says that their reading began here, and which have not ended. */
+	/** Messages marked in the store as started here, and not finished. */
 	readonly #begun = new Set<string>();
 	readonly #others = setInterval(() => this.wake(), othersAfterMs).unref();
 	#running: Promise<void> | null = null;
@@ -93,7 +90,7 @@ export class ReadingLoop {
 		this.#everything = options.alone;
 	}
 
-	/** Mails came in, or may have. */
+	/** Reports that there may be new messages. */
 	wake(): void {
 		if (!this.#stopped) {
 			this.#again = true;
@@ -101,14 +98,14 @@ export class ReadingLoop {
 		}
 	}
 
-	/** Resolves when nothing is left to read now. */
+	/** Resolves when nothing is left to read for now. */
 	async idle(): Promise<void> {
 		while (this.#running) {
 			await this.#running;
 		}
 	}
 
-	/** Resolves when what is under way is written down; the rest is read at the next start. */
+	/** Resolves when the messages in progress are recorded. The rest is read after the next start. */
 	async stop(): Promise<void> {
 		this.#stopped = true;
 		clearInterval(this.#others);
@@ -117,7 +114,7 @@ export class ReadingLoop {
 		await this.#takeBack();
 	}
 
-	/** The program ends in order: what it has not read is under no suspicion. */
+	/** Removes the marks of unread messages, because an orderly stop casts no suspicion on them. */
 	async #takeBack(): Promise<void> {
 		try {
 			await Promise.all([...this.#begun].map(id => this.#options.store.writer.submit(takeBackWrite, id)));
@@ -148,7 +145,7 @@ export class ReadingLoop {
 		const query = {...lane, node, othersUntil, after: this.#after, except: [...this.#aside], maxBytes};
 		const found = await listUnread(store.reader, query);
 		const suspect = found.mails.find(mail => isSuspect(mail) && mail.begun > 0 && !this.#begun.has(mail.id));
-		// Alone: if the program ends again, that was the reason.
+		// Read it alone, so that another crash proves it to be the cause.
 		const mails = suspect === undefined ? found.mails : [suspect];
 		this.#after = suspect === undefined ? found.after : this.#after;
 		await this.#begin(mails);
@@ -164,12 +161,12 @@ export class ReadingLoop {
 		return more || isLater;
 	}
 
-	/** Notes in the store that their reading begins, which only the end of the program can leave so. */
+	/** Marks messages in the store as started. Only a crash leaves the mark in place. */
 	async #begin(mails: readonly UnreadInbound[]): Promise<void> {
 		const fresh = mails.filter(mail => isSuspect(mail) && mail.begun < maxStarts && !this.#begun.has(mail.id));
 		const marks = fresh.map(async ({id}) => {
 			await this.#options.store.writer.submit(beginWrite, id);
-			// Even if another mark fails: without it, this message would be suspected of a crash that never happened.
+			// Even if another mark fails: otherwise this message would be suspected of a crash that never happened.
 			this.#begun.add(id);
 		});
 		await Promise.all(marks);
@@ -183,7 +180,7 @@ export class ReadingLoop {
 				: await this.#giveUp(
 						cameIn,
 						raw,
-						new UnreadableError(`The program ended ${begun} times while it was read.`),
+						new UnreadableError(`The daemon crashed ${begun} times while reading it.`),
 					);
 		if (end === 'done') {
 			this.#begun.delete(id);
@@ -209,7 +206,7 @@ export class ReadingLoop {
 		return await this.#record(cameIn, reading, raw);
 	}
 
-	/** Whether the mail is left until DNS has answered, which wakes the loop. */
+	/** Whether the message is set aside until its DNS lookups finish, which wakes the loop. */
 	async #isSetAside(id: string, asking: Asking): Promise<boolean> {
 		const isSlow = (await Promise.race([asking.done, sleep(promptMs, slow, {ref: false})])) === slow;
 		if (!isSlow || this.#aside.size + this.#answered.size >= maxSetAside) {
@@ -244,8 +241,8 @@ export class ReadingLoop {
 				return this.#later(error);
 			}
 			observer.inboundUnrecorded(cameIn, error);
-			// People see the fault: the error may hold SQL and what strangers wrote.
-			const unrecorded = new UnreadableError('What it says could not be recorded; the log says why.');
+			// People see this text. The error itself may contain SQL and text by strangers.
+			const unrecorded = new UnreadableError('The result could not be recorded; see the log for the reason.');
 			return attempt === 'first'
 				? await this.#giveUp(cameIn, raw, unrecorded)
 				: await this.#keep(cameIn, unrecorded);
@@ -282,10 +279,10 @@ export class ReadingLoop {
 	}
 }
 
-/** After every time of the store. */
+/** Later than every time in the store. */
 const latest = '9';
 
-/** Marks mails as read that have no effect. */
+/** Marks messages without any effect as read. */
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	name: 'read_mark',
 	rank: 3,
@@ -310,9 +307,9 @@ const takeBackWrite = begunWrite('read_take_back', -1);
 type RecordOptions = {
 	/** Domains (`d=`) that the operator trusts, in lower case. */
 	readonly reporters: readonly string[];
-	/** Names of this installation that TLS reports may be about, beside those of the store. */
+	/** Names of this installation that TLS reports may be about, in addition to those in the store. */
 	readonly ours: readonly string[];
-	/** The mail as workspaces get it; absent: they get none of what is read here. */
+	/** Returns the message as workspaces receive it. If absent, they receive none of what is read here. */
 	readonly receivedOf?: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<readonly ReceivedMail[]>;
 	readonly reader: Knex;
 	readonly writer: Writer;
@@ -321,7 +318,7 @@ type RecordOptions = {
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-/** Records what a mail says about our recipients, and that it was read; resolves when that is on stable storage. */
+/** Records what a message reports about recipients, and that it was read. Resolves once that is on stable storage. */
 export async function recordReading(
 	options: RecordOptions,
 	cameIn: CameIn,
@@ -335,7 +332,7 @@ export async function recordReading(
 		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ours));
 	}
 	const all = candidatesOf(options.links, cameIn, reading);
-	// What a person answers is no report of the message.
+	// A person's reply is not a report about the message.
 	const isAnswer = received.length > 0 && reading.kind === 'other';
 	const byToken = isAnswer ? all.filter(({via}) => envelopeVias.has(via)) : all;
 	const candidates =
@@ -349,18 +346,18 @@ export async function recordReading(
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
 
-/** What a provider answered to our mail is known to the two of us alone, and its event is proven to be its own. */
+/** Finds recipients by the ids in providers' replies. Only the provider and we know them, and its event is verified. */
 async function providerCandidates(store: Knex, providerIds: readonly string[]): Promise<Candidate[]> {
 	const found = await findByProviderIds(store, providerIds);
 	return found.map(({id}) => ({via: 'provider_id', id, verify: () => true}));
 }
 
-/** Texts of one kind that are looked at: a mail may hold any number. */
+/** How many texts of one kind are checked, because a message may contain any number. */
 const maxTexts = 50;
 
 /**
- * The recipients that a mail may be about, best first (R3.14, R3.19). A candidate proves nothing until its `verify` is
- * asked with the address of its row.
+ * Returns the recipients that a message may be about, best first (R3.14, R3.19). A candidate proves nothing until
+ * `verify` succeeds with the address in its row.
  */
 export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
 	const {clues} = reading;
@@ -381,7 +378,7 @@ export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Readi
 	];
 }
 
-/** Whether a mail to an unsubscribe address is a request (R3.21): reports and automatic replies are not. */
+/** Whether a message to an unsubscribe address is a request (R3.21). Reports and automatic replies are not. */
 function asksToUnsubscribe(cameIn: CameIn, reading: Reading): boolean {
 	return reading.kind === 'other' && !isOfNobody({cameIn, reading});
 }
@@ -393,7 +390,7 @@ function signed(via: Via, texts: readonly string[], read: (text: string) => Sign
 	});
 }
 
-/** Its token says by itself whether it is right. */
+/** These tokens prove themselves, without an address. */
 function ofMessageIds(locals: readonly string[], read: (local: string) => string | null): Candidate[] {
 	return distinct(locals).flatMap(local => {
 		const id = read(local);
@@ -405,15 +402,12 @@ function distinct(texts: readonly string[]): string[] {
 	return [...new Set(texts.slice(0, maxTexts))];
 }
 
-/** The text before the `@`, without quotes and the angle bracket that some leave there. */
+/** Returns the text before the `@`, without quotes or a leading angle bracket. */
 function localPart(address: string): string {
 	return unquotedLocal(address.slice(address.startsWith('<') ? 1 : 0, Math.max(address.lastIndexOf('@'), 0)));
 }
 
-/**
- * The trusted reporter that signed a report that has no token of ours (R3.19); null: none did, or it is no feedback
- * report.
- */
+/** Returns the trusted reporter that signed a feedback report without a token (R3.19), or `null`. */
 export function trustedReporter(reporters: readonly string[], {kind, forwarded, signers = []}: Reading): string | null {
 	return kind === 'arf' && !forwarded ? (signers.find(name => reporters.includes(name)) ?? null) : null;
 }

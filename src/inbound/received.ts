@@ -23,17 +23,17 @@ type ReceivedOptions = {
 	readonly reader: Knex;
 	readonly links: Pick<Links, 'readReplyLocal' | 'readMessageId'>;
 	readonly pastId: PastId;
-	/** Where files are fetched: MAILCTL_PUBLIC_URL. */
+	/** The base of URLs of files: MAILCTL_PUBLIC_URL. */
 	readonly publicUrl: string;
 };
 
-/** A workspace that a mail is for: its addresses, and the message that a token of one of them names. */
+/** A workspace that receives the message: its addresses, and the message that a reply token names. */
 type Owner = {readonly recipients: Set<string>; answered: string | null};
 
-/** Characters of text and of html that are posted: each endpoint has a copy. */
+/** Characters of text and of HTML that are posted, because each endpoint stores its own. */
 const maxPostedLength = 65_536;
 
-/** The mail as each workspace gets it that it is for: most mail that comes in is for none, but a report. */
+/** Returns the message as each of its workspaces receives it. Most incoming messages are reports and for none. */
 export async function receivedOf(
 	options: ReceivedOptions,
 	cameIn: CameIn,
@@ -51,7 +51,7 @@ export async function receivedOf(
 		const summary = summaryOf(cameIn, read, verdicts, recipients);
 		const {text, html, cut, headers, fault} = read;
 		const mail: NewReceived = {
-			// Lists go by the id: a mail that was read late has its place among those that came with it.
+			// Lists are sorted by id, so a message that was read late appears among those that arrived with it.
 			id: options.pastId('rcv', Date.parse(cameIn.receivedAt)),
 			...{workspaceId, inboundId: cameIn.id, inReplyTo, fault, summary, raw, receivedAt: cameIn.receivedAt},
 			content: {text, html, cut, headers},
@@ -101,10 +101,10 @@ async function ownersOf({reader, links}: ReceivedOptions, rcptTo: readonly strin
 	return owners;
 }
 
-/** Message-IDs that a mail was submitted with need a query each. */
+/** Each Message-ID of a submitted message needs a query. */
 const maxLookedUp = 5;
 
-/** The message of the workspace that one of these Message-IDs names, the nearest that does. */
+/** Returns the workspace's message named by the first of these Message-IDs that names one. */
 async function findAnswered(
 	{reader, links}: ReceivedOptions,
 	workspaceId: string,
@@ -134,12 +134,12 @@ async function findAnswered(
 	return null;
 }
 
-/** A shorter name, such as the queue id of a Postfix, could be guessed. */
+/** A shorter name, such as a Postfix queue id, could be guessed. */
 const minProviderIdLength = 16;
 
 /**
- * The workspace's messages by Message-IDs of providers. Amazon SES and others replace ours by one that begins with the
- * id in their reply, or is that id.
+ * Finds the workspace's messages by providers' Message-IDs. Amazon SES and others replace ours with one that is, or
+ * begins with, the id in their reply.
  */
 async function findRelayed(
 	reader: Knex,
@@ -164,7 +164,7 @@ async function findRelayed(
 		named.flatMap(({messageId, providerId}) => {
 			const ids = sent.filter(one => one.providerId === providerId).map(({id}) => id);
 			const found = new Set(own.filter(({id}) => ids.includes(id)).map(recipient => recipient.messageId));
-			// A name that several messages have says nothing.
+			// A name shared by several messages identifies none of them.
 			return found.size === 1 ? [[messageId, [...found][0] as string]] : [];
 		}),
 	);
@@ -190,7 +190,7 @@ function termsOf(kind: 'from' | 'to', addresses: readonly string[]): string[] {
 	});
 }
 
-/** The address without quotes that its local part does not need. */
+/** Removes unnecessary quotes from the local part. */
 function unquoted(address: string): string {
 	const at = address.lastIndexOf('@');
 	return unquotedLocal(address.slice(0, at)) + address.slice(at);

@@ -5,20 +5,20 @@ import {clientNetwork} from '../net/ip-address.ts';
 import type {MailShare} from './allowances.ts';
 import {type GuardedOptions, GuardedServer, refusals, reply, sessionOver, shuttingDown} from './guarded-server.ts';
 
-/** What clients of a listener may have and do (R3.5). */
+/** The limits for clients of a listener (R3.5). */
 export type ListenerLimits = {
 	readonly mailBytes: number;
 	readonly clients: number;
 	readonly perClient: number;
 	readonly recipients: number;
-	/** Errors of a client without a mail stored in between; then the session ends (Postfix: smtpd_hard_error_limit). */
+	/** Errors without a stored message in between, after which the session ends (Postfix: smtpd_hard_error_limit). */
 	readonly errors: number;
 	readonly idleMs: number;
-	/** A session in all. */
+	/** The limit for a whole session. */
 	readonly sessionMs: number;
-	/** How long a mail under way has when the listener is closed. */
+	/** How long a message in transfer may take once the listener is closed. */
 	readonly closeMs: number;
-	/** What large mails may hold together while they come in, octets. */
+	/** How many octets large messages may occupy together while they are received. */
 	readonly heldBytes: number;
 };
 
@@ -37,7 +37,7 @@ export const defaultLimits: ListenerLimits = {
 
 export type Tls = {readonly cert: Buffer | string; readonly key: Buffer | string};
 
-/** Reads a certificate and its key; null if none is set. Throws what the system says. */
+/** Reads a certificate and its key, or returns `null` if none is set. Throws the system's error. */
 export function readTls(cert: string | null, key: string | null): Tls | null {
 	return cert === null || key === null ? null : {cert: readSettingFile(cert), key: readSettingFile(key)};
 }
@@ -45,7 +45,7 @@ export function readTls(cert: string | null, key: string | null): Tls | null {
 export type ListenerOptions = {
 	/** The name in the greeting. */
 	readonly hostname: string;
-	/** Null: no TLS. */
+	/** `null` if there is no TLS. */
 	readonly tls: Tls | null;
 	/** Whether the disk has space for mail. */
 	readonly hasDisk: () => boolean;
@@ -54,7 +54,7 @@ export type ListenerOptions = {
 export type Session<State> = State & {
 	readonly id: string;
 	readonly client: string;
-	/** A mail is on its way, or being stored. */
+	/** A message is being received or stored. */
 	receiving: boolean;
 	deadline: NodeJS.Timeout;
 };
@@ -63,9 +63,9 @@ type Done = (error?: Error | null) => void;
 type DataDone = (error?: Error | null, message?: string) => void;
 
 /**
- * What the two SMTP listeners share, that of reports and that of submission: how many sessions each client has and for
- * how long, on one address or several; how a mail is received; how the listener closes. A subclass decides about
- * commands and stores mails.
+ * The common part of the two SMTP listeners, for incoming mail and for submission. It limits the number and duration of
+ * each client's sessions on one or more addresses, receives messages, and closes the listener. A subclass judges
+ * commands and stores messages.
  */
 export abstract class SmtpListener<State extends object> {
 	protected readonly limits: ListenerLimits;
@@ -81,39 +81,39 @@ export abstract class SmtpListener<State extends object> {
 		this.#held = {free: limits.heldBytes};
 	}
 
-	/** The state that a new session begins with. */
+	/** Returns the state of a new session. */
 	protected abstract begin(): State;
 
-	/** How long a new session has. */
+	/** Returns how long a new session may take. */
 	protected firstMs(): number {
 		return this.limits.sessionMs;
 	}
 
-	/** Whether a session ends in favour of a new one when a limit is reached; the oldest such goes first. */
+	/** Whether a session yields to a new one when a limit is reached. The oldest of these ends first. */
 	protected givesWay(_session: Session<State>): boolean {
 		return false;
 	}
 
-	/** Reports that a session was refused, or ended in favour of another, as a limit of sessions is reached. */
+	/** Reports that a session was refused, or ended for another one, because a session limit was reached. */
 	protected abstract tooManySessions(client: string): void;
 
-	/** Reports that the store failed, and returns the answer. */
+	/** Reports that the store failed, and returns the reply. */
 	protected abstract failed(session: Session<State>, error: unknown): Error;
 
-	/** Why a mail may not begin; null if it may. */
+	/** Returns why a message is refused, or `null` if it may start. */
 	protected abstract mayBegin(session: Session<State>, sender: SMTPServerAddress): Promise<Error | null>;
 
-	/** Why a recipient is refused; null if it is accepted. May rewrite its `address`. */
+	/** Returns why a recipient is refused, or `null` if it is accepted. May rewrite its `address`. */
 	protected abstract judge(
 		session: Session<State>,
 		recipient: {address: string},
 		smtp: SMTPServerSession,
 	): Promise<Error | null>;
 
-	/** What a mail takes of the allowances; null if none is left. */
+	/** Returns a message's share of the allowances, or `null` if none is left. */
 	protected abstract share(session: Session<State>): Promise<MailShare | null>;
 
-	/** Stores a mail; returns the text of the answer, or why it is refused. */
+	/** Stores a message. Returns the text of the reply, or why the message is refused. */
 	protected abstract store(
 		session: Session<State>,
 		raw: Buffer,
@@ -121,10 +121,10 @@ export abstract class SmtpListener<State extends object> {
 		smtp: SMTPServerSession,
 	): Promise<string | Error>;
 
-	/** Reports that a mail was not received. */
+	/** Reports that a message was not received. */
 	protected abstract notReceived(session: Session<State>, reason: Refused): void;
 
-	/** Resolves with the address that it listens on; rejects with what the system says. */
+	/** Resolves with the address that it listens on. Rejects with the system's error. */
 	protected listenAs(
 		own: GuardedOptions,
 		{host, port}: {readonly host: string; readonly port: number},
@@ -133,7 +133,7 @@ export abstract class SmtpListener<State extends object> {
 		const server = new GuardedServer({...this.#serverOptions(), ...own}, this.limits.errors, maxHandshakes);
 		return new Promise((resolve, reject) => {
 			this.#servers.push(server);
-			// Errors of a connection concern its client only.
+			// Errors of a connection concern only its client.
 			server.on('error', () => undefined);
 			server.server.once('error', reject);
 			server.listen(port, host, () => {
@@ -177,7 +177,7 @@ export abstract class SmtpListener<State extends object> {
 		const ofClient = [...this.#sessions.values()].filter(session => session.client === client).length;
 		const hasMost = ofClient >= limits.perClient;
 		if (this.#closing) {
-			done(reply(421, `${hostname} is closing, try again later`));
+			done(reply(421, `${hostname} is shutting down, try again later`));
 		} else if ((hasMost || this.#sessions.size >= limits.clients) && !this.#makeRoom(hasMost ? client : null)) {
 			this.tooManySessions(client);
 			done(reply(421, `${hostname} has too many sessions${hasMost ? ' with you' : ''}, try again later`));
@@ -189,13 +189,13 @@ export abstract class SmtpListener<State extends object> {
 		}
 	}
 
-	/** Ends the oldest session that gives way, of `client` or of any client; false if no session does. */
+	/** Ends the oldest session that yields, of `client` or of any client. Returns `false` if there is none. */
 	#makeRoom(client: string | null): boolean {
 		for (const session of this.#sessions.values()) {
 			if (this.givesWay(session) && (client === null || session.client === client)) {
 				this.tooManySessions(session.client);
 				this.#end(session);
-				this.#hangUp(session.id, '4.7.0 Another session needs the place, log in sooner');
+				this.#hangUp(session.id, '4.7.0 Another session needs this slot, authenticate sooner');
 				return true;
 			}
 		}
@@ -227,7 +227,7 @@ export abstract class SmtpListener<State extends object> {
 		this.answer(smtp, done, session => this.judge(session, recipient, smtp));
 	}
 
-	/** Answers a command with what a check says: null, or why the command is refused. */
+	/** Replies to a command with the result of a check: `null`, or why the command is refused. */
 	protected answer(
 		{id}: Pick<SMTPServerSession, 'id'>,
 		done: Done,
@@ -238,7 +238,7 @@ export abstract class SmtpListener<State extends object> {
 		});
 	}
 
-	/** The library may still pass on a command of a session that is over. */
+	/** The library may still pass on a command after its session has ended. */
 	#inSession(id: string, done: Done, work: (session: Session<State>) => void): void {
 		const session = this.#sessions.get(id);
 		if (session) {
@@ -286,7 +286,7 @@ export abstract class SmtpListener<State extends object> {
 		});
 	}
 
-	/** A mail was answered. */
+	/** Finishes a message that has been replied to. */
 	#received(session: Session<State>): void {
 		session.receiving = false;
 		if (this.#closing) {
@@ -294,7 +294,7 @@ export abstract class SmtpListener<State extends object> {
 		}
 	}
 
-	/** The session has this long from now. */
+	/** Sets a new deadline for the session, counted from now. */
 	protected extend(session: Session<State>, ms: number): void {
 		if (this.#sessions.has(session.id)) {
 			clearTimeout(session.deadline);
@@ -306,14 +306,14 @@ export abstract class SmtpListener<State extends object> {
 		return this.#sessions.size;
 	}
 
-	/** Sessions that begin from now on get this certificate. */
+	/** Uses a certificate for new sessions. */
 	useTls(tls: Tls): void {
 		for (const server of this.#servers) {
 			server.useTls(tls);
 		}
 	}
 
-	/** Mails on their way are answered first; all other sessions end at once. */
+	/** Ends all sessions, those receiving a message after its reply. */
 	async close(): Promise<void> {
 		this.#closing = true;
 		const closed = this.#servers.map(server => new Promise<void>(resolve => server.close(resolve)));
@@ -326,17 +326,14 @@ export abstract class SmtpListener<State extends object> {
 	}
 }
 
-/** Octets that all mails of a listener may still hold together, beyond what each may hold anyway. */
+/** The octets that all messages of a listener may still use together, beyond what each may use anyway. */
 type HeldBytes = {free: number};
 
-/** What every mail may hold without asking: nearly all reports are smaller. */
+/** Every message may use this much unconditionally. Nearly all reports are smaller. */
 const small = 256 * 1024;
 const first = 8 * 1024;
 
-/**
- * The bytes of a mail that is coming in. They are copied together: a hostile client sends ten million chunks of one
- * byte.
- */
+/** Collects a message in one buffer, because a hostile client may send ten million chunks of one byte. */
 class MailBuffer {
 	readonly #held: HeldBytes;
 	#buffer = Buffer.alloc(0);
@@ -347,7 +344,7 @@ class MailBuffer {
 		this.#held = held;
 	}
 
-	/** False if there is no space for it. */
+	/** Returns `false` if there is no room for it. */
 	add(chunk: Buffer): boolean {
 		const length = this.#length + chunk.length;
 		if (length > this.#buffer.length && !this.#grow(length)) {
@@ -376,7 +373,7 @@ class MailBuffer {
 		return this.#buffer.subarray(0, this.#length);
 	}
 
-	/** Other mails may hold what it held. */
+	/** Frees the space for other messages. */
 	release(): void {
 		this.#held.free += this.#taken;
 		this.#taken = 0;
@@ -391,12 +388,12 @@ type Received =
 	/** The bytes are in the buffer. */
 	| {readonly kind: 'whole'; readonly share: MailShare}
 	| {readonly kind: 'refused'; readonly reason: Refused}
-	/** The client went away. */
+	/** The client disconnected. */
 	| {readonly kind: 'lost'};
 
 /**
- * Reads a mail to its end. Its bytes are kept while there is room for them and the allowance lasts; they count as they
- * arrive, so that sessions beside each other cannot take the same bytes. What is not kept does not count.
+ * Receives a whole message, keeping its bytes while there is room and allowance left. Bytes count as they arrive, so
+ * that concurrent sessions cannot use the same allowance. Discarded bytes do not count.
  */
 async function receiveMail(
 	stream: SMTPServerDataStream,
@@ -421,7 +418,7 @@ async function receiveMail(
 					: {kind: 'refused', reason: reason ?? 'too_many'},
 			);
 		});
-		// The stream may have ended before there was a listener.
+		// The stream may have ended before it had a listener.
 		stream.on('error', () => resolve({kind: 'lost'}));
 		stream.on('close', () => resolve({kind: 'lost'}));
 		if (stream.destroyed) {
@@ -436,13 +433,10 @@ async function receiveMail(
 }
 
 const maxReceived = 25;
-/** A header is looked at so far. */
+/** How much of a header is searched. */
 const maxHeaderLength = 256 * 1024;
 
-/**
- * Whether a mail goes round in circles: more trace fields than any route has (RFC 5321 §6.3), or an `X-Loop` with one
- * of our names.
- */
+/** Whether a message loops: it has more trace fields than any route (RFC 5321 §6.3), or our `X-Loop`. */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 	const header = headerOf(raw);
 	if ((header.match(/^received:/gim)?.length ?? 0) > maxReceived) {

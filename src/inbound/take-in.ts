@@ -6,20 +6,20 @@ import type {GroupWrite, Writer} from '../store/engine/writer.ts';
 import {insertInbound, type NewInbound} from '../store/inbound-mails.ts';
 import type {FoundMail} from './mail-files.ts';
 
-/** A mail that came, before it is stored. */
+/** A message that has arrived, but is not stored yet. */
 type Coming = {
 	readonly raw: Buffer;
 	readonly source: InboundSource;
-	/** Empty: the null sender. Null: not known. */
+	/** Empty for the null sender, `null` if unknown. */
 	readonly mailFrom: string | null;
 	readonly rcptTo: readonly string[];
 	readonly client?: string;
 	readonly helo?: string;
 	/** The workspace whose smarthost posted it. */
 	readonly workspaceId?: string | null;
-	/** What makes it unique; absent: its bytes and recipients. */
+	/** What makes it unique. If absent, its bytes and recipients do. */
 	readonly once?: string;
-	/** Absent: the operator brought it. */
+	/** If absent, the operator supplied it. */
 	readonly turn?: ReadingTurn;
 };
 
@@ -28,11 +28,11 @@ const ofOperator: ReadingTurn = {precedence: precedence.proven, turn: 'ingest'};
 export type Taken = {
 	/** The key of its row. */
 	readonly id: string;
-	/** False: the same mail for the same recipients came before, or something else with the same `once`. */
+	/** `false` if the same message for the same recipients, or anything with the same `once`, was stored before. */
 	readonly isNew: boolean;
 };
 
-/** The part of the key that people see, in the reply and in the log. */
+/** Returns the part of the key shown to people, in the reply and in the log. */
 export function shortKey(id: string): string {
 	return id.slice(0, 16);
 }
@@ -41,19 +41,18 @@ export type TakeIn = (mail: Coming) => Promise<Taken>;
 
 type TakeInOptions = {
 	readonly writer: Writer;
-	/** The daemon that is to read the mails. */
+	/** The daemon that is to read the messages. */
 	readonly node: string | null;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-/** What tells the bytes of a stored mail from others. */
+/** Returns the digest that identifies the bytes of a stored message. */
 export function digestInbound(raw: Buffer): string {
 	return createHash('sha256').update(raw).digest('hex');
 }
 
 /**
- * Stores an inbound mail; resolves once it is on stable storage. Rejects if the store fails: then the sender tries
- * again.
+ * Stores an incoming message. Resolves once it is on stable storage. Rejects if the store fails; the sender retries.
  */
 export async function takeIn(
 	{writer, node, clock}: TakeInOptions,
@@ -73,9 +72,9 @@ const inboundWrite: GroupWrite<NewInbound, Taken> = {
 	rank: 2,
 	bytes: ({raw}) => raw.length,
 	async apply(trx, mails) {
-		// Of the same mail twice the first one is new.
+		// Of several identical messages, the first one is new.
 		const byId = new Map(mails.toReversed().map(mail => [mail.id, mail]));
-		// Two nodes that get the same mails wait for each other in the same order.
+		// A common order prevents deadlocks between two nodes that store the same messages.
 		const inserted = await insertInbound(trx, [...byId.values()].sort(byKey));
 		return mails.map(mail => ({id: mail.id, isNew: inserted.has(mail.id) && byId.get(mail.id) === mail}));
 	},
@@ -89,8 +88,8 @@ const maxConcurrent = 32;
 const maxConcurrentBytes = 16 * 1024 * 1024;
 
 /**
- * Stores mails as they come, several at once, so that they share the store's commits. Yields each in their order, when
- * it and all before it are on stable storage. Stops at the first that cannot be stored.
+ * Stores messages as they arrive, several at once so that they share the store's commits. Yields each in order once it
+ * and all before it are on stable storage. Stops at the first that cannot be stored.
  */
 export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 	mails: AsyncIterable<Mail>,
@@ -107,7 +106,7 @@ export async function* takeAll<Mail extends {readonly found: FoundMail}>(
 
 	for await (const mail of mails) {
 		const taken = store(mail.found);
-		taken.catch(() => undefined); // It is awaited in its turn, or never if one before it failed.
+		taken.catch(() => undefined); // Awaited in its turn, or never if an earlier one failed.
 		under.push({mail, taken});
 		bytes += mail.found.raw.length;
 		while (under.length >= maxConcurrent || bytes > maxConcurrentBytes) {

@@ -1,11 +1,16 @@
 import process from 'node:process';
 import {setImmediate} from 'node:timers/promises';
 
-/** Time as an argument: tests pass their own clock, the daemon passes that of its store. */
+/**
+ * A clock that is passed as an argument: tests control their own, and the daemon passes the one of its store.
+ *
+ * The folder holds general-purpose tools: time, text, files, exact JSON, turns, calls between threads. It relies on
+ * Node.js and a few libraries. No tool imports another folder, and none knows what a message is.
+ */
 export type Clock = {
-	/** Wall clock, milliseconds since the epoch. For what is stored or shown. */
+	/** Wall clock, in milliseconds since the epoch, for times that are stored or displayed. */
 	readonly now: () => number;
-	/** Monotonic clock, milliseconds. For rates, idle times and durations. */
+	/** Monotonic clock, in milliseconds, for rates, idle times and durations. */
 	readonly monotonic: () => number;
 };
 
@@ -17,19 +22,19 @@ export const systemClock: Clock = {
 	monotonic: () => performance.now(),
 };
 
-/** A clock that can be set. Until it is set it shows the system's time. */
+/** A clock that can be set. Until then it follows the system clock. */
 export type SharedClock = Clock & {
-	/** For `createSharedClock` in another thread: the clock there shows the same time. */
+	/** Pass this to `createSharedClock` in another thread for a clock that shows the same time. */
 	readonly memory: SharedArrayBuffer;
 	readonly set: (now: number) => void;
 };
 
 /**
- * Once set, it advances with the monotonic clock: a step of the system's wall clock does not move it. All threads that
- * share its memory show the same time.
+ * Creates a clock. Once set, it advances with the monotonic clock, so changes of the system's wall clock do not affect
+ * it. All threads that share the memory see the same time.
  */
 export function createSharedClock(memory = new SharedArrayBuffer(8)): SharedClock {
-	// When the monotonic clock began, in this clock's time; 0: not set.
+	// The origin of the monotonic clock in this clock's time, or 0 if the clock is not set.
 	const origin = new BigInt64Array(memory);
 	return {
 		memory,
@@ -44,16 +49,18 @@ export function createSharedClock(memory = new SharedArrayBuffer(8)): SharedCloc
 	};
 }
 
-/** Unlike `performance.now()` it counts from the same moment in every thread. Whole milliseconds, as ids need them. */
+/** Returns whole milliseconds, as ids need them. Unlike `performance.now()`, the origin is the same in every thread. */
 function monotonicMs(): number {
 	const [seconds, nanoseconds] = process.hrtime();
 	return seconds * 1000 + Math.floor(nanoseconds / 1e6);
 }
 
-/** More than clocks that are kept by NTP ever differ, milliseconds. */
+/** A difference that clocks synchronized by NTP never reach, in milliseconds. */
 export const noticeableSkewMs = 2000;
 
-/** The result of some work; rejects with the error once the time is over. `more` starts the time again. */
+/**
+ * Returns the result of the work, or rejects with the error after the time limit. Calling `more` restarts the limit.
+ */
 export async function inTime<Result>(
 	limitMs: number,
 	late: () => Error,
@@ -70,7 +77,7 @@ export async function inTime<Result>(
 	}
 }
 
-/** Runs pieces of work one after the other; one that fails stops none after it. */
+/** Runs tasks one after another. A task that fails does not stop the next one. */
 export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Result> {
 	let last: Promise<unknown> = Promise.resolve();
 	return work => {
@@ -81,8 +88,8 @@ export function inTurn(): <Result>(work: () => Promise<Result>) => Promise<Resul
 }
 
 /**
- * Lets long work pause. The function that it returns resolves at once, or after all else that waits for the event loop
- * if the last pause is longer ago than `everyMs`.
+ * Lets a long task yield. The returned function resolves immediately, or, if the last pause was `everyMs` ago, after
+ * everything else that waits for the event loop.
  */
 export function createPauses(clock: Pick<Clock, 'monotonic'>, everyMs = 10): () => Promise<void> {
 	let last = clock.monotonic();
@@ -94,7 +101,7 @@ export function createPauses(clock: Pick<Clock, 'monotonic'>, everyMs = 10): () 
 	};
 }
 
-/** Repeats work at intervals, never twice at once. Work that fails is reported and repeated all the same. */
+/** Repeats a task at intervals, never twice at a time. Failures are reported, and the repetition continues. */
 export function repeated(everyMs: number, work: () => Promise<void>, failed: (error: unknown) => void) {
 	let running: Promise<void> | null = null;
 	let isStopped = false;
@@ -110,14 +117,14 @@ export function repeated(everyMs: number, work: () => Promise<void>, failed: (er
 	}
 
 	return {
-		/** Does it at once, unless it is under way; resolves when it is done. */
+		/** Runs the task now, unless it is already running. Resolves when it is finished. */
 		now,
-		/** Does it at once, or once more after what is under way. */
+		/** Runs the task now, or once more after the current run. */
 		async again(): Promise<void> {
 			await running;
 			await (isStopped ? undefined : now());
 		},
-		/** Resolves when nothing is under way any more. */
+		/** Resolves when no run is in progress any more. */
 		async stop(): Promise<void> {
 			clearInterval(timer);
 			isStopped = true;

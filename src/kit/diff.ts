@@ -1,15 +1,15 @@
 type DiffLine = {
-	/** In both texts, only in the first, or only in the second. */
+	/** Whether the line is in both texts, only in the first, or only in the second. */
 	readonly kind: 'same' | 'removed' | 'added';
 	readonly text: string;
 };
 
-/** Lines of either text that differ: comparing 2,000 with 2,000 takes 8 MB and some ten milliseconds. */
+/** The maximum number of differing lines. Comparing 2,000 lines with 2,000 takes 8 MB and about ten milliseconds. */
 export const maxDiffLines = 2000;
 
 /**
- * The lines of two texts beside one another, with the longest common sequence retained; `null` if more than
- * `maxDiffLines` of either text lie between the first difference and the last.
+ * Compares two texts line by line, keeping the longest common sequence. Returns `null` if more than `maxDiffLines` of
+ * either text lie between the first difference and the last.
  */
 export function diffLines(before: string, after: string): DiffLine[] | null {
 	const [old, fresh] = [linesOf(before), linesOf(after)];
@@ -37,10 +37,10 @@ function middle(old: readonly string[], fresh: readonly string[]): DiffLine[] {
 	const removed = (text: string): DiffLine => ({kind: 'removed', text});
 	const added = (text: string): DiffLine => ({kind: 'added', text});
 	const width = fresh.length + 1;
-	// How many lines the rests from here have in common: at most 2,000, the shorter side of the table.
+	// The number of lines that the remainders of both texts have in common: at most 2,000.
 	const common = new Uint16Array((old.length + 1) * width);
 	const at = (i: number, j: number) => common[i * width + j] as number;
-	// Long lines that differ at their ends are expensive to compare: each is compared once, and known by a number.
+	// Long lines that differ only at the end are slow to compare, so each distinct line is replaced by a number.
 	const numbers = new Map<string, number>();
 	const oldNumbers = Uint32Array.from(old, line => numberOf(line, numbers));
 	const freshNumbers = Uint32Array.from(fresh, line => numberOf(line, numbers));
@@ -72,12 +72,12 @@ function numberOf(line: string, numbers: Map<string, number>): number {
 	return number;
 }
 
-/** Lines that are the same and far from any change, as their number. */
+/** A changed or nearby line, or the number of unchanged lines that were left out. */
 export type Folded = DiffLine | {readonly kind: 'folded'; readonly count: number};
 
 const around = 3;
 
-/** The changes with a few lines around each. */
+/** Returns the changes with a few lines of context around each. */
 export function fold(lines: readonly DiffLine[]): Folded[] {
 	const near = new Uint8Array(lines.length);
 	for (const [index, {kind}] of lines.entries()) {
@@ -100,8 +100,8 @@ export function fold(lines: readonly DiffLine[]): Folded[] {
 }
 
 /**
- * The changes as `diff -u` writes them, under the names of both texts; empty if they are the same, `null` if they are
- * too long.
+ * Returns the changes in the format of `diff -u`, with the two names. Returns an empty text if there are none, or
+ * `null` if they are too long.
  */
 export function unifiedDiff(
 	[from, to]: readonly [from: string, to: string],

@@ -1,8 +1,8 @@
 import {randomBytes} from 'node:crypto';
 
 /**
- * A JSON number in the spelling of its author, if JavaScript would spell it differently: `12345678901234567890`,
- * `1.10`, `1E5`, `-0`.
+ * A JSON number in its original spelling, for numbers that JavaScript would write differently, such as
+ * `12345678901234567890`, `1.10`, `1E5` or `-0`.
  */
 export class Numeral {
 	readonly #text: string;
@@ -15,17 +15,17 @@ export class Numeral {
 		return this.#text;
 	}
 
-	/** The nearest double: for arithmetic. */
+	/** Returns the nearest double, for arithmetic. */
 	valueOf(): number {
 		return Number(this.#text);
 	}
 
-	/** Only `writeExact` makes a number of it again. */
+	/** Returns a marked string, which only `writeExact` turns back into a number. */
 	toJSON(): string {
 		return mark + this.#text;
 	}
 
-	// Liquid compares what has these five. They compare all digits.
+	// Liquid compares objects that have these five methods. They take all digits into account.
 	equals(other: unknown): boolean {
 		return (typeof other === 'number' || other instanceof Numeral) && compareNumbers(this, other) === 0;
 	}
@@ -47,19 +47,19 @@ export class Numeral {
 	}
 }
 
-/** It cannot be guessed, so no text of a document begins with it. */
+/** Random, so that no string in a document can begin with it. */
 const mark = `${randomBytes(12).toString('base64url')} `;
 const marked = new RegExp(`"${mark}([-+.\\dEe]+)"`, 'g');
 const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
 /**
- * Matches each number that JavaScript may spell differently, and some texts that look like one. Captures the number.
+ * Matches each number that JavaScript may write differently, and some texts that look like one. Captures the number.
  */
 const oddNumber = new RegExp(
 	`(?:^|[,:[])\\s*(?=(${number.source}))-?(?:\\d[\\d.]{15}|\\d+(?:\\.\\d+)?[eE]|\\d+\\.\\d*0(?!\\d)|0\\.000000|(?<=-)0(?![\\d.]))`,
 	'g',
 );
 
-/** False: `JSON.parse` keeps all digits of the text. */
+/** Returns false if `JSON.parse` preserves all digits in the text. */
 function mayRespell(json: string): boolean {
 	for (const [, spelling = ''] of json.matchAll(oddNumber)) {
 		if (isRespelled(spelling)) {
@@ -74,27 +74,29 @@ function isRespelled(spelling: string): boolean {
 }
 
 /**
- * `JSON.parse` with a Numeral for each number that JavaScript would spell differently.
+ * Parses JSON like `JSON.parse`, but with a `Numeral` for each number that JavaScript would write differently.
  *
- * @param name only in the objects and lists of this name
+ * @param name restricts this to the objects and arrays with this name
  */
 export function parseExact(json: string, name: string | null = null): unknown {
-	// Throws for what is not JSON: marks could make it look like some.
+	// This rejects invalid JSON first, because the marks could make it look valid.
 	const plain: unknown = JSON.parse(json);
 	return mayRespell(json) ? withoutMarks(JSON.parse(markNumbers(json)), name, new Map()) : plain;
 }
 
-/** `JSON.stringify` of what `parseExact` made. */
+/** Writes a value from `parseExact` as JSON. */
 export function writeExact(value: unknown, space?: number): string {
 	return unmarked(JSON.stringify(value, undefined, space));
 }
 
-/** What `JSON.stringify` made, with the Numerals in it as numbers. */
+/** Turns the marked strings in the output of `JSON.stringify` back into numbers. */
 export function unmarked(json: string): string {
 	return json.includes(mark) ? json.replace(marked, '$1') : json;
 }
 
-/** Negative, 0 or positive if the first is less, equal or greater; NaN if either is not a number. */
+/**
+ * Returns a negative, zero or positive number if the first is less, equal or greater, or NaN if either is not a number.
+ */
 export function compareNumbers(one: unknown, other: unknown): number {
 	const [left, right] = [decimalOf(one), decimalOf(other)];
 	if (left === null || right === null) {
@@ -109,19 +111,19 @@ export function compareNumbers(one: unknown, other: unknown): number {
 
 type Decimal = {
 	readonly sign: number;
-	/** Neither the first nor the last is 0. */
+	/** Without leading and trailing zeros. */
 	readonly digits: string;
-	/** How many of the digits stand before the point. */
+	/** The number of digits before the decimal point. */
 	readonly point: number;
 };
 
-/** Null: it is no decimal number. */
+/** Returns `null` if the value is not a decimal number. */
 function decimalOf(value: unknown): Decimal | null {
 	const spelling = value instanceof Numeral ? value : typeof value === 'object' ? '' : Number(value);
 	const [, minus, whole = '', fraction = '', exponent = '0'] =
 		/^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(String(spelling)) ?? [];
 	const all = (whole + fraction).replace(/^0+/, '');
-	let end = all.length; // Not by a pattern, which would look at each run of zeros again and again.
+	let end = all.length; // A regular expression would rescan each run of zeros.
 	while (all[end - 1] === '0') {
 		end--;
 	}
@@ -130,7 +132,7 @@ function decimalOf(value: unknown): Decimal | null {
 	return minus === undefined ? null : {sign, digits, point: all.length - fraction.length + Number(exponent)};
 }
 
-/** Makes texts of the numbers that JavaScript would spell differently. */
+/** Turns the numbers that JavaScript would write differently into marked strings. */
 function markNumbers(text: string): string {
 	const parts: string[] = [];
 	for (let start = 0; start < text.length; ) {
@@ -147,7 +149,9 @@ function markNumbers(text: string): string {
 	return parts.join('');
 }
 
-/** Changes the value in place. Equal spellings share a Numeral: Liquid's `uniq` and `group_by` compare by identity. */
+/**
+ * Modifies the value in place. Equal spellings share a Numeral, since Liquid's `uniq` and `group_by` compare identity.
+ */
 function withoutMarks(value: unknown, name: string | null, known: Map<string, Numeral>): unknown {
 	if (typeof value === 'string' && value.startsWith(mark)) {
 		const numeral = known.get(value) ?? new Numeral(value.slice(mark.length));
@@ -156,7 +160,7 @@ function withoutMarks(value: unknown, name: string | null, known: Map<string, Nu
 	}
 	if (typeof value === 'object' && value !== null) {
 		const items = value as Record<string, unknown>;
-		// Object.entries costs twice as much; what JSON.parse makes has no inherited names.
+		// Object.entries would take twice as long, and the result of JSON.parse has no inherited properties.
 		for (const key in items) {
 			const item = items[key];
 			if (typeof item === 'object' || typeof item === 'string') {
@@ -167,7 +171,7 @@ function withoutMarks(value: unknown, name: string | null, known: Map<string, Nu
 	return value;
 }
 
-/** After the closing quote; the end of the text if it is missing. */
+/** Returns the index after the closing quote, or the length of the text if the quote is missing. */
 function endOfText(text: string, quote: number): number {
 	for (let at = quote + 1; at < text.length; at++) {
 		if (text[at] === '\\') {
@@ -186,10 +190,10 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 	return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** An object; an empty one for anything else. */
+/** Returns the value if it is an object, or an empty object. */
 export const objectOf = (value: unknown): JsonObject => (isObject(value) ? value : {});
 
-/** What a text of a stranger says in JSON; undefined: it is none. */
+/** Parses JSON from an untrusted source. Returns `undefined` if it is invalid. */
 export function parsedJson(text: string): unknown {
 	try {
 		return JSON.parse(text);
@@ -198,8 +202,10 @@ export function parsedJson(text: string): unknown {
 	}
 }
 
-/** Where the parser stopped, as a clause. Its own words may repeat the text, in which a password may be. */
+/**
+ * Returns where the parser stopped, as a clause. The parser's own message may quote the text, and thereby a password.
+ */
 export function stoppedAt(error: unknown, text: string): string {
 	const position = /at position (\d+)/.exec((error as Error).message)?.[1];
-	return position === undefined ? '' : `: look at line ${text.slice(0, Number(position)).split('\n').length}`;
+	return position === undefined ? '' : `: see line ${text.slice(0, Number(position)).split('\n').length}`;
 }

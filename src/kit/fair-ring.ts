@@ -1,13 +1,13 @@
 /**
- * Items that wait for a turn: groups take turns, and within a group its items. So a group with many items never delays
- * another one.
+ * Items that wait for a turn. Groups take turns, and so do the items within a group, so a group with many items never
+ * delays another group.
  */
 export type FairRing<Item> = Map<string, Set<Item>>;
 
-/** A group's turn is that of its first item. */
+/** The next turn of a group, which belongs to its first item. */
 export type Turn<Item> = {readonly group: string; readonly item: Item};
 
-/** The item waits behind the others of its group; if it waits already it keeps its place. */
+/** Adds an item behind the others of its group. An item that is already waiting keeps its position. */
 export function addTurn<Item>(ring: FairRing<Item>, group: string, item: Item): void {
 	const items = ring.get(group);
 	if (items) {
@@ -17,17 +17,17 @@ export function addTurn<Item>(ring: FairRing<Item>, group: string, item: Item): 
 	}
 }
 
-/** Whether the item waits. */
+/** Whether the item is waiting. */
 export function hasTurn<Item>(ring: FairRing<Item>, group: string, item: Item): boolean {
 	return ring.get(group)?.has(item) ?? false;
 }
 
-/** Whether no other group waits. */
+/** Whether no other group is waiting. */
 export function isOnlyGroup<Item>(ring: FairRing<Item>, group: string): boolean {
 	return ring.size === 0 || (ring.size === 1 && ring.has(group));
 }
 
-/** The item waits no longer. */
+/** Removes a waiting item. */
 export function removeTurn<Item>(ring: FairRing<Item>, group: string, item: Item): void {
 	const items = ring.get(group);
 	items?.delete(item);
@@ -36,7 +36,7 @@ export function removeTurn<Item>(ring: FairRing<Item>, group: string, item: Item
 	}
 }
 
-/** The next turn of a group that may have one. */
+/** Returns the next turn, considering only groups that `mayHave` allows. */
 export function firstTurn<Item>(
 	ring: FairRing<Item>,
 	mayHave: (group: string) => boolean = () => true,
@@ -49,7 +49,7 @@ export function firstTurn<Item>(
 	return undefined;
 }
 
-/** It had its turn: the item leaves, its group goes to the end. */
+/** Finishes a turn: the item is removed, and its group moves to the end. */
 export function endTurn<Item>(ring: FairRing<Item>, {group, item}: Turn<Item>): void {
 	const items = ring.get(group);
 	if (items) {
@@ -61,7 +61,7 @@ export function endTurn<Item>(ring: FairRing<Item>, {group, item}: Turn<Item>): 
 	}
 }
 
-/** Takes the item that is next; its group goes to the end. */
+/** Returns and removes the next item. Its group moves to the end. */
 export function takeTurn<Item>(ring: FairRing<Item>): Item | undefined {
 	const turn = firstTurn(ring);
 	if (turn) {
@@ -70,7 +70,7 @@ export function takeTurn<Item>(ring: FairRing<Item>): Item | undefined {
 	return turn?.item;
 }
 
-/** The same, where a group's urgent items go before its others. No group is served sooner for them. */
+/** A ring in which a group's urgent items precede its others. A group is not served earlier because of them. */
 export class UrgentRing<Item> {
 	readonly #all: FairRing<Item> = new Map();
 	readonly #urgent: FairRing<Item> = new Map();
@@ -91,12 +91,12 @@ export class UrgentRing<Item> {
 		return hasTurn(this.#all, group, item);
 	}
 
-	/** Whether no other group waits. */
+	/** Whether no other group is waiting. */
 	isOnly(group: string): boolean {
 		return isOnlyGroup(this.#all, group);
 	}
 
-	/** Takes the item that is next, of a group that may have a turn; its group goes to the end. */
+	/** Returns and removes the next item of a group that may have a turn. The group moves to the end. */
 	take(mayHave?: (group: string) => boolean): Item | undefined {
 		const turn = firstTurn(this.#all, mayHave);
 		if (!turn) {

@@ -2,12 +2,11 @@ const maxBoundaryLength = 1000;
 const lf = 0x0a;
 
 /**
- * The parts between the lines of a boundary (RFC 2046 §5.1.1), as views of `content`, which may have lines that end in
- * LF or in CRLF; a part keeps the CR before its end. A boundary that is a prefix of another one is a different
- * boundary.
+ * Splits `content` at the lines with a boundary (RFC 2046 §5.1.1). The parts are views of `content`, whose lines may
+ * end in LF or CRLF; a part keeps its last CR. A boundary that is a prefix of another one is a different boundary.
  *
- * @param most parts that are answered at most
- * @param unclosed whether a part that no boundary ends counts, up to the end of the content
+ * @param most the maximum number of parts to return
+ * @param unclosed whether a last part without a closing boundary counts
  */
 export function splitParts(
 	content: Buffer,
@@ -15,7 +14,7 @@ export function splitParts(
 	{most = Number.POSITIVE_INFINITY, unclosed = true}: {readonly most?: number; readonly unclosed?: boolean} = {},
 ): Buffer[] {
 	const parts: Buffer[] = [];
-	// Neither may a boundary end in blanks, nor may those behind it in a line count.
+	// Trailing white space is not part of a boundary, neither in the parameter nor in the line.
 	const delimiter = `--${boundary.slice(0, maxBoundaryLength).trimEnd()}`;
 	let start = -1;
 	for (const at of linesOf(content, delimiter)) {
@@ -39,7 +38,7 @@ export function splitParts(
 	return parts;
 }
 
-/** Where the lines begin that begin with a text. */
+/** Yields the positions of lines that begin with the text. */
 function* linesOf(content: Buffer, text: string): Generator<number> {
 	const first = Buffer.from(text, 'latin1');
 	if (content.subarray(0, first.length).equals(first)) {
@@ -51,7 +50,7 @@ function* linesOf(content: Buffer, text: string): Generator<number> {
 	}
 }
 
-/** What the rest of a line says of the boundary before it; null: it is another boundary. */
+/** Returns whether the boundary line starts another part or ends the last one, or `null` if it has another boundary. */
 function kindOf(content: Buffer, after: number): 'next' | 'last' | null {
 	const first = content[after];
 	if (first === undefined || first === lf) {

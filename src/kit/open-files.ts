@@ -1,21 +1,21 @@
 import {statSync} from 'node:fs';
 
 /**
- * A file or folder that this process has open, and what its path led to when it was opened. Plain data: threads get
- * copies.
+ * A file or folder that this process has open, and the identity that its path had when it was opened. It is plain data,
+ * so that it can be sent to threads.
  */
 export type OpenFile = {
 	readonly path: string;
-	/** `null`: the file may be replaced, but not be missing. */
+	/** `null` if the file may be replaced but must not be missing. */
 	readonly identity: {readonly dev: bigint; readonly ino: bigint} | null;
 };
 
-/** A path that no longer leads to the open file: the file was removed, or something else has taken its place. */
+/** A path that no longer refers to the open file, because the file was removed or replaced. */
 export type DisplacedFile = {readonly path: string; readonly how: 'removed' | 'replaced'};
 
 /**
- * Those of the paths that exist. To be called while they are open: until then a new file may get the number of a
- * removed one.
+ * Returns the identities of the existing paths. Call this while the files are open: before that, a new file could get
+ * the inode number of a removed one.
  */
 export function identifyFiles(paths: readonly string[]): OpenFile[] {
 	return paths.flatMap(path => {
@@ -25,9 +25,9 @@ export function identifyFiles(paths: readonly string[]): OpenFile[] {
 }
 
 /**
- * The files whose paths lead elsewhere, in the order given. Links, mounts and other file systems do not matter: the
- * kernel keeps the numbers of what is open. An error that says nothing about the file (EIO, EACCES) is not reported
- * here.
+ * Returns the files whose paths now refer to something else, in the given order. Links, mounts and other file systems
+ * do not matter, because the kernel keeps the numbers of open files. Errors that say nothing about the file (EIO,
+ * EACCES) are ignored.
  */
 export function findDisplaced(files: readonly OpenFile[]): DisplacedFile[] {
 	return files.flatMap(({path, identity}) => {
@@ -49,7 +49,7 @@ function compare(path: string, identity: OpenFile['identity']): DisplacedFile['h
 	}
 }
 
-/** What was written went to a file that its path no longer leads to. */
+/** Data was written to a file that its path no longer refers to. */
 export class DisplacedFileError extends Error {
 	override readonly name = 'DisplacedFileError';
 	readonly code = 'FILE_DISPLACED';

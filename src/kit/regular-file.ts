@@ -2,14 +2,14 @@ import {closeSync, constants, fstatSync, openSync, readSync, type Stats, statSyn
 import {type FileHandle, open} from 'node:fs/promises';
 import process from 'node:process';
 
-/** `refuse`: a path with a symbolic link as its last part is not read. Its folders may be links. */
+/** `refuse` rejects a path whose last component is a symbolic link. Its folders may be links. */
 export type Links = 'follow' | 'refuse';
 
-/** A file that is not read, and why. */
+/** A file that must not be read, and why. */
 export class RefusedFileError extends Error {
 	override readonly name = 'RefusedFileError';
 	readonly code = 'FILE_REFUSED';
-	/** A clause about the file: `is a folder`. */
+	/** A clause about the file, such as `is a folder`. */
 	readonly why: string;
 
 	constructor(path: string, why: string) {
@@ -19,8 +19,8 @@ export class RefusedFileError extends Error {
 }
 
 /**
- * Opens a regular file for reading. Throws RefusedFileError for a link, a device, a FIFO or a folder, and otherwise
- * what the system says. Never waits for the other end of a FIFO.
+ * Opens a regular file for reading. Throws RefusedFileError for a link, device, FIFO or folder, and otherwise the
+ * system's error. Never blocks on a FIFO.
  */
 export async function openRegular(path: string, links: Links): Promise<{file: FileHandle; size: number}> {
 	const file = await open(path, flags(links)).catch(error => {
@@ -36,13 +36,13 @@ export async function openRegular(path: string, links: Links): Promise<{file: Fi
 	}
 }
 
-/** The content of a regular file of at most `most` octets; refused beyond. */
+/** Returns the content of a regular file. Throws RefusedFileError if it has more than `most` octets. */
 export async function readRegular(path: string, most: number, links: Links): Promise<Buffer> {
 	const {file, size} = await openRegular(path, links);
 	try {
 		refuseLarge(size, most, path);
 		const chunks: Buffer[] = [];
-		// It may grow while it is read.
+		// The file may grow while it is being read.
 		for await (const chunk of file.createReadStream({end: most, autoClose: false}) as AsyncIterable<Buffer>) {
 			chunks.push(chunk);
 		}
@@ -54,16 +54,16 @@ export async function readRegular(path: string, most: number, links: Links): Pro
 	}
 }
 
-/** What files of settings may be: certificates, keys, tables. Kubernetes hands them over as links. */
+/** The limit for files named by settings, such as certificates, keys and tables. Kubernetes provides them as links. */
 const maxSettingBytes = 4 * 1024 ** 2;
 
-/** The content of a file that a setting names. */
+/** Returns the content of a file named by a setting. */
 export function readSettingFile(path: string): Buffer {
 	return readGuarded(path, maxSettingBytes).content;
 }
 
 /**
- * What was read of a file, with the permissions and the owner of that very file: its name may lead elsewhere a moment
+ * A file's content, with the permissions and owner of that very file. Its path may refer to another file a moment
  * later.
  */
 type Guarded = {readonly content: Buffer; readonly mode: number; readonly uid: number};
@@ -86,18 +86,19 @@ export function readGuarded(path: string, most = maxSettingBytes): Guarded {
 	}
 }
 
-/** `isOwn`: the file is this user's, only its mode is wrong. */
+/** `isOwn`: the file belongs to this user, and only its mode is wrong. */
 type AccessFault = {readonly why: string; readonly fix: string; readonly isOwn: boolean};
 
 /**
- * Why this user may not use a file or folder that is there, and the command that repairs it; null: for another reason.
+ * Returns why this user may not access an existing file or folder and the command that repairs it, or `null` if the
+ * reason is another one.
  */
 export function accessFault(path: string, uid = process.getuid?.()): AccessFault | null {
 	let found: Stats;
 	try {
 		found = statSync(path);
 	} catch {
-		return null; // A folder above it is closed.
+		return null; // A parent folder is not accessible.
 	}
 	if (uid === undefined) {
 		return null;
@@ -120,7 +121,7 @@ export function accessFault(path: string, uid = process.getuid?.()): AccessFault
 			};
 }
 
-/** Files of /proc and /sys report no size, and some have no end. */
+/** Reads without relying on the size: files in /proc and /sys report none, and some are endless. */
 function readAtMost(file: number, most: number, path: string): Buffer {
 	const buffer = Buffer.alloc(most + 1);
 	let length = 0;
@@ -140,7 +141,7 @@ function asRefused(error: unknown, path: string): unknown {
 	if (code === 'ELOOP') {
 		return new RefusedFileError(path, 'is a symbolic link, not a regular file');
 	}
-	// ENXIO: a socket, or a device that is not there.
+	// ENXIO: a socket, or a device that does not exist.
 	return code === 'ENXIO' ? new RefusedFileError(path, 'is not a regular file') : error;
 }
 

@@ -3,8 +3,8 @@ import type {Clock} from './clock.ts';
 const maxRestMs = 1000;
 
 /**
- * Takes steps until one says that there are no more, or `isStopped` does. It rests after each for as long as the step
- * took, so that work of hours leaves half of the time of what it uses to others.
+ * Runs steps until one returns false or `isStopped` returns true. It pauses after each step for as long as the step
+ * took, so that work lasting hours leaves half of its resources to others.
  */
 export async function takeSteps(
 	step: () => Promise<boolean>,
@@ -22,7 +22,7 @@ export async function takeSteps(
 	}
 }
 
-/** The parts of some work as steps. */
+/** Returns the parts of a generator as steps for `takeSteps`. */
 export function stepsOf(parts: AsyncGenerator<void>): () => Promise<boolean> {
 	return async () => !(await parts.next()).done;
 }

@@ -1,8 +1,8 @@
 import {constants} from 'node:os';
 
 /**
- * The system's name of an error, `ENOSPC`; empty for other errors. libuv has no name for a used-up quota and calls it
- * UNKNOWN.
+ * Returns the system's name for an error, such as `ENOSPC`, or an empty text for other errors. libuv has no name for an
+ * exceeded quota and calls it UNKNOWN.
  */
 export function systemCode(error: unknown): string {
 	const {code, errno} = Object(error) as NodeJS.ErrnoException;

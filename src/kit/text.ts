@@ -1,56 +1,55 @@
 /**
- * Characters that no log, terminal or page shows as they are, for use between the brackets of a regular expression with
- * the flag `u`: controls, direction marks and invisible characters, halves of characters, line and paragraph
- * separators. Every text that a foreign host wrote is freed of them before it is stored or printed.
+ * Characters that must not appear as they are in a log, terminal or page: controls, direction marks, invisible
+ * characters, lone surrogates, line and paragraph separators. For a character class of a regular expression with the
+ * `u` flag. They are removed from all text of remote origin before it is stored or printed.
  */
 export const unprintable = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}`;
 
 /**
- * The ones of them that no name may hold, for the same use. Names that people choose keep the other invisible
- * characters: some scripts and many emoji are joined by them.
+ * The subset that must not appear in names, for the same use. Names may contain the other invisible characters, because
+ * some scripts and many emoji need them.
  */
 export const badInNames = String.raw`\p{Cc}\p{Cs}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069`;
 
-// Some readers also end a line at U+0085, U+2028 and U+2029. What a sender wrote keeps its direction marks.
+// Some parsers also end a line at U+0085, U+2028 and U+2029. Direction marks in a sender's text are preserved.
 const controls = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g;
 
-/** Folds every control to a space: no value can end its header field (R1.20). */
+/** Replaces runs of controls with a space, so that no value can end its header field (R1.20). */
 export function withoutControls(text: string): string {
 	return text.replace(controls, ' ');
 }
 
-// Controls would break lines of logs and tables; what turns the direction of writing makes one name look like another.
+// Controls would break lines of logs and tables. Direction changes make one name look like another.
 const blocked = new RegExp(`[${badInNames}\\ufeff]`, 'u');
 
 /**
- * What is wrong with a name that people give to a thing (a clause for people), or null: 1 to 200 characters on one
- * line.
+ * Returns the problem with a name chosen by a user, as a clause, or `null`. A name has 1 to 200 characters on one line.
  */
 export function labelFault(text: string, longest = 200): string | null {
 	if (text.trim() !== text || text === '' || text.length > 2 * longest || [...text].length > longest) {
-		return `must have 1 to ${longest} characters and no space at its ends`;
+		return `must have 1 to ${longest} characters and no leading or trailing spaces`;
 	}
 	return blocked.test(text) ? 'must not have control or direction characters' : null;
 }
 
-/** What a template says in every mail: the same object each time, so that what is made of it can be kept. */
+/** A text that is the same in every message of a template. It is always the same object, so results can be cached. */
 export type Constant = {readonly text: string};
 
-/** A text, in pieces. */
+/** A text in pieces. */
 export type Pieces = ReadonlyArray<string | Constant>;
 
 const shortest = 64;
 const halfPair = /^[\udc00-\udfff]|[\ud800-\udbff]$/;
 
 /**
- * The text as a constant where keeping pays, else as it is. A constant never holds half of a surrogate pair at its
- * ends.
+ * Returns the text as a constant if caching is worthwhile, or unchanged. A constant never starts or ends with half of a
+ * surrogate pair.
  */
 export function constantOf(text: string): string | Constant {
 	return text.length < shortest || halfPair.test(text) ? text : {text};
 }
 
-/** At most so many of its characters, and never half of a surrogate pair at its end. */
+/** Cuts a text to at most `longest` UTF-16 units, without splitting a surrogate pair. */
 export const cutText = (text: string, longest: number): string =>
 	text.slice(0, longest).replace(text.length > longest ? /[\ud800-\udbff]$/ : '', '');
 
@@ -58,17 +57,17 @@ export function joined(pieces: Pieces): string {
 	return pieces.map(piece => (typeof piece === 'string' ? piece : piece.text)).join('');
 }
 
-/** The same memory as a Buffer: what another thread or a store hands over is a plain Uint8Array. */
+/** Returns a Buffer that shares the memory. Other threads and the store provide plain Uint8Arrays. */
 export function bufferOf({buffer, byteOffset, byteLength}: Uint8Array): Buffer {
 	return Buffer.from(buffer, byteOffset, byteLength);
 }
 
-/** UTF-8 without the byte order mark that editors put before it. */
+/** Decodes UTF-8, without the byte order mark that some editors insert. */
 export function utf8Text(bytes: Uint8Array): string {
 	return new TextDecoder().decode(bytes);
 }
 
-/** The word that is closest to `text` by edits (Levenshtein), if a third of it or less differs. */
+/** Returns the word closest to `text` by edit distance (Levenshtein), if at most a third of the text differs. */
 export function nearest(text: string, words: readonly string[]): string | undefined {
 	let best: string | undefined;
 	let fewest = Math.floor(text.length / 3) + 1;

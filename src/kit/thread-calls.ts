@@ -1,14 +1,14 @@
 import type {MessagePort, TransferListItem} from 'node:worker_threads';
 
-/** What a thread does when it is called. An argument and a result are copied (structured clone). */
+/** The methods that a thread offers. Arguments and results are copied by structured clone. */
 export type Methods = Record<string, (argument: never) => unknown>;
 
 type Argument<Method extends (argument: never) => unknown> = Parameters<Method>[0];
 type Result<Method extends (argument: never) => unknown> = Awaited<ReturnType<Method>>;
 
-/** Calls of one method. Their ids are missing where no reply is expected. */
+/** Calls of one method. `ids` is absent if no reply is expected. */
 export type Calls = {readonly name: string; readonly ids?: number[]; readonly args: unknown[]};
-/** Results and errors by id, and events of the thread. */
+/** Results and errors by id, and the thread's events. */
 export type Replies = {
 	readonly ids: number[];
 	readonly results: unknown[];
@@ -17,30 +17,30 @@ export type Replies = {
 };
 
 type Waiting = {
-	/** 0: no reply is expected. */
+	/** 0 if no reply is expected. */
 	readonly id: number;
 	readonly name: string;
 	readonly argument: unknown;
 	readonly transfer: readonly TransferListItem[];
 	readonly resolve: (result: never) => void;
 	readonly reject: (error: unknown) => void;
-	/** Number of threads that got the call. */
+	/** The number of threads that have received the call. */
 	threads: number;
 };
 
 type CallerOptions<Event> = {
 	readonly send: (calls: readonly Calls[], transfer: readonly TransferListItem[]) => void;
-	/** Receives what the thread sends besides replies. */
+	/** Receives everything the thread sends besides replies. */
 	readonly event?: (event: Event) => void;
-	/** Makes calls just before a message is sent: of what was gathered since the last one (`sendSoon`). */
+	/** Called just before a message is sent, to add calls for what has accumulated since the last one (`sendSoon`). */
 	readonly gather?: () => void;
-	/** A call is rejected when this many threads ended while they had it (1). 0: no thread follows. */
+	/** A call is rejected after this many threads ended while processing it (default 1). 0: no thread will follow. */
 	readonly tries?: number;
 };
 
 /**
- * Calls the methods of a thread. The calls of one turn of the event loop travel in one message: a message costs as much
- * for one call as for many. Calls wait until the thread is ready.
+ * Calls the methods of a thread. All calls of one turn of the event loop are sent in one message, because a message
+ * costs as much for one call as for many. Calls wait until the thread is ready.
  */
 export class ThreadCaller<Its extends Methods, Event = never> {
 	readonly #options: CallerOptions<Event>;
@@ -58,7 +58,7 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		return this.#isReady;
 	}
 
-	/** Number of calls without a reply. */
+	/** The number of calls without a reply. */
 	get size(): number {
 		return this.#sent.size + this.#waiting.length;
 	}
@@ -73,17 +73,17 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		return new Promise((resolve, reject) => this.#add({id, name, argument, transfer, resolve, reject, threads: 0}));
 	}
 
-	/** Calls without a reply, in order with the other calls. */
+	/** Calls a method without a reply, in order with other calls. */
 	notify<Name extends keyof Its & string>(name: Name, argument: Argument<Its[Name]>): void {
 		this.#add({id: 0, name, argument, transfer: [], resolve: ignore, reject: ignore, threads: 0});
 	}
 
-	/** Calls without a reply, before the calls that wait, even if the thread is not ready. */
+	/** Calls a method without a reply, ahead of waiting calls, even if the thread is not ready. */
 	notifyNow<Name extends keyof Its & string>(name: Name, argument: Argument<Its[Name]>): void {
 		this.#options.send([{name, args: [argument]}], []);
 	}
 
-	/** Takes a message of the thread. */
+	/** Processes a message from the thread. */
 	receive(message: 'ready' | Replies): void {
 		if (message === 'ready') {
 			this.#isReady = true;
@@ -105,8 +105,8 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 	}
 
 	/**
-	 * The thread has ended: each call goes to the next thread, or is rejected with the error if it was tried often
-	 * enough.
+	 * Handles the end of the thread. Calls are passed to the next thread, or rejected with the error if they have used
+	 * up their tries.
 	 */
 	end(error: Error): void {
 		this.#isReady = false;
@@ -118,7 +118,7 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		}
 	}
 
-	/** Sends a message at the end of this turn of the event loop, if there are calls by then. */
+	/** Sends a message at the end of this turn of the event loop, if there are any calls by then. */
 	sendSoon(): void {
 		if (!this.#isFlushing) {
 			this.#isFlushing = true;
@@ -133,7 +133,7 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 
 	#flush(): void {
 		if (this.#isReady) {
-			this.#isFlushing = true; // What `gather` calls goes with this message.
+			this.#isFlushing = true; // Calls made by `gather` are sent with this message.
 			this.#options.gather?.();
 		}
 		this.#isFlushing = false;
@@ -145,7 +145,7 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 		try {
 			this.#send(all);
 		} catch {
-			// An argument that cannot be copied fails alone.
+			// Only the calls whose argument cannot be copied fail.
 			for (const one of all) {
 				try {
 					this.#send([one]);
@@ -182,9 +182,9 @@ export class ThreadCaller<Its extends Methods, Event = never> {
 function ignore(): void {}
 
 /**
- * The thread's side. Replies and events of one turn of the event loop travel in one message.
+ * Answers calls in the thread. Replies and events of one turn of the event loop are sent in one message.
  *
- * @returns sends an event
+ * @returns a function that sends an event
  */
 export function answerCalls<Its extends Methods, Event = never>(
 	port: MessagePort,
@@ -237,7 +237,7 @@ function noReplies(): Replies {
 	return {ids: [], results: [], errors: [], events: []};
 }
 
-/** What the caller reads of an error; a copy of the error itself would have no `code`. */
+/** The properties of an error that callers read. A structured clone of the error itself would lose `code`. */
 export type CarriedError = {
 	readonly name: string;
 	readonly message: string;

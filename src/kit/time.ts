@@ -2,14 +2,16 @@ export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
 
 /**
- * The store's form: fixed-width UTC text with milliseconds (`2026-06-09T10:15:30.123Z`), so that text order is time
- * order.
+ * Returns a time as the store writes it: UTC text of fixed width with milliseconds (`2026-06-09T10:15:30.123Z`), so
+ * that text order is time order.
  */
 export function storeTime(milliseconds: number): string {
 	return new Date(milliseconds).toISOString();
 }
 
-/** The API's form of a stored time: `2026-06-09T10:15:30+00:00` (docs/reference/interface.md, Every request). */
+/**
+ * Converts a stored time to the API's form: `2026-06-09T10:15:30+00:00` (docs/reference/interface.md, Every request).
+ */
 export function apiTime(stored: string): string {
 	return `${stored.slice(0, 19)}+00:00`;
 }
@@ -18,8 +20,8 @@ const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d):(\d\d(?:\.\d+)?)([Z
 const maxTimeLength = 60;
 
 /**
- * Milliseconds of an RFC 3339 date or date-time (no offset: UTC), checked against the calendar; undefined for anything
- * else.
+ * Parses an RFC 3339 date or date-time, checked against the calendar, to milliseconds. Without an offset it is UTC.
+ * Returns `undefined` for anything else.
  */
 export function parseTime(text: string): number | undefined {
 	const found = text.length <= maxTimeLength ? rfc3339.exec(text) : null;
@@ -30,25 +32,25 @@ export function parseTime(text: string): number | undefined {
 	return isDay && !Number.isNaN(time) && Number(hour) < 24 ? time : undefined;
 }
 
-/** As `parseTime`, of a value in a query, where an unencoded `+` has become a space. */
+/** Parses a time from a query string, where an unencoded `+` has become a space. */
 export function parseQueryTime(text: string): number | undefined {
 	return parseTime(text.replace(/ (?=\d\d:\d\d$)/, '+'));
 }
 
 const units: Readonly<Record<string, number>> = {ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs};
 
-/** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. Undefined: it is no duration. */
+/** Parses `500ms`, `90s`, `5m`, `4h` or `4d` to milliseconds; a plain number is seconds. `undefined` if invalid. */
 export function parseDuration(text: string): number | undefined {
 	const [, digits, unit = 's'] = /^(\d{1,12})(ms|s|m|h|d)?$/.exec(text) ?? [];
 	return digits === undefined ? undefined : Number(digits) * (units[unit] as number);
 }
 
-/** Milliseconds of `+90m`, `+2h` or `+3d` from now, or of what `parseTime` reads; undefined for anything else. */
+/** Parses `+90m`, `+2h` or `+3d` relative to now, or whatever `parseTime` accepts, to milliseconds. */
 export function parseMoment(text: string, now: number): number | undefined {
 	return /^\+\d{1,6}[smhd]$/.test(text) ? now + (parseDuration(text.slice(1)) as number) : parseTime(text);
 }
 
-/** The duration in its largest whole unit, as `parseDuration` reads it: `90m`, `4d`. */
+/** Writes a duration in its largest whole unit, as `parseDuration` reads it: `90m`, `4d`. */
 export function durationText(milliseconds: number): string {
 	const [unit, length] = Object.entries(units).findLast(([, length]) => milliseconds % length === 0) as [
 		string,
@@ -61,7 +63,7 @@ export function durationText(milliseconds: number): string {
 type Month = {
 	/** `2026-11`. */
 	readonly name: string;
-	/** Milliseconds since the epoch: its first moment, and that of the next month. */
+	/** The first moment of the month and of the next one, in milliseconds since the epoch. */
 	readonly start: number;
 	readonly end: number;
 };

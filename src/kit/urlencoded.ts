@@ -1,18 +1,17 @@
 const [percent, plus, space, ampersand, equals] = [0x25, 0x2b, 0x20, 0x26, 0x3d];
 
 /**
- * Undoes percent-encoding (URL Standard, "percent-decode"): an incomplete escape stays as it is, and octets that are
- * not UTF-8 become U+FFFD. `decodeURIComponent` throws for both, and exceptions are too expensive for text that
- * strangers write.
+ * Decodes percent-encoding (URL Standard, "percent-decode"). An incomplete escape remains as it is, and octets that are
+ * not UTF-8 become U+FFFD. `decodeURIComponent` throws for both, and exceptions are too expensive for untrusted text.
  */
 export function percentDecode(text: string): string {
 	return text.includes('%') ? decodeOctets(Buffer.from(text)) : text;
 }
 
 /**
- * The first `maxFields` fields of an application/x-www-form-urlencoded body or query, in their order. Broken escapes
- * are read as by `percentDecode`: URLSearchParams throws and catches an exception inside Node for each of them, and
- * takes a third of a second with a megabyte of `+`.
+ * Parses the first `maxFields` fields of an application/x-www-form-urlencoded body or query, in order. Broken escapes
+ * are treated as in `percentDecode`. URLSearchParams throws and catches an exception in Node for each of them, and
+ * takes a third of a second for a megabyte of `+`.
  */
 export function parseUrlencoded(body: Uint8Array, maxFields: number): Array<[name: string, value: string]> {
 	const fields: Array<[string, string]> = [];
@@ -41,7 +40,7 @@ export function parseUrlencoded(body: Uint8Array, maxFields: number): Array<[nam
 	return fields;
 }
 
-/** Decodes in place: the result is never longer than the escapes. */
+/** Decodes in place, since the result is never longer than the input. */
 function decodeOctets(octets: Buffer): string {
 	let length = 0;
 	for (let at = 0; at < octets.length; at++, length++) {
@@ -57,7 +56,7 @@ function decodeOctets(octets: Buffer): string {
 	return octets.toString('utf8', 0, length);
 }
 
-/** The value of a hexadecimal digit, or -1. */
+/** Returns the value of a hexadecimal digit, or -1. */
 function hexDigit(octet: number | undefined): number {
 	if (octet === undefined) {
 		return -1;
@@ -65,7 +64,7 @@ function hexDigit(octet: number | undefined): number {
 	if (octet >= 0x30 && octet <= 0x39) {
 		return octet - 0x30;
 	}
-	// The bit that tells lower case from upper case is set.
+	// Setting this bit makes a letter lower case.
 	const letter = octet | 0x20;
 	return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1;
 }

@@ -1,9 +1,9 @@
 import {type Clock, systemClock} from './clock.ts';
 
-/** CPU time that the whole process has used, milliseconds. No thread of it can have used more meanwhile. */
+/** Returns the CPU time used by the whole process, in milliseconds. No single thread can have used more. */
 export type CpuClock = () => number;
 
-/** To ask the system takes longer than a small mail's html, so an answer serves for a while. */
+/** Asking the system takes longer than rendering a small message, so a result is reused for a while. */
 const cpuFreshMs = 10;
 let cpuSeen = {at: Number.NEGATIVE_INFINITY, used: 0};
 
@@ -20,18 +20,18 @@ export type WorkClocks = {readonly clock: Pick<Clock, 'monotonic'>; readonly cpu
 
 export const systemClocks = {clock: systemClock, cpu: processCpu} satisfies WorkClocks;
 
-/** `starved`: the machine had no time for it, which says nothing about the work. */
+/** `starved`: the machine gave it no time, which says nothing about the work. */
 export type WorkState = 'within' | 'spent' | 'starved';
 
 const maxWaits = 15;
 
 /**
- * Begins to measure the time of a piece of work in some thread. On a busy machine time passes without work, so the
- * limit is reached when it has passed both on the clock and as CPU time. Node.js 20 cannot measure the CPU time of one
- * thread; that of the process bounds it from above.
+ * Starts measuring a piece of work in some thread. On a busy machine time passes without progress, so the limit is
+ * reached only once it has elapsed both on the clock and as CPU time. Node.js 20 cannot measure the CPU time of one
+ * thread, but that of the process is an upper bound.
  *
- * @param limitMs of the clock and of the CPU; after 15 times this time on the clock alone the work is `starved`
- * @returns a function that gives the present state
+ * @param limitMs the limit on the clock and on the CPU; after 15 times that on the clock alone, the work is `starved`
+ * @returns a function that returns the current state
  */
 export function limitWork(limitMs: number, {clock, cpu}: WorkClocks): () => WorkState {
 	const since = clock.monotonic();

@@ -12,34 +12,34 @@ import {
 	writeConsent,
 } from './tokens.ts';
 
-/** A token that was opened. An expired one still has its owner, for the page that answers it. */
+/** The result of opening a token. An expired one still reveals its owner, for the page that explains it. */
 type Opened =
-	/** `url` is where a click goes, empty in the other kinds. */
+	/** `url` is the target of a click, empty for other kinds. */
 	| {readonly ok: true; readonly claims: Claims; readonly url: string}
 	| {readonly ok: false; readonly fault: 'forged'}
 	| {readonly ok: false; readonly fault: 'expired'; readonly claims: Claims; readonly url: string};
 
-/** Makes the URLs of hosted pages. */
+/** Creates the URLs of hosted pages. */
 export type PageLinks = {
 	readonly unsubscribeUrl: (claims: Claims) => string;
 	/** The preference page, with the token of an unsubscribe URL. */
 	readonly preferencesUrl: (unsubscribeUrl: string) => string;
-	/** The same of a person, by a token that stood in no mail. */
+	/** The preference page of a person, with a token that is in no message. */
 	readonly personUrl: (person: Pick<Claims, 'workspaceId' | 'address' | 'expiresAt'>) => string;
 	/** The URL of the pixel that reports an open. */
 	readonly openUrl: (claims: Claims) => string;
 	/**
-	 * The tracked form of a link. Null: not an http(s) URL, too long, or a page of ours; such a link is not
-	 * changed.
+	 * The tracked form of a link. `null` if it is not an http(s) URL, is too long, or is a page of mailctl; such links
+	 * are not changed.
 	 */
 	readonly clickUrl: (claims: Claims, url: string) => string | null;
 };
 
 export type Links = PageLinks & {
-	/** The pages under a domain's link host; null: under the public URL. */
+	/** The pages under a domain's link host, or under the public URL if `null`. */
 	readonly under: (linkHost: string | null) => PageLinks;
 	readonly openUnsubscribe: (token: string, now: number) => Opened;
-	/** The page where an address agrees to a workspace's alerts. */
+	/** The page where an address consents to a workspace's alerts. */
 	readonly alertUrl: (consent: AlertConsent) => string;
 	/** `null` if the token is forged. An expired one is returned too. */
 	readonly readAlertConsent: (token: string) => AlertConsent | null;
@@ -51,17 +51,17 @@ export type Links = PageLinks & {
 	/** The local part of a recipient's unsubscribe address: `u` and 44 characters. */
 	readonly unsubscribeLocal: (recipientId: string, address: string) => string;
 	readonly readUnsubscribeLocal: (localPart: string) => SignedId | null;
-	/** The local part of the address at which a recipient's answers come in: `reply+p` and 44 characters. */
+	/** The local part of the address for a recipient's replies: `reply+p` and 44 characters. */
 	readonly replyLocal: (recipientId: string, address: string) => string;
 	readonly readReplyLocal: (localPart: string) => SignedId | null;
 	/** The value of X-Mailctl-Ref and of the envelope id: `r` and 44 characters. */
 	readonly ref: (recipientId: string, address: string) => string;
 	readonly readRef: (token: string) => SignedId | null;
-	/** The left side of the Message-ID, the same for every recipient of a message: `m` and 44 characters. */
+	/** The left side of the Message-ID, which all recipients of a message share: `m` and 44 characters. */
 	readonly messageIdLocal: (messageId: string) => string;
-	/** The message's id, null for a Message-ID that we did not make. */
+	/** The message's id, or `null` if mailctl did not create the Message-ID. */
 	readonly readMessageIdLocal: (local: string) => string | null;
-	/** The same of a whole Message-ID, with angle brackets or without. */
+	/** The same for a whole Message-ID, with or without angle brackets. */
 	readonly readMessageId: (messageId: string) => string | null;
 };
 
@@ -69,12 +69,18 @@ const replyPrefix = 'reply+';
 /** Under `/t/`, which reverse proxies in front of mailctl already forward. */
 export const alertPagePath = '/t/alerts';
 
-/** The Message-ID of a message from this address, without angle brackets. */
+/** Returns the Message-ID of a message from this address, without angle brackets. */
 export function messageIdOf({messageIdLocal}: Pick<Links, 'messageIdLocal'>, messageId: string, from: string): string {
 	return messageIdLocal(messageId) + from.slice(from.lastIndexOf('@'));
 }
 
-/** Makes and reads every token that leaves the machine. `publicUrl` is where the hosted pages are reached. */
+/**
+ * Creates and reads every token that leaves the machine. `publicUrl` is the base of the hosted pages.
+ *
+ * This is the main function of the folder, which also rewrites links for tracking. It relies on the token keys alone:
+ * all that a link needs is in its token, so it works after the message is deleted. It never reads the store, and a
+ * token of one purpose is never valid for another.
+ */
 export function createLinks({
 	keys,
 	publicUrl,
@@ -148,7 +154,7 @@ export function createLinks({
 	};
 }
 
-/** A base of links with another host; scheme, port and path stay. */
+/** Returns a base URL with another host. Scheme, port and path are unchanged. */
 export function withHost(base: string, host: string): string {
 	const url = new URL(base);
 	url.hostname = host;
@@ -157,7 +163,7 @@ export function withHost(base: string, host: string): string {
 
 const trimmed = (url: string): string => url.replace(/\/+$/, '');
 
-/** The longest tracked link, octets. An index of PostgreSQL takes no key of more than 2,704. */
+/** The maximum length of a tracked link, in octets. PostgreSQL limits index keys to 2,704. */
 const maxLinkLength = 2048;
 
 function isLink(url: string): boolean {

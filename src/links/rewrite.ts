@@ -1,25 +1,25 @@
 type Tracked = {
-	/** The URL of the pixel that reports an open; null: opens are not tracked. */
+	/** The URL of the pixel that reports an open, or `null` if opens are not tracked. */
 	readonly openUrl: string | null;
-	/** Gives a link's tracked form, null where it stays as it is; null: clicks are not tracked. */
+	/** Returns a link's tracked form, or `null` to keep it. The function is `null` if clicks are not tracked. */
 	readonly clickUrl: ((url: string) => string | null) | null;
 };
 
 type Rewritten = {
 	readonly html: string;
-	/** Where the first tracked link leads; null: none is tracked. */
+	/** The target of the first tracked link, or `null` if none is tracked. */
 	readonly firstLink: string | null;
-	/** How many different links are tracked. */
+	/** The number of distinct tracked links. */
 	readonly links: number;
 };
 
-/** No more links of a mail than these are tracked: a tracked one is some hundred characters longer. */
+/** The maximum number of tracked links per message, since each becomes some hundred characters longer. */
 export const maxTrackedLinks = 500;
 
 type Edit = Span & {readonly text: string};
 
 /**
- * Puts tracked URLs in the place of links, and a pixel at the end. All else stays byte for byte what it was: quotes,
+ * Replaces links with tracked URLs, and adds a pixel at the end. Everything else stays byte for byte the same: quotes,
  * spelling, white space, `data-notrack`.
  */
 export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
@@ -49,13 +49,13 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 	return {html: applied(html, edits), firstLink, links};
 }
 
-/** Where the links of a mail lead, each once, in order; what no URL holds is left out. */
+/** Returns the distinct link targets of an HTML text in order, without those that cannot be URLs. */
 export function linksOf(html: string): string[] {
 	const links = findLinks(html, {marked: true}).hrefs.map(({start, end}) => linkOf(html.slice(start, end)));
 	return [...new Set(links.filter(link => link !== null))];
 }
 
-/** The URL in the value of an `href`; browsers drop line breaks in it, white space and controls around it. */
+/** Returns the URL in an `href` value, without line breaks and surrounding white space, as browsers do. */
 function linkOf(value: string): string | null {
 	const text = readAttribute(value)?.replace(/[\t\n\r]/g, '');
 	if (text === undefined) {
@@ -85,7 +85,7 @@ const known = new Map(
 	Object.entries({amp: '&', AMP: '&', lt: '<', LT: '<', gt: '>', GT: '>', quot: '"', QUOT: '"', apos: "'"}),
 );
 
-/** Names that browsers take for a character even without a semicolon (HTML Standard §13.5). */
+/** Names that browsers recognize even without a semicolon (HTML Standard §13.5). */
 const withoutSemicolon = new Set(
 	`AElig AMP Aacute Acirc Agrave Aring Atilde Auml COPY Ccedil ETH Eacute Ecirc Egrave Euml GT Iacute Icirc Igrave Iuml LT
 	Ntilde Oacute Ocirc Ograve Oslash Otilde Ouml QUOT REG THORN Uacute Ucirc Ugrave Uuml Yacute aacute acirc acute aelig
@@ -98,8 +98,8 @@ const withoutSemicolon = new Set(
 const reference = /&(?:#[xX]([0-9a-fA-F]+);?|#([0-9]+);?|([a-zA-Z][a-zA-Z0-9]*)(;|=)?)/g;
 
 /**
- * What an attribute's value says, its character references read as browsers read them (HTML Standard §13.2.5.72). Null
- * where one stands for something that a URL hardly holds, such as `&eacute;`: it is not known here.
+ * Decodes an attribute's character references as browsers do (HTML Standard §13.2.5.72). Returns `null` if one stands
+ * for a character that is unlikely in a URL, such as `&eacute;`, because this function does not know it.
  */
 export function readAttribute(value: string): string | null {
 	if (!value.includes('&')) {
@@ -107,7 +107,7 @@ export function readAttribute(value: string): string | null {
 	}
 	let isKnown = true;
 	const text = value.replace(reference, (whole, hex?: string, decimal?: string, name?: string, after?: string) => {
-		// Before `=`, a name is that of the next query parameter.
+		// Before `=`, the name is that of the next query parameter.
 		if (name !== undefined && after !== ';' && (after === '=' || !withoutSemicolon.has(name))) {
 			return whole;
 		}
@@ -118,7 +118,7 @@ export function readAttribute(value: string): string | null {
 	return isKnown ? text : null;
 }
 
-/** Undefined for what browsers read otherwise: 128 to 159 by an old table, what is no character as U+FFFD. */
+/** Returns `undefined` for codes that browsers replace: 128 to 159 by an old table, and invalid ones by U+FFFD. */
 function characterOf(hex: string | undefined, decimal: string | undefined): string | undefined {
 	const code = hex === undefined ? Number(decimal) : Number.parseInt(hex, 16);
 	const isPlain = (code > 0 && code < 0x80) || (code >= 0xa0 && code < 0xd800);
@@ -127,28 +127,25 @@ function characterOf(hex: string | undefined, decimal: string | undefined): stri
 
 const escapes: Readonly<Record<string, string>> = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;'};
 
-/** The text as an attribute's value, in quotes of either kind or, if it has no space, in none. */
+/** Encodes a text as an attribute's value, for either kind of quotes or, if it has no space, for none. */
 function writeAttribute(text: string): string {
 	return text.replace(/[&<>"']/g, character => escapes[character] as string);
 }
 
-/** The place of a value in a text: `[start, end)`, without its quotes. */
+/** The position of a value in a text: `[start, end)`, without its quotes. */
 type Span = {readonly start: number; readonly end: number};
 
 type FoundLinks = {
-	/**
-	 * The `href` values of `<a>` and `<area>`, in order; none of those marked `data-notrack` unless they were asked
-	 * for.
-	 */
+	/** The `href` values of `<a>` and `<area>` in order, without those marked `data-notrack` unless `marked` is set. */
 	readonly hrefs: readonly Span[];
-	/** Where more html may be added: before the last `</body>`, else at the end of what is complete. */
+	/** Where more HTML can be added: before the last `</body>`, or at the end of what is complete. */
 	readonly end: number;
 };
 
-/** A tag as far as it matters here; `next` is after its `>`. */
+/** The relevant parts of a tag. `next` is the position after its `>`. */
 type Tag = {readonly name: string; readonly closes: boolean; readonly href: Span | null; readonly next: number};
 
-// HTML Standard §13.2.6: what these hold is no html, up to their own end.
+// HTML Standard §13.2.6: the content of these elements is not HTML, up to the closing tag.
 const rawElements = new Set([
 	'style',
 	'script',
@@ -168,9 +165,8 @@ const isSpace = (character: number) =>
 	character === 0x20 || (character >= 0x09 && character <= 0x0d && character !== 0x0b);
 
 /**
- * Finds the links that may be tracked, in one pass, by the rules by which browsers find tags (HTML Standard §13.2.5).
- * Not those in comments, including Outlook's conditional ones, in `<style>` and the like. Takes linear time for any
- * text.
+ * Finds trackable links in one pass, by the rules by which browsers find tags (HTML Standard §13.2.5). Skips those in
+ * comments, including Outlook's conditional ones, and in elements like `<style>`. Takes linear time for any text.
  */
 export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 	const hrefs: Span[] = [];
@@ -190,7 +186,7 @@ export function findLinks(html: string, {marked = false} = {}): FoundLinks {
 			next = endOfOther(html, at);
 		}
 		if (next === never) {
-			// What is added behind something that never ends would become a part of it.
+			// Anything added after an unclosed construct would become part of it.
 			return {hrefs, end: bodyEnd === never ? at : bodyEnd};
 		}
 		at = html.indexOf('<', next);
@@ -203,7 +199,7 @@ function isTagAt(html: string, at: number): boolean {
 	return first >= a && first <= z;
 }
 
-/** The end of a comment, of a doctype and the like, or of a `<` that is only text. */
+/** Returns the end of a comment, a doctype or the like, or of a `<` that is plain text. */
 function endOfOther(html: string, at: number): number {
 	if (html.startsWith('<!--', at)) {
 		if (html.startsWith('>', at + 4) || html.startsWith('->', at + 4)) {
@@ -226,7 +222,7 @@ function endOfRaw(html: string, {name, next}: Tag): number {
 	return name === 'plaintext' ? never : (close.exec(html)?.index ?? never);
 }
 
-/** Null: the tag never ends. */
+/** Returns `null` if the tag never ends. */
 function readTag(html: string, at: number, withMarked: boolean): Tag | null {
 	const closes = html.charCodeAt(at + 1) === slash;
 	const nameStart = at + (closes ? 2 : 1);
@@ -245,7 +241,7 @@ function readTag(html: string, at: number, withMarked: boolean): Tag | null {
 		if (html.charCodeAt(position) === greater) {
 			return {name, closes, href: marked && !withMarked ? null : href, next: position + 1};
 		}
-		// A `=` where a name should begin is its first character.
+		// A `=` at the start of a name belongs to the name.
 		const nameEnd = endOfWord(html, position + 1, equals);
 		const value = readValue(html, nameEnd);
 		if (value === null) {
@@ -254,14 +250,14 @@ function readTag(html: string, at: number, withMarked: boolean): Tag | null {
 		if (isLink) {
 			const attribute = html.slice(position, Math.min(nameEnd, position + mark.length + 1)).toLowerCase();
 			marked ||= attribute === mark;
-			// Of two the first one counts.
+			// Of duplicate attributes, the first one counts.
 			href ??= attribute === 'href' ? value : null;
 		}
 		position = value.next;
 	}
 }
 
-/** The end of a name: at white space, `/`, `>` or the given character. */
+/** Returns the end of a name: white space, `/`, `>` or the given character. */
 function endOfWord(html: string, from: number, stop: number): number {
 	for (let position = from; position < html.length; position++) {
 		const character = html.charCodeAt(position);
@@ -272,7 +268,7 @@ function endOfWord(html: string, from: number, stop: number): number {
 	return html.length;
 }
 
-/** The value after an attribute's name, empty if it has no value; null: its quote is never closed. */
+/** Returns the value after an attribute's name, empty if it has none, or `null` if its quote is never closed. */
 function readValue(html: string, from: number): (Span & {readonly next: number}) | null {
 	const sign = skipSpace(html, from);
 	if (html.charCodeAt(sign) !== equals) {

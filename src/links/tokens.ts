@@ -14,13 +14,13 @@ const version = 1;
 const nonceLength = 12;
 const tagLength = 16;
 const headLength = 2 + nonceLength;
-/** Longer tokens are neither made nor looked at. */
+/** Longer tokens are neither created nor read. */
 const maxTokenLength = 4096;
 
 /**
- * Encrypted, authenticated text for a URL: what is in it can be neither read nor changed by who holds it. Tokens of one
- * purpose: base64url of version ‖ key id ‖ nonce (12 B) ‖ AES-256-GCM(content) ‖ tag (16 B), with the purpose as
- * associated data. Canonical: one token has one spelling.
+ * Encrypted and authenticated content for a URL, which its holder can neither read nor change. A token is base64url of
+ * version ‖ key id ‖ nonce (12 B) ‖ AES-256-GCM(content) ‖ tag (16 B), with its purpose as associated data. Every token
+ * has exactly one valid spelling.
  */
 export class SealedToken {
 	readonly #keys: PurposeKeys;
@@ -33,7 +33,7 @@ export class SealedToken {
 		this.#random = random;
 	}
 
-	/** The token, or null where it would be longer than 4,096 characters. */
+	/** Returns the token, or `null` if it would be longer than 4,096 characters. */
 	seal(content: Uint8Array): string | null {
 		const {id, key} = this.#keys.current;
 		const nonce = this.#random(nonceLength);
@@ -46,13 +46,13 @@ export class SealedToken {
 		return token.length <= maxTokenLength ? token : null;
 	}
 
-	/** The content; null for everything that `seal` of this purpose did not write. */
+	/** Returns the content, or `null` for anything that `seal` did not create for this purpose. */
 	open(token: string): Buffer | null {
 		if (token.length > maxTokenLength) {
 			return null;
 		}
 
-		// Node's decoder skips what is not base64url and ignores spare bits; only the spelling `seal` writes counts.
+		// Node's decoder skips invalid characters and ignores spare bits, so only the spelling of `seal` is accepted.
 		const bytes = Buffer.from(token, 'base64url');
 		if (bytes.length < headLength + tagLength || bytes[0] !== version || bytes.toString('base64url') !== token) {
 			return null;
@@ -72,32 +72,30 @@ export class SealedToken {
 		try {
 			decipher.final();
 		} catch {
-			return null; // The tag does not fit: forged, or another purpose's token.
+			return null; // The tag does not match: forged, or for another purpose.
 		}
 		return content;
 	}
 }
 
-/**
- * Master keys of 32 bytes by key id (0–255). New tokens use `current`; the others only read what is still out there.
- */
+/** Master keys of 32 bytes by key id (0–255). New tokens use `current`; the others only read existing tokens. */
 export type TokenKeys = {
 	readonly current: number;
 	readonly keys: Readonly<Record<number, Uint8Array>>;
 };
 
-/** What a token is for. A token of one purpose never opens as another: each purpose has its own key. */
+/** The purpose of a token. Each purpose has its own key, so a token of one never opens as another. */
 type Purpose = 'alert' | 'unsubscribe' | 'open' | 'click' | 'rp' | 'unsubscribe-mail' | 'ref' | 'message-id' | 'reply';
 
-/** One purpose's keys, derived once. */
+/** The keys of one purpose, derived once. */
 type PurposeKeys = {
 	readonly current: {readonly id: number; readonly key: KeyObject};
 	readonly byId: ReadonlyMap<number, KeyObject>;
 };
 
 /**
- * Derives the keys of one purpose by HKDF-SHA256 (RFC 5869). The key id is part of the derivation, so that a token with
- * a changed key id is refused even if two ids have the same master key.
+ * Derives the keys of one purpose by HKDF-SHA256 (RFC 5869). The key id is part of the derivation, so a token with a
+ * changed key id is rejected even if two ids share a master key.
  *
  * @throws if a master key does not have 32 bytes, an id is not a byte, or the current key is missing.
  */
@@ -125,17 +123,17 @@ const idLength = 16;
 const macLength = 10;
 const tokenLength = 45;
 
-/** An id read from a token. It proves nothing until `verify` says so. */
+/** An id read from a token. It proves nothing until it is verified. */
 export type SignedId = {
 	readonly id: string;
-	/** Whether we made this token for this id and address. The address comes from the id's row, never from outside. */
+	/** Whether mailctl created this token for this id and address. The address must come from the id's row. */
 	readonly verify: (address: string) => boolean;
 };
 
 /**
- * Tokens that carry one id through mail systems: 45 characters of `[0-9a-z]`, readable in any case (R3.1). Those of one
- * purpose: a letter that names the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖
- * lower-case address) cut to 80 bits.
+ * Tokens that carry an id through mail systems: 45 characters of `[0-9a-z]`, readable in either case (R3.1). A token is
+ * a letter for the kind, then base32 of key id (1 B) ‖ id (16 B) ‖ HMAC-SHA256(purpose ‖ id ‖ lower-case address), cut
+ * to 80 bits.
  */
 export class SignedIds {
 	readonly #keys: PurposeKeys;
@@ -154,7 +152,7 @@ export class SignedIds {
 		);
 	}
 
-	/** Null where the text has not the form of such a token, or its key is not known. */
+	/** Returns `null` if the text is not a well-formed token or its key is not known. */
 	read(token: string): SignedId | null {
 		const {letter, prefix} = this.#kind;
 		if (token.length !== tokenLength || token[0]?.toLowerCase() !== letter) {
@@ -182,7 +180,7 @@ export class SignedIds {
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 
-/** Bytes as lower-case Crockford base32; the last character's spare bits are zero. Survives relays that fold case. */
+/** Encodes bytes as lower-case Crockford base32, with zeros as spare bits. It survives relays that change the case. */
 export function toBase32(bytes: Uint8Array): string {
 	let text = '';
 	let bits = 0;
@@ -199,7 +197,7 @@ export function toBase32(bytes: Uint8Array): string {
 	return bits > 0 ? text + alphabet[(held << (5 - bits)) & 31] : text;
 }
 
-/** Reverses `toBase32`, in any case; null where the text is not exactly what `toBase32` writes. */
+/** Reverses `toBase32`, in either case. Returns `null` unless the text is exactly what `toBase32` would write. */
 export function fromBase32(text: string): Buffer | null {
 	const lower = text.toLowerCase();
 	const bytes = Buffer.alloc(Math.floor((lower.length * 5) / 8));
@@ -220,20 +218,20 @@ export function fromBase32(text: string): Buffer | null {
 		}
 		held &= (1 << bits) - 1;
 	}
-	// One byte sequence has one spelling: spare bits are zero and no character is left over.
+	// Each byte sequence has one valid spelling: spare bits are zero, and no character is left over.
 	return held === 0 && bits < 5 ? bytes : null;
 }
 
-/** What a token of a link says about the mail it stood in; enough to act after the message is gone. */
+/** The content of a link's token. It suffices to act even after the message was deleted. */
 export type Claims = {
 	readonly workspaceId: string;
 	readonly messageId: string;
-	/** The topic the message was tagged with. */
+	/** The topic of the message. */
 	readonly topicId: string | null;
 	readonly role: Role;
-	/** The recipient, as the caller spelled it. */
+	/** The recipient's address, as the caller spelled it. */
 	readonly address: string;
-	/** Milliseconds since the epoch, kept in whole seconds. */
+	/** Milliseconds since the epoch, stored in whole seconds. */
 	readonly expiresAt: number;
 };
 
@@ -243,7 +241,7 @@ const addressAt = 53;
 
 /** A u32 of seconds wraps around in 2106, so it is read as the time nearest to now. */
 const secondsRange = 2 ** 32;
-/** Half of the range is enough either way: MAILCTL_TOKEN_LIFETIME is at most ten years. */
+/** Half of the range suffices in each direction, because MAILCTL_TOKEN_LIFETIME is at most ten years. */
 const secondsBack = secondsRange / 2;
 
 function readSeconds(seconds: number, now: number): number {
@@ -264,7 +262,7 @@ export function writeClaims(claims: Claims, url?: string): Buffer {
 }
 
 /**
- * A link that was mailed to the address; following it proves control of the address and agrees to the workspace's
+ * A link that was sent to the address. Following it proves control of the address, and consents to the workspace's
  * alerts.
  */
 export type AlertConsent = Pick<Claims, 'workspaceId' | 'address' | 'expiresAt'>;
@@ -279,7 +277,7 @@ export function writeConsent({workspaceId, address, expiresAt}: AlertConsent): B
 	return Buffer.concat([fixed, Buffer.from(address)]);
 }
 
-/** Reads what `writeConsent` wrote. Call it only with bytes after their seal was checked. */
+/** Reads what `writeConsent` wrote. Call it only with bytes whose seal was checked. */
 export function readConsent(content: Buffer): AlertConsent {
 	return {
 		workspaceId: idFromBytes('ws', content.subarray(6, consentAddressAt)),
@@ -288,7 +286,7 @@ export function readConsent(content: Buffer): AlertConsent {
 	};
 }
 
-/** Reads what `writeClaims` wrote. Call it only with bytes after their seal was checked. */
+/** Reads what `writeClaims` wrote. Call it only with bytes whose seal was checked. */
 export function readClaims(content: Buffer, now: number): {claims: Claims; url: string} {
 	const [address = '', url = ''] = content.toString('utf8', addressAt).split('\0');
 	const topic = content.subarray(36, 52);

@@ -1,12 +1,13 @@
 import {unprintable} from '../kit/text.ts';
 
-// Controls (also of C1, which terminals obey) and what reorders text: a server's reply must not draw on the screen.
+// Controls (including C1, which terminals obey) and characters that reorder text. A server's reply must not be able to
+// draw on the screen.
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 const levelColours: Readonly<Record<string, number>> = {TRACE: 90, DEBUG: 90, INFO: 32, WARN: 33, ERROR: 31, FATAL: 35};
 const levelWidth = 5;
 const eventWidth = 10;
 
-/** A JSON log line for people: time, level, event or message, then `name=value` for each field that has one. */
+/** Formats a JSON log line for people: time, level, event or message, then `name=value` for each field with a value. */
 export function prettyLine(line: string, colour: boolean): string {
 	const {level, time, event, msg, recipient, err, ...fields} = parseRecord(line);
 	const paint = (text: string, code: number) => (colour ? `\u001b[${code}m${text}\u001b[0m` : text);

@@ -10,9 +10,9 @@ type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 type LogInput = {
 	readonly level: LogLevel;
 	readonly format: 'json' | 'pretty';
-	/** Colours for `pretty`; only a terminal gets them. */
+	/** Whether `pretty` uses colors, which only a terminal should get. */
 	readonly colour: boolean;
-	/** Where lines go; standard output if left out. */
+	/** The destination for lines; standard output by default. */
 	readonly destination?: LogDestination;
 };
 
@@ -22,11 +22,16 @@ export type Log = {
 	readonly logger: Logger;
 	/** Takes effect at once (SIGHUP). */
 	readonly setLevel: (level: LogLevel) => void;
-	/** Lines that were dropped, see `Output`. */
+	/** The number of dropped lines (see `Output`). */
 	readonly dropped: () => number;
 };
 
-/** One line per record to standard output: level, time, then the record's own fields. */
+/**
+ * Creates the log, which writes one line per record to standard output: level, time, then the record's own fields.
+ *
+ * This is the main function of the folder. It relies on pino for the JSON format; `lines.ts` is the format for people.
+ * A slow or missing reader of the log never blocks the program: lines are dropped and counted instead.
+ */
 export function createLog({level, format, colour, destination = createOutput()}: LogInput): Log {
 	const stream: DestinationStream = {
 		write(line) {
@@ -52,7 +57,7 @@ export function createLog({level, format, colour, destination = createOutput()}:
 	};
 }
 
-// Named fields only: drivers hang statements, addresses and credentials on their errors.
+// Only named fields, because drivers attach statements, addresses and credentials to their errors.
 function errorFields(error: unknown): object {
 	if (!(error instanceof Error)) {
 		return {message: String(error)};
@@ -69,12 +74,12 @@ function errorFields(error: unknown): object {
 	};
 }
 
-/** Where log lines go. Writing never blocks and never throws; what cannot be written is dropped and counted. */
+/** The output for log lines. Writing never blocks or throws; what cannot be written is dropped and counted. */
 type Output = {
 	readonly write: (line: string) => void;
-	/** Lines lost so far: the reader is gone, or took nothing until the buffer was full. */
+	/** The number of lost lines, because the reader is gone, or read nothing until the buffer was full. */
 	readonly dropped: () => number;
-	/** Writes what is held, waiting a second at most for a slow reader. For the end of the process. */
+	/** Writes buffered lines, waiting at most a second for a slow reader. Called when the process exits. */
 	readonly flushSync: () => void;
 };
 
@@ -82,20 +87,18 @@ const fullBuffer = 16 << 20;
 const maxWriteBytes = 64 << 10;
 const retryMs = 100;
 const flushMs = 1000;
-/**
- * The reader is slow or the disk full: the same bytes may be written later. After any other error there is no reader.
- */
+/** Errors of a slow reader or full disk, after which the same bytes may be written later. Any other is permanent. */
 const passing = new Set(['EAGAIN', 'EBUSY', 'ENOSPC', 'EDQUOT']);
 
 /**
- * Standard output for a process that must not wait for its reader: one write at a time, in libuv's pool, of all lines
- * that came meanwhile. What `kill -9` loses is one turn of the event loop.
+ * Writes to standard output without waiting for the reader: one write at a time, in libuv's pool, of all lines that
+ * have accumulated. `kill -9` loses only the lines of one turn of the event loop.
  */
 function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 	let lines: string[] = [];
 	let held = 0;
 	let dropped = 0;
-	/** The rest of what was begun: a line is never torn while its reader lives. */
+	/** The rest of the current write, so that a line is never torn while its reader lives. */
 	let begun: Buffer = Buffer.alloc(0);
 	let state: 'idle' | 'scheduled' | 'inPool' = 'idle';
 
@@ -160,7 +163,7 @@ function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 		flushSync() {
 			const until = performance.now() + flushMs;
 			if (state === 'inPool') {
-				// The pool has these bytes; without a turn of the event loop it cannot be known how many it wrote.
+				// The pool has these bytes, and without a turn of the event loop nobody can know how many it wrote.
 				begun = Buffer.alloc(0);
 			}
 			for (takeLines(); begun.length > 0; takeLines()) {
@@ -180,14 +183,14 @@ function createOutput(fd = nonBlocking(process.stdout.fd)): Output {
 	return output;
 }
 
-/** UTF-16 units: near enough to bytes for limits, and free of charge. */
+/** UTF-16 units: close enough to bytes for limits, and free to compute. */
 function sizeOf(line = ''): number {
 	return line.length;
 }
 
 /**
- * `process.stdout` makes pipes and sockets non-blocking, but lets writes to a terminal block, which Ctrl-S does for
- * hours: a terminal is opened once more. A terminal of another user cannot be; it stays as it is.
+ * Makes a terminal non-blocking by opening it again. `process.stdout` does that for pipes and sockets, but writes to a
+ * terminal block, for example for hours after Ctrl-S. Another user's terminal cannot be opened, and stays as it is.
  */
 function nonBlocking(fd: number): number {
 	if (!isatty(fd)) {

@@ -1,18 +1,18 @@
 import {isMessageId} from './message.ts';
 
-/** Header fields that a send may add in addition to `X-…`, in the spelling of signatures. */
+/** Header fields that a send may add in addition to `X-…`, spelled as signatures list them. */
 const known = ['In-Reply-To', 'References', 'Importance', 'Auto-Submitted'] as const;
 const spellings: ReadonlyMap<string, string> = new Map(known.map(name => [name.toLowerCase(), name]));
 
-/** The longest value, octets of UTF-8 (RFC 5322 §2.1.1). */
+/** The maximum length of a value, in octets of UTF-8 (RFC 5322 §2.1.1). */
 export const maxHeaderLength = 998;
-/** Of one Message-ID: its field's name stands beside it. */
+/** The maximum length of one Message-ID, which leaves space for the field's name. */
 export const maxMessageIdLength = 900;
-// RFC 5322 §2.2; a long name leaves its line no room.
+// RFC 5322 §2.2. A longer name would leave its line too little space.
 const xName = /^x-[!-9;-~]{1,74}$/i;
 /**
- * What is ours, what steers a provider or carries its references, and what others read as an address, a path or a
- * proof.
+ * Reserved names: mailctl's own, those that control a provider or carry its references, and those that others read as
+ * an address, a path or a proof of authenticity.
  */
 const kept = new RegExp(
 	`^x-(?:${[
@@ -26,32 +26,32 @@ const kept = new RegExp(
 const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 // RFC 3834 §5.
 const autoSubmitted = new RegExp(`^${token}(?:; ?${token}=${token})*$`);
-/** What a line cannot hold, or what some readers take for its end. */
+/** Characters that a line must not contain, or that some parsers treat as its end. */
 const controls = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u;
 
-/** The name of a header field that a send may add, as it is written; null: it may not. */
+/** Returns the name of a header field in its proper spelling, or `null` if a send may not add it. */
 export function addedName(name: string): string | null {
 	return spellings.get(name.toLowerCase()) ?? (xName.test(name) && !kept.test(name) ? name : null);
 }
 
-/** What is wrong with a field that a send adds (`must …`); null: nothing. */
+/** Returns the problem with a field that a send adds (`must …`), or `null`. */
 export function addedFault(name: string, value: string): string | null {
 	const spelled = addedName(name);
 	if (spelled === null) {
-		return `must not be set: allowed are ${known.join(', ')} and names that begin with X- which neither mailctl nor a provider uses`;
+		return `must not be set: allowed are ${known.join(', ')} and X- names that neither mailctl nor a provider reserves`;
 	}
 	if (value === '' || Buffer.byteLength(value) > maxHeaderLength) {
 		return `must have 1 to ${maxHeaderLength} octets`;
 	}
 	if (controls.test(value)) {
-		return 'must be valid Unicode without line breaks and control characters';
+		return 'must be valid Unicode without line breaks or control characters';
 	}
 	switch (spelled) {
 		case 'In-Reply-To':
 		case 'References':
 			return value.split(' ').every(isAddedId)
 				? null
-				: 'must be Message-IDs such as <id@shop.example>, with a space between';
+				: 'must be Message-IDs such as <id@shop.example>, separated by spaces';
 		case 'Importance':
 			return /^(?:high|normal|low)$/i.test(value) ? null : 'must be high, normal or low';
 		case 'Auto-Submitted':
@@ -67,14 +67,13 @@ const isAddedId = (id: string) => isMessageId(id) && id.length <= maxMessageIdLe
 
 type Headers = ReadonlyArray<readonly [name: string, value: string]>;
 
-/** The value of a field that a send added. */
+/** Returns the value of a field that a send added. */
 export function addedValue(headers: Headers | undefined, name: (typeof known)[number]): string | undefined {
 	return headers?.find(([one]) => one === name)?.[1];
 }
 
 /**
- * The fields of a mail that answers another one (RFC 5322 §3.6.4). Of a long thread the first mail stays, and the
- * newest.
+ * Returns the header fields of a reply (RFC 5322 §3.6.4). Of a long thread, the first message and the newest remain.
  */
 export function answering(messageId: string, its: Headers | undefined): Headers {
 	const before = addedValue(its, 'References') ?? addedValue(its, 'In-Reply-To');

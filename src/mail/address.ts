@@ -1,28 +1,28 @@
 import {domainToASCII, domainToUnicode} from 'node:url';
 
 export type Address = {
-	/** As the caller wrote it; reads echo it. */
+	/** As the caller wrote it. Responses repeat this spelling. */
 	readonly spelling: string;
 	readonly local: string;
-	/** A-labels, lower case. */
+	/** A-labels in lower case. */
 	readonly domain: string;
-	/** The comparison form: NFC, lower-cased local part, `@`, A-label domain. No dot or plus folding. */
+	/** The comparison form: NFC, lower-case local part, `@`, A-label domain. Dots and plus tags are not folded. */
 	readonly key: string;
-	/** The local part is not ASCII: the receiver must offer SMTPUTF8 (RFC 6531). */
+	/** The local part is not ASCII, so the receiving server must offer SMTPUTF8 (RFC 6531). */
 	readonly utf8: boolean;
-	/** What RCPT carries: the local part as spelled, `@`, A-label domain. */
+	/** The form used in RCPT: the local part as spelled, `@`, A-label domain. */
 	readonly wire: string;
 };
 
 /**
- * A local part in quotes means the same without them where it needs none (RFC 5321 §4.1.2). Others stay as they are.
+ * Removes unnecessary quotes from a local part, since the meaning is the same (RFC 5321 §4.1.2). Others are unchanged.
  */
 export function unquotedLocal(local: string): string {
 	const quoted = /^"((?:[^"\\]|\\.)*)"$/su.exec(local)?.[1]?.replace(/\\(.)/gsu, '$1');
 	return quoted !== undefined && dotAtom.test(quoted) ? quoted : local;
 }
 
-/** What stands after the `@`. */
+/** Returns the part after the `@`. */
 export const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 
 type ParsedAddress = {readonly ok: true; readonly address: Address} | {readonly ok: false; readonly fault: string};
@@ -32,8 +32,8 @@ const maxAddressLength = 254;
 const maxLocalPartLength = 64;
 const maxLabelLength = 63;
 
-// Spaces, controls, quotes, brackets, comments, and characters that are invisible or change the direction of writing.
-// Mail libraries drop or unfold these, so the mail would go to another mailbox than the checked one.
+// Spaces, controls, quotes, brackets, comments, and characters that are invisible or change the text direction. Mail
+// libraries drop or unfold them, so the message would go to a mailbox other than the checked one.
 const blocked = /[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\ufffc\ufffd<>()[\]\\,;:"]/u;
 const ascii = /^[\0-\x7f]*$/;
 // RFC 5322 §3.2.3 with RFC 6532 §3.2.
@@ -42,9 +42,9 @@ const ldhLabel = /^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?$/;
 const unicodeLabel = /^[a-z0-9\x80-\u{10ffff}](?:[a-z0-9\x80-\u{10ffff}-]*[a-z0-9\x80-\u{10ffff}])?$/u;
 
 /**
- * Reads a bare address (RFC 5321 Mailbox of the dot-atom form): no display name, quotes, comments, literals or routes.
- * IDN domains are taken; a UTF-8 local part only with `utf8Local`. Linear in the length of the text.
- * The fault is a clause for people (`must …`) and never repeats the text.
+ * Parses a bare address (an RFC 5321 Mailbox in dot-atom form) without display name, quotes, comments, literals or
+ * routes. IDN domains are accepted; a UTF-8 local part only with `utf8Local`. Takes linear time. The error is a clause
+ * (`must …`) that never repeats the text.
  */
 export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boolean}): ParsedAddress {
 	if (text.length > maxAddressLength || Buffer.byteLength(text) > maxAddressLength) {
@@ -85,11 +85,11 @@ export function parseAddress(text: string, {utf8Local}: {readonly utf8Local: boo
 }
 
 /**
- * The A-label form, lower case, of a mail domain: LDH labels of 1 to 63 characters, at least two of them, the last one
- * not all digits; null for anything else (also for IP addresses and for a trailing dot).
+ * Returns a mail domain in lower-case A-labels: at least two LDH labels of 1 to 63 characters, the last not all digits.
+ * Returns `null` for anything else, including IP addresses and names with a trailing dot.
  */
 export function parseDomain(text: string): string | null {
-	// Composing marks in their order takes time that grows with the square of their number.
+	// Sorting combining marks takes time that grows with the square of their number.
 	if (text.length > maxAddressLength) {
 		return null;
 	}
@@ -105,8 +105,7 @@ export function parseDomain(text: string): string | null {
 }
 
 // domainToASCII is the host parser of URLs: it stops at a `/` and decodes `%41`, so only letters, digits, hyphens and
-// dots may reach it. It takes A-labels that decode to plain ASCII and leading hyphens, hence the look at what they
-// mean.
+// dots may reach it. It also accepts leading hyphens and A-labels that decode to plain ASCII, so the result is checked.
 function toALabels(text: string): string {
 	if (!/^[a-z0-9.\x80-\u{10ffff}-]+$/u.test(text)) {
 		return '';
@@ -114,13 +113,13 @@ function toALabels(text: string): string {
 
 	const domain = domainToASCII(text);
 	const unicode = domainToUnicode(domain);
-	// Node 24 hands back undecoded what does not decode.
+	// Node 24 returns labels that it cannot decode unchanged.
 	const decoded = (label: string) => unicodeLabel.test(label) && !label.startsWith('xn--');
 	const sound = domainToASCII(unicode) === domain && unicode.split('.').every(decoded);
 	return sound ? domain : '';
 }
 
-// Lower-casing may undo the composed form (U+0130), so it is made again.
+// Lower-casing may undo the composed form (U+0130), so the text is normalized again.
 function comparable(local: string): string {
 	return local.normalize('NFC').toLowerCase().normalize('NFC');
 }
@@ -131,11 +130,11 @@ function fault(text: string): ParsedAddress {
 
 const operators: ReadonlySet<string> = new Set(['postmaster', 'abuse']);
 
-/** Whether an address is the installation's at every domain, and no workspace's. */
+/** Whether an address belongs to the installation at every domain, so that no workspace can use it. */
 export const isReserved = (address: string): boolean =>
 	isOperatorAddress(address) || /^(?:fbl|dmarc|tlsrpt)@/i.test(address);
 
-/** Whether people read the mail of an address (RFC 5321 §4.5.1, RFC 2142); `postmaster` needs no domain. */
+/** Whether people read the mail to an address (RFC 5321 §4.5.1, RFC 2142). `postmaster` needs no domain. */
 export function isOperatorAddress(address: string): boolean {
 	return operators.has((address.split('@')[0] as string).toLowerCase());
 }

@@ -8,14 +8,15 @@ const checksumLength = 6;
 const form = /^key_(live|test)_[0-9A-Za-z]{38}$/;
 
 /**
- * Makes an API key: `key_live_` or `key_test_`, 32 random characters of base62, and a checksum by which secret scanners
- * (and we, before any query) recognize a key.
+ * Creates an API key: `key_live_` or `key_test_`, 32 random base62 characters, and a checksum by which secret scanners
+ * recognize a key, as does mailctl before any query.
  */
 export function createApiKey(mode: Mode, random: (size: number) => Uint8Array = randomBytes): string {
 	let body = '';
 	while (body.length < randomLength) {
 		for (const byte of random(randomLength)) {
-			// 248 is the largest multiple of 62 in a byte: above it some characters would be likelier than others.
+			// 248 is the largest multiple of 62 in a byte. Larger values would make some characters more likely than
+			// others.
 			if (byte < 248 && body.length < randomLength) {
 				body += alphabet[byte % 62];
 			}
@@ -25,16 +26,13 @@ export function createApiKey(mode: Mode, random: (size: number) => Uint8Array = 
 	return start + checksum(start);
 }
 
-/**
- * The mode of a key of the right form and checksum; null for any other text. Says nothing of whether there is such a
- * key.
- */
+/** Returns the mode of a well-formed key with a valid checksum, or `null`. Whether the key exists is not checked. */
 export function apiKeyMode(key: string): Mode | null {
 	const mode = form.exec(key)?.[1];
 	return mode !== undefined && key.endsWith(checksum(key.slice(0, -checksumLength))) ? (mode as Mode) : null;
 }
 
-/** What the store keeps of a key: SHA-256, hexadecimal (190 random bits need no slow hash). */
+/** Returns the stored form of a key: SHA-256 in hexadecimal. With 190 random bits, no slow hash is needed. */
 export function apiKeyHash(key: string): string {
 	return hash('sha256', key);
 }
@@ -49,7 +47,7 @@ function checksum(text: string): string {
 	return digits;
 }
 
-/** What a key may be allowed. */
+/** The permissions that a key may have. */
 export const scopes = [
 	'messages:send',
 	'messages:read',
@@ -78,22 +76,22 @@ export const scopes = [
 ] as const;
 export type Scope = (typeof scopes)[number];
 
-/** Given only to keys that name it: it lets a mail client submit by SMTP. */
+/** Granted only to keys that name it, because it lets a mail client submit over SMTP. */
 const named: Scope = 'messages:submit';
 const all = scopes.filter(scope => scope !== named);
 
-/** What a key may do that names no scope. A test key may send and read; it manages only what it is made to manage. */
+/** Returns the scopes of a key that names none. A test key can send and read, but manages only what it is granted. */
 export function defaultScopes(mode: Mode): readonly Scope[] {
 	return mode === 'live' ? all : all.filter(scope => scope === 'messages:send' || scope.endsWith(':read'));
 }
 
-/** A fixed window. */
+/** A fixed-window limit. */
 export type RateLimit = {readonly requests: number; readonly windowMs: number};
 
 const maxRequests = 1_000_000_000;
 const maxWindow = 86_400;
 
-/** `6000/60` is requests per window in seconds. Null: `0`, no limit; undefined: the text is neither. */
+/** Parses `6000/60`, requests per window in seconds. `null` for `0`, which is no limit; `undefined` if invalid. */
 export function readRateLimit(text: string): RateLimit | null | undefined {
 	if (text === '0') {
 		return null;
@@ -103,7 +101,7 @@ export function readRateLimit(text: string): RateLimit | null | undefined {
 	return isGood ? {requests, windowMs: seconds * 1000} : undefined;
 }
 
-/** Whether a limit lets no more pass than another one does, neither at once nor over time. Null: no limit. */
+/** Whether a limit never allows more than another, neither at once nor over time. `null` is no limit. */
 export function isWithin(limit: RateLimit | null, most: RateLimit | null): boolean {
 	return (
 		most === null ||

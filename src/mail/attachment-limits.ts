@@ -1,29 +1,29 @@
-/** What attachments a send may have. */
+/** The attachments that a send may have. */
 export type AttachmentLimits = {
 	readonly most: number;
-	/** Octets of each. */
+	/** The maximum size of each, in octets. */
 	readonly bytes: number;
 };
 
 const mebibyte = 1024 * 1024;
 
-/** Where the workspace says nothing (docs/reference/interface.md, Limits). */
+/** The defaults for a workspace (docs/reference/interface.md, Limits). */
 export const defaultAttachments: AttachmentLimits = {most: 3, bytes: mebibyte};
 
-/** What a workspace may allow. */
+/** The most that a workspace may allow. */
 export const widestAttachments: AttachmentLimits = {most: 20, bytes: 25 * mebibyte};
 
 const defaultBody = 6 * mebibyte;
-/** A mail with more is taken nowhere. */
+/** No mail server accepts messages larger than this. */
 const maxBodyLength = 64 * mebibyte;
 
-/** The longest body of a send. */
+/** Returns the maximum length of a send's body. */
 export function sendBodyLimit({most, bytes}: AttachmentLimits = defaultAttachments): number {
 	const more = most * bytes - defaultAttachments.most * defaultAttachments.bytes;
 	return Math.min(maxBodyLength, defaultBody + Math.ceil((Math.max(0, more) * 4) / 3));
 }
 
-/** The limits of a workspace; undefined: the usual ones. */
+/** Returns the limits of a workspace, or `undefined` if it has the defaults. */
 export function limitsOf(row: {
 	readonly max_attachments: number | null;
 	readonly max_attachment_bytes: number | null;

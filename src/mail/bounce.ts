@@ -1,37 +1,37 @@
 import type {BounceCategory, Phase} from './outcome.ts';
 
-/** What is known of a refusal, from a session, a DSN or the text of a bounce. Absent things are null. */
+/** The known facts about a refusal, from a session, a DSN or the text of a bounce. Missing ones are `null`. */
 export type Evidence = {
-	/** How far the session came; null if a report does not say. */
+	/** How far the session got, or `null` if a report does not say. */
 	readonly phase: Phase | null;
 	/** The reply code. */
 	readonly code: number | null;
-	/** The enhanced code of the reply's text, RFC 3463. */
+	/** The enhanced code in the reply's text (RFC 3463). */
 	readonly enhanced: string | null;
-	/** The `Status:` field of a DSN; it yields to what the reply says (R2.2). */
+	/** The `Status:` field of a DSN. The reply takes precedence over it (R2.2). */
 	readonly status: string | null;
-	/** The reply, or the text about one recipient, without the returned mail. */
+	/** The reply, or the text about one recipient, without the returned message. */
 	readonly text: string;
-	/** The name of the host that spoke (Remote-MTA). */
+	/** The name of the mail server that replied (Remote-MTA). */
 	readonly host: string | null;
 };
 
-/** How a refusal is read. */
+/** The classification of a refusal. */
 export type Judgement = {
 	readonly category: BounceCategory;
-	/** Permanent: the address takes no mail, now or later. */
+	/** `permanent` means that the address does not accept mail, now or later. */
 	readonly type: 'permanent' | 'transient';
 	readonly suppresses: boolean;
-	/** The name of the rule that matched; null: none did. */
+	/** The name of the matching rule, or `null` if none matched. */
 	readonly rule: string | null;
-	/** The text or code that it matched on. */
+	/** The text or code that matched. */
 	readonly matched: string | null;
 };
 
-/** Reads a refusal by the rule table. */
+/** Classifies a refusal with the rule table. */
 export type Classify = (evidence: Evidence) => Judgement;
 
-/** The categories that say: this address takes no mail, now or later. They alone suppress. */
+/** The categories that mean the address will never accept mail. Only these suppress it. */
 const hardCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'unknown_user',
 	'unknown_domain',
@@ -39,31 +39,28 @@ const hardCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'disabled',
 ]);
 
-/** Whether a refusal of this category means the recipient, for good. */
+/** Whether a refusal of this category is about the recipient, and permanent. */
 export function suppresses(category: BounceCategory): boolean {
 	return hardCategories.has(category);
 }
 
-/**
- * How refusals are read: a rule matches when each of its conditions that is not null matches. It can be sent to a
- * thread.
- */
+/** A classification rule. It matches if all of its conditions that are not `null` match. It can be sent to a thread. */
 export type BounceRule = {
 	readonly name: string;
-	/** The enhanced code; `none` if there is no code. */
+	/** Matches the enhanced code, or `none` if there is no code. */
 	readonly enhanced: RegExp | null;
-	/** The reply code; `none` if there is no code. */
+	/** Matches the reply code, or `none` if there is no code. */
 	readonly code: RegExp | null;
-	/** 4: try again; 5: never. */
+	/** 4 for temporary, 5 for permanent. */
 	readonly class: 4 | 5 | null;
 	readonly phases: readonly Phase[] | null;
-	/** What the host's name is, or ends in behind a dot; `none` if it is unknown. */
+	/** The server's name, or a parent domain of it; `none` if the name is unknown. */
 	readonly hosts: readonly string[] | null;
-	/** Whether the reply itself names an address. */
+	/** Whether the reply itself contains an address. */
 	readonly address: boolean | null;
-	/** Tried on the plain text. */
+	/** Matches the plain text. */
 	readonly text: RegExp | null;
-	/** Where it matches, the rule does not hold. */
+	/** If this matches the text, the rule does not apply. */
 	readonly unless: RegExp | null;
 	readonly category: BounceCategory;
 };

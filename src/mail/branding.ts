@@ -1,37 +1,37 @@
 import {parseAddress, parseDomain} from './address.ts';
 
-/** The look of a workspace's hosted pages; null: the default look. */
+/** The appearance of a workspace's hosted pages. `null` stands for the default. */
 export type Branding = {
-	/** Instead of the workspace's name. */
+	/** Shown instead of the workspace's name. */
 	readonly name: string | null;
-	/** An https URL of an image. */
+	/** The https URL of an image. */
 	readonly logoUrl: string | null;
 	/** `#rrggbb`, lower case. */
 	readonly accent: string | null;
-	/** Where recipients may write to. */
+	/** The address that recipients may write to. */
 	readonly supportEmail: string | null;
 };
 
 const maxUrlLength = 1000;
 
-/** The URL as it is stored, or null where it is no https URL with a full domain name. */
+/** Returns the URL as it is stored, or `null` if it is not an https URL with a full domain name. */
 export function validLogoUrl(text: string): string | null {
 	if (text.length > maxUrlLength || !URL.canParse(text)) {
 		return null;
 	}
 	const {protocol, username, password, hostname, href} = new URL(text);
-	// Its origin goes into a Content-Security-Policy: a host of letters, digits, hyphens and dots cannot say more
-	// there.
+	// The origin becomes part of a Content-Security-Policy. A host of letters, digits, hyphens and dots cannot inject
+	// anything into it.
 	const sound = protocol === 'https:' && username === '' && password === '' && parseDomain(hostname) !== null;
 	return sound ? href : null;
 }
 
-/** `#rrggbb` in lower case, or null. */
+/** Returns `#rrggbb` in lower case, or `null`. */
 export function validAccent(text: string): string | null {
 	return /^#[0-9a-f]{6}$/i.test(text) ? text.toLowerCase() : null;
 }
 
-/** The JSON text of the store. */
+/** Returns the JSON text for the store. */
 export function writeBranding({name, logoUrl, accent, supportEmail}: Branding): string | null {
 	const kept = Object.entries({name, logo_url: logoUrl, accent, support_email: supportEmail}).filter(
 		([, value]) => value !== null,
@@ -39,7 +39,7 @@ export function writeBranding({name, logoUrl, accent, supportEmail}: Branding): 
 	return kept.length === 0 ? null : JSON.stringify(Object.fromEntries(kept));
 }
 
-/** Reads what the store has; what would not be taken today counts as not there. */
+/** Parses the stored branding. Values that would be rejected today count as missing. */
 export function readBranding(json: string | null): Branding {
 	const {name, logo_url: logoUrl, accent, support_email: supportEmail} = JSON.parse(json ?? '{}');
 	return {

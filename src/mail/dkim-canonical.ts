@@ -1,6 +1,6 @@
-// What DKIM signs: the relaxed forms of fields and bodies (RFC 6376 §3.4).
+// The relaxed canonical forms of fields and bodies that DKIM signs (RFC 6376 §3.4).
 
-/** A header field in relaxed form (RFC 6376 §3.4.2), with its CRLF. */
+/** Returns a header field in relaxed form (RFC 6376 §3.4.2), with its CRLF. */
 export function relaxedHeader(line: string): string {
 	const colon = line.indexOf(':');
 	const value = line
@@ -11,10 +11,10 @@ export function relaxedHeader(line: string): string {
 }
 
 /**
- * Writes a part of a body with its white space as in relaxed form (RFC 6376 §3.4.4): none at line ends, one space for
- * each run of it. Line ends must be CRLF; the part ends with none, or with other than white space.
+ * Writes part of a body with its white space in relaxed form (RFC 6376 §3.4.4): none at line ends, and one space for
+ * each run. Line ends must be CRLF, and the part must not end within white space or a line end.
  *
- * @returns where it ends in the output
+ * @returns the end position in the output
  */
 export function writeRelaxed(part: Uint8Array, output: Uint8Array, start: number): number {
 	const end = part.length;
@@ -35,7 +35,7 @@ export function writeRelaxed(part: Uint8Array, output: Uint8Array, start: number
 	return at;
 }
 
-/** A body with relaxed white space, without the empty lines at its end. It ends with CRLF or is empty. */
+/** Removes the empty lines at the end of a body with relaxed white space. The result is empty or ends with CRLF. */
 export function withoutLastLines(body: Buffer): Buffer {
 	let end = body.length;
 	while (end >= 4 && body.readUInt32BE(end - 4) === 0x0d0a0d0a) {

@@ -3,8 +3,8 @@ import {createPublicKey} from 'node:crypto';
 const longest = 16_384;
 
 /**
- * A tag list of DKIM or DMARC (`v=DKIM1; k=rsa; p=…`, RFC 6376 §3.2): values by name, names as they are spelled, in
- * order, without spaces and line ends around both. Undefined: not a tag list, or a name is repeated.
+ * Parses a tag list of DKIM or DMARC (`v=DKIM1; k=rsa; p=…`, RFC 6376 §3.2) to values by name, in order, trimmed.
+ * Returns `undefined` if the text is not a tag list or repeats a name.
  */
 export function parseTagList(text: string): ReadonlyMap<string, string> | undefined {
 	if (text.length > longest) {
@@ -12,7 +12,7 @@ export function parseTagList(text: string): ReadonlyMap<string, string> | undefi
 	}
 	const tags = new Map<string, string>();
 	const parts = text.split(';');
-	// A semicolon may end the list.
+	// The list may end with a semicolon.
 	if (parts.length > 1 && parts.at(-1)?.trim() === '') {
 		parts.pop();
 	}
@@ -27,7 +27,7 @@ export function parseTagList(text: string): ReadonlyMap<string, string> | undefi
 	return tags;
 }
 
-/** The parts of a value such as `y:s`, spaces taken away. */
+/** Returns the trimmed parts of a value such as `y:s`. */
 export function tagParts(value: string | undefined, separator = ':'): string[] {
 	return (value ?? '')
 		.split(separator)
@@ -35,22 +35,22 @@ export function tagParts(value: string | undefined, separator = ':'): string[] {
 		.filter(part => part !== '');
 }
 
-/** What a TXT record at a selector publishes (RFC 6376 §3.6.1). `p` is null where the key is revoked. */
+/** A DKIM record from a selector's TXT record (RFC 6376 §3.6.1). `key` is `null` if the key is revoked. */
 type DkimRecord = {
 	readonly algorithm: string;
 	readonly key: Buffer | null;
-	/** The owner only tries DKIM out: some receivers treat the mail as unsigned. */
+	/** The owner is testing DKIM, so some receivers treat the message as unsigned. */
 	readonly testing: boolean;
-	/** It may not sign for subdomains: the domain of a signature's `i=` has to be its `d=`. */
+	/** The key may not sign for subdomains: a signature's `i=` must have the same domain as its `d=`. */
 	readonly isStrict: boolean;
-	/** Why it verifies no mail, with any key. */
+	/** Why the record can never verify a message, or `null`. */
 	readonly fault: string | null;
 };
 
 /**
- * Undefined: the text publishes no key.
+ * Parses a DKIM record. Returns `undefined` if the text publishes no key.
  *
- * @param services what the key may be for (`s=`); one of them is enough
+ * @param services the acceptable services in `s=`; one of them is enough
  */
 export function parseDkimRecord(text: string, services: readonly string[] = ['email']): DkimRecord | undefined {
 	const tags = parseTagList(text);
@@ -66,7 +66,7 @@ export function parseDkimRecord(text: string, services: readonly string[] = ['em
 		return {...base, key: null, fault: 'its v= is not DKIM1 at the beginning'};
 	}
 	if (encoded !== '' && !/^[A-Za-z0-9+/]+={0,2}$/.test(encoded)) {
-		return {...base, key: null, fault: 'its p= is no Base64'};
+		return {...base, key: null, fault: 'its p= is not Base64'};
 	}
 	return {...base, key: encoded === '' ? null : bytesOf(algorithm, encoded), fault: faultOf(tags, services)};
 }
@@ -81,7 +81,7 @@ function faultOf(tags: ReadonlyMap<string, string>, wanted: readonly string[]): 
 	return isFor ? null : `its s= excludes ${wanted.join(' and ')}`;
 }
 
-// Some publish the bare RSAPublicKey that RFC 6376 §3.6.1 names, and verifiers take both.
+// Some domains publish the bare RSAPublicKey that RFC 6376 §3.6.1 names. Verifiers accept both forms.
 function bytesOf(algorithm: string, encoded: string): Buffer {
 	const bytes = Buffer.from(encoded, 'base64');
 	if (algorithm !== 'rsa') {
@@ -91,7 +91,7 @@ function bytesOf(algorithm: string, encoded: string): Buffer {
 		try {
 			return createPublicKey({key: bytes, format: 'der', type}).export({format: 'der', type: 'spki'});
 		} catch {
-			// Not of this form.
+			// Try the next form.
 		}
 	}
 	return bytes;

@@ -3,29 +3,27 @@ import {hiddenValue} from './message.ts';
 import type {AttemptResult, Outcome} from './outcome.ts';
 import type {Report} from './report.ts';
 
-/** The value of a sensitive variable in the forms in which texts are searched for it (`normalize`). */
+/** A sensitive variable's value in the forms that texts are searched for (see `normalize`). */
 type HiddenForm = {readonly plain: string; readonly decoded: string};
 
 /**
- * The values of a message's sensitive variables. `isTooMuch`: to search for them would take long, so that texts are
- * masked whole.
+ * The values of a message's sensitive variables. `isTooMuch`: searching for them would take too long, so texts are
+ * masked completely.
  */
 export type HiddenValues = {readonly forms: readonly HiddenForm[]; readonly isTooMuch: boolean};
 
-/** A shorter value is masked only where it stands alone: replies are full of short numbers. */
+/** A shorter value is masked only where it stands alone, because replies are full of short numbers. */
 const minPartLength = 4;
-/** A text, or a line of a dialogue, of this length may have been cut off within a value. */
+/** A text, or a line of a dialogue, that is at least this long may have been cut off within a value. */
 const cutLength = 500;
-/** Searched for in one message; a text that is stored has at most `maxValueLength` characters. */
+/** The limits of the search for one message. A text that is stored has at most `maxValueLength` characters. */
 const maxValues = 100;
 const maxValueLength = 4096;
 const maxLength = 16_384;
 
 /**
- * Compares the variables as they are stored, with `hiddenValue` in place of sensitive ones, with all of them.
- *
- * @param kept JSON
- * @param all JSON
+ * Finds the values by comparing the variables as stored, where `hiddenValue` replaces sensitive ones, with the full
+ * ones. Both arguments are JSON texts.
  */
 export function findHiddenValues(kept: string, all: string): HiddenValues {
 	const values = new Set<string>();
@@ -71,7 +69,7 @@ function collectScalars(value: unknown, values: Set<string>): void {
 	}
 }
 
-/** A server may quote a link without its host, or only the token in it. */
+/** Returns the parts of a URL that a server may quote alone: the link without its host, or only a token in it. */
 function partsOfUrl({pathname, search, searchParams, hash}: URL): string[] {
 	const path = pathname + search + hash;
 	return [path, ...searchParams.values(), pathname.slice(pathname.lastIndexOf('/') + 1)].filter(
@@ -79,19 +77,17 @@ function partsOfUrl({pathname, search, searchParams, hash}: URL): string[] {
 	);
 }
 
-/** A text without spaces, in lower case, with the place of each character in the original. */
+/** A text without spaces, in lower case, with the original position of each character. */
 type Normalized = {
 	readonly text: string;
 	readonly starts: readonly number[];
 	readonly ends: readonly number[];
 };
 
-/** `decodes`: undoes quoted-printable, percent encoding and HTML. */
+/** `decodes` also decodes quoted-printable, percent-encoding and HTML entities. */
 type Reading = {readonly joinsLines: boolean; readonly decodes: boolean};
 
-/**
- * What stands between the parts of a value that continues in the next line of a reply: prefixes of a dialogue, codes.
- */
+/** Matches what may stand within a value that continues on the next line of a reply: dialogue prefixes and codes. */
 const lineBreak = /\s+(?:\d+ [CS*]: )?(?:\d{3}[ -])?(?:[245]\.\d{1,3}\.\d{1,3}(?:\s+|$))?/y;
 const space = /(?:[\s\\]|=(?=\r?\n))+/y;
 const escaped = /[=%]([0-9a-f]{2})|&#(\d{1,6});|&#x([0-9a-f]{1,5});|&(amp|lt|gt|quot|apos);/iy;
@@ -100,7 +96,7 @@ const entities: Readonly<Record<string, string>> = {amp: '&', lt: '<', gt: '>', 
 function normalize(text: string, {joinsLines, decodes}: Reading): Normalized {
 	const [letters, starts, ends]: [string[], number[], number[]] = [[], [], []];
 	for (let at = 0; at < text.length; ) {
-		// Most characters begin none of these forms.
+		// Most characters cannot begin any of these forms.
 		const isLetter = /[\w.@:/-]/.test(text.charAt(at));
 		const skipped = isLetter ? 0 : (joinsLines && lengthAt(lineBreak, text, at)) || lengthAt(space, text, at);
 		if (skipped > 0) {
@@ -136,9 +132,7 @@ const readings: readonly Reading[] = [false, true].flatMap(joinsLines =>
 	[false, true].map(decodes => ({joinsLines, decodes})),
 );
 
-/**
- * The text with `hiddenValue` wherever one of the values stands: in any case, quoted, or continued in the next line.
- */
+/** Replaces every occurrence of the values with `hiddenValue`, in any case, quoted, or continued on the next line. */
 export function maskHidden(text: string, {forms, isTooMuch}: HiddenValues): string {
 	if (isTooMuch) {
 		return codesAlone(text);
@@ -176,7 +170,7 @@ function maskValue(masked: Uint8Array, text: string, {text: searched, starts, en
 const isAlone = (text: string, from: number, to: number): boolean =>
 	!/[\w.]/.test(text.charAt(from - 1)) && !/[\w]/.test(text.charAt(to));
 
-/** The same for all that a server said in an attempt. */
+/** Masks everything that a server replied in an attempt. */
 export function maskResult(result: AttemptResult, values: HiddenValues): AttemptResult {
 	const attempts = result.attempts.map(attempt => ({
 		...attempt,
@@ -206,8 +200,8 @@ function maskOutcome(outcome: Outcome, values: HiddenValues): Outcome {
 }
 
 /**
- * A report without its text, for a message with sensitive variables: when it comes their values are gone, so that they
- * cannot be found in it. Codes and category stay.
+ * Removes the text from a report about a message with sensitive variables. By the time a report arrives, the values are
+ * gone, so they cannot be searched for. Codes and category remain.
  */
 export function withoutText(report: Report): Report {
 	return {...report, matched: null, reason: codesAlone(report.reason)};

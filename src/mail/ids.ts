@@ -32,13 +32,15 @@ const idPrefixes = [
 ] as const;
 export type IdPrefix = (typeof idPrefixes)[number];
 
-/** Makes ids: prefix, `_`, 26 characters of Crockford's base32: 48 bits of milliseconds, 80 random, never backwards. */
+/**
+ * Creates ids: prefix, `_`, 26 characters of Crockford's base32 (48 bits of milliseconds, 80 random), never backwards.
+ */
 export type NewId = (prefix: IdPrefix) => string;
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
 const half = 2 ** 40;
 
-// Numbers hold 53 bits exactly: the random part is kept as two halves of 40.
+// Numbers hold 53 bits exactly, so the random part is stored as two halves of 40 bits.
 function encode(value: number, characters: number): string {
 	let text = '';
 	for (let rest = value; text.length < characters; rest = Math.floor(rest / 32)) {
@@ -49,7 +51,7 @@ function encode(value: number, characters: number): string {
 
 const poolSize = 8192;
 
-/** Random bytes from a supply: fetching few at a time costs more than all the rest of an id. None is given twice. */
+/** Returns a source of buffered random bytes, as fetching few at a time costs more than the rest of an id. */
 export function pooledRandom(): (size: number) => Buffer {
 	let pool = Buffer.alloc(0);
 	return size => {
@@ -82,7 +84,7 @@ export function createIdSource(clock: Clock, random: (size: number) => Buffer = 
 		if (now > time) {
 			begin(now);
 		} else {
-			// Within a millisecond, or after the clock stepped back, count on from the last id so that order is kept.
+			// Within a millisecond, or after the clock stepped back, count up from the last id to preserve the order.
 			low += 1 + random(3).readUIntBE(0, 3);
 			if (low >= half) {
 				low -= half;
@@ -97,10 +99,10 @@ export function createIdSource(clock: Clock, random: (size: number) => Buffer = 
 	};
 }
 
-/** Of a link that was made for a person, and stood in no mail. */
+/** The message id in links that were created for a person outside of any message. */
 export const noMessage = 'msg_00000000000000000000000000';
 
-/** Whether the text has the form of an id of this kind; asked before any query. */
+/** Whether the text is a well-formed id of this kind. Checked before any query. */
 export function isId(prefix: IdPrefix, text: string): boolean {
 	return (
 		text.length === prefix.length + 27 &&
@@ -109,15 +111,15 @@ export function isId(prefix: IdPrefix, text: string): boolean {
 	);
 }
 
-/** Whether the text has the form of a template's id. People may choose it, so it is freer than that of other ids. */
+/** Whether the text is a well-formed template id. People may choose it, so more is allowed than for other ids. */
 export function isTemplateId(text: string): boolean {
 	return /^tpl_[\w-]{1,64}$/.test(text);
 }
 
-/** That form for people. */
+/** The same rule in words. */
 export const templateIdForm = 'tpl_ and 1 to 64 letters, digits, hyphens and underscores';
 
-/** The 16 bytes of an id's body, for signed tokens. */
+/** Returns the 16 bytes of an id, for signed tokens. */
 export function idBytes(id: string): Buffer {
 	const body = id.slice(-26);
 	const bytes = Buffer.allocUnsafe(16);
@@ -135,7 +137,7 @@ function decode(text: string): number {
 	return value;
 }
 
-/** The id that `idBytes` was taken from. */
+/** Returns the id for the bytes from `idBytes`. */
 export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 	const buffer = bufferOf(bytes);
 	const parts = [
@@ -146,11 +148,12 @@ export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
 	return `${prefix}_${parts.join('')}`;
 }
 
-/** Makes ids that sort as if they had been made at a past moment, milliseconds. */
+/** Creates ids that sort as if they had been created at a past time, in milliseconds. */
 export type PastId = (prefix: IdPrefix, milliseconds: number) => string;
 
 /**
- * Ids of one moment that follow each other count on: a million of one date are neighbours in an index, not scattered.
+ * Creates a source of past ids. Consecutive ids of the same time count up, so that a million of them are adjacent in an
+ * index instead of scattered.
  */
 export function createPastIds(random: (size: number) => Buffer = pooledRandom()): PastId {
 	let moment = Number.NaN;
@@ -164,12 +167,12 @@ export function createPastIds(random: (size: number) => Buffer = pooledRandom())
 	};
 }
 
-/** When an id was made, milliseconds. */
+/** Returns when an id was created, in milliseconds. */
 export function idTime(id: string): number {
 	return decode(id.slice(-26, -16));
 }
 
-/** The smallest id body of a moment: a range of times becomes a range of ids. */
+/** Returns the smallest id of a time, which turns a range of times into a range of ids. */
 export function idFloor(prefix: IdPrefix, milliseconds: number): string {
 	return `${prefix}_${encode(Math.max(0, milliseconds), 10)}${'0'.repeat(16)}`;
 }

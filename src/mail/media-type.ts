@@ -1,8 +1,8 @@
-/** A media type of RFC 2045 §5.1 with the parameters that an attachment may have. */
+/** A media type (RFC 2045 §5.1) with the parameters that an attachment may have. */
 type MediaType = {
-	/** As written: `text/plain`. */
+	/** As written, such as `text/plain`. */
 	readonly type: string;
-	/** `charset` of a text, `method` of a text/calendar (RFC 5546 §1.4); as written, without quotes. */
+	/** `charset` for text types and `method` for text/calendar (RFC 5546 §1.4), as written, without quotes. */
 	readonly parameters: ReadonlyMap<string, string>;
 };
 
@@ -12,7 +12,7 @@ const token = "[\\w!#$&^.+'*-]+";
 const whole = new RegExp(`^(${name}/${name})((?:\\s*;\\s*\\w+=(?:"${token}"|${token}))*)$`, 'i');
 const parameter = new RegExp(`;\\s*(\\w+)=(?:"(${token})"|(${token}))`, 'g');
 
-/** Null: not a media type, or a parameter is unknown or repeated. */
+/** Returns `null` if the text is not a media type, or a parameter is unknown or repeated. */
 export function readMediaType(text: string): MediaType | null {
 	const [, type, rest = ''] = whole.exec(text) ?? [];
 	if (type === undefined) {

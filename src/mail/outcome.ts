@@ -1,12 +1,12 @@
 import {unprintable} from '../kit/text.ts';
 
-/** What went wrong with TLS, in the words of TLS reports (RFC 8460 §4.3). */
+/** A TLS failure, by its name in TLS reports (RFC 8460 §4.3). */
 export type TlsFailure =
 	| 'starttls-not-supported'
 	| 'certificate-host-mismatch'
 	| 'certificate-expired'
 	| 'certificate-not-trusted'
-	/** What no other word fits: a handshake that failed, a host that its policy does not name. */
+	/** Any other failure: a failed handshake, or a server that its policy does not list. */
 	| 'validation-failure'
 	| 'tlsa-invalid'
 	| 'dnssec-invalid'
@@ -14,17 +14,17 @@ export type TlsFailure =
 	| 'sts-policy-invalid'
 	| 'sts-webpki-invalid';
 
-/** The source of the demands on a connection. */
+/** The source of the TLS requirements for a connection. */
 type TlsPolicyType = 'sts' | 'tlsa' | 'no-policy-found';
 
-/** How starting TLS ended, to be counted. */
+/** The result of starting TLS, for the TLS statistics. */
 export type TlsResult = {readonly policy: TlsPolicyType; readonly result: 'success' | TlsFailure};
 
 const advice = /; if the root CA is installed locally, try running Node\.js with [\w-]+$/;
 
 /**
- * What OpenSSL says of a certificate. Node.js 24 adds advice about an option of its own: the operator has
- * `MAILCTL_CA_FILE`.
+ * Removes Node.js 24's advice from an OpenSSL error about a certificate. It recommends an option of Node.js, but
+ * operators of mailctl have `MAILCTL_CA_FILE`.
  */
 export function withoutAdvice(message: string): string {
 	return message.replace(advice, '');
@@ -33,23 +33,23 @@ export function withoutAdvice(message: string): string {
 /** A reply of an SMTP server (RFC 5321 §4.2). */
 export type SmtpReply = {
 	readonly code: number;
-	/** RFC 3463, at the start of the first line, or of another one if it fits the code. */
+	/** The enhanced code (RFC 3463) at the start of the first line, or of another line if it fits the code. */
 	readonly enhanced: string | null;
-	/** All lines without their codes, joined by a line feed, controls removed, at most 1,024 characters. */
+	/** All lines without their codes, joined by line feeds, without controls, at most 1,024 characters. */
 	readonly text: string;
 };
 
 const enhancedCode = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/gm;
-// A reply of several lines keeps its line feeds.
+// A multi-line reply keeps its line feeds.
 const unsafe = new RegExp(`(?!\n)[${unprintable}]`, 'gu');
 const maxTextLength = 1024;
 
-/** What a host said, made safe to store and to print: unprintable characters removed, at most 1,024 characters. */
+/** Makes remote text safe to store and print: without unprintable characters, at most 1,024 characters. */
 export function printable(text: string): string {
 	return text.replace(unsafe, ' ').slice(0, maxTextLength).trim();
 }
 
-/** Makes a reply from its code and its lines' texts, made safe to store and to print. */
+/** Creates a reply from its code and the text of its lines, safe to store and print. */
 export function smtpReply(code: number, lines: readonly string[]): SmtpReply {
 	const text = printable(lines.join('\n'));
 	const stated = text.match(enhancedCode) ?? [];
@@ -57,7 +57,7 @@ export function smtpReply(code: number, lines: readonly string[]): SmtpReply {
 	return {code, enhanced: fitting ?? stated.find(one => text.startsWith(one)) ?? null, text};
 }
 
-/** How far an attempt came; `route` is before any connection. */
+/** How far an attempt got. `route` is before any connection. */
 export const phases = [
 	'route',
 	'connect',
@@ -73,50 +73,51 @@ export const phases = [
 
 export type Phase = (typeof phases)[number];
 
-/** One conversation with one host, kept and shown by `mailctl message show` (R1.13). */
+/** One conversation with one mail server, stored and shown by `mailctl message show` (R1.13). */
 export type Attempt = {
-	/** When it began, in the store's form. */
+	/** The start, in the store's form. */
 	readonly at: string;
 	readonly host: string | null;
 	readonly ip: string | null;
 	/**
-	 * Protocol, cipher, whether the certificate was verified, and for which policy if not ours:
-	 * `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`; null: plain text.
+	 * The protocol, the cipher, whether the certificate was verified, and the policy that required it, if any:
+	 * `TLSv1.3 TLS_AES_256_GCM_SHA384 verified (MTA-STS)`. `null` for plain text.
 	 */
 	readonly tls: string | null;
-	/** How starting TLS ended; absent where it was not tried: a session used again, a smarthost, no connection. */
+	/** The result of starting TLS. Absent if not attempted: for a reused session, a relay, or no connection. */
 	readonly tlsResult?: TlsResult | undefined;
 	readonly phase: Phase;
-	/** A smarthost refused us for the lack of a login that it accepts, in any phase. */
+	/** Whether a relay refused because it received no valid login, in any phase. */
 	readonly loginRefused?: true | undefined;
-	/** It ended because the host did not answer, before it had the mail. */
+	/** Whether the attempt ended because the server did not reply, before it had the message. */
 	readonly isSilent?: true | undefined;
 	readonly code: number | null;
 	readonly enhanced: string | null;
-	/** The last reply, or a sentence of ours where none came. */
+	/** The last reply, or mailctl's own description if there was none. */
 	readonly reply: string;
 	readonly ms: number;
 	/**
-	 * What was said, a line each: milliseconds since it began, `C:` we, `S:` the server, `*:` what happened. At most 4
-	 * KB, without passwords and data. Null: the mail was accepted, or there was no connection.
+	 * The dialogue, one line per entry: milliseconds since the start, `C:` for mailctl, `S:` for the server, `*:` for
+	 * other events. At most 4 KB, without passwords and message data. `null` if the message was accepted or there was
+	 * no connection.
 	 */
 	readonly dialogue: string | null;
 };
 
-/** What of an attempt decides in which order the next try asks the hosts; `n`: the try that it belongs to. */
+/** The facts of an attempt that determine the order of hosts in the next one. `n` is the attempt's number. */
 export type Asked = Pick<Attempt, 'host' | 'ip' | 'phase' | 'code'> & {readonly n: number};
 
 /**
- * Whether the mail was sent and no answer came, so that it may have arrived: a later try may make two of it (RFC 1047).
+ * Whether the message was sent but no reply came. It may have arrived, so another attempt may duplicate it (RFC 1047).
  */
 export function isPossibleDuplicate({phase, code}: Pick<Attempt, 'phase' | 'code'>): boolean {
 	return phase === 'dot' && code === null;
 }
 
-/** A recipient has at most this many tries that may have arrived (`isPossibleDuplicate`). */
+/** The maximum number of attempts per recipient that may have arrived (`isPossibleDuplicate`). */
 export const maxPossibleDuplicates = 3;
 
-/** Whether a smarthost refused our login, or offered none that keeps the password safe. */
+/** Whether a relay refused the login, or offered no mechanism that protects the password. */
 export function isLoginRefusal({phase, code, enhanced, loginRefused}: LoginEnd): boolean {
 	return loginRefused === true || (phase === 'auth' && (code ?? enhanced) !== null);
 }
@@ -127,7 +128,7 @@ type LoginEnd = Pick<Attempt, 'phase' | 'code' | 'enhanced' | 'loginRefused'>;
 export const bounceCategories = [
 	'unknown_user',
 	'unknown_domain',
-	/** The domain is there, and none of its mail hosts has an address. */
+	/** The domain exists, but none of its mail servers has an address. */
 	'no_address',
 	'moved',
 	'disabled',
@@ -155,61 +156,58 @@ export const bounceCategories = [
 
 export type BounceCategory = (typeof bounceCategories)[number];
 
-/** Soft bounces of an address without a delivery in between (R2.1); `since` in the store's form. */
+/** The consecutive soft bounces of an address without a delivery in between (R2.1). `since` is in the store's form. */
 export type Escalated = {readonly messages: number; readonly since: string};
 
-/** The result of one attempt of one recipient. It alone decides the next state; `outcome/` writes it. */
+/** The result of one attempt for one recipient. It alone determines the next state, which `outcome/` writes. */
 export type Outcome =
 	/**
-	 * The recipient's host took responsibility (250 to the data), or a capture file was written. What follows is the
-	 * simulator's: it comes at once.
+	 * The mail server accepted responsibility (250 to the data), or a capture file was written. `follows` is set by the
+	 * simulator, whose event follows immediately.
 	 */
 	| {readonly kind: 'delivered'; readonly follows?: 'complained' | 'opened' | 'clicked'}
-	/** The smarthost took it: final unless a report comes (docs/reference/interface.md, Message event). */
+	/** The relay accepted it: final unless a report arrives (docs/reference/interface.md, Message event). */
 	| {readonly kind: 'relayed'}
-	/** To be tried again: by the schedule, or after `waitMs` where the host or our code states a wait. */
+	/** Another attempt follows: according to the schedule, or after `waitMs` if the server or the code set a wait. */
 	| {readonly kind: 'deferred'; readonly category: BounceCategory; readonly reason: string; readonly waitMs?: number}
-	/** Refused for good. Only a permanent failure of the recipient suppresses (docs/reference/bounces.md). */
+	/** Permanently refused. Only a permanent failure of the recipient suppresses it (docs/reference/bounces.md). */
 	| {
 			readonly kind: 'bounced';
 			readonly type: 'permanent' | 'transient';
 			readonly category: BounceCategory;
 			readonly reason: string;
 			readonly suppresses: boolean;
-			/** Soft by itself; the address failed so often that it is taken for gone. */
+			/** Soft by itself, but the address has failed so often that it counts as dead. */
 			readonly escalated?: Escalated;
 	  }
-	/** Ours: render failure, sender or key gone. `reason` is a stable word such as `render_limit`. */
+	/** An internal failure: a render error, a deleted sender or key. `reason` is a fixed word like `render_limit`. */
 	| {readonly kind: 'errored'; readonly reason: string; readonly message?: string}
-	/** The address was suppressed, or opted out, after acceptance. */
+	/** The address was suppressed or opted out after the message was accepted. */
 	| {readonly kind: 'suppressed'; readonly reason: string}
 	/**
-	 * Returned to the queue unchanged (a stop, a dead worker): counts no attempt. `reason`: our smarthost refused us,
-	 * or a fault of ours, independent of the mail. `waitMs`: not to be tried before.
+	 * Returned to the queue unchanged, for example at a shutdown, without counting an attempt. `reason`: the relay
+	 * refused to work for this machine, or an internal error unrelated to the message. `waitMs`: the minimum wait.
 	 */
 	| {readonly kind: 'released'; readonly reason?: string; readonly waitMs?: number};
 
 export type AttemptResult = {
 	readonly recipientId: string;
 	readonly outcome: Outcome;
-	/** Every conversation of this try, in order; the last one is the try's. */
+	/** Every conversation of this attempt, in order. The last one decides. */
 	readonly attempts: readonly Attempt[];
-	/** Conversations of a try that does not count, because a smarthost refused us: for the log and the metrics. */
+	/** The conversations of an attempt that does not count because a relay refused it. For logs and metrics. */
 	readonly uncounted?: readonly Attempt[];
-	/** When a host first answered this recipient's MAIL FROM with 250 (capture, simulator: at once); null: never. */
+	/** When a server first replied 250 to MAIL FROM (capture, simulator: at once), or `null`. */
 	readonly sentAt: string | null;
 	/** When the outcome was known, in the store's form. */
 	readonly at: string;
 };
 
-/**
- * What smarthosts call the mail that they took, in their answer to its last dot: `250 Ok: queued as 4BF2…`,
- * `Ok 0102019a…`.
- */
+/** Patterns for the id that relays return in the reply to the final dot: `250 Ok: queued as 4BF2…`, `Ok 0102019a…`. */
 const taken = [/\bqueued as <?([^\s<>]+)/i, /\bid=([^\s,;]+)/i, /^(?:2\.\d\.\d )?ok:? <?([\w.@/+-]{10,})>?$/i];
 const maxProviderIdLength = 200;
 
-/** The name that a smarthost's answer gives the mail; null: none. */
+/** Returns the id that a relay's reply gives the message, or `null`. */
 export function providerIdIn(reply: string): string | null {
 	const found = taken.map(form => form.exec(reply.trim())?.[1]).find(id => id !== undefined);
 	return found?.slice(0, maxProviderIdLength) ?? null;

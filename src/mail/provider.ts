@@ -1,4 +1,4 @@
-/** The services that send mail for us and post its events. `generic`: any sender of our own webhooks' form. */
+/** The services that relay messages and post events about them. `generic`: any sender of mailctl's own format. */
 export const providerNames = [
 	'ses',
 	'sendgrid',
@@ -11,7 +11,7 @@ export const providerNames = [
 ] as const;
 export type ProviderName = (typeof providerNames)[number];
 
-/** The mail servers and APIs of each provider that has its own. */
+/** The mail servers and API hosts of the providers that have their own. */
 export const providerHosts: ReadonlyMap<ProviderName, RegExp> = new Map([
 	['ses', /^email(?:-smtp[\w-]*)?(?:\.[\w-]+)*\.amazonaws\.com$/],
 	['sendgrid', /(?:^|\.)sendgrid\.net$/],
@@ -22,7 +22,7 @@ export const providerHosts: ReadonlyMap<ProviderName, RegExp> = new Map([
 	['sparkpost', /(?:^|\.)sparkpost(?:mail)?\.com$/],
 ]);
 
-/** The providers that may report on mail that this host accepted. An unknown relay may hand it to any of them. */
+/** Returns the providers that may report on messages that this host accepted. An unknown relay may use any of them. */
 export function reportingProviders(host: string): readonly ProviderName[] {
 	const own = providerNames.filter(name => providerHosts.get(name)?.test(host.toLowerCase()));
 	return own.length > 0 ? own : providerNames;
@@ -32,18 +32,18 @@ export function isProviderName(text: string): text is ProviderName {
 	return (providerNames as readonly string[]).includes(text);
 }
 
-/** What of a provider's events has an effect only if the operator says so. */
+/** A provider's events that take effect only if the operator enables them. */
 export const optionalEvents = ['opened', 'clicked', 'unsubscribed'] as const;
 export type OptionalEvent = (typeof optionalEvents)[number];
 
 /**
- * How a post of a provider ended. `unknown`: no smarthost has the URL. `unreadable`: it is proven, and has no events in
- * its form. `limited`: too many events of its owner wait already.
+ * The result of a post from a provider. `unknown`: no relay has the URL. `unreadable`: it is authentic but contains no
+ * valid events. `limited`: too many events of its owner are waiting already.
  */
 export type ProviderPostEnd = 'taken' | 'unknown' | 'forged' | 'unreadable' | 'limited';
 
-/** A smarthost, as far as limits need it. */
+/** The properties of a relay that limits need. */
 export type EventOwner = {readonly id: string; readonly workspace_id: string | null};
 
-/** Whose limits the events of a smarthost count for: its workspace, or itself where it is of all workspaces. */
+/** Returns whose limits a relay's events count against: its workspace, or itself if all workspaces share it. */
 export const ownerOf = ({id, workspace_id: workspaceId}: EventOwner): string => workspaceId ?? id;

@@ -1,6 +1,6 @@
 import {apiTime} from '../kit/time.ts';
 
-/** What SPF, DKIM or DMARC say of a mail that came in (RFC 8601 §2.7), and of which domain they say it. */
+/** The SPF, DKIM or DMARC result for an incoming message (RFC 8601 §2.7), and the domain that it applies to. */
 export type Verdict = {readonly result: string; readonly domain: string | null};
 export type Verdicts = Readonly<Record<'spf' | 'dkim' | 'dmarc', Verdict>>;
 
@@ -8,87 +8,87 @@ export type ReceivedFile = {
 	readonly name: string | null;
 	readonly type: string;
 	readonly size: number;
-	/** The html names it by this (`cid:`). */
+	/** The id by which the HTML references it (`cid:`). */
 	readonly contentId: string | null;
 };
 
-/** What lists show of a mail: JSON in the store. */
+/** What lists show of an incoming message, stored as JSON. */
 export type Summary = Verdicts & {
-	/** Null: it has no From that can be read. */
+	/** `null` if there is no readable From field. */
 	readonly from: {readonly address: string; readonly name: string | null} | null;
-	/** The addresses of ours that it was for, and who the envelope says sent it: empty for a bounce. */
+	/** The local addresses it was sent to, and the envelope sender, which is empty for a bounce. */
 	readonly recipients: readonly string[];
 	readonly mailFrom: string;
 	readonly subject: string;
-	/** A program wrote it (RFC 3834): who answers it may begin a loop. */
+	/** Whether a program wrote it (RFC 3834). Replying to it could start a loop. */
 	readonly automatic: boolean;
 	readonly files: readonly ReceivedFile[];
 };
 
-/** What it says: JSON in the store. */
+/** The content of an incoming message, stored as JSON. */
 export type ReceivedContent = {
 	readonly text: string | null;
 	readonly html: string | null;
-	/** Text or html, or its header, is longer: the mail as it came has all. */
+	/** Whether text, HTML or header were cut. The original message has everything. */
 	readonly cut: boolean;
-	/** In their order, with encoded words read. */
+	/** In order, with encoded words decoded. */
 	readonly headers: ReadonlyArray<{readonly name: string; readonly value: string}>;
 };
 
-/** A mail as the reader's thread took it apart. */
+/** An incoming message as parsed by the reader thread. */
 export type ReadLetter = Pick<Summary, 'from' | 'subject' | 'automatic'> &
 	ReceivedContent & {
-		/** Addresses of its header: From, Sender and Reply-To; To and Cc. */
+		/** The addresses in From, Sender and Reply-To, and those in To and Cc. */
 		readonly senders: readonly string[];
 		readonly addressees: readonly string[];
-		/** Message-IDs that it answers, the nearest first. */
+		/** The Message-IDs it replies to, the most recent first. */
 		readonly answers: readonly string[];
 		readonly files: ReadonlyArray<ReceivedFile & {readonly content: Uint8Array}>;
-		/** It has several authors, or a field twice that may be there once. */
+		/** Whether it has several authors, or repeats a field that may occur only once. */
 		readonly isAmbiguous: boolean;
-		/** What came of each DKIM signature. */
+		/** The result for each DKIM signature. */
 		readonly signatures: readonly Verdict[];
-		/** Why it could not be taken apart; null: it was. */
+		/** Why parsing failed, or `null`. */
 		readonly fault: string | null;
 	};
 
-/** Nothing is known of what it says. */
+/** Returns the placeholder for a message whose content is not known. */
 export const unreadLetter = (fault: string): ReadLetter => ({
 	...{from: null, subject: '', automatic: false, senders: [], addressees: []},
 	...{text: null, html: null, cut: false, headers: [], answers: [], files: [], isAmbiguous: false, signatures: []},
 	fault,
 });
 
-/** Nobody could look at it. */
+/** The results for a message that could not be checked. */
 export const unjudged: Verdicts = {
 	spf: {result: 'temperror', domain: null},
 	dkim: {result: 'temperror', domain: null},
 	dmarc: {result: 'temperror', domain: null},
 };
 
-/** The entry that takes all mail of a domain. */
+/** Returns the address entry that receives all mail of a domain. */
 export const wildcardOf = (address: string): string => `*${address.slice(address.lastIndexOf('@'))}`;
 
-/** A mail that came in, as lists show it. */
+/** An incoming message as lists show it. */
 export type Received = {
 	readonly id: string;
 	readonly workspaceId: string;
-	/** The message that it answers. */
+	/** The message that it replies to. */
 	readonly inReplyTo: string | null;
-	/** Why it could not be read; null: it was. */
+	/** Why it could not be read, or `null`. */
 	readonly fault: string | null;
 	readonly summary: Summary;
-	/** Octets. */
+	/** In octets. */
 	readonly size: number;
 	/** In the store's form. */
 	readonly receivedAt: string;
 };
 
-/** Who it says that it is from, for people. */
+/** Returns the claimed sender, for people. */
 export const senderOf = ({summary: {from, mailFrom}}: Received): string =>
 	from?.address ?? (mailFrom || 'the null sender');
 
-/** What programs get of it, by the API and in webhooks. */
+/** Returns an incoming message as programs get it, from the API and in webhooks. */
 export function receivedView(
 	{id, inReplyTo, fault, summary, size, receivedAt}: Received,
 	publicUrl: string,

@@ -1,22 +1,20 @@
 /** What to do about a refusal. */
 type Advice = readonly [refusal: RegExp, advice: string];
 
-const url = 'the URL of the smarthost (MAILCTL_RELAY_URL, or the route of the workspace)';
+const url = 'the relay URL (MAILCTL_RELAY_URL, or the route of the workspace)';
 
-const withoutLogin = `add user and password to ${url}: the smarthost accepts no mail without a login`;
+const withoutLogin = `add user and password to ${url}: the relay does not accept mail without a login`;
 
-/**
- * The first that matches holds. The words of providers come before the codes, since one code stands for many causes.
- */
+/** The first match applies. Providers' texts precede the codes, because one code stands for many causes. */
 const advices: readonly Advice[] = [
 	[/^the smarthost \S+ was not found/i, `correct the host in ${url}, and check DNS on this machine`],
 	[
 		/^the password is not sent over an unencrypted/i,
-		'use smtps://, or a port that offers STARTTLS: a password is sent unencrypted only to this machine (tls=none)',
+		'use smtps://, or a port that offers STARTTLS: a password is sent unencrypted only within this machine (tls=none)',
 	],
 	[
 		/^the server offers no way to log in/i,
-		`use the port for submission, 587 or 465; if the smarthost knows this machine by its address, remove user and password from ${url}`,
+		`use the port for submission, 587 or 465; if the relay recognizes this machine by its address, remove user and password from ${url}`,
 	],
 	[
 		/\b(?:does not offer|refused to start) TLS\b/i,
@@ -24,7 +22,7 @@ const advices: readonly Advice[] = [
 	],
 	[
 		/\bcertificates?\b|\bself-signed\b|\bauthority that we trust\b/i,
-		`use the name in the certificate as the host, or add its CA with MAILCTL_CA_FILE; tls= in ${url} says what is demanded`,
+		`use the name in the certificate as the host, or add its CA with MAILCTL_CA_FILE; tls= in ${url} sets what is required`,
 	],
 	[/\bmust issue a? ?STARTTLS|^538\b|\bencryption required\b/i, `use tls=required or smtps:// in ${url}`],
 	[
@@ -37,12 +35,12 @@ const advices: readonly Advice[] = [
 	],
 	[
 		/\bthrottl|\b(?:daily|hourly|monthly|sending)\b.{0,20}\b(?:quota|limit)/i,
-		'the provider takes no more for now: mail goes on when it does; raise the limit there if this happens often',
+		'the provider accepts no more for now: sending resumes when it does; raise the limit there if this happens often',
 	],
 	[/\bnot logged in\b/i, withoutLogin],
 	[
 		/\b(?:quota|credits?|billing|payment|trial|plan)\b|\bsuspended\b|\bdeactivated\b|\bnot (?:yet )?(?:activated|active)\b|\b(?:account|user)\b.{0,40}\b(?:disabled|locked|blocked|paused)|\bSendingPaused|\(HTTP 402\)/i,
-		'sign in at the provider: it has stopped the account, and says there why',
+		'sign in at the provider: it has stopped the account, and states the reason there',
 	],
 	[
 		/\btoo many\b.{0,40}\b(?:log-?ins?|auth\w*|attempts|failures)/i,
@@ -50,24 +48,24 @@ const advices: readonly Advice[] = [
 	],
 	[
 		/\bblocked\b|\b(?:black|block|deny)-?list|\blisted\b|\bspamhaus\b|\breputation\b|\b(?:ip|address|host|client)\b.{0,60}\b(?:not (?:allowed|authori[sz]ed|permitted|whitelisted)|denied|banned|rejected)|\bunauthori[sz]ed (?:ip|client|host)|\bno access for this ip\b/i,
-		'the smarthost refuses the address of this machine: ask its provider to allow it, and send them this reply; mailctl doctor checks the blocklists',
+		'the relay refuses the address of this machine: ask its provider to allow it, and send them this reply; mailctl doctor checks the blocklists',
 	],
 	[/\(HTTP 404\)/, `correct host, domain or region in ${url}`],
 	[/\(HTTP 40[13]\)/, `check the key in ${url}, and that it may send`],
 	[
 		/^454\b/,
-		'the smarthost cannot check logins at the moment: mailctl tries again; if it lasts, ask its provider, or check user and password',
+		'the relay cannot check logins at the moment: mailctl will try again; if this persists, ask its provider, or check user and password',
 	],
 	[/^5(?:30|50)\b.*\bauth|^530\b|\b(?:log ?in|authenticat\w+) (?:is )?(?:required|first)/i, withoutLogin],
 	[/^53[45]\b|\bcredential|\bpassword\b|\bauth/i, `check user and password in ${url}; both are percent-encoded`],
-	[/^[45]\d\d\b/, 'the smarthost refuses this machine before it logs in: ask its provider, and send them this reply'],
+	[/^[45]\d\d\b/, 'the relay refuses this machine before it logs in: ask its provider, and send them this reply'],
 ];
 
 const link = /\bhttps?:\/\/[^\s<>"')\]]+[^\s<>"')\].,;]/i;
 
 /**
- * Returns what an operator can do about a smarthost that refuses us, as a clause. `reason`: its reply with the code
- * first, or what we say where there was none.
+ * Returns what an operator can do about a relay that refuses this machine, as a clause. `reason` is the relay's reply
+ * with the code first, or mailctl's own text if there was none.
  */
 export function relayAdvice(reason: string): string {
 	const known = advices.find(([refusal]) => refusal.test(reason));

@@ -5,12 +5,12 @@ import type {BounceCategory} from './outcome.ts';
 import type {ReadLetter, Verdicts} from './received.ts';
 
 /**
- * What came back: a kind of mail, or an event that a provider posted. `dmarc`, `tls`: aggregate reports. `other`:
- * nothing that is read.
+ * The kind of a report: what sort of message it is, or an event that a provider posted. `dmarc` and `tls` are aggregate
+ * reports. `other` contains nothing to process.
  */
 export type ReportKind = 'dsn' | 'text' | 'arf' | 'auto_reply' | 'provider' | 'dmarc' | 'tls' | 'other';
 
-/** What a report says happened: RFC 3464's actions, what feedback reports ask for, and what providers track. */
+/** What a report states: an action of RFC 3464, a request in a feedback report, or a provider's tracking event. */
 export type ReportAction =
 	| 'failed'
 	| 'delayed'
@@ -23,176 +23,173 @@ export type ReportAction =
 	| 'clicked'
 	| 'none';
 
-/** What a mail says of one recipient. */
+/** What a report says about one recipient. */
 export type Report = {
-	/** The address it names (Final-Recipient, Original-Rcpt-To, or from the text), null where it is hidden. */
+	/** The address it names (Final-Recipient, Original-Rcpt-To, or in the text), or `null` if it is hidden. */
 	readonly recipient: string | null;
-	/** The address that the mail was sent to, if the report has another one than `recipient`. */
+	/** The address that the message was sent to, if the report states one other than `recipient`. */
 	readonly originalRecipient: string | null;
 	readonly action: ReportAction;
-	/** RFC 3463, from the most specific source; null if absent. */
+	/** The RFC 3463 status from the most specific source, or `null`. */
 	readonly status: string | null;
-	/** The reply code of the host that refused. */
+	/** The reply code of the mail server that refused. */
 	readonly code: number | null;
-	/** The host that refused. */
+	/** The mail server that refused. */
 	readonly host: string | null;
 	readonly type: 'permanent' | 'transient' | 'none';
-	/** Null where nothing was refused. */
+	/** `null` if nothing was refused. */
 	readonly category: BounceCategory | null;
 	readonly suppresses: boolean;
-	/** The rule that decided, and the text or code that it matched on. */
+	/** The rule that decided, and the text or code that it matched. */
 	readonly rule: string | null;
 	readonly matched: string | null;
 	/**
-	 * What the host or the reporter said, made safe to store and to print, at most 1,024 characters; of a click its
-	 * whole URL.
+	 * The text of the server or reporter, safe to store and print, at most 1,024 characters. For a click, the whole
+	 * URL.
 	 */
 	readonly reason: string;
-	/** ARF's Feedback-Type, in lower case. */
+	/** ARF's Feedback-Type in lower case. */
 	readonly feedbackType: string | null;
 };
 
-/** The judgement of a report that refuses nothing. */
+/** The classification of a report that is not about a refusal. */
 export const notRefused = {type: 'none', category: null, suppresses: false, rule: null, matched: null} as const;
 
-/** Tokens and ids that may identify the mail that a report is about. They prove nothing until their MAC is checked. */
+/** Tokens and ids that may identify the message of a report. They prove nothing until their MAC is checked. */
 export type Clues = {
-	/** Addresses to which the report came, of its trace and `To` fields. */
+	/** The addresses that received the report, from its trace and `To` fields. */
 	readonly addressees: readonly string[];
-	/** Original-Envelope-Id of DSNs. */
+	/** Original-Envelope-Id in DSNs. */
 	readonly envelopeIds: readonly string[];
-	/** X-Mailctl-Ref of the returned mail. */
+	/** X-Mailctl-Ref of the returned message. */
 	readonly refs: readonly string[];
-	/** Message-IDs without angle brackets: of the returned mail, of In-Reply-To, of References. */
+	/** Message-IDs without angle brackets: of the returned message, in In-Reply-To, in References. */
 	readonly messageIds: readonly string[];
-	/** Return paths in the report: Original-Mail-From, the returned mail's Return-Path. */
+	/** Return paths in the report: Original-Mail-From, and Return-Path of the returned message. */
 	readonly returnPaths: readonly string[];
-	/** Addresses of the returned mail's List-Unsubscribe. */
+	/** Addresses in the returned message's List-Unsubscribe. */
 	readonly unsubscribeAddresses: readonly string[];
-	/** What a provider answered to the mail's data; only its own events have them. */
+	/** Ids from the provider's reply to the message data. Only the provider's own events contain them. */
 	readonly providerIds?: readonly string[];
 };
 
-/** Who brought a mail: what SPF judges. */
+/** The envelope of an incoming message, on which SPF is evaluated. */
 export type Envelope = Pick<CameIn, 'client' | 'helo' | 'mailFrom'>;
 
-/** A mail that came in, as it is given to who reads it. */
+/** An incoming message, as passed to a reader. */
 export type InboundMail = {
 	readonly raw: Uint8Array;
-	/** Who brought a mail that may be for people, which is read as a letter too; null: it is for us alone. */
+	/** The envelope, if the message may be for people and is also read as a letter; else `null`. */
 	readonly envelope: Envelope | null;
-	/** What DNS said of those it names; null: nothing was asked, as nothing of it depends on who sent it. */
+	/** DNS answers about the names in it; `null` if nothing was looked up, as no result depends on the sender. */
 	readonly answers: Answers | null;
 };
 
-/** A mail that came back, as it was read. */
+/** An incoming message after reading. */
 export type Reading = {
 	readonly kind: ReportKind;
 	readonly reports: readonly Report[];
 	readonly clues: Clues;
-	/** Why a mail could not be read whole, for the review list: `too many parts`. Null: it was. */
+	/** Why the message could not be read completely, such as `too many parts`, or `null`. */
 	readonly fault: string | null;
-	/** A person attached it to a mail of their own: the addressees of that mail are unrelated to the report. */
+	/** A person attached it to a message of their own, so that message's addressees are unrelated to the report. */
 	readonly forwarded?: true;
-	/** Of `dmarc` and `tls`, if it could be read. */
+	/** For `dmarc` and `tls`, if the report could be read. */
 	readonly aggregate?: AggregateReport;
-	/** What it says to people; only of a mail that may be for some. */
+	/** The content for people, if the message may be for some. */
 	readonly letter?: ReadLetter;
-	/** Who it is from, as far as that can be known; where there is a letter. */
+	/** The authentication results, if there is a letter. */
 	readonly verdicts?: Verdicts;
-	/** Domains whose signature of it is valid, of a kind of report that counts by who signed it. */
+	/** The domains with a valid signature, for kinds of reports where the signer matters. */
 	readonly signers?: readonly string[];
-	/** Of a provider's event: it is only about mail of this workspace; null or absent: of any. */
+	/** For a provider's event: it may only concern messages of this workspace. Any workspace if `null` or absent. */
 	readonly workspace?: string | null;
 };
 
-/** Where a mail came in. */
+/** How a message came in. */
 export type InboundSource = 'smtp' | 'imap' | 'maildir' | 'mbox' | 'file' | 'stdin' | 'provider';
 
 /**
- * Which mails are read first: those whose recipients a token of ours proves, then what answers a message of ours or
- * comes from where we look ourselves, then what anybody may send.
+ * The order in which incoming messages are read: first those with a valid token for a recipient, then replies to
+ * messages and mailboxes that mailctl polls itself, then whatever anyone may send.
  */
 export const precedence = {proven: 0, expected: 1, unproven: 2} as const;
 
-/** When a mail is read: after those of lower precedence; within one, each turn gets as much as any other. */
+/** When a message is read. Lower precedence goes first; within the same precedence, each `turn` gets an equal share. */
 export type ReadingTurn = {
 	readonly precedence: (typeof precedence)[keyof typeof precedence];
-	/** The workspace that it is for, or what of ours. Not empty. */
+	/** The workspace that it is for, or the part of the installation. Not empty. */
 	readonly turn: string;
 };
 
-/** Why a received mail is kept: it is about no recipient of ours, could not be read whole, or is for the operator. */
+/** Why an incoming message is retained: it matches no recipient, could not be read, or is for the operator. */
 export type Kept = 'unmatched' | 'unread' | 'operator';
 
-/** A mail that came in and was stored, without its bytes. */
+/** An incoming message that was stored, without its content. */
 export type CameIn = {
-	/** Its row's key. */
+	/** The key of its row. */
 	readonly id: string;
-	/** SHA-256 of its bytes, in hex: the same report may be received several times. */
+	/** The SHA-256 of the content, in hex. The same report may arrive several times. */
 	readonly digest: string;
 	readonly source: InboundSource;
 	readonly mailFrom: string | null;
-	/** The addresses that it was for in its envelope; none where it lay in a mailbox or a file. */
+	/** The envelope recipients. Empty for messages from a mailbox or a file. */
 	readonly rcptTo: readonly string[];
-	/** The address that brought it by SMTP, and what it called itself; absent or null: it came otherwise. */
+	/** The SMTP client's address and the name it gave. Absent or `null` for messages that arrived otherwise. */
 	readonly client?: string | null;
 	readonly helo?: string | null;
 	/** In the store's form. */
 	readonly receivedAt: string;
 };
 
-/**
- * How many mails that came in and could not be used are kept for review, and how many octets of them; the oldest go
- * first.
- */
+/** The maximum number and total octets of unusable messages retained for review. The oldest are deleted first. */
 export const keptCaps = {mails: 10_000, bytes: 1024 ** 3} as const;
 
-/** Octets of such a mail that are kept: its beginning says what it is. */
+/** How many octets of such a message are retained. The beginning suffices to tell what it is. */
 export const keptLength = 256 * 1024;
 
 /**
- * How a received mail identifies one of ours, in order of priority (R3.14, R3.19): the first with a valid token wins.
+ * The ways to match an incoming message to a sent one, by priority (R3.14, R3.19): the first with a valid token wins.
  */
 const vias = [
-	/** It was sent to a recipient's unsubscribe address, and asks for nothing else. */
+	/** It was sent to a recipient's unsubscribe address, and requests nothing else. */
 	'unsubscribe_mail',
 	/** It was sent to a recipient's return path. */
 	'return_path',
-	/** It lay in a mailbox, and names a return path as whom it was for. */
+	/** It came from a mailbox, and names a return path as its addressee. */
 	'addressee',
-	/** It names a return path as the sender of our envelope. */
+	/** It names a return path as the envelope sender of the sent message. */
 	'mail_from',
-	/** Original-Envelope-Id. */
+	/** It contains the Original-Envelope-Id. */
 	'envelope_id',
-	/** X-Mailctl-Ref of the returned mail. */
+	/** It contains the X-Mailctl-Ref of the returned message. */
 	'ref',
-	/** A Message-ID of ours: it identifies a message, not a recipient. */
+	/** It contains a Message-ID of mailctl, which identifies a message but not a recipient. */
 	'message_id',
-	/** A provider's own event names what it answered to our mail. */
+	/** The provider's own event contains the id from its reply to the message. */
 	'provider_id',
-	/** It contains a recipient's unsubscribe address, or was sent there and asks for something else. */
+	/** It contains a recipient's unsubscribe address, or was sent there and requests something else. */
 	'unsubscribe_address',
-	/** Without a token: the address, from a reporter that the operator trusts, with a valid signature. */
+	/** Without a token: the address alone matches, from a trusted reporter with a valid signature. */
 	'reporter',
 ] as const;
 export type Via = (typeof vias)[number];
 
-/** What a received mail may be about. */
+/** A message or recipient that an incoming message may be about. */
 export type Candidate = {
 	readonly via: Via;
-	/** `rcp_…`: a recipient; `msg_…`: a message. */
+	/** `rcp_…` for a recipient, `msg_…` for a message. */
 	readonly id: string;
-	/** Whether we made the token for this id and address. The address comes from the id's row, never from outside. */
+	/** Whether mailctl created the token for this id and address. The address must come from the id's row. */
 	readonly verify: (address: string) => boolean;
 };
 
-/** Where messages are kept for ever. */
+/** The token lifetime if messages are stored forever. */
 const maxDays = 400;
 
 /**
- * How long recipients' tokens are valid for reports, milliseconds: as long as messages are kept
- * (MAILCTL_RETENTION_DAYS, 0: without end).
+ * Returns how long recipients' tokens are valid for reports, in milliseconds: as long as messages are retained
+ * (MAILCTL_RETENTION_DAYS; 0 means forever).
  */
 export function reportTokenMs(retentionDays: number): number {
 	return (retentionDays || maxDays) * dayMs;

@@ -1,12 +1,12 @@
-/** The results of a workspace's real mail: recipients, by their first try. */
+/** The results of a workspace's live messages. Recipients are counted at their first attempt. */
 export type Figures = {
-	/** Recipients that were tried, without those that were refused because of us. */
+	/** Recipients with an attempt, without those refused because of this installation. */
 	readonly attempted: number;
-	/** Those of them with an address that takes no mail, now or later. */
+	/** Those of them whose address does not accept mail, now or later. */
 	readonly hard: number;
-	/** Recipients with mail that a host accepted. */
+	/** Recipients whose message a mail server accepted. */
 	readonly delivered: number;
-	/** Those of them that were reported as spam. */
+	/** Those of them who reported the message as spam. */
 	readonly complained: number;
 };
 
@@ -14,18 +14,18 @@ export const figureNames = ['attempted', 'hard', 'delivered', 'complained'] as c
 	keyof Figures
 >;
 
-/** The windows that a workspace is judged by: 24 hours, 7 days. */
+/** The time windows for judging a workspace: 24 hours and 7 days. */
 export const spans = ['day', 'week'] as const;
 export type Span = (typeof spans)[number];
 export type Windows = Readonly<Record<Span, Figures>>;
 
-/** Shares, 0 to 1: of hard bounces in what was attempted, of complaints in what was delivered. */
+/** Rates from 0 to 1: hard bounces among attempted recipients, and complaints among delivered ones. */
 export type ReputationLevel = {readonly bounces: number; readonly complaints: number};
 
-/** From which shares on a workspace is warned of, and paused. */
+/** The rates from which a workspace is warned and paused. */
 export type ReputationLimits = {readonly warn: ReputationLevel; readonly pause: ReputationLevel};
 
-/** R7.2: what large providers suspend accounts at. */
+/** R7.2: the rates at which large providers suspend accounts. */
 export const defaultReputationLimits: ReputationLimits = {
 	warn: {bounces: 0.05, complaints: 0.001},
 	pause: {bounces: 0.1, complaints: 0.005},

@@ -2,21 +2,21 @@ import {parseRelayUrl, type Relay, relayScheme} from '../net/relay-url.ts';
 import type {Priority} from './message.ts';
 import type {OwnRetry} from './retry.ts';
 
-/** Where the mail of a workspace, or for a destination, is to go. */
+/** Where the messages of a workspace, or for a destination, are sent. */
 export type RouteChoice =
-	/** To the hosts of the recipient's domain. */
+	/** To the MX hosts of the recipient's domain. */
 	| {readonly kind: 'mx'}
-	/** To the smarthosts of MAILCTL_RELAY_URL. */
+	/** To the relays in MAILCTL_RELAY_URL. */
 	| {readonly kind: 'relay'}
-	/** To smarthosts of its own, in this order. */
+	/** To its own relays, in this order. */
 	| {readonly kind: 'smarthosts'; readonly relays: readonly Relay[]};
 
 type ParsedRoute =
 	| {readonly ok: true; readonly route: RouteChoice}
-	/** A clause after the name of what was parsed; it never repeats a URL, which may hold a password. */
+	/** A clause that follows the name of the parsed value. It never repeats a URL, which may contain a password. */
 	| {readonly ok: false; readonly fault: string};
 
-/** `mx`, `relay`, or URLs of smarthosts between commas. */
+/** Parses `mx`, `relay`, or relay URLs separated by commas. */
 export function parseRoute(text: string): ParsedRoute {
 	if (text === 'mx' || text === 'relay') {
 		return {ok: true, route: {kind: text}};
@@ -42,15 +42,12 @@ export function parseRoute(text: string): ParsedRoute {
 	return {ok: true, route: {kind: 'smarthosts', relays}};
 }
 
-/**
- * What stands before the password of each URL of a route, and the password, percent-encoded. Of `+https` it has no
- * user.
- */
+/** Matches the part of each URL before the password, and the percent-encoded password. `+https` URLs have no user. */
 const logins = /(\+https:\/\/|:\/\/[^:@/?#,]*:)([^@/?#,]*)@/gi;
 
 /**
- * A workspace's route for the store, or back from it: only the passwords in it are put through `change`, so that what
- * is stored can be shown (masked) without a key.
+ * Applies `change` to the passwords in a workspace's route, for storing and reading it. Everything else is left alone,
+ * so that the stored route can be shown (masked) without a key.
  */
 export function withPasswords(route: string, change: (password: string) => string): string {
 	return route.replace(
@@ -59,71 +56,71 @@ export function withPasswords(route: string, change: (password: string) => strin
 	);
 }
 
-/** Whether the route holds a password. */
+/** Whether the route contains a password. */
 export function hasPassword(route: string): boolean {
 	return route.search(logins) !== -1;
 }
 
-/**
- * An address of this machine that connections are made from, and the name said in EHLO there; null: MAILCTL_HOSTNAME.
- */
+/** A local address that connections are made from, and its EHLO name; `null` means MAILCTL_HOSTNAME. */
 export type Source = {readonly address: string; readonly hostname: string | null};
 
-/** The demands of an MTA-STS policy (RFC 8461 §3.2); a policy in mode `none` has no demands. */
+/** The requirements of an MTA-STS policy (RFC 8461 §3.2). A policy in mode `none` has none. */
 export type MtaSts = {readonly mode: 'enforce' | 'testing'; readonly mx: readonly string[]};
 
 /**
- * How a recipient's mail may travel: decided in the main thread, sent along with the mail, obeyed by the SMTP worker.
+ * How a recipient's message may be sent. The main thread decides it, passes it along with the message, and the SMTP
+ * worker obeys it.
  */
 export type Terms = {
-	/** To the hosts of the recipient's domain, or to the first of these smarthosts that takes it. */
+	/** To the MX hosts of the recipient's domain, or to the first of these relays that accepts it. */
 	readonly nextHop:
 		| {readonly kind: 'mx'}
 		| {readonly kind: 'relay'; readonly relays: readonly Relay[]; readonly acceptMeans: 'sent' | 'delivered'};
-	/** What the operator demands of the hosts of a domain; a smarthost's own URL says it for itself. */
+	/** The operator's TLS requirement for MX hosts. A relay's URL contains its own. */
 	readonly tls: 'opportunistic' | 'unverified' | 'required';
 	readonly mtaSts: MtaSts | null;
-	/** Addresses to connect from, at most one of each family; empty: the system chooses. */
+	/** The addresses to connect from, at most one per family. If empty, the system chooses. */
 	readonly sources: readonly Source[];
-	/** Mails on one connection. */
+	/** The maximum number of messages per connection. */
 	readonly mailsPerSession: number;
 };
 
-/** What is done for a while after a reply that a rule of a destination knows. */
+/** A temporary measure after a reply that matches a rule of the destination. */
 export type PaceReaction =
-	/** Nothing is sent to the site. `advice`: what an operator can do about it, a clause. */
+	/** Nothing is sent to the provider. `advice` says what an operator can do about it, as a clause. */
 	| {readonly kind: 'suspend'; readonly forMs: number; readonly advice?: string}
-	/** A limit of mails per minute, and of connections. */
+	/** Limits the messages per minute, and the connections. */
 	| {readonly kind: 'slow'; readonly perMinute: number; readonly connections: number; readonly forMs: number}
-	/** A limit of mails on one connection, from now on. */
+	/** Limits the messages per connection from now on. */
 	| {readonly kind: 'mails_per_session'; readonly mails: number};
 
-/** How much a site gets at most (`config/destinations.json`; docs/reference/pacing.md). */
+/** The limits for one provider (`config/destinations.json`; docs/reference/pacing.md). */
 export type Pace = {
-	/** Connections at once. */
+	/** The maximum number of simultaneous connections. */
 	readonly connections: number;
-	/** Connections to begin with. */
+	/** The initial number of connections. */
 	readonly startConnections: number;
 	readonly mailsPerSession: number;
-	/** Mails per minute; null: no limit. */
+	/** The maximum number of messages per minute, or `null` for no limit. */
 	readonly perMinute: number | null;
-	/** Tries in a row that no host answered, after which the site backs off. */
+	/** The number of consecutive attempts without any reply after which sending backs off. */
 	readonly failures: number;
-	/** The text of a reply (its code first) and what follows from it; the first that matches counts. */
+	/** Patterns for a reply (its code first) and the reaction. The first match applies. */
 	readonly reactions: ReadonlyArray<{readonly text: RegExp; readonly reaction: PaceReaction}>;
 };
 
-/** Where one workspace's mail for one destination goes, with whom it shares a pace, and how fast. */
+/** Where a workspace's messages for one destination go, with which others they share limits, and how fast. */
 export type Route = {
-	/** The key of the pace: the MX hosts in order of their names (R8.1) and the source, or a smarthost. */
+	/** The key of the shared limits: the sorted MX hosts (R8.1) and the source, or a relay. */
 	readonly site: string;
-	/** The entry of the destinations file that holds, `default` where none does. */
+	/** The entry of the destinations file that applies, or `default`. */
 	readonly provider: string;
 	readonly pace: Pace;
 	readonly retry: OwnRetry;
 	readonly terms: Terms;
 	/**
-	 * A new source sends a number of mails a day to a group of sites. The excess takes another route, or waits (null).
+	 * A new source sends a limited number of messages per day to a group of providers. The excess takes the other
+	 * route, or waits if that is `null`.
 	 */
 	readonly warmUp: {
 		readonly source: string;
@@ -134,23 +131,24 @@ export type Route = {
 };
 
 /**
- * Of a mail at its site: `isHigh`: it goes before what waits there. `leaves`: connections that it leaves to such mail.
+ * `isHigh`: the message goes ahead of others waiting at its provider. `leaves`: connections it leaves free for such
+ * messages.
  */
 export type Precedence = {readonly isHigh: boolean; readonly leaves: 0 | 1};
 
-/** What a claim is made for: one workspace's mail of one priority (normal if left out) for one destination. */
+/** The unit that is claimed: one workspace's messages of one priority (default normal) for one destination. */
 export type QueueKey = {readonly destination: string; readonly workspaceId: string; readonly priority?: Priority};
 
-/** New mail of a destination queue. `dueAt`: it is scheduled, milliseconds; absent: it is due. */
+/** New messages in a destination queue. `dueAt` is set for scheduled ones, in milliseconds; without it they are due. */
 export type Arrival = QueueKey & {readonly dueAt?: number};
 
-/** A destination queue's key as one text, for maps: no part can contain a space. */
+/** Returns a destination queue's key as a text, for maps. No part can contain a space. */
 export function queueKeyText(key: QueueKey): string {
 	const {priority = 'normal'} = key;
 	return priority === 'normal' ? laneText(key) : `${laneText(key)} ${priority}`;
 }
 
-/** The same for all priorities. */
+/** Returns the same for all priorities together. */
 export function laneText({destination, workspaceId}: QueueKey): string {
 	return `${destination} ${workspaceId}`;
 }

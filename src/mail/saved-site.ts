@@ -1,18 +1,18 @@
-/** What is remembered of a site over a restart; times are wall clock, milliseconds. */
+/** The state of a provider that survives a restart. Times are wall clock, in milliseconds. */
 export type SavedSite = {
-	/** When one mail may try again; null: the site is not suspended. */
+	/** When one message may test the provider again, or `null` if sending is not suspended. */
 	readonly suspendedUntil: number | null;
 	readonly reason: string | null;
 	readonly waitsFor: 'suspension' | 'route' | null;
-	/** What an operator can do about it, where a host blocks us. */
+	/** What an operator can do if the provider blocks this machine. */
 	readonly advice: string | null;
-	/** How often in a row the site backed off. */
+	/** The number of consecutive backoffs. */
 	readonly step: number;
-	/** Connections. */
+	/** The current number of connections. */
 	readonly window: number;
 	readonly slowUntil: number | null;
 	readonly slowPerMinute: number | null;
 	readonly slowConnections: number | null;
-	/** Null: as many as the destination may have. */
+	/** `null` if the destination's limit applies. */
 	readonly mailsPerSession: number | null;
 };

@@ -1,14 +1,14 @@
 import {dayMs, parseMoment, storeTime} from '../kit/time.ts';
 
-/** How far ahead a mail may wait for its time. */
+/** How far ahead a message may be scheduled. */
 export const furthestMs = 30 * dayMs;
-/** How long a mail must have between its time and its end. */
+/** The minimum time between a message's start and its expiry. */
 export const minMs = 60_000;
 
-/** What a `sendAt` must be. */
+/** The rule for `sendAt`, as an error message. */
 export const sendAtRule = 'must be an RFC 3339 time or a time from now such as +2h, at most 30 days ahead';
 
-/** When to send, in the store's form; null: now, as for a time that is past. Undefined: it is against `sendAtRule`. */
+/** Parses `sendAt` to the store's form. `null` for a past time, which means now; `undefined` if invalid. */
 export function readSendAt(text: string, now: number): string | null | undefined {
 	const at = parseMoment(text, now);
 	if (at === undefined || at > now + furthestMs) {
@@ -17,18 +17,18 @@ export function readSendAt(text: string, now: number): string | null | undefined
 	return at > now ? storeTime(at) : null;
 }
 
-/** What an `expiresAt` must be. */
+/** The rule for `expiresAt`, as an error message. */
 export const expiresAtRule =
-	'must be an RFC 3339 time or a time from now such as +2h, at least a minute after the mail may be sent';
+	'must be an RFC 3339 time or a time from now such as +2h, at least a minute after the message may be sent';
 
 /**
- * After when no longer to send, in the store's form. `sendAt`: in the same form; null: now. Undefined: it is against
- * `expiresAtRule`.
+ * Parses `expiresAt` to the store's form, or returns `undefined` if it is invalid. `sendAt` is in the same form, or
+ * `null` for now.
  */
 export function readExpiresAt(text: string, now: number, sendAt: string | null): string | undefined {
 	const at = parseMoment(text, now);
 	return at !== undefined && leavesTime(sendAt === null ? now : Date.parse(sendAt), at) ? storeTime(at) : undefined;
 }
 
-/** Whether a mail that may be sent from the one moment on may expire at the other. Milliseconds. */
+/** Whether a message that may be sent from one time may expire at the other. In milliseconds. */
 export const leavesTime = (from: number, expiresAt: number): boolean => expiresAt >= from + minMs;

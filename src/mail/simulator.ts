@@ -1,22 +1,22 @@
 import type {Mode, Role} from './message.ts';
 
-/** Addresses here decide the outcome of their mail; nothing leaves the machine. */
+/** Addresses in this domain determine the outcome of their messages. Nothing leaves the machine. */
 export const simulatorDomain = 'simulator.test';
 
-/** Where the simulated recipient of a mail without a tracked link clicks. */
+/** The link that the simulated recipient clicks if the message has no tracked link. */
 export const simulatedLink = 'https://simulator.test/';
 
-/** The destination that a recipient is queued for: its domain, or the simulator for all mail of test keys. */
+/** Returns the destination to queue for: the recipient's domain, or the simulator for test keys. */
 export function destinationOf(mode: Mode, domain: string): string {
 	return mode === 'test' ? simulatorDomain : domain;
 }
 
-/** Whether usage counts a recipient's events: one recipient per message, and only mail that may leave the machine. */
+/** Whether usage counts a recipient's events: one recipient per message, if it may leave the machine. */
 export function isCounted(role: Role, destination: string): boolean {
 	return role === 'to' && destination !== simulatorDomain;
 }
 
-/** Whether the address, in comparison form, is one of the simulator. */
+/** Whether the address, in comparison form, belongs to the simulator. */
 export function isSimulated(addressKey: string): boolean {
 	return addressKey.endsWith(`@${simulatorDomain}`);
 }

@@ -1,15 +1,15 @@
-/** A header field of a mail as it came: its name in lower case; its lines, folded, without the last CRLF. */
+/** An original header field: its name in lower case, and its folded lines without the last CRLF. */
 export type SourceField = {readonly name: string; readonly line: string};
 
-/** A mail as it came: its header in fields, and what follows the blank line. */
+/** An original message: its header fields, and the body after the blank line. */
 export type Source = {readonly fields: readonly SourceField[]; readonly body: Buffer};
 
 export type ReadSource =
 	| {readonly ok: true; readonly source: Source}
-	/** A clause for people: `the header …`. */
+	/** A clause such as `the header …`. */
 	| {readonly ok: false; readonly fault: string};
 
-/** What a header may have. */
+/** The limits for a header. */
 export type HeaderLimits = {readonly octets: number; readonly fields: number};
 
 const blankLine = '\r\n\r\n';
@@ -18,8 +18,8 @@ const unlimited: HeaderLimits = {octets: Number.POSITIVE_INFINITY, fields: Numbe
 const field = /^([!-9;-~]{1,100}):/;
 
 /**
- * Reads a mail strictly, so that every later reader finds the same fields: CRLF line ends, ASCII, no line that is not a
- * field. Which octets the body may have is `octetFault`'s question.
+ * Parses a message strictly, so that every later parser finds the same fields: CRLF line ends, ASCII, and nothing but
+ * fields in the header. `octetFault` checks the octets of the body.
  */
 export function readSource(raw: Buffer, limits = unlimited): ReadSource {
 	const read = readAnySource(raw, limits);
@@ -30,7 +30,7 @@ export function readSource(raw: Buffer, limits = unlimited): ReadSource {
 
 const asciiLines = /^[\t\r\n\x20-\x7e]*$/;
 
-/** The same where the fields may have any octets, as latin1, and lines of any length. */
+/** Does the same, but allows fields with any octets, as latin1, and lines of any length. */
 export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 	const blank = raw.indexOf(blankLine);
 	const end = blank === -1 ? raw.length : blank;
@@ -45,7 +45,7 @@ export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 		if (last && /^[\t ]+[^\t ]/.test(line)) {
 			last.line += `\r\n${line}`;
 		} else if (name === undefined) {
-			return fault('the header has a line that is no field');
+			return fault('the header has a line that is not a field');
 		} else if (fields.length === limits.fields) {
 			return fault(`the header has more than ${limits.fields} fields`);
 		} else {
@@ -56,7 +56,7 @@ export function readAnySource(raw: Buffer, limits: HeaderLimits): ReadSource {
 	return {ok: true, source: {fields, body}};
 }
 
-/** What a field says: its lines joined, not decoded. */
+/** Returns the value of a field, unfolded but not decoded. */
 export function fieldValue({line}: SourceField): string {
 	return line
 		.slice(line.indexOf(':') + 1)
@@ -65,8 +65,8 @@ export function fieldValue({line}: SourceField): string {
 }
 
 /**
- * The mail without the To and Cc fields that name an address (in comparison form), even if they name others too (RFC
- * 5322 §3.6.3). Null: no field names it, or this is not a mail.
+ * Removes the To and Cc fields that name an address (in comparison form), even if they name others too (RFC 5322
+ * §3.6.3). Returns `null` if no field names it, or the text is not a message.
  */
 export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null {
 	const read = readSource(raw);
@@ -85,10 +85,10 @@ export function withoutRecipient(raw: Buffer, addressKey: string): Buffer | null
 }
 
 const [lf, cr] = [0x0a, 0x0d];
-/** RFC 5322 §2.1.1, without CRLF. */
+/** The maximum line length without CRLF (RFC 5322 §2.1.1). */
 export const maxLineLength = 998;
 
-/** Whether a field is ASCII, and none of its lines too long. */
+/** Whether a field is ASCII without overlong lines. */
 export function isGoodLine(line: string): boolean {
 	return (
 		asciiLines.test(line) &&
@@ -96,10 +96,10 @@ export function isGoodLine(line: string): boolean {
 	);
 }
 
-/** Where the first line begins that is too long; -1: none is. */
+/** Returns where the first overlong line begins, or -1. */
 export function longLineIn(octets: Buffer): number {
 	for (let start = 0; octets.length - start > maxLineLength; ) {
-		// Of a line that fits the end is seen at once, and those of short lines before it need no look.
+		// Searching backwards finds the end of the last line that fits, and skips all shorter lines before it.
 		const end = octets.lastIndexOf(lf, start + maxLineLength + 1);
 		if (end < start) {
 			return start;
@@ -109,7 +109,7 @@ export function longLineIn(octets: Buffer): number {
 	return -1;
 }
 
-/** Which line begins there, from 1. */
+/** Returns the number of the line that begins there, counted from 1. */
 export function lineNumber(octets: Buffer, start: number): number {
 	let number = 1;
 	for (let at = 0; at < start; at++) {
@@ -118,7 +118,7 @@ export function lineNumber(octets: Buffer, start: number): number {
 	return number;
 }
 
-/** What is wrong with the octets of a mail, wherever they stand; null: nothing. */
+/** Returns the problem with the octets of a message, wherever they are, or `null`. */
 export function octetFault(raw: Buffer): string | null {
 	for (let at = 0; at < raw.length; at++) {
 		const octet = raw[at] as number;
@@ -126,7 +126,7 @@ export function octetFault(raw: Buffer): string | null {
 			continue;
 		}
 		if (octet === 0) {
-			return 'the mail has a NUL octet';
+			return 'the message has a NUL octet';
 		}
 		if (octet === lf || (octet === cr && raw[at + 1] !== lf)) {
 			return bareLineEnd;
@@ -136,7 +136,7 @@ export function octetFault(raw: Buffer): string | null {
 	return null;
 }
 
-const bareLineEnd = 'the mail has a bare CR or LF: lines end in CRLF';
+const bareLineEnd = 'the message has a bare CR or LF: lines must end with CRLF';
 
 function fault(text: string): ReadSource {
 	return {ok: false, fault: text};

@@ -1,17 +1,17 @@
 import {type Attachment, type RecipientState, recipientStates, submittedId} from './message.ts';
 
-/** A text that finds a message, in addition to its columns; the store has an index of them. */
+/** A searchable text of a message, in addition to its columns. The store indexes these. */
 export type Term = string;
 
-// A word of a subject is stored and asked for in one form. Longer words, and more of them, say nothing more.
+// Subject words are normalized for both storage and search. Longer or further words do not improve the search.
 const maxWordLength = 40;
 const maxWords = 30;
-/** PostgreSQL takes keys of 2,700 octets. */
+/** PostgreSQL limits index keys to 2,700 octets. */
 const maxValueLength = 500;
-/** The most words of one query. */
+/** The maximum number of words in a query. */
 export const maxQueryTerms = 10;
 
-/** The words of a text: runs of letters, digits and marks, compatibility forms folded, lower case, each once. */
+/** Returns the distinct words of a text: runs of letters, digits and marks, normalized, in lower case. */
 function wordsOf(text: string): string[] {
 	const words =
 		text
@@ -27,32 +27,29 @@ export function subjectTerms(subject: string): Term[] {
 		.map(word => `w:${word}`);
 }
 
-/** What is asked for: this term, or any of these. */
+/** One condition of a search: this term, or any of these. */
 export type Asked = Term | readonly Term[];
 
-/**
- * What a message must have to be found by words of its subject; null: there is no word, or there are more than
- * `maxQueryTerms`.
- */
+/** Returns the terms for a search by subject words, or `null` if there are no words, or more than `maxQueryTerms`. */
 export function askedTerms(words: string): Term[] | null {
 	const terms = wordsOf(words).map(word => `w:${word}`);
 	return terms.length > 0 && terms.length <= maxQueryTerms ? terms : null;
 }
 
-/** The length says where the key ends, for any characters in it. */
+/** Returns the term of a metadata entry. The length marks the end of the key, whatever characters it contains. */
 export function metadataTerm(key: string, value: string): Term {
 	return `m${key.length}:${key}=${value}`;
 }
 
-/** A value of the metadata under any key, in the form of words: upper and lower case are one. */
+/** Returns the term of a metadata value under any key, normalized like words, so that case does not matter. */
 export function valueTerm(value: string): Term {
 	const folded = value.normalize('NFKC').toLowerCase().trim().replace(/\s+/gu, ' ');
 	return `v:${[...folded].slice(0, maxValueLength).join('')}`;
 }
 
 /**
- * What a message must have to be found by a text: the text is a value of its metadata, or each part between spaces is
- * one or consists of words of its subject.
+ * Returns the conditions for a text search. Either the whole text is a metadata value, or each part between spaces is
+ * one or consists of subject words.
  */
 export function searchTerms(text: string): Asked[] {
 	const whole = valueTerm(text);
@@ -72,14 +69,14 @@ export function tagTerm(tag: string): Term {
 }
 
 /**
- * A state that the message's `to` recipient has reached. The message stays listed under it when the state changes, so a
- * reader compares the recipient's state.
+ * Returns the term of a state that the `to` recipient has reached. It remains when the state changes, so a reader must
+ * also compare the recipient's current state.
  */
 export function stateTerm(state: ListedState): Term {
 	return `s:${state}`;
 }
 
-/** What is accepted or queued is in the queue, and needs no term. */
+/** Messages that are accepted or queued are found through the queue, and need no term. */
 type ListedState = Exclude<RecipientState, 'accepted' | 'queued'>;
 
 export function isListed(state: RecipientState): state is ListedState {
@@ -88,12 +85,12 @@ export function isListed(state: RecipientState): state is ListedState {
 
 export const listedStates = recipientStates.filter(isListed);
 
-/** Of the mail itself, with angle brackets or without. */
+/** Returns the term of a submitted message's Message-ID, with or without angle brackets. */
 export function messageIdTerm(messageId: string): Term {
 	return `i:${messageId.trim().replace(/^<|>$/g, '')}`;
 }
 
-/** A message as it is stored: JSON texts, null for nothing; the names of its files. */
+/** A stored message: JSON texts or `null`, and the names of its files. */
 type Findable = {
 	readonly metadata: string | null;
 	readonly tags: string | null;

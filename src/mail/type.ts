@@ -13,7 +13,7 @@ const builders = {
 	Enum: (values: readonly string[], options?: Options) => ({enum: values, ...options}),
 	Array: (items: Schema, options?: Options) => ({type: 'array', items, ...options}),
 	Union: (anyOf: readonly Schema[], options?: Options) => ({anyOf, ...options}),
-	/** Of texts. */
+	/** A record of strings. */
 	Record: (_key: Schema, value: Schema) => ({type: 'object', patternProperties: {'^.*$': value}}),
 	Object(properties: Readonly<Record<string, Schema>>, options?: Options) {
 		const required = Object.keys(properties).filter(
@@ -21,12 +21,12 @@ const builders = {
 		);
 		return {type: 'object', ...(required.length > 0 && {required}), properties, ...options};
 	},
-	// Not enumerable: the mark is no part of the schema.
+	// Not enumerable, because the mark is not part of the schema.
 	Optional: (schema: Schema) => Object.defineProperty({...schema}, '~optional', {value: true}),
 };
 
 /**
- * The builders of typebox that our schemas use, with its types. Loading the library itself means 373 modules, a tenth
- * of a second at each start, and what it builds for us is plain JSON Schema.
+ * The typebox builders that mailctl's schemas use, with typebox's types. Loading the library itself takes 373 modules
+ * and a tenth of a second at each start, although the results here are plain JSON Schema.
  */
 export const Type = builders as unknown as Pick<typeof Typebox, keyof typeof builders>;

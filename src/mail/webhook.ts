@@ -1,21 +1,21 @@
 import {apiTime} from '../kit/time.ts';
 import type {WebhookEventType} from './message.ts';
 
-/** States of a delivery of an event to an endpoint (docs/reference/interface.md, Webhook delivery). */
+/** The states of a webhook delivery (docs/reference/interface.md, Webhook delivery). */
 export const deliveryStates = ['pending', 'delivered', 'failed', 'exhausted'] as const;
 export type DeliveryState = (typeof deliveryStates)[number];
 
-/** A delivery is exhausted after this many attempts (docs/reference/interface.md, Limits). */
+/** After this many attempts a delivery is exhausted (docs/reference/interface.md, Limits). */
 const maxAttempts = 5;
 export const maxEndpoints = 50;
 
-/** How long an old signing secret may go on beside a new one, and how long it does by default, milliseconds. */
+/** How long an old signing secret may stay valid beside a new one, and the default, in milliseconds. */
 export const maxOverlap = 30 * 86_400_000;
 export const defaultOverlap = 86_400_000;
 
 /**
- * The URL of the endpoint of `mailctl webhook listen`, which takes its deliveries itself: the guard refuses to register
- * such a URL.
+ * Returns the URL of a `mailctl webhook listen` endpoint, which fetches its deliveries itself. Such a URL cannot be
+ * registered otherwise, because the address guard rejects it.
  */
 export function listenerUrl(forwardTo: string): string {
 	return `listen+${forwardTo}`;
@@ -25,40 +25,40 @@ export function isListener(url: string): boolean {
 	return url.startsWith('listen+');
 }
 
-/** `full`: the body has more than the interface's five fields. */
+/** `full` adds fields to the interface's five. */
 export const webhookFormats = ['default', 'full'] as const;
 export type WebhookFormat = (typeof webhookFormats)[number];
 
-/** `long`: what the endpoint does not acknowledge is tried for days. */
+/** `long` repeats unacknowledged deliveries for days. */
 export const webhookRetries = ['default', 'long'] as const;
 export type WebhookRetry = (typeof webhookRetries)[number];
 
-/** Why the program disabled an endpoint itself: it answered 410, or acknowledged nothing for days. */
+/** Why mailctl disabled an endpoint: it returned 410, or acknowledged nothing for days. */
 export type DisabledReason = 'gone' | 'failing';
 
-/** Of an endpoint; null: `default`, and it was not disabled by the program. */
+/** The options of an endpoint. `null` stands for `default`, and for not disabled by mailctl. */
 export type EndpointForm = {
 	readonly format: WebhookFormat | null;
 	readonly retry: WebhookRetry | null;
 	readonly disabledReason: DisabledReason | null;
 };
 
-/** What is posted: about no message, about no recipient: null. */
+/** An event to post. `messageId` and `recipient` are `null` if it is not about one. */
 export type WebhookEvent = {
 	readonly id: string;
 	readonly type: WebhookEventType;
 	readonly workspaceId: string;
 	readonly messageId: string | null;
-	/** As the caller of the send spelled it. */
+	/** As spelled by the caller of the send. */
 	readonly recipient: string | null;
 	readonly occurredAt: string;
-	/** What the timeline has of it, or would have. */
+	/** The details in the timeline, or those it would have. */
 	readonly detail: Readonly<Record<string, unknown>>;
 	/** Whether the bounce suppressed its recipient. */
 	readonly suppressed?: boolean | undefined;
 };
 
-/** What a body has of the message; `metadata` and `tags` are JSON text, null: none. */
+/** The message's part of a body. `metadata` and `tags` are JSON text, or `null`. */
 export type WebhookMessage = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
@@ -67,8 +67,8 @@ export type WebhookMessage = {
 };
 
 /**
- * The body that endpoints get: exactly these five fields (docs/reference/interface.md, Webhook request), with `detail`
- * where they would say nothing: the event is about no recipient. Made once, stored, never made again.
+ * Returns the body for endpoints: exactly these five fields (docs/reference/interface.md, Webhook request), plus
+ * `detail` for events without a recipient, which would otherwise say nothing. It is created once and stored.
  */
 export function webhookBody(event: WebhookEvent, message: WebhookMessage | undefined, format: WebhookFormat): string {
 	const {id, type, workspaceId, messageId, recipient, occurredAt} = event;
@@ -111,18 +111,18 @@ type After = {
 	readonly state: DeliveryState;
 	readonly attempts: number;
 	readonly nextAttemptAt: number | null;
-	/** Its endpoint is disabled, and why. */
+	/** Set if the endpoint gets disabled, with the reason. */
 	readonly disables?: DisabledReason;
 };
 
-/** What follows where an attempt could not begin: it does not count. */
+/** Returns the state after an attempt that could not start. It does not count. */
 export function putOff(attempts: number, at: number, backoffMs: number): After {
 	return {state: attempts === 0 ? 'pending' : 'failed', attempts, nextAttemptAt: at + backoffMs};
 }
 
 /**
- * Of the end of an attempt for an endpoint that asks for the long retry: when the first attempt began, since when the
- * endpoint acknowledges nothing (null: it did before this one), how it answered and how long it asks to be left alone.
+ * The facts for the long retry: when the first attempt started, since when the endpoint has acknowledged nothing
+ * (`null` if it had before this attempt), its response, and how long it asked to wait.
  */
 type LongRetry = {
 	readonly firstAt: number;
@@ -132,8 +132,8 @@ type LongRetry = {
 };
 
 /**
- * What follows from the end of an attempt: `attempts` before it, `at` its end and the backoff in milliseconds. `long`:
- * null where the usual attempts are all.
+ * Returns the state after an attempt. `attempts` is the number before it, `at` its end in milliseconds. `long` is
+ * `null` if only the standard attempts are made.
  */
 export function afterAttempt(
 	attempts: number,
@@ -157,9 +157,9 @@ export function afterAttempt(
 const minuteMs = 60_000;
 
 /**
- * After the usual attempts the waits double, up to 360 backoffs, until 4320 have passed: six hours, three days. A
- * shorter backoff shortens all of it for a test, a longer one does not lengthen it. The last attempt is made then,
- * whatever the endpoint asks for.
+ * After the standard attempts, the waits double up to 360 backoffs, until 4320 have passed: six hours and three days by
+ * default. A shorter backoff shortens everything for a test; a longer one does not lengthen it. The last attempt is
+ * made at that time, whatever the endpoint asks for.
  */
 function afterLong(attempts: number, at: number, backoffMs: number, long: LongRetry): After {
 	const {firstAt, failingSince, status, retryAfterMs} = long;
@@ -167,7 +167,7 @@ function afterLong(attempts: number, at: number, backoffMs: number, long: LongRe
 	const until = firstAt + 4320 * unit;
 	const isGone = status === 410;
 	if (isGone || (attempts >= maxAttempts && at >= until)) {
-		// It may refuse this delivery alone.
+		// The endpoint may refuse only this delivery.
 		const isDead = isGone || (failingSince !== null && Date.parse(failingSince) <= firstAt + minuteMs);
 		const disables = isGone ? 'gone' : 'failing';
 		return {state: 'exhausted', attempts, nextAttemptAt: null, ...(isDead && {disables})};

@@ -1,7 +1,7 @@
-/** The maximum number of each thing in a workspace. An operator of the installation can change it for one workspace. */
+/** The maximum number of each item in a workspace. An operator of the installation can change it per workspace. */
 export const defaultLimits = {
 	topics: 1000,
-	/** Part of the topics. The preference page shows all of them. */
+	/** Part of the topics. The preference page lists all of them. */
 	public_topics: 200,
 	inbound_addresses: 1000,
 	domains: 1000,
@@ -13,10 +13,7 @@ export const defaultLimits = {
 	layouts: 200,
 } as const;
 
-/**
- * The highest limit for public topics: with the longest names and descriptions, a preference page of this many has 2
- * MB.
- */
+/** The highest limit for public topics: with the longest names and descriptions, such a preference page has 2 MB. */
 export const maxPublicTopics = 500;
 
 export type LimitName = keyof typeof defaultLimits;
@@ -24,7 +21,7 @@ export type WorkspaceLimits = Readonly<Record<LimitName, number>>;
 
 export const limitNames = Object.keys(defaultLimits) as LimitName[];
 
-/** `public topics`, as people read it. */
+/** Returns the name for people, such as `public topics`. */
 export const limitWords = (name: LimitName): string => name.replaceAll('_', ' ');
 
 /** @param text the JSON object of a workspace's row; `null` if it has the defaults */

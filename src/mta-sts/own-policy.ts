@@ -4,18 +4,20 @@ import type {Knex} from 'knex';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {findCertificate} from '../store/certificates.ts';
 
-/** The policy for the hosts that take our own mail, bounces and what else comes in (RFC 8461 §3.2). */
+/** The MTA-STS policy for the hosts that receive this installation's own mail, such as bounces (RFC 8461 §3.2). */
 export type OwnPolicy = {
-	/** The file at `https://mta-sts.<host>/.well-known/mta-sts.txt`. */
+	/** The file served at `https://mta-sts.<host>/.well-known/mta-sts.txt`. */
 	readonly text: string;
-	/** For the record that announces it: another policy has another id. */
+	/** The id for the DNS record. It changes whenever the policy does. */
 	readonly id: string;
 };
 
 const maxAgeSeconds = 7 * 86_400;
 const idLength = 24;
 
-/** `isProven`: others can verify the certificate of the host. Else they only report what fails. */
+/**
+ * Returns the policy. Unless others can verify the certificate (`isProven`), it only requests reports of failures.
+ */
 export function ownPolicy(host: string, isProven: boolean): OwnPolicy {
 	const mode = isProven ? 'enforce' : 'testing';
 	const text = `version: STSv1\r\nmode: ${mode}\r\nmx: ${host}\r\nmax_age: ${maxAgeSeconds}\r\n`;
@@ -30,8 +32,8 @@ type PolicySettings = {
 };
 
 /**
- * The policy as it is now; null: nothing listens here, or without TLS. `now`: milliseconds. `roots`: whom others trust,
- * PEM.
+ * Returns the current policy, or `null` if nothing listens here or only without TLS. `now` is in milliseconds; `roots`
+ * are the public certificate authorities, as PEM.
  */
 export async function readOwnPolicy(
 	settings: PolicySettings,
@@ -50,10 +52,7 @@ export async function readOwnPolicy(
 const pem = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 const parsedRoots = new WeakMap<readonly string[], readonly X509Certificate[]>();
 
-/**
- * Whether the chain leads to a root that others have: with `enforce` no mail would come by a CA for tests or of a
- * company.
- */
+/** Whether the chain ends at a public root. With a private CA, `enforce` would keep all mail from arriving. */
 function vouchesFor(chain: string, host: string, now: number, roots: readonly string[]): boolean {
 	const trusted = parsedRoots.get(roots) ?? roots.map(root => new X509Certificate(root));
 	parsedRoots.set(roots, trusted);
@@ -72,12 +71,12 @@ function vouchesFor(chain: string, host: string, now: number, roots: readonly st
 			one = all.find(upper => upper.ca && isOf(upper));
 		}
 	} catch {
-		// What cannot be read proves nothing.
+		// An unreadable certificate proves nothing.
 	}
 	return false;
 }
 
-/** A file that cannot be read now proves nothing; the listener says what is wrong with it. */
+/** Returns `null` if the file cannot be read now. The listener reports the problem. */
 function readPem(file: string): string | null {
 	try {
 		return readSettingFile(file).toString();

@@ -12,7 +12,7 @@ import {isPublicAddress} from '../net/ip-address.ts';
 import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
 import type {StoredPolicy} from '../store/tls.ts';
 
-/** An announced policy that could not be fetched. `kept`: an older one still applies. */
+/** An announced policy that could not be fetched. `kept`: an older policy still applies. */
 export type PolicyFailure = {
 	readonly domain: string;
 	readonly failure: TlsFailure;
@@ -24,26 +24,32 @@ type StsPoliciesOptions = {
 	readonly resolver: Pick<Resolver, 'txt'>;
 	/** Never rejects. */
 	readonly fetch: (domain: string) => Promise<Fetched>;
-	/** The policy that was stored last; rejects if the store cannot be read. */
+	/** Returns the stored policy. Rejects if the store cannot be read. */
 	readonly read: (domain: string) => Promise<StoredPolicy | null>;
 	/** Must not reject. */
 	readonly save: (policy: StoredPolicy) => Promise<void>;
 	readonly observer: {readonly policyFailed: (failure: PolicyFailure) => void};
 	readonly clock: Clock;
-	/** A mail waits for a policy no longer than this, milliseconds; 10 s. */
+	/** The maximum time that a message waits for a policy, in milliseconds; 10 s by default. */
 	readonly holdMs?: number;
 };
 
 const defaultHoldMs = 10_000;
-/** How often DNS is asked for a domain's policy, and a policy that could not be fetched is tried again. */
+/** How often a domain's announcement is looked up in DNS, and a failed fetch is repeated. */
 const askEveryMs = 5 * 60_000;
-/** RFC 8461 §3.3: about once a day, so that an attacker who blocks the policy's host for a while gains nothing. */
+/** RFC 8461 §3.3: about once a day, so that an attacker who blocks the policy host for a while gains nothing. */
 const refreshAfterMs = 86_400_000;
 const maxDomains = 20_000;
 
 type Known = {readonly policy: StoredPolicy | null; readonly askAgainAt: number};
 
-/** The MTA-STS policies of recipients' domains: asked for, fetched, stored, renewed (RFC 8461 §3.3, §5.1). */
+/**
+ * The MTA-STS policies of recipients' domains: discovered, fetched, stored and renewed (RFC 8461 §3.3, §5.1).
+ *
+ * This is the main class of the folder, whose other file creates the policy of this installation. It relies on the
+ * resolver, fetcher and store access passed in. It never delays a message beyond `holdMs`, and it never drops a valid
+ * policy before that expires, whatever DNS or the policy host returns.
+ */
 export class StsPolicies {
 	readonly #options: StsPoliciesOptions;
 	readonly #known = new LRUCache<string, Known>(atMost(maxDomains));
@@ -54,7 +60,7 @@ export class StsPolicies {
 	}
 
 	/**
-	 * The policy of a domain; null if there is no policy, or it is not available now. Rejects if the store cannot be
+	 * Returns a domain's policy, or `null` if it has none or none is available now. Rejects if the store cannot be
 	 * read.
 	 */
 	async policyOf(domain: string): Promise<MtaSts | null> {
@@ -66,10 +72,7 @@ export class StsPolicies {
 			: {mode: policy.mode, mx: policy.mx};
 	}
 
-	/**
-	 * One look-up for all that ask at the same time. A mail that waits longer than the limit goes on with the known
-	 * policy.
-	 */
+	/** Shares one lookup among all callers. A message that has waited for the limit continues with the known policy. */
 	#ask(domain: string): Promise<StoredPolicy | null> {
 		let current: StoredPolicy | null = null;
 		const renewed = this.#renew(domain, policy => {
@@ -85,7 +88,9 @@ export class StsPolicies {
 		return bounded;
 	}
 
-	/** Asks DNS for the announced id and fetches a new policy. `has` gets the policy that applies meanwhile. */
+	/**
+	 * Looks up the announced id and fetches the policy if it is new. `has` receives the policy that applies meanwhile.
+	 */
 	async #renew(domain: string, has: (policy: StoredPolicy | null) => void): Promise<StoredPolicy | null> {
 		const stored = this.#known.get(domain)?.policy ?? (await this.#options.read(domain));
 		const current = stored !== null && this.#isLive(stored) ? stored : null;
@@ -98,7 +103,7 @@ export class StsPolicies {
 		}
 		this.#remember(domain, current);
 		if (id !== null && current !== null && this.#isOld(current)) {
-			void this.#fetchNew(domain, id, current); // No mail waits for it.
+			void this.#fetchNew(domain, id, current); // No message waits for this.
 		}
 		return current;
 	}
@@ -143,27 +148,27 @@ export class StsPolicies {
 
 type Fetched =
 	| {readonly ok: true; readonly policy: StsPolicy}
-	/** In the words of RFC 8460 §4.3.2.2, and in a sentence. */
+	/** The failure as RFC 8460 §4.3.2.2 names it, and as a sentence. */
 	| {readonly ok: false; readonly failure: TlsFailure; readonly reason: string};
 
 type FetchOptions = {
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
 	readonly port: number;
-	/** For a lab: also addresses that are not public. */
+	/** For test labs: also allows addresses that are not public. */
 	readonly allowPrivate: boolean;
 	readonly secureContext: SecureContext;
 	readonly userAgent: string;
-	/** From the look-up to the last octet, milliseconds. */
+	/** The time limit from the lookup to the last octet, in milliseconds. */
 	readonly limitMs: number;
 };
 
 const maxPolicyLength = 64 * 1024;
-/** The codes by which OpenSSL and Node refuse a certificate. */
+/** Error codes of OpenSSL and Node that mean an invalid certificate. */
 const certificateCode = /CERT|ISSUER|SIGNATURE|CHAIN|ERR_TLS_CERT/;
 
 /**
- * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3): certificate verified, no redirects, 64
- * KiB at most. The name is looked up here, every address checked, and the connection goes to one of these. Never
+ * Fetches `https://mta-sts.<domain>/.well-known/mta-sts.txt` (RFC 8461 §3.3), verifying the certificate, without
+ * redirects, up to 64 KiB. The name is resolved here, and the connection uses only the addresses checked. Never
  * rejects.
  */
 export async function fetchPolicy(domain: string, options: FetchOptions): Promise<Fetched> {
@@ -179,7 +184,10 @@ export async function fetchPolicy(domain: string, options: FetchOptions): Promis
 			: {ok: true, policy};
 	} catch (error) {
 		if (signal.aborted) {
-			return failed('sts-policy-fetch-error', `${host} gave no policy within ${options.limitMs / 1000} s`);
+			return failed(
+				'sts-policy-fetch-error',
+				`${host} did not return a policy within ${options.limitMs / 1000} s`,
+			);
 		}
 		const {code = '', message, failure} = error as NodeJS.ErrnoException & {failure?: TlsFailure};
 		const webpki = certificateCode.test(code) ? 'sts-webpki-invalid' : 'sts-policy-fetch-error';
@@ -191,7 +199,7 @@ function failed(failure: TlsFailure, reason: string): Fetched {
 	return {ok: false, failure, reason};
 }
 
-/** The look-up has no signal of its own. */
+/** Applies the time limit to the lookup too, which takes no signal. */
 function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 	return new Promise((resolve, reject) => {
 		signal.addEventListener('abort', () => reject(signal.reason), {once: true});
@@ -202,7 +210,7 @@ function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 async function checkedAddresses(host: string, {resolver, allowPrivate}: FetchOptions): Promise<readonly string[]> {
 	const found = await addressesOf(host, resolver, false);
 	if (found.kind !== 'found') {
-		throw new Error(found.kind === 'failed' ? `its look-up failed: ${found.code}` : 'it has no address in DNS');
+		throw new Error(found.kind === 'failed' ? `its DNS lookup failed: ${found.code}` : 'it has no address in DNS');
 	}
 
 	const refused = allowPrivate ? undefined : found.addresses.find(address => !isPublicAddress(address));
@@ -237,11 +245,11 @@ function get(
 			};
 			const type = response.headers['content-type'] ?? '';
 			if (response.statusCode !== 200) {
-				refuse(`it answered ${response.statusCode}`, 'sts-policy-fetch-error');
+				refuse(`it responded with status ${response.statusCode}`, 'sts-policy-fetch-error');
 				return;
 			}
 
-			// RFC 8461 §3.2: what users may put on a web server is seldom plain text.
+			// RFC 8461 §3.2: user-supplied files on a web server are rarely plain text.
 			if (!/^text\/plain[ \t]*(;|$)/i.test(type)) {
 				refuse('its policy is not text/plain', 'sts-policy-invalid');
 				return;
@@ -265,9 +273,9 @@ function get(
 
 type StsPolicy = {
 	readonly mode: 'enforce' | 'testing' | 'none';
-	/** Host names and `*.`-patterns, lower case. */
+	/** Host names and `*.` patterns, in lower case. */
 	readonly mx: readonly string[];
-	/** Seconds. */
+	/** In seconds. */
 	readonly maxAge: number;
 };
 
@@ -279,13 +287,13 @@ const modes: ReadonlyMap<string, StsPolicy['mode']> = new Map([
 ]);
 const mxPattern = /^(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const maxPolicyAge = 31_557_600;
-/** Each delivery carries the policy. */
+/** Each delivery carries a copy of the policy. */
 const maxPatterns = 100;
 
 /**
- * Reads a policy (RFC 8461 §3.2), or says what is wrong with it. Unknown fields are ignored, and so is a line that is
- * no field and an `mx` that is no host name: with a typo in one line the domain still demands TLS of the hosts in the
- * others.
+ * Parses a policy (RFC 8461 §3.2), or returns the error. Unknown fields are ignored, as are lines that are not fields
+ * and `mx` values that are not host names: despite a typo in one line, the domain still requires TLS for its other
+ * hosts.
  */
 export function parsePolicy(text: string): StsPolicy | {readonly fault: string} {
 	const first = new Map<string, string>();
@@ -314,15 +322,15 @@ export function parsePolicy(text: string): StsPolicy | {readonly fault: string} 
 	}
 
 	if (!/^\d{1,10}$/.test(age)) {
-		return {fault: 'its max_age is no number of seconds'};
+		return {fault: 'its max_age is not a number of seconds'};
 	}
 
 	if (mx.length > maxPatterns) {
-		return {fault: `it names more than ${maxPatterns} hosts`};
+		return {fault: `it lists more than ${maxPatterns} hosts`};
 	}
 
 	return mx.length === 0 && mode !== 'none'
-		? {fault: 'it names no mx that is a host name'}
+		? {fault: 'it has no mx with a valid host name'}
 		: {mode, mx, maxAge: Math.min(Number(age), maxPolicyAge)};
 }
 
@@ -331,8 +339,8 @@ const recordField = /^[ \t]*([a-zA-Z0-9][a-zA-Z0-9_.-]{0,31})=([\x21-\x3a\x3c\x3
 const policyId = /^[a-zA-Z0-9]{1,32}$/;
 
 /**
- * The id of the policy that the TXT records of `_mta-sts.<domain>` announce (RFC 8461 §3.1). Null: none, two such
- * records, or one that is not well formed.
+ * Returns the policy id announced by the TXT records of `_mta-sts.<domain>` (RFC 8461 §3.1). Returns `null` if there is
+ * no such record, more than one, or a malformed one.
  */
 export function announcedId(texts: readonly string[]): string | null {
 	const found = texts.flatMap(text => record.exec(text)?.[1] ?? []);

@@ -1,25 +1,25 @@
 import {createHash, createHmac} from 'node:crypto';
 
-/** Of a request to a service of Amazon's. */
+/** A request to an AWS service. */
 export type AwsRequest = {
 	readonly method: string;
-	/** Its path has unreserved characters alone, so that it needs no further encoding. */
+	/** The path must contain only unreserved characters, so that it needs no further encoding. */
 	readonly url: URL;
 	readonly body?: Buffer;
 };
 
-/** Who asks, and what of. */
+/** The credentials, and the service they are used for. */
 export type AwsScope = {
 	readonly keyId: string;
 	readonly secret: string;
 	readonly region: string;
-	/** `ses`. */
+	/** For example `ses`. */
 	readonly service: string;
 };
 
 /**
- * The header fields that prove a request, Signature Version 4:
- * https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html. `now` in milliseconds.
+ * Returns the header fields that sign a request with Signature Version 4:
+ * https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html. `now` is in milliseconds.
  */
 export function signAws(
 	{method, url, body = Buffer.alloc(0)}: AwsRequest,
@@ -40,7 +40,7 @@ export function signAws(
 	return {'x-amz-date': time, authorization};
 }
 
-/** In the order of names, then of values, as they are encoded. */
+/** Returns the query string sorted by encoded name, then by value. */
 function queryOf({searchParams}: URL): string {
 	const pairs = [...searchParams].map(pair => pair.map(encoded));
 	return pairs
@@ -49,7 +49,7 @@ function queryOf({searchParams}: URL): string {
 		.join('&');
 }
 
-/** All but the unreserved characters of RFC 3986 §2.3. */
+/** Encodes all but the unreserved characters of RFC 3986 §2.3. */
 function encoded(text: string): string {
 	return encodeURIComponent(text).replace(/[!'()*]/g, char => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
 }

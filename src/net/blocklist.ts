@@ -2,26 +2,26 @@ import {isIP} from 'node:net';
 import type {DnsAnswer, Resolver} from './dns.ts';
 import {reverseName} from './host-name.ts';
 
-/** A list of sources of spam that is asked by DNS (RFC 5782). */
+/** A DNS list of spam sources (RFC 5782). */
 export type Blocklist = {
 	readonly zone: string;
 	readonly name: string;
-	/** What it lists; `ip`: addresses of both families. */
+	/** What it lists. `ip` covers both address families. */
 	readonly kind: 'ip' | 'ipv4' | 'domain';
-	/** Answers that mean listed, answers that mean that the resolver is refused: `127.0.0.2` or `127.0.0.2-11`. */
+	/** The answers that mean "listed" and "resolver refused", such as `127.0.0.2` or `127.0.0.2-11`. */
 	readonly listed: readonly string[];
 	readonly refused: readonly string[];
-	/** Where removal is asked for; `{source}` is what is listed. */
+	/** The page for removal requests. `{source}` stands for the listed address or domain. */
 	readonly delist: string;
-	/** A name in the zone that is always listed; empty: that of RFC 5782 §5. */
+	/** A name in the zone that is always listed; empty for that of RFC 5782 §5. */
 	readonly test: string;
 };
 
 export type Listing = {
-	/** `refused`: the list does not serve this resolver. `unknown`: it gave no answer that can be believed. */
+	/** `refused`: the list does not serve this resolver. `unknown`: it returned no credible answer. */
 	readonly state: 'listed' | 'clear' | 'refused' | 'unknown';
 	readonly answer: string | null;
-	/** The list's own words if it is listed; a clause of ours if it is not known. */
+	/** The list's own explanation if the source is listed, or mailctl's if the state is not known. */
 	readonly reason: string | null;
 };
 
@@ -30,15 +30,13 @@ const maxReasonLength = 300;
 export const doesList = ({kind}: Blocklist, source: string): boolean =>
 	({0: ['domain'], 4: ['ip', 'ipv4'], 6: ['ip']})[isIP(source)]?.includes(kind) === true;
 
-/** The name under which a list has a source (RFC 5782 §2.1, §2.4, §3). */
+/** Returns the name to look up for a source (RFC 5782 §2.1, §2.4, §3). */
 export const nameOnList = (source: string, zone: string): string =>
 	isIP(source) === 0 ? `${source}.${zone}` : reverseName(source).replace(/(?:in-addr|ip6)\.arpa$/, zone);
 
-/**
- * Asks a list for a source. A list with wrong test entries does not count: a dead list lists nothing, or everything.
- */
+/** Looks up a source. A list whose test entries are wrong does not count: a dead list lists nothing, or everything. */
 export async function askBlocklist(list: Blocklist, source: string, resolver: Resolver): Promise<Listing> {
-	// RFC 5782 §5: what each list has, and what no list has.
+	// RFC 5782 §5: an entry that every list has, and one that no list has.
 	const [always, never] = list.kind === 'domain' ? ['test', 'invalid'] : ['2.0.0.127', '1.0.0.127'];
 	const name = nameOnList(source, list.zone);
 	const [listing, test, empty] = await Promise.all([

@@ -2,24 +2,24 @@ import type {IncomingMessage, ServerResponse} from 'node:http';
 import type {Server, Socket} from 'node:net';
 import {clientNetwork} from './ip-address.ts';
 
-/** Connections of all listeners of one kind, at once. */
+/** The maximum number of simultaneous connections of all listeners of one kind. */
 const most = 2000;
-/** Of these by one client: an IPv4 address, or an IPv6 /64. */
+/** The maximum per client, that is, per IPv4 address or IPv6 /64. */
 const maxPerClient = 200;
-/** How long a stop waits for the rest of requests, milliseconds. */
+/** How long a shutdown waits for incomplete requests, in milliseconds. */
 const incompleteMs = 2000;
 
-/** `asked`: a request has begun, and not all of it is here. */
+/** `asked`: a request has started but has not arrived completely. */
 type Use = {readonly client: string; state: 'idle' | 'asked' | 'busy'};
 
 /**
- * Bounds the connections of a server, and those of a client. At the limit the one that was idle for longest makes room,
- * so that clients which only hold connections never keep others out. One with a whole request stays until its answer is
- * sent.
+ * Limits the connections of a server, in total and per client. At the limit, the connection idle for longest is closed,
+ * so that clients that merely hold connections cannot shut others out. A connection with a complete request stays until
+ * its response is sent.
  */
 export class Connections {
 	readonly #most: number;
-	/** By when each was last used, longest ago first. */
+	/** All connections, the least recently used first. */
 	readonly #uses = new Map<Socket, Use>();
 	readonly #ofClient = new Map<string, number>();
 
@@ -27,7 +27,7 @@ export class Connections {
 		this.#most = limit;
 	}
 
-	/** False: all are busy, and the new one was ended. */
+	/** Returns false, after closing the new connection, if all others are busy. */
 	add(socket: Socket): boolean {
 		socket.on('error', () => socket.destroy());
 		const client = clientNetwork(socket.remoteAddress ?? '');
@@ -69,7 +69,7 @@ export class Connections {
 		}
 	}
 
-	/** A request began, which `response` ends. */
+	/** Marks the connection as busy from the start of a request until `response` closes. */
 	use(socket: Socket, request: IncomingMessage, response: ServerResponse): void {
 		const use = this.#uses.get(socket);
 		if (use === undefined) {
@@ -77,13 +77,13 @@ export class Connections {
 		}
 		const {'content-length': length = '0', 'transfer-encoding': coding} = request.headers;
 		use.state = length === '0' && coding === undefined ? 'busy' : 'asked';
-		// An answer may be out before the end of the request.
+		// The response may be sent before the request has ended.
 		request.once('end', () => {
 			use.state = use.state === 'asked' ? 'busy' : use.state;
 		});
 		response.once('close', () => {
 			use.state = 'idle';
-			// It was used now, unless it has ended.
+			// Move it to the end, as the most recently used, unless it has closed.
 			if (this.#uses.delete(socket)) {
 				this.#uses.set(socket, use);
 			}
@@ -91,8 +91,8 @@ export class Connections {
 	}
 
 	/**
-	 * Closes their server: ends those without a request, soon those whose request is not whole, and resolves when all
-	 * have ended.
+	 * Closes the server: idle connections at once, those with an incomplete request soon after. Resolves when all are
+	 * closed.
 	 */
 	async close(server: Server): Promise<void> {
 		const closed = server.listening ? new Promise(resolve => server.close(resolve)) : null;

@@ -4,13 +4,13 @@ import ipaddr from 'ipaddr.js';
 
 const label = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 
-// The URL standard's mapping would drop line ends and undo percent-encoding; what is no letter or digit is refused
-// first. The mapping makes a dot of each ideographic one.
+// The URL standard's mapping would drop line ends and decode percent-encoding, so anything but letters and digits is
+// rejected first. The mapping turns each ideographic full stop into a dot.
 const letters = /^[\p{L}\p{M}\p{N}.。．｡_-]+$/u;
 
 /**
- * The name as lower-case A-labels; undefined if it is not a host name or is an address. One label is enough, and `_` is
- * allowed: names of containers and of /etc/hosts are looked up too.
+ * Returns the name as lower-case A-labels, or `undefined` if it is an address or not a host name. One label is enough
+ * and `_` is allowed, because names of containers and from /etc/hosts are resolved too.
  */
 export function hostName(text: string): string | undefined {
 	const name = letters.test(text) ? domainToASCII(text) : '';
@@ -19,12 +19,12 @@ export function hostName(text: string): string | undefined {
 	return isName && name.length <= 253 && !isIPv4(name) ? name : undefined;
 }
 
-/** Whether a name is another one or under it; both in A-labels. */
+/** Whether a name equals another or is below it. Both must be A-labels. */
 export function isUnder(name: string, parent: string): boolean {
 	return name === parent || name.endsWith(`.${parent}`);
 }
 
-/** The name under which DNS has the name of a literal IP address (RFC 1035 §3.5, RFC 3596 §2.5). */
+/** Returns the name for the reverse lookup of an IP address (RFC 1035 §3.5, RFC 3596 §2.5). */
 export function reverseName(address: string): string {
 	const parsed = ipaddr.parse(address);
 	if (parsed.kind() === 'ipv4') {

@@ -1,7 +1,7 @@
 import {BlockList, isIP} from 'node:net';
 import ipaddr from 'ipaddr.js';
 
-// IANA special-purpose IPv4 registry, plus multicast and the reserved top.
+// IANA's special-purpose IPv4 registry, plus multicast and the reserved top range.
 const refused4 = new BlockList();
 for (const range of [
 	'0.0.0.0/8',
@@ -44,7 +44,8 @@ function addRange(list: BlockList, range: string, family: 'ipv4' | 'ipv6'): void
 }
 
 /**
- * Whether a literal IP address is one of the public Internet. A zone (`%eth0`), a mapped form or no address at all: no.
+ * Whether a literal IP address is on the public Internet. False for mapped forms, addresses with a zone (`%eth0`) and
+ * anything that is not an address.
  */
 export function isPublicAddress(address: string): boolean {
 	switch (isIP(address)) {
@@ -57,16 +58,16 @@ export function isPublicAddress(address: string): boolean {
 	}
 }
 
-/** Whether a literal IP address never leaves the machine. */
+/** Whether traffic to a literal IP address never leaves the machine. */
 export function isLoopbackAddress(address: string): boolean {
 	const family = isIP(address);
 	return family !== 0 && !address.includes('%') && loopback.check(address, family === 4 ? 'ipv4' : 'ipv6');
 }
 
 /**
- * The key of a client for limits: its IPv4 address, or its IPv6 /64, as it has all addresses of that. A mapped IPv4
- * address (`::ffff:192.0.2.1`) is the IPv4 address. Any text that is not an address is one client, so that a long text
- * is not kept.
+ * Returns a client's key for limits: its IPv4 address, or its IPv6 /64, because a client usually has a whole one. A
+ * mapped IPv4 address (`::ffff:192.0.2.1`) counts as the IPv4 address. All texts that are not addresses share one key,
+ * so that no long text is stored.
  */
 export function clientNetwork(ip: string): string {
 	if (!ipaddr.isValid(ip)) {

@@ -2,16 +2,16 @@ import {isIP, connect as netConnect, type Socket, type TcpNetConnectOpts} from '
 import {type ConnectionOptions, connect, type SecureContext, type TLSSocket} from 'node:tls';
 import type {DnsAnswer} from './dns.ts';
 
-/** Asks DNS for one kind of address; `fresh`: even if the answer is known. */
+/** Looks up one type of address. `fresh` bypasses the cache. */
 export type AskAddresses = (host: string, fresh: boolean) => Promise<DnsAnswer<string>>;
 
-/** The addresses of a host in DNS, IPv4 first, or why it has no address. */
+/** A host's addresses in DNS, IPv4 first, or why it has none. */
 type HostAddresses =
 	| {readonly kind: 'found'; readonly addresses: readonly string[]}
 	| {readonly kind: 'none' | 'unknown-host'}
 	| {readonly kind: 'failed'; readonly code: string};
 
-/** Looks a host up. The caller checks every address before it connects to one. */
+/** Resolves a host. The caller checks every address before it connects to one. */
 export async function addressesOf(
 	host: string,
 	ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses},
@@ -26,21 +26,21 @@ export async function addressesOf(
 	return failed ?? {kind: answers.every(({kind}) => kind === 'nxdomain') ? 'unknown-host' : 'none'};
 }
 
-/** A host and the addresses of it that were checked just now. */
+/** A host, and its addresses that were just checked. */
 export type CheckedHost = {
-	/** As its certificate is verified: a name, or an address without brackets. */
+	/** The name in its certificate: a host name, or an address without brackets. */
 	readonly host: string;
 	readonly port: number;
 	readonly addresses: readonly string[];
 };
 
-/** One of several addresses that does not answer is passed over after this. */
+/** After this time without a response, the next address is tried, in milliseconds. */
 const addressWaitMs = 1000;
 
 /**
- * Opens an HTTPS connection to one of the checked addresses and nowhere else. The name is not looked up again, so a
- * second answer of DNS cannot lead into this network (SSRF). The socket emits `secureConnect` when the certificate is
- * verified. Without a context it is plain TCP.
+ * Opens an HTTPS connection to one of the checked addresses. The name is not resolved again, so a second DNS answer
+ * cannot redirect the connection into this network (SSRF). The socket emits `secureConnect` once the certificate is
+ * verified. Without a context, it is plain TCP.
  */
 export function connectPinned(host: CheckedHost, secureContext: SecureContext): TLSSocket;
 export function connectPinned(host: CheckedHost, secureContext: SecureContext | null): Socket;
@@ -49,7 +49,7 @@ export function connectPinned({host, port, addresses}: CheckedHost, secureContex
 	const options: TcpNetConnectOpts = {
 		host,
 		port,
-		// Not asked where the host is an address: then that one was checked.
+		// Not called if the host is an address, which has been checked itself.
 		lookup(_host, {all: wantsAll}, callback) {
 			if (wantsAll) {
 				callback(null, all);

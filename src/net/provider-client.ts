@@ -5,17 +5,17 @@ import {createSecureContext, rootCertificates, type SecureContext} from 'node:tl
 import {isPublicAddress} from './ip-address.ts';
 import {type AskAddresses, addressesOf, connectPinned} from './pinned-connection.ts';
 
-/** A lab's stand-in for a provider's host. */
+/** A test lab's replacement for a provider's host. */
 export type StandIn = {readonly host: string; readonly port: number};
 
 export type ProviderClientOptions = {
 	readonly resolver: {readonly a: AskAddresses; readonly aaaa: AskAddresses};
-	/** By the name of a host, of a provider, or `sns` (MAILCTL_PROVIDER_HOSTS). */
+	/** The stand-ins by host name, provider name, or `sns` (MAILCTL_PROVIDER_HOSTS). */
 	readonly standIns: ReadonlyMap<string, StandIn>;
 	readonly userAgent: string;
-	/** From the look-up to the last octet, milliseconds. */
+	/** The time limit from the lookup to the last octet, in milliseconds. */
 	readonly limitMs: number;
-	/** PEM of certificate authorities to trust in addition to the public ones. */
+	/** Additional trusted certificate authorities, as PEM. */
 	readonly ca?: string | undefined;
 };
 
@@ -23,7 +23,7 @@ export type Asked = {
 	readonly method: 'GET' | 'POST' | 'DELETE';
 	readonly headers?: Readonly<Record<string, string>>;
 	readonly body?: Buffer;
-	/** Octets; absent: 4 MiB. */
+	/** In octets; 4 MiB by default. */
 	readonly maxAnswerLength?: number;
 };
 export type Answer = {
@@ -32,9 +32,9 @@ export type Answer = {
 	readonly body: string;
 };
 
-/** A host of a provider gave no usable answer. */
+/** A provider's host returned no usable response. */
 export class ProviderHostError extends Error {
-	/** The whole request was sent, so the host may have done what it asks for. */
+	/** Whether the whole request was sent, so that the host may have acted on it. */
 	readonly isSent: boolean;
 
 	constructor(message: string, isSent = true, cause?: unknown) {
@@ -44,8 +44,8 @@ export class ProviderHostError extends Error {
 }
 
 /**
- * A connection waits for its next request for less time than hosts keep one: they would close it while the request
- * comes.
+ * How long a connection is reused, in milliseconds. It must be shorter than the hosts' own limit, or they would close a
+ * connection while a request is on its way.
  */
 const idleMs = 4000;
 const keeping = {keepAlive: true, timeout: idleMs};
@@ -53,8 +53,12 @@ const keeping = {keepAlive: true, timeout: idleMs};
 const defaultMax = 4 * 1024 * 1024;
 
 /**
- * Asks hosts of providers by HTTPS: the certificate is verified, no redirect is followed, the name is looked up here,
- * every address must be public, and the connection goes to one of these.
+ * Sends HTTPS requests to providers. Certificates are verified, redirects are not followed, and connections go only to
+ * the public addresses that were checked here.
+ *
+ * The folder holds the network tools that several folders share: addresses, names, URLs, DNS types and connections. It
+ * relies on Node and on the resolvers passed in. Nothing here knows of messages, queues or the store, and nothing
+ * connects to a private address unless the operator configured it.
  */
 export class ProviderClient {
 	readonly #options: ProviderClientOptions;
@@ -72,8 +76,8 @@ export class ProviderClient {
 	}
 
 	/**
-	 * `name`: of the provider, or `sns`, for which SES's stand-in serves too. Rejects (`ProviderHostError`) without an
-	 * answer, also with one that is too long.
+	 * Sends a request. `name` is the provider, or `sns`, which also uses the stand-in for SES. Rejects with
+	 * `ProviderHostError` if there is no response or it is too long.
 	 */
 	async ask(name: string, url: URL, asked: Asked = {method: 'GET'}): Promise<Answer> {
 		const signal = AbortSignal.timeout(this.#options.limitMs);
@@ -89,7 +93,7 @@ export class ProviderClient {
 					});
 		} catch (error) {
 			const why = signal.aborted
-				? `no answer within ${this.#options.limitMs / 1000} s`
+				? `no response within ${this.#options.limitMs / 1000} s`
 				: (error as Error).message;
 			throw new ProviderHostError(`${url.hostname}: ${why}`, state.isSent, error);
 		}
@@ -99,7 +103,7 @@ export class ProviderClient {
 		return names.map(name => this.#options.standIns.get(name)).find(one => one !== undefined);
 	}
 
-	/** Over TLS without a look at the certificate, or plainly where the lab's host does not know TLS. */
+	/** Uses TLS without verifying the certificate, or plain HTTP if the lab's host does not support TLS. */
 	async #askStandIn(
 		{host, port}: StandIn,
 		url: URL,
@@ -151,7 +155,7 @@ export class ProviderClient {
 					size += chunk.length;
 					chunks.push(chunk);
 					if (size > maxAnswerLength) {
-						reject(new Error('its answer is too long'));
+						reject(new Error('its response is too long'));
 						sent.destroy();
 					}
 				});
@@ -168,10 +172,10 @@ export class ProviderClient {
 	}
 }
 
-/** How far a request came. */
+/** How far a request has progressed. */
 type Sending = {isSent: boolean};
 
-/** Connects to public addresses alone, and keeps connections for the next request. */
+/** Connects only to public addresses, and keeps connections open for later requests. */
 class PinnedAgent extends Agent {
 	readonly #resolver: ProviderClientOptions['resolver'];
 	readonly #secureContext: SecureContext;
@@ -194,11 +198,11 @@ class PinnedAgent extends Agent {
 	}
 }
 
-/** The addresses of a host; throws if it has no address, or one that is not public. */
+/** Returns a host's addresses. Throws if it has none, or if any of them is not public. */
 async function publicAddresses(host: string, resolver: ProviderClientOptions['resolver']): Promise<readonly string[]> {
 	const found = await addressesOf(host, resolver, false);
 	if (found.kind !== 'found') {
-		throw new Error(found.kind === 'failed' ? `its look-up failed: ${found.code}` : 'it has no address in DNS');
+		throw new Error(found.kind === 'failed' ? `its DNS lookup failed: ${found.code}` : 'it has no address in DNS');
 	}
 	const refused = found.addresses.find(address => !isPublicAddress(address));
 	if (refused !== undefined) {

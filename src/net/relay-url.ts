@@ -5,36 +5,36 @@ import {hostName} from './host-name.ts';
 /** How a relay's connection is protected. */
 const relayTlsModes = ['required', 'opportunistic', 'unverified', 'none'] as const;
 /**
- * `required`: TLS with a verified certificate. `unverified`: TLS, any certificate. `opportunistic`: TLS where offered,
- * any certificate (with smtps: always TLS). `none`: no STARTTLS. A password is never sent without TLS unless it is
- * `none`.
+ * `required`: TLS with a verified certificate. `unverified`: TLS with any certificate. `opportunistic`: TLS if offered,
+ * with any certificate (with smtps: always TLS). `none`: no STARTTLS. A password is sent without TLS only with `none`.
  */
 type RelayTls = (typeof relayTlsModes)[number];
 
 /**
- * A smarthost (MAILCTL_RELAY_URL in docs/reference/settings.md). User and password are decoded, and given both or
- * neither.
+ * A relay, also called smarthost (MAILCTL_RELAY_URL in docs/reference/settings.md). User and password are decoded;
+ * either both are set or neither.
  */
 export type Relay = {
-	/** A name as A-labels, or an IP address without brackets. */
+	/** A host name in A-labels, or an IP address without brackets. */
 	readonly host: string;
 	readonly port: number;
-	/** smtps: TLS from the first byte (RFC 8314 §3.3). */
+	/** TLS from the first byte, for smtps (RFC 8314 §3.3). */
 	readonly secure: boolean;
 	readonly tls: RelayTls;
 	readonly user: string | null;
 	readonly password: string | null;
 	/**
-	 * The provider takes mail by its HTTPS API. `password` is then the secret or the token, `user` what names the
-	 * account: the key's id of SES, the domain of Mailgun, a digest of Postmark's token. Absent: SMTP.
+	 * Set if the provider accepts messages through its HTTPS API; absent for SMTP. `password` is then the secret or
+	 * token, and `user` identifies the account: the key id for SES, the domain for Mailgun, a digest of the token for
+	 * Postmark.
 	 */
 	readonly api?: RelayApi;
 };
 
-/** Providers that take mail by HTTPS. */
+/** The providers that accept messages over HTTPS. */
 export type RelayApi = 'ses' | 'mailgun' | 'postmark';
 
-/** Begins the URL of a smarthost, one of SMTP or of an API. */
+/** Matches the beginning of a relay URL, for SMTP or an API. */
 export const relayScheme = /^(?:smtps?|ses|(?:mailgun|postmark)\+https):/i;
 
 type RelayUrl = {readonly ok: true; readonly relay: Relay} | {readonly ok: false; readonly fault: string};
@@ -49,8 +49,8 @@ const apiForms = {
 const controls = /[\u0000-\u001f\u007f]/;
 
 /**
- * `smtp://[user:pass@]host[:port][?tls=…]`, `smtps://…`, or one of `apiForms`. The fault never repeats the URL: it may
- * hold a password.
+ * Parses `smtp://[user:pass@]host[:port][?tls=…]`, `smtps://…`, or one of `apiForms`. The error never repeats the URL,
+ * which may contain a password.
  */
 export function parseRelayUrl(text: string): RelayUrl {
 	const [, api] = /^(ses|mailgun|postmark)[:+]/i.exec(text) ?? [];
@@ -88,7 +88,7 @@ export function parseRelayUrl(text: string): RelayUrl {
 	}
 
 	if (secure && tls === 'none') {
-		return fault('says smtps and tls=none, which contradict each other');
+		return fault('has smtps and tls=none, which contradict each other');
 	}
 
 	if (login.password !== null && tls === 'none' && !isLoopback(host)) {
@@ -109,7 +109,7 @@ function parseApiUrl(text: string, api: RelayApi): RelayUrl {
 		: fault(`is not ${apiForms[api]}`);
 }
 
-/** They go into header fields. */
+/** The credentials become parts of header fields. */
 const printed = /^[\x21-\x7e]+$/;
 
 function loginByToken(api: RelayApi, token: string | undefined, path: string | undefined) {
@@ -134,8 +134,8 @@ function parseLogin(text: string): {user: string; password: string} | undefined 
 }
 
 /**
- * A percent-encoded part of a URL that is used to log in; undefined: it is damaged or holds a control character. NUL
- * separates the fields of SASL PLAIN (RFC 4616 §2); no other control has a place in a name or password either.
+ * Decodes a percent-encoded user or password. Returns `undefined` if the encoding is invalid or the result contains a
+ * control character. NUL separates the fields of SASL PLAIN (RFC 4616 §2), and other controls are never valid either.
  */
 export function decodeLogin(text: string): string | undefined {
 	try {
@@ -184,19 +184,19 @@ function isLoopback(host: string): boolean {
 export type Login = {readonly user: string; readonly password: string};
 
 const mask = '****';
-/** Part of a command that a server repeats cut short. */
+/** A possible part of a command that a server repeats incompletely. */
 const base64Run = /[A-Za-z0-9+/]{8,}={0,2}/g;
 
-/** The response of PLAIN (RFC 4616). */
+/** Returns the response for the PLAIN mechanism (RFC 4616). */
 export const plainResponse = ({user, password}: Login): string => base64(`\0${user}\0${password}`);
 
 export const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
-/** Masks what a server's words repeat of a log-in: the password, and what was sent in base64, also a part of it. */
+/** Masks credentials that a server repeats in a reply: the password, and any base64 that was sent, even in part. */
 export function conceal(login: Login, words: string): string {
 	const {user, password} = login;
 	const sent = [plainResponse(login), base64(password), base64(user)].filter(Boolean);
-	// As it came, and as base64 without its end.
+	// The secrets as sent, and as base64 without padding.
 	const whole = [...sent, ...sent.map(text => text.replace(/=+$/, '')), password].filter(Boolean);
 	const longestFirst = whole.toSorted((a, b) => b.length - a.length);
 	return longestFirst

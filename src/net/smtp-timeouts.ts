@@ -2,21 +2,21 @@
 export type SmtpTimeouts = {
 	readonly connect: number;
 	readonly greeting: number;
-	/** Also for AUTH. */
+	/** Also used for AUTH. */
 	readonly ehlo: number;
 	readonly starttls: number;
 	readonly mail: number;
 	readonly rcpt: number;
 	readonly data: number;
-	/** Until the peer takes the next piece of a large message. */
+	/** Until the peer accepts the next block of a large message. */
 	readonly block: number;
-	/** Short values make duplicates: the peer may be delivering already. */
+	/** A short value causes duplicates, because the peer may already be delivering the message. */
 	readonly dot: number;
 	readonly rset: number;
 	readonly quit: number;
 };
 
-/** The usual ones, those of Postfix too. */
+/** The default timeouts, which are also Postfix's. */
 export const smtpTimeoutDefaults: SmtpTimeouts = {
 	connect: 30_000,
 	greeting: 300_000,

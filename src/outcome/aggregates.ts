@@ -7,24 +7,24 @@ import {markRead} from '../store/inbound-mails.ts';
 import type {Review} from './matches.ts';
 import type {ReportEffect} from './reports.ts';
 
-/** How long what was reported is kept; older reports are not taken. */
+/** How many days figures are stored. Older reports are rejected. */
 export const aggregateDays = 180;
-/** The same for reports that their reporters did not sign: anybody may have made them up. */
+/** The same for reports that their reporter did not sign, because anybody may have forged them. */
 export const unprovenDays = 30;
 
-/** A mail with an aggregate report. */
+/** Incoming mail with an aggregate report. */
 type ReadAggregate = {
 	readonly cameIn: CameIn;
 	readonly report: AggregateReport;
-	/** The domains of the valid DKIM signatures of the mail. */
+	/** The domains of the mail's valid DKIM signatures. */
 	readonly signers: readonly string[];
-	/** In the store's form. */
+	/** In the store's format. */
 	readonly at: string;
 };
 
 /**
- * Counts an aggregate report once and marks its mail as read. One that is not about a domain of ours, or makes no
- * sense, is kept for a person. `ours`: names of this installation beside those of the store.
+ * Counts an aggregate report once and marks its mail as read. A report that is implausible, or about a domain that is
+ * not ours, is stored for review. `ours` are this installation's names besides those in the store.
  */
 export async function recordAggregate(
 	trx: Knex.Transaction,
@@ -41,7 +41,7 @@ export async function recordAggregate(
 
 type End = AggregateEnd | 'untimely' | 'unsigned';
 
-/** A DMARC report is proven by a signature of the reporter's own domain, or of one below it. */
+/** A DMARC report is proven by a signature of the reporter's own domain or of a subdomain. */
 function arrivalOf(report: AggregateReport, signers: readonly string[], at: string): Arrival {
 	const own = report.kind === 'dmarc' ? report.reporterDomains : [];
 	const signedBy = own.find(domain => signers.some(signer => `.${signer}`.endsWith(`.${domain}`)));
@@ -68,10 +68,10 @@ async function add(
 
 function faultOf(end: Exclude<End, 'new' | 'known'>, {domain}: AggregateReport): string {
 	return {
-		foreign: `it is about ${domain}, which is not a verified domain here`,
-		too_many: `too many reports about ${domain} of that day from one signer, or unsigned`,
-		untimely: 'it is about a time long ago or to come',
-		// RFC 8460 §3: such reports are to be ignored.
+		foreign: `the report is about ${domain}, which is not a verified domain here`,
+		too_many: `too many reports about ${domain} for that day are unsigned or from one signer`,
+		untimely: 'the reported period is too old or in the future',
+		// RFC 8460 §3: unsigned reports are to be ignored.
 		unsigned: 'a TLS report needs a valid DKIM signature',
 	}[end];
 }

@@ -5,7 +5,7 @@ import {confirmAddress} from '../store/alert-addresses.ts';
 import {recordAct} from '../store/audit.ts';
 import {findWorkspace} from '../store/workspaces.ts';
 
-/** The holder of an address agrees to a workspace's alerts. Returns `false` if the workspace was deleted. */
+/** Records that an address's holder agreed to a workspace's alerts. Returns `false` if the workspace was deleted. */
 export async function agreeToAlerts(
 	trx: Knex.Transaction,
 	acting: Acting,

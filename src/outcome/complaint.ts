@@ -5,7 +5,7 @@ import {moveRecipients} from '../store/recipients.ts';
 import {type AnnouncedEvent, announce, type EventWriter, ofRecipient} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 
-/** A recipient marked a mail as spam; times in the store's form. */
+/** A recipient marked a message as spam. Times are in the store's format. */
 export type Complaint = {
 	readonly recipient: Pick<
 		Recipient,
@@ -13,16 +13,13 @@ export type Complaint = {
 	>;
 	readonly occurredAt: string;
 	readonly recordedAt: string;
-	/** False: it was mail of a test key, which blocks no real address. */
+	/** `false` for mail of a test key, which suppresses no real address. */
 	readonly suppresses: boolean;
-	/** The event's detail in the timeline, without the recipient. */
+	/** The detail of the timeline event, without the recipient. */
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
-/**
- * Writes complaints: the state if it may change, always the event, and a hard block of the address, with as its source
- * the message.
- */
+/** Records complaints: the state if it may change, always the event, and a suppression with the message as source. */
 export async function recordComplaints(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
@@ -36,7 +33,7 @@ export async function recordComplaints(
 			...ofRecipient(recipient),
 			...{id: eventWriter.newId('evt'), type: 'complained', occurredAt, recordedAt},
 			detail: JSON.stringify({recipient: address, role, ...detail}),
-			// A second one for the same recipient is not counted again.
+			// A second one for the same recipient is not counted.
 			counted: isCounted(role, destination) && moved.size === 1,
 		});
 	}

@@ -8,22 +8,22 @@ import {addEngagement, type EngagementType, type FirstOf, findTrackedRecipients}
 import {announce, type EventWriter} from './outbox.ts';
 import type {Unsubscription} from './unsubscribe.ts';
 
-/** One or more opens by a recipient, or clicks of one of its links; times in the store's form. */
+/** One or more opens by a recipient, or clicks on one of its links. Times are in the store's format. */
 export type Engagement = {
 	readonly type: EngagementType;
-	/** Where the link leads; empty for an open. */
+	/** The target of the link; empty for an open. */
 	readonly url: string;
 	readonly n: number;
-	/** Those of `n` that were a machine's. */
+	/** How many of `n` were made by machines. */
 	readonly machineN: number;
 	readonly firstAt: string;
 	readonly lastAt: string;
-	/** Of the first one: whether it was a machine's, and what it called itself. */
+	/** Whether the first one was made by a machine, and its user agent. */
 	readonly machine: boolean;
 	readonly userAgent: string | null;
-	/** The first one that was no machine's, where others are merged with it. */
+	/** The first one that was made by a person, if others are merged with it. */
 	readonly person?: Person | null;
-	/** How many links of the mail one address followed within seconds, this one among them; absent: not known yet. */
+	/** How many links of the message one address followed within seconds, with this one; absent if not known yet. */
 	readonly together?: number;
 };
 
@@ -33,10 +33,10 @@ function personOf({person, machine, firstAt, userAgent}: Engagement): Person | n
 	return person === undefined ? (machine ? null : {at: firstAt, userAgent}) : person;
 }
 
-/** The owner, from the token in the mail. */
+/** The owner, from the token in the message. */
 export type Whose = Pick<Unsubscription, 'workspaceId' | 'messageId' | 'role' | 'address'>;
 
-/** Merges two of the same kind and recipient; the event has the earlier time. */
+/** Merges two of the same kind and recipient. The event has the earlier time. */
 export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 	return {
 		...earlier,
@@ -48,10 +48,11 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 }
 
 /**
- * Counts opens and clicks, many in one transaction. The first of a recipient, and the first of each of its links, is in
- * the timeline, and a person's first click after machines. They never change a state. Returns whether each was counted:
- * a message that was removed or erased, and a workspace that no longer tracks, are skipped. `wait`: not counted, as it
- * may be a part of a burst; it is to come again with `together`.
+ * Counts opens and clicks, many in one transaction. The timeline has a recipient's first open, the first click on each
+ * link, and a person's first click after those of machines. They never change a state.
+ *
+ * Returns whether each one was counted. Skips messages that were removed or erased, and workspaces that no longer
+ * track. `wait` means not counted because it may be part of a burst: submit it again with `together`.
  */
 export function createEngagementWrite(
 	clock: Clock,
@@ -77,13 +78,13 @@ export function createEngagementWrite(
 
 type Tracked = Awaited<ReturnType<typeof findTrackedRecipients>>[number];
 
-/** How long after its delivery one who follows all links of a mail at once is a machine, milliseconds. */
+/** Someone who follows all links of a message within this time after its delivery is a machine (milliseconds). */
 const scanMs = 30_000;
 
-/** A filter that poses as a browser follows every link of a mail as soon as it is there. */
+/** Recognizes filters that pose as browsers: they follow every link of a message as soon as it arrives. */
 function judge<E extends Engagement>(item: E, {state, state_at: at, links}: Tracked): E | 'wait' {
 	const {type, together, firstAt, n} = item;
-	// The delivery may not be recorded yet, and so how many links there are: who follows several of them is no person.
+	// The delivery, and with it the number of links, may not be recorded yet. Several links at once are no person's.
 	const isUnderWay = state === 'accepted' || state === 'queued';
 	const isNew = isUnderWay || Date.parse(firstAt) - Date.parse(at) <= scanMs;
 	const all = links ?? (isUnderWay ? 2 : 0);
@@ -111,7 +112,7 @@ export type Engaged = Engagement & {
 	readonly recordedAt: string;
 };
 
-/** Counts what was opened and clicked, and puts the first ones into the timeline. */
+/** Counts opens and clicks and adds the first ones to the timeline. */
 export async function recordEngagement(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
@@ -123,7 +124,7 @@ export async function recordEngagement(
 		const earlier = each.get(key);
 		each.set(key, earlier ? merged(earlier, one) : one);
 	}
-	// Others may count the same rows at the same time: all take them in one order.
+	// Others may count the same rows at the same time. One order for all of them prevents deadlocks.
 	const sorted = [...each].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
 	const isFirst = await addEngagement(
 		trx,

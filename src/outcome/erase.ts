@@ -38,28 +38,26 @@ import {announce, type EventWriter} from './outbox.ts';
 /** A person: an address (in comparison form) in a workspace. */
 export type Person = {readonly workspaceId: string; readonly addressKey: string};
 
-/** What was there of a person. */
+/** What was found about a person. */
 type Erased = {
-	/** Whether there was a contact. */
+	/** Whether a contact existed. */
 	readonly contact: boolean;
-	/** Messages to the address. */
+	/** The number of messages to the address. */
 	readonly messages: number;
-	/** Messages to others with the address in `cc`. */
+	/** The number of messages to others with the address in `cc`. */
 	readonly recipients: number;
-	/** Mails that came in from or to the address; absent: none. */
+	/** The number of received messages from or to the address; absent if none. */
 	readonly received?: number;
-	/**
-	 * Whether the sweep has to go on with it: nothing of the person is read any more, but some of it is in the store.
-	 */
+	/** Whether the sweep has to continue: nothing about the person is visible any more, but some is still stored. */
 	readonly isLeft: boolean;
 };
 
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
 
 export type Eraser = {
-	/** Marks a person, and erases as much of them as the time is enough for. */
+	/** Marks a person and erases as much about them as time permits. */
 	readonly erase: Erase;
-	/** Erases what is left of a marked person, part by part. It ends early where another node does so. */
+	/** Erases what is left of a marked person in parts. Ends early if another node is doing so. */
 	readonly parts: (erasure: Erasure) => AsyncGenerator<void>;
 };
 
@@ -68,33 +66,33 @@ type EraserOptions = {
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;
 	/**
-	 * Removes the captured mails of recipients. Called before each step commits, while the rows still name the files
-	 * after a crash.
+	 * Removes the captured files of recipients. Called before each commit: after a crash, rows still name the files.
 	 */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
-	/** How long `erase` may take before it leaves the rest to the sweep, milliseconds; absent: as long as all takes. */
+	/** How long `erase` may take before it leaves the rest to the sweep, in milliseconds; absent for no limit. */
 	readonly waitLimitMs?: number;
 };
 
-/** A request waits this long for it, milliseconds: most people are erased by then. */
+/** How long a request waits for an erasure, in milliseconds. Most are complete by then. */
 export const erasureWaitMs = 1000;
 
-/** Small enough that no send beside it waits long. */
+/** Small enough not to delay sends for long. */
 const messagesPerStep = 25;
 const openPerStep = 500;
-/** Mails may be large, and a mail as submitted is rewritten for each of its recipients. */
+/** Received mail may be large, and submitted mail is rewritten for each of its recipients. */
 const receivedPerStep = 20;
 const submittedPerStep = 20;
 
 /**
- * Erases a person: the content of every message to the address, and the address in all other places. Suppressions and
- * opt-outs stay: they keep the person from being mailed. First the person is marked, in one short transaction: the
- * contact goes, waiting mail to them ends, and reads leave out what is about them (`store/erasures.ts`). A few messages
- * to them are erased in the same transaction. The rest goes in steps; an interrupted erasure continues when the daemon
- * sweeps.
+ * Erases a person: the content of every message to the address, and the address everywhere else. Suppressions and
+ * opt-outs stay, because they prevent further mail to the person.
  *
- * A queued recipient ends `suppressed`. The mail of one that is being tried may still arrive, but nothing more is
- * written about it: its claim is gone.
+ * First, one short transaction marks the person: it deletes the contact, ends waiting mail, and erases a few messages
+ * to them. From then on, reads leave out everything about the person (`store/erasures.ts`). The rest is erased in
+ * steps; the sweep continues an interrupted erasure.
+ *
+ * A queued recipient becomes `suppressed`. Mail that is being attempted may still be delivered, but nothing more is
+ * written about it because its claim is removed.
  */
 export function createEraser(options: EraserOptions): Eraser {
 	const {store, clock, eventWriter, removeCaptured, waitLimitMs = Number.POSITIVE_INFINITY} = options;
@@ -106,7 +104,7 @@ export function createEraser(options: EraserOptions): Eraser {
 		const erasure = {...person, below: belowOf(clock.now())};
 		const began = clock.monotonic();
 		const target = await findContactId(reader, workspaceId, addressKey);
-		// Who mails the placeholder itself finds every erased message under it.
+		// Mail sent to the placeholder itself would match every erased message.
 		const isPlaceholder = addressKey === erasedAddress;
 		const {messages, recipients, received} = isPlaceholder ? noTraces : await countTraces(reader, erasure);
 		const contact = target !== null || (await findErasure(reader, pair)) !== undefined;
@@ -129,7 +127,7 @@ export function createEraser(options: EraserOptions): Eraser {
 			if (few.length > 0 && (await isSoleRemover(trx))) {
 				await eraseMailTo(trx, person, few);
 			}
-			// The contact's id alone says who it was: nothing recorded may hold the address.
+			// The contact's id alone identifies the person: the audit trail must not contain the address.
 			const detail = {messages, cc_messages: recipients, ...(received > 0 && {received})};
 			const acting = {clock, newId: eventWriter.newId, operator};
 			await recordAct(trx, acting, {action: 'contact.erased', workspaceId, target, detail});
@@ -141,8 +139,8 @@ export function createEraser(options: EraserOptions): Eraser {
 	}
 
 	/**
-	 * The messages to a person, if one transaction can erase them all; otherwise none. Erased together with the mark,
-	 * they never leave the lists.
+	 * Returns the messages to a person if one transaction can erase all of them, otherwise none. Erased together with
+	 * the mark, they never disappear from the lists.
 	 */
 	async function findFew(erasure: Erasure): Promise<readonly string[]> {
 		const messageIds = await findMessagesTo(reader, erasure, messagesPerStep);
@@ -151,10 +149,10 @@ export function createEraser(options: EraserOptions): Eraser {
 		return isWhole ? messageIds : [];
 	}
 
-	/** Before all else the copies for others, which only the person's address is erased from: they are still read. */
+	/** Messages to others come first: they stay visible, and only the person's address is erased from them. */
 	async function* parts(erasure: Erasure): AsyncGenerator<void> {
 		const {workspaceId, addressKey} = erasure;
-		/** Undefined: another node is at it. */
+		/** Returns `undefined` if another node is doing the work. */
 		const inStep = async <Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> =>
 			await writer.transaction(async trx => ((await isSoleRemover(trx)) ? await work(trx) : undefined));
 		const works = [
@@ -197,11 +195,11 @@ export function createEraser(options: EraserOptions): Eraser {
 		});
 	}
 
-	/** The content belongs to the `to` address: it is erased for the other recipients too. */
+	/** The content belongs to the `to` address, so it is erased for the other recipients too. */
 	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
 		const at = storeTime(clock.now());
 		const recipients = await findRecipientsOf(trx, messageIds);
-		// First of all: from then on no other node writes an outcome of them.
+		// This comes first: from then on, no other node records an outcome for them.
 		const ended = await endRecipients(trx, idsOf(recipients), {state: 'suppressed', at});
 		await eraseRecipients(trx, idsOf(recipients.filter(({role}) => role === 'to')));
 		await eraseTimelines(trx, recipients, erasedDetails);
@@ -218,8 +216,8 @@ export function createEraser(options: EraserOptions): Eraser {
 	}
 
 	/**
-	 * Each recipient of a submitted mail has the whole of it. Takes the person out of those that some messages to them
-	 * came with, in steps of their own: a submitter may give all mails one Message-ID.
+	 * Every recipient of a submitted message has all of it. Removes the person from those that arrived together with
+	 * the given messages, in separate steps, because a submitter may give all its messages one Message-ID.
 	 */
 	async function* eraseFromSubmitted(
 		{workspaceId, addressKey}: Person,
@@ -235,7 +233,7 @@ export function createEraser(options: EraserOptions): Eraser {
 	}
 
 	async function eraseFrom(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
-		// One after the other: they may be large.
+		// One at a time, because they may be large.
 		for (const id of messageIds) {
 			const source = submittedSource(await listAttachments(trx, id));
 			const rest = source && withoutRecipient(Buffer.from(source), addressKey);
@@ -246,7 +244,7 @@ export function createEraser(options: EraserOptions): Eraser {
 		}
 	}
 
-	/** Only the address is the person's: in the `Cc` of every recipient's mail, and in its own recipient row. */
+	/** Only the address belongs to the person: in the `Cc` of every recipient's message and in its own row. */
 	async function eraseFromCc(
 		trx: Knex.Transaction,
 		person: Person,
@@ -291,7 +289,7 @@ export function createEraser(options: EraserOptions): Eraser {
 	return {erase, parts};
 }
 
-/** What the event says that ends a copy of an erased person. */
+/** The detail of the event that ends a recipient of an erased person. */
 const erasedDetail = (role: Role) => JSON.stringify({role, reason: 'erased'});
 const erasedDetails = (['to', 'cc'] as const).map(erasedDetail);
 

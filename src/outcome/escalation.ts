@@ -4,31 +4,31 @@ import {isSimulated} from '../mail/simulator.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
 import {type AddressHealth, hasDelivery, readHealth, removeHealth, saveHealth} from '../store/suppressions.ts';
 
-/** A failure that does not suppress by itself and counts towards R2.1; `at` in the store's form. */
+/** A failure that does not suppress by itself but counts towards R2.1. `at` is in the store's format. */
 export type SoftBounce = {
 	readonly workspaceId: string;
 	readonly messageId: string;
-	/** The comparison form. */
+	/** In comparison form. */
 	readonly addressKey: string;
 	readonly at: string;
 };
 
-/** R2.1: the number of messages, over this time, without a delivery in between. */
+/** R2.1: this many messages over this time without a delivery in between. */
 const escalation = {messages: 3, overMs: 7 * 86_400_000};
 
-/** RFC 3463: the mailbox is disabled, be it for now. */
+/** RFC 3463: the mailbox is disabled, possibly only for now. */
 const disabledCode = /^[45]\.2\.1$/;
 
 /**
- * Whether a final failure counts: the mailbox was full, also if the tries ended because of it, or it was disabled, and
- * no reply said that this is permanent. A refusal without a reason may mean us, the mail or everybody at that host, so
- * it never counts against the address.
+ * Whether a final failure counts against the address: its mailbox was full or disabled, and no reply called this
+ * permanent. A rejection without a reason may be about us, the message or everybody at that mail server, so it never
+ * counts.
  */
 export function isSoftOfAddress(category: BounceCategory, enhanced: string | null): boolean {
 	return category === 'mailbox_full' || (category === 'undetermined' && disabledCode.test(enhanced ?? ''));
 }
 
-/** The health after one more failure; a second one of the same message changes nothing. */
+/** Returns the health after one more failure. A second failure of the same message changes nothing. */
 export function afterFailure(health: AddressHealth | undefined, {messageId, at}: SoftBounce): AddressHealth {
 	if (health === undefined) {
 		return {softMessages: 1, softSince: at, lastMessageId: messageId};
@@ -38,15 +38,14 @@ export function afterFailure(health: AddressHealth | undefined, {messageId, at}:
 		: {...health, softMessages: health.softMessages + 1, lastMessageId: messageId};
 }
 
-/** Whether an address that failed so often is to be taken for gone, but for deliveries. */
+/** Whether an address that failed this often is to be treated as nonexistent, unless there were deliveries. */
 export function isDue({softMessages, softSince}: AddressHealth, at: string): boolean {
 	return softMessages >= escalation.messages && Date.parse(at) - Date.parse(softSince) >= escalation.overMs;
 }
 
 /**
- * Counts failures, in the transaction that records them, and returns those that make the address count as after a hard
- * bounce; the count of such an address starts again. Reads and writes nothing for an empty list. Does not count those
- * of the simulator.
+ * Counts failures in the transaction that records them. Returns those that make the address count as hard-bounced, and
+ * restarts the count of such addresses. Ignores the simulator's; does nothing for an empty list.
  */
 export async function escalate<Bounce extends SoftBounce>(
 	trx: Knex.Transaction,

@@ -3,15 +3,14 @@ import type {Knex} from 'knex';
 import {hasEvents, readStream, type StreamPart} from '../store/event-stream.ts';
 import {createSettled, readLastPosition} from '../store/timeline.ts';
 
-/** Workspaces' events as they are stored, by any process, for those who follow them. */
+/** The events of workspaces as any process stores them, for followers. */
 export type Feed = {
 	/**
-	 * Follows a workspace's events after a position; null: from now on. Comes back twice a second with what there is,
-	 * often nothing, so that who follows can look around too. It ends when the feed is closed, and throws what the
-	 * store throws.
+	 * Follows a workspace's events after a position, or from now on if it is `null`. Yields twice a second, often
+	 * nothing, so that followers can do other things. Ends when the feed is closed; throws the store's errors.
 	 */
 	readonly open: (workspaceId: string, after: number | null) => Promise<AsyncIterable<StreamPart>>;
-	/** Looks as often for events from now on, and says each time whether there are any. What they are is not read. */
+	/** Yields at the same rate whether there are new events, without reading them. */
 	readonly news: (workspaceId: string) => Promise<AsyncIterable<boolean>>;
 	/** Aborted by `close`. */
 	readonly closing: AbortSignal;
@@ -21,8 +20,9 @@ export type Feed = {
 const defaultPause = 500;
 
 /**
- * All followers share one query of the store, and those at the same position share the next page. Nothing is read
- * without followers, or while a follower takes nothing. `pause`: milliseconds between queries.
+ * Creates a feed. All followers share one query of the store, and those at the same position share the next page.
+ * Nothing is read without followers or while a follower does not consume. `pause` is the time between queries in
+ * milliseconds.
  */
 export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	const closed = new AbortController();
@@ -69,7 +69,7 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 		async open(workspaceId, after) {
 			const now = after ?? (await readLastPosition(reader));
 			let settled = await look();
-			// What was being written is no news; all that is committed from here on is.
+			// Events that were being written already are not new; those committed from here on are.
 			while (after === null && settled < now && !closing.aborted) {
 				settled = await nextLook();
 			}
@@ -80,7 +80,7 @@ export function createFeed(reader: Knex, pause = defaultPause): Feed {
 	};
 }
 
-/** Concurrent identical requests share one fetch. */
+/** Lets concurrent identical requests share one fetch. */
 function createShared() {
 	const underWay = new Map<string, Promise<unknown>>();
 	return <Result>(name: string, fetch: () => Promise<Result>): Promise<Result> => {

@@ -5,23 +5,23 @@ import type {CameIn, Candidate, Reading, Report, ReportAction, ReportKind, Via} 
 import {findLastMailed, findReportedRecipients} from '../store/reports.ts';
 import type {ReceivedMail} from './received.ts';
 
-/** A mail that came in, was read, and is to be recorded. */
+/** Incoming mail that was read and is to be recorded. */
 export type ReadMail = {
 	readonly cameIn: CameIn;
-	/** Octets. */
+	/** In octets. */
 	readonly size: number;
 	readonly reading: Reading;
 	/** Best first. */
 	readonly candidates: readonly Candidate[];
-	/** The mail as workspaces get it; absent: it is for none. */
+	/** The mail as stored for workspaces; absent if it is for none. */
 	readonly received?: readonly ReceivedMail[];
-	/** The signer of a feedback report without a token, if the operator trusts it (R3.19); null otherwise. */
+	/** The signer of a feedback report without a token if the operator trusts it (R3.19), otherwise `null`. */
 	readonly reporter: string | null;
-	/** Now, in the store's form. */
+	/** The current time in the store's format. */
 	readonly at: string;
 };
 
-/** A recipient of ours that a mail is proven to be about, and its report (undefined: unreadable). */
+/** A recipient that incoming mail is proven to be about, and its report (`undefined` if unreadable). */
 export type Match = {
 	readonly item: ReadMail;
 	readonly recipient: Awaited<ReturnType<typeof findReportedRecipients>>[number];
@@ -29,18 +29,16 @@ export type Match = {
 	readonly report: Report | undefined;
 };
 
-/** The known recipients, by their ids and by those of their messages. */
+/** The known recipients by their ids and by the ids of their messages. */
 export type Known = {
 	readonly recipients: ReadonlyMap<string, Match['recipient']>;
 	readonly messages: ReadonlyMap<string, ReadonlyArray<Match['recipient']>>;
 };
 
-/** An envelope may have several recipients; every other clue identifies the first with a valid token. */
+/** An envelope may have several recipients. Every other kind of clue identifies the first one with a valid token. */
 export const envelopeVias: ReadonlySet<Via> = new Set(['unsubscribe_mail', 'return_path']);
 
-/**
- * The recipients that a mail is proven to be about: those of the first clue with a valid token that has not expired.
- */
+/** Returns the recipients that the mail is about: those of the first kind of clue with a valid, unexpired token. */
 export function matchesOf(item: ReadMail, known: Known, acceptMs: number): Match[] {
 	const proven: Candidate[] = [];
 	for (const candidate of item.candidates) {
@@ -55,7 +53,7 @@ export function matchesOf(item: ReadMail, known: Known, acceptMs: number): Match
 	return proven.flatMap(candidate => matchesBy(candidate, item, known));
 }
 
-/** Whether a token is within the time for which it counts (R3.2). */
+/** Whether a token is recent enough to count (R3.2). */
 export function isYoung({id}: Pick<Candidate, 'id'>, {receivedAt}: CameIn, acceptMs: number): boolean {
 	return Date.parse(receivedAt) - idTime(id) <= acceptMs;
 }
@@ -77,10 +75,7 @@ function matchesBy({id, via}: Candidate, item: ReadMail, {recipients, messages}:
 	}));
 }
 
-/**
- * Whether a mail that is no report has the null sender: a bounce that could not be read, or a responder's. It asks for
- * nothing.
- */
+/** Whether mail that is no report has the null sender: an unreadable bounce or an automatic reply. */
 export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading'>): boolean {
 	return reading.kind === 'other' && cameIn.mailFrom === '';
 }
@@ -91,8 +86,8 @@ function saidOf(reports: readonly Report[], {address_key: addressKey}: Match['re
 }
 
 /**
- * Finds the recipients a report is about: those it names by address, else the `to` recipient (decision 8: the
- * Message-ID is the same for every recipient).
+ * Finds the recipients that reports are about: those named by address, else the `to` recipient. The Message-ID is the
+ * same for every recipient (decision 8).
  */
 function recipientsNamed(
 	recipients: ReadonlyArray<Match['recipient']>,
@@ -112,12 +107,13 @@ function recipientsNamed(
 }
 
 const mailedWithinMs = 90 * 86_400_000;
-/** A report may name more; a reporter's collection of reports is not a report. */
+/** A report may name more, but a collection of reports is not a report. */
 const maxNamed = 20;
 
 /**
- * The recipients that a trusted reporter's signed report without a token names by their address: the newest mail to it,
- * if it is of the last 90 days and from a single workspace. With several workspaces the right one is unknown (R3.19).
+ * Returns the recipients that a trusted reporter's signed report without a token names by address. Each is that of the
+ * newest message to the address, if that is from the last 90 days and a single workspace. Among several workspaces, the
+ * right one is unknown (R3.19).
  */
 export async function matchesOfReporter(trx: Knex.Transaction, item: ReadMail): Promise<Match[]> {
 	if (item.reporter === null || item.reading.kind !== 'arf') {
@@ -146,24 +142,21 @@ function keyNamed({recipient, originalRecipient}: Report): string | null {
 	return parsed.ok ? parsed.address.key : null;
 }
 
-/** How a mail that is kept was read, for `mailctl bounce unmatched`; JSON in the store. */
+/** How stored mail was read, for `mailctl bounce unmatched`. It is JSON in the store. */
 export type Review = {
 	readonly kind: ReportKind;
-	/** The first ones. */
+	/** The first ones only. */
 	readonly reports: readonly Report[];
-	/** The tokens that were found in it, and why they prove nothing. */
+	/** The tokens found in it, and why they prove nothing. */
 	readonly tried: ReadonlyArray<{readonly via: Via; readonly id: string; readonly fault: TokenFault}>;
 };
 
-/**
- * `late`: older than messages are kept; `gone`: the recipient does not exist, or no longer; `forged`: not made by us
- * for that recipient.
- */
+/** `late`: older than the retention. `gone`: no such recipient. `forged`: not our token for that recipient. */
 export type TokenFault = 'late' | 'gone' | 'forged';
 
 const maxShown = 10;
 
-/** What is kept of a reading, as JSON text. */
+/** Returns the part of a reading that is stored, as JSON text. */
 export function reviewText(item: ReadMail, known: Known, acceptMs: number): string {
 	const {kind, reports} = item.reading;
 	const tried = item.candidates.slice(0, maxShown).flatMap(candidate => {
@@ -179,9 +172,9 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
 }
 
 /**
- * The summary of one mail's reports for an address (comparison form); undefined: nothing. If some reports name the
- * address, the others are about other recipients. If none does, all are about it: through an alias or a forwarding the
- * mail went to addresses that we do not know (R3.3).
+ * Returns the summary of one mail's reports for an address (in comparison form), if there are any. If some reports name
+ * the address, the others are about other recipients. If none does, all are about it: an alias or forwarding led to
+ * addresses that we do not know (R3.3).
  */
 function summaryOf(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => names(report, addressKey));
@@ -192,8 +185,7 @@ function summaryOf(reports: readonly Report[], addressKey: string): Report | und
 	}
 	const having = (...actions: readonly ReportAction[]) => about.filter(({action}) => actions.includes(action));
 	const failed = having('failed');
-	// The recipient failed only if no address behind its address was reached or may yet be; it is gone only if all of
-	// them are.
+	// It failed only if no address behind its own may yet be reached, and does not exist only if none of them does.
 	const [other] = [...having('delivered', 'relayed', 'expanded'), ...having('delayed')];
 	return other ?? failed.find(({suppresses}) => !suppresses) ?? failed[0] ?? about[0];
 }
@@ -211,7 +203,7 @@ function keyOf(address: string): string {
 const maxNameLength = 320;
 const maxTextLength = 1024;
 
-/** A report as it may be stored: short for any mail. */
+/** Shortens a report so that it may be stored, whatever mail it came from. */
 function cutReport(report: Report): Report {
 	const cut = (text: string | null, length: number) => text?.slice(0, length) ?? null;
 	return {
@@ -222,7 +214,7 @@ function cutReport(report: Report): Report {
 		host: cut(report.host, maxNameLength),
 		rule: cut(report.rule, maxNameLength),
 		matched: cut(report.matched, maxNameLength),
-		// The reader has bounded the URL of a click, which is of no use in part.
+		// The reader has limited the length of a click's URL, which would be useless in part.
 		reason: report.action === 'clicked' ? report.reason : report.reason.slice(0, maxTextLength),
 		feedbackType: cut(report.feedbackType, maxNameLength),
 	};

@@ -16,37 +16,37 @@ export type AnnouncedEvent = NewEvent & {
 	readonly recipient: string;
 	/** Whether usage counts it: an event of the `to` recipient of real mail (`isCounted`). */
 	readonly counted: boolean;
-	/** Of a bounce: whether it suppresses the recipient. */
+	/** For a bounce, whether it suppresses the recipient. */
 	readonly suppressed?: boolean;
 };
 
-/** The recipient of an event. */
+/** Returns the fields that identify an event's recipient. */
 export function ofRecipient(recipient: Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'address'>) {
 	const {id: recipientId, workspace_id: workspaceId, message_id: messageId, address} = recipient;
 	return {workspaceId, messageId, recipientId, recipient: address};
 }
 
-/** The destinations of events in addition to the timeline. */
+/** Where events go besides the timeline. */
 export type EventWriter = {
 	readonly newId: NewId;
-	/** Called after the commit, with the endpoints for which something is due now. */
+	/** Called after the commit with the endpoints for which something is due. */
 	readonly onDue: (endpointIds: readonly string[]) => void;
-	/** Called after the commit, with the workspaces that have new reputation figures; absent: the daemon polls. */
+	/** Called after the commit with the workspaces that have new reputation figures. If absent, the daemon polls. */
 	readonly onCounted?: (workspaceIds: readonly string[]) => void;
 };
 
-/** An event for endpoints that no timeline has. */
+/** An event for endpoints that is not in any timeline. */
 export type Notice = Omit<WebhookEvent, 'id' | 'type' | 'occurredAt'> & {
 	readonly type: Exclude<WebhookEventType, (typeof defaultWebhookEvents)[number]>;
-	/** When it happened, in the store's form. */
+	/** When it happened, in the store's format. */
 	readonly at: string;
-	/** It is about no message, and endpoints of test keys get it too. */
+	/** Whether endpoints of test keys get it too although it is about no message. */
 	readonly isTest?: boolean;
-	/** What it is about goes, and with it what was posted: the id of a mail that came in; absent: the message. */
+	/** The id of the received mail it is about, with which what was posted is removed; absent for messages. */
 	readonly keptFor?: string;
 };
 
-/** To the others of its workspace: an endpoint gets nothing any more. The path of its URL may hold a secret. */
+/** Returns the notice to a workspace's other endpoints. It omits the URL's path, which may contain a secret. */
 export function disabledNotice(
 	{id, workspaceId, mode, url}: Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url'>,
 	{at, reason}: {readonly at: string; readonly reason: DisabledReason | 'by_hand'},
@@ -55,13 +55,13 @@ export function disabledNotice(
 	return {type: 'endpoint_disabled', ...about, at, detail: {endpoint: id, host: new URL(url).host, reason}};
 }
 
-/** Those without `onDue` run where no dispatcher is: the daemons learn of what is due as of any change. */
+/** Without `onDue`, for processes without a dispatcher, daemons learn about due deliveries as about any change. */
 export type Notifier = Pick<EventWriter, 'newId'> & Partial<Pick<EventWriter, 'onDue'>>;
 
 /**
- * Adds deliveries for every endpoint that is subscribed to these, in the transaction of what they say.
+ * Adds deliveries for every subscribed endpoint, in the transaction of what they report.
  *
- * @param known those of the workspaces, if they were read already
+ * @param known the subscribers of the workspaces, if they were read already
  */
 export async function notify(
 	trx: Knex.Transaction,
@@ -75,7 +75,7 @@ export async function notify(
 
 type Posted = WebhookEvent & Pick<Notice, 'isTest' | 'keptFor'> & Pick<AnnouncedEvent, 'recordedAt'>;
 
-/** What endpoints get of an event of the timeline: a bounce at the end of all tries is two. */
+/** Returns what endpoints get for a timeline event. A bounce after the last attempt becomes two events. */
 function postedOf({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
 	const type = webhookEventTypes.find(name => name === event.type);
 	if (type === undefined) {
@@ -86,7 +86,7 @@ function postedOf({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): 
 	return type === 'bounced' && isGiveUp(detail) ? [posted, {...posted, id: newId('evt'), type: 'gave_up'}] : [posted];
 }
 
-/** What failed for the time being only was tried until the end, by us or by a relay. */
+/** Whether a temporary failure was retried until the end, by us or by a relay. */
 function isGiveUp({type, escalated, category, code, enhanced}: Readonly<Record<string, unknown>>): boolean {
 	const isSoft = type === 'transient' || escalated !== undefined;
 	return isSoft && (category === 'expired' || String(code).startsWith('4') || String(enhanced).startsWith('4.'));
@@ -159,10 +159,10 @@ const countedTypes: ReadonlySet<string> = new Set([
 ] satisfies CountedStatus[]);
 
 /**
- * Writes new events of recipients into the timeline, the figures of usage, and the outbox of the webhooks. Every event
- * after the acceptance passes here.
+ * Writes new events to the timeline, the usage figures and the webhook outbox. Every event after acceptance passes
+ * here.
  *
- * @param subscribers those of the workspaces, if they were read already
+ * @param subscribers the subscribers of the workspaces, if they were read already
  */
 export async function announce(
 	trx: Knex.Transaction,
@@ -171,7 +171,7 @@ export async function announce(
 	subscribers?: readonly Subscriber[],
 ): Promise<void> {
 	await insertEvents(trx, events);
-	// Most mail has no endpoint: its events need not be read.
+	// Most workspaces have no endpoint, so their events need not be parsed.
 	const heard = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
 	const posted = events.flatMap(one => (heard?.has(one.workspaceId) === false ? [] : postedOf(eventWriter, one)));
 	await fanOut(trx, posted, eventWriter, subscribers);
@@ -182,7 +182,7 @@ function usageOf({counted, type, workspaceId, recordedAt: at}: AnnouncedEvent) {
 	return counted && countedTypes.has(type) ? [{workspaceId, at, status: type as CountedStatus, n: 1}] : [];
 }
 
-/** The detail of a try's end in the timeline: JSON text without absent fields. */
+/** Returns the timeline detail for the end of an attempt as JSON text without absent fields. */
 export function eventDetail(
 	recipient: Pick<Recipient, 'address' | 'role'>,
 	attempt: number,

@@ -2,10 +2,10 @@ import type {Knex} from 'knex';
 import {insertReceived, type NewReceived} from '../store/received.ts';
 import {type EventWriter, notify} from './outbox.ts';
 
-/** A mail to a workspace, and what endpoints get of it. */
+/** Mail received for a workspace, and what endpoints get for it. */
 export type ReceivedMail = {readonly mail: NewReceived; readonly detail: Readonly<Record<string, unknown>>};
 
-/** Stores mails and notifies endpoints of them, in the transaction in which they are marked as read. */
+/** Stores received mail and notifies endpoints, in the transaction that marks it as read. */
 export async function recordReceived(
 	trx: Knex.Transaction,
 	received: readonly ReceivedMail[],

@@ -35,9 +35,9 @@ import {hardBounceOf, suppressAddresses} from './suppress.ts';
 const idOf = ({recipient}: JudgedTry): string => recipient.id;
 
 /**
- * Writes ends of tries, many in one transaction: state, attempts, timeline, suppression, and what the simulator adds to
- * a delivery. Only recipients that this daemon still holds change (true); what another process moved meanwhile does not
- * change (false).
+ * Records the ends of attempts, many in one transaction: state, attempts, timeline, suppression, and what the simulator
+ * adds to a delivery. Returns `true` for recipients that this daemon still held, and `false` for those that another
+ * process has moved meanwhile, which do not change.
  */
 export function createRecordWrite(boot: string, eventWriter: EventWriter): GroupWrite<JudgedTry, boolean> {
 	const {newId} = eventWriter;
@@ -56,7 +56,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 				() => readTries(trx, triedBefore.map(idOf)),
 				() => findSubscribers(trx, [...new Set(ours.map(workspaceOf))]),
 			);
-			// They are new in this list. If a term does exist after all, the writer tries each item alone.
+			// They are new in this list. If a term exists after all, the writer retries each item alone.
 			await (items.length > 1 ? insertTerms : mergeTerms)(trx, termsOf(items, written, reported));
 			const mine = await escalateSoft(trx, writtenOf(items, written));
 			const recorded = await readRecordedEnds(trx, reportedMessages(mine, written, reported));
@@ -82,14 +82,14 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 	};
 }
 
-// What runs for each of many recipients is a function of the module (`accept/write.ts`).
+// Code that runs for each of many recipients is a function of the module (`accept/write.ts`).
 
 const byRecipient = (one: EndedTry) => [one.recipientId, one] as const;
 const workspaceOf = ({recipient}: JudgedTry): string => recipient.workspace_id;
 const messageOf = ({recipient}: JudgedTry): string => recipient.message_id;
 const isSealed = ({recipient}: JudgedTry): boolean => recipient.sealed !== null;
 
-/** Those of the tries that this daemon still held. */
+/** Sorts out the attempts whose recipients this daemon still held. */
 function partsOf(items: readonly JudgedTry[], held: ReadonlyMap<string, unknown>) {
 	const parts = {ours: [] as JudgedTry[], bounced: [] as JudgedTry[], triedBefore: [] as JudgedTry[]};
 	for (const item of items) {
@@ -99,7 +99,7 @@ function partsOf(items: readonly JudgedTry[], held: ReadonlyMap<string, unknown>
 			if (verdict.outcome.kind === 'bounced') {
 				parts.bounced.push(item);
 			}
-			// A recipient that was claimed and not tried may be one of a dead daemon.
+			// A recipient that was claimed but not attempted may come from a dead daemon.
 			if (recipient.attempts > 0 || recipient.queued === null) {
 				parts.triedBefore.push(item);
 			}
@@ -120,7 +120,7 @@ function writtenOf(items: readonly JudgedTry[], written: Written): JudgedTry[] {
 	return mine;
 }
 
-/** Messages with recipients that a report was about. */
+/** Returns the messages of recipients about which a report has arrived. */
 function reportedMessages(mine: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): string[] {
 	const messages: string[] = [];
 	for (const item of mine) {
@@ -149,7 +149,7 @@ function deferralsOf(mine: readonly JudgedTry[], written: Written): Notice[] {
 	return notices;
 }
 
-/** What reports have said about a recipient while it was being tried: this very refusal, or another one. */
+/** What reports about a recipient said while it was being attempted: the same rejection, or a different one. */
 type Refused = 'recorded' | 'otherwise';
 
 function refusedOf(
@@ -165,20 +165,23 @@ function refusedOf(
 	return its.classes.has(refusalClass(type, outcome.category)) ? 'recorded' : 'otherwise';
 }
 
-/** Whether a report has ended the recipient during the try, for any result of the try. */
+/** Whether a report ended the recipient during the attempt, whatever the result of the attempt. */
 function isOverruled({recipient, verdict}: JudgedTry, written: Written): boolean {
 	const state = written.get(recipient.id);
 	return state !== verdict.state && (state === 'bounced' || state === 'complained');
 }
 
-/** A message is found by its subject after its first try. A recipient with a subject was tried before. */
+/**
+ * Returns the search terms to add. A message can be found by its subject after its first attempt; a recipient that has
+ * a subject was attempted before.
+ */
 function termsOf(items: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
 	const all: MessageTerms[] = [];
 	for (const {recipient, made, verdict} of items) {
 		const state = written.get(recipient.id);
 		if (recipient.role === 'to' && state !== undefined) {
 			const words = recipient.subject === null && made !== null ? subjectTerms(made.subject) : [];
-			// A report has listed the state that it caused. A recipient that was sent before is listed already.
+			// A report has already listed the state that it caused, and a sent recipient is listed already.
 			const isKnown = reported.has(recipient.id) || (state === 'sent' && recipient.sent_at !== null);
 			const terms = state === verdict.state && !isKnown && isListed(state) ? [...words, stateTerm(state)] : words;
 			all.push({workspaceId: recipient.workspace_id, messageId: recipient.message_id, terms});
@@ -208,13 +211,13 @@ function toEndedTry({recipient, made, result, verdict, crashes}: JudgedTry): End
 	};
 }
 
-/** Whether this try or an earlier one may have arrived: the data was sent and no answer came, or its daemon died. */
+/** Whether this attempt or an earlier one may have been delivered: no reply to the data arrived, or the daemon died. */
 function isDoubtful({recipient, result}: JudgedTry, earlier: ReadonlyMap<string, EarlierTries>): boolean {
 	const {doubtful = 0, cutOff = false} = earlier.get(recipient.id) ?? {};
 	return doubtful > 0 || cutOff || result.attempts.some(isPossibleDuplicate);
 }
 
-/** What each new connection of the try has shown of the TLS of its host. */
+/** Returns what each new connection of the attempt showed about the mail server's TLS. */
 function tlsOf({recipient, result}: JudgedTry): TlsDay[] {
 	return result.attempts.flatMap(({at, host, tlsResult}) =>
 		tlsResult === undefined
@@ -224,8 +227,8 @@ function tlsOf({recipient, result}: JudgedTry): TlsDay[] {
 }
 
 /**
- * `queued` is written once per message, at the first claim of its `to` recipient, and `sent` once per recipient; each
- * with its own time, before what followed it.
+ * Returns the events of an attempt. `queued` is written once per message, at the first claim of its `to` recipient, and
+ * `sent` once per recipient. Each has its own time, before that of what followed.
  */
 function eventsOf(
 	{recipient, result, verdict}: JudgedTry,
@@ -257,7 +260,7 @@ function eventsOf(
 	return events;
 }
 
-/** A recipient's first deferral, which no timeline has. */
+/** Returns the notice of a recipient's first deferral, which is not in the timeline. */
 function deferralOf({recipient, result, verdict}: JudgedTry): Notice[] {
 	if (verdict.outcome.kind !== 'deferred' || recipient.attempts > 0) {
 		return [];
@@ -267,7 +270,7 @@ function deferralOf({recipient, result, verdict}: JudgedTry): Notice[] {
 	return [{type: 'deferred', workspaceId, messageId, recipient: address, at: result.at, detail}];
 }
 
-/** A soft bounce may be one too many for its address: then it is a hard one. */
+/** Turns a soft bounce that is one too many for its address into a hard one. */
 async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]): Promise<readonly JudgedTry[]> {
 	const soft = items.flatMap(softBounceOf);
 	if (soft.length === 0) {
@@ -290,7 +293,7 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]):
 	});
 }
 
-/** If tries ended because time was up, the last obstacle is the reason. */
+/** If attempts ended because time was up, what prevented the last one is the reason. */
 function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
 	const {recipient, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
@@ -313,7 +316,7 @@ function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: Judge
 		: [];
 }
 
-/** A permanent failure of the recipient is a hard block for the whole workspace; its source is the message. */
+/** Suppresses addresses that failed permanently for the whole workspace. The message is the source of the entry. */
 async function suppress(
 	trx: Knex.Transaction,
 	items: readonly JudgedTry[],
@@ -330,8 +333,8 @@ async function suppress(
 }
 
 /**
- * Writes the complaint, open or click that the simulator adds to a delivery, as for real mail. It is part of the
- * outcome's transaction: a crash keeps both or none.
+ * Records the complaint, open or click that the simulator adds to a delivery, as for real mail. It shares the outcome's
+ * transaction, so a crash keeps both or none.
  */
 async function recordFollowing(
 	trx: Knex.Transaction,

@@ -30,7 +30,7 @@ export type Reported = Match & {readonly reportId: string};
 type MatchedReport = Reported & {readonly report: Report};
 
 /**
- * Applies reports, in the order in which their states may follow one another. Returns the event of each; a report
+ * Applies reports in the order in which their states may follow one another. Returns the event of each report; one
  * without an event changed nothing.
  */
 export async function actOn(
@@ -63,10 +63,10 @@ export async function actOn(
 	return new Map(written.map(({one, event}) => [one.reportId, event]));
 }
 
-/** The new events, and their weight in the workspace's reputation. */
+/** The new events and their weight in the workspace's reputation. */
 type Written = ReadonlyArray<{readonly one: Reported; readonly event: EventType; readonly weight?: Weight | null}>;
 
-/** The recipients with an event that has a weight. */
+/** Returns the recipients that have an event with a weight. */
 function reweighed(written: Written, already: ReadonlyMap<string, RecordedEnds>): Reweighed[] {
 	const weighing = groupBy(
 		written.filter(({weight}) => weight),
@@ -85,8 +85,8 @@ const actionIs =
 		actions.includes(report.action);
 
 /**
- * Only after a host began to accept the mail can it arrive, or a recipient complain. A provider proves that it has the
- * mail, also where the daemon ended before it stored so.
+ * Whether the mail was accepted, without which it can neither be delivered nor complained about. A report by a provider
+ * proves that, even if the daemon exited before it stored it.
  */
 function wasTaken({recipient: {state, sent_at: sentAt}, item}: MatchedReport): boolean {
 	return item.reading.kind === 'provider' || sentAt !== null || state === 'sent' || state === 'delivered';
@@ -94,7 +94,7 @@ function wasTaken({recipient: {state, sent_at: sentAt}, item}: MatchedReport): b
 
 const classOfRefusal = ({report}: MatchedReport) => refusalClass(typeOf(report), categoryOf(report));
 
-/** Those that the timelines do not have yet. */
+/** Returns those that are not yet in the timelines. */
 function once(
 	matched: readonly MatchedReport[],
 	classOf: (one: MatchedReport) => string,
@@ -112,8 +112,8 @@ const typeOf = ({type}: Report) => (type === 'permanent' ? 'permanent' : 'transi
 const categoryOf = ({category}: Report) => category ?? 'undetermined';
 
 /**
- * A smarthost took the mail and now reports that it sent it on: this is the last report about it (RFC 3461 §5.2.5).
- * What came back of the mail may be read before it, and stands.
+ * Records that a relay has sent on the mail it accepted, which is the last report about it (RFC 3461 §5.2.5). A bounce
+ * may be read earlier and still applies.
  */
 async function recordArrivals(
 	trx: Knex.Transaction,
@@ -131,7 +131,7 @@ async function recordArrivals(
 }
 
 /**
- * A provider that reported a soft bounce and then the delivery had not given up: the mail arrived. A hard bounce
+ * Restores recipients whose provider reported a soft bounce and then the delivery: it had not given up. A hard bounce
  * stands, and so does any bounce that follows the delivery.
  */
 async function restoreArrived(
@@ -159,8 +159,8 @@ async function restoreArrived(
 const cameBack: ReadonlySet<string> = new Set(['bounced', 'complained']);
 
 /**
- * Refusals: the recipient leaves the queue if it is still there. Blocks the address that the mail was sent to, never
- * one from the report (R3.3).
+ * Records rejections. The recipient leaves the queue if it is still there. Suppresses the address that the mail was
+ * sent to, never one from the report (R3.3).
  */
 async function recordRefusals(
 	trx: Knex.Transaction,
@@ -190,7 +190,7 @@ async function recordRefusals(
 	});
 }
 
-/** One more failure that says little by itself; too many of them do (R2.1). */
+/** Returns a failure that says little by itself but counts towards too many (R2.1). */
 function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
 	const {recipient, report, item} = one;
 	const {workspace_id: workspaceId, message_id: messageId, address_key: addressKey} = recipient;
@@ -198,7 +198,7 @@ function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: Mat
 	return counts && mayBlock(recipient) ? [{one, workspaceId, messageId, addressKey, at: item.cameIn.receivedAt}] : [];
 }
 
-/** Moves the recipients where the state allows it; returns the first report of each. */
+/** Moves the recipients whose state allows it. Returns the first report of each. */
 async function move(
 	trx: Knex.Transaction,
 	matched: readonly MatchedReport[],
@@ -213,7 +213,7 @@ async function move(
 	return new Set([...first.values()].filter(({recipient}) => moved.has(recipient.id)));
 }
 
-/** `counts`: it changed the recipient's state. */
+/** `counts` means that the report changed the recipient's state. */
 function eventOf(
 	matched: MatchedReport,
 	id: string,
@@ -242,7 +242,7 @@ function eventOf(
 	};
 }
 
-/** What a report said, for the timeline; absent fields are left out. */
+/** Returns what a report said, for the timeline, without absent fields. */
 function saidOf({report, item, via, reportId}: MatchedReport): Record<string, unknown> {
 	return {
 		host: report.host ?? undefined,
@@ -278,7 +278,7 @@ async function complain(
 	return matched.map(one => ({one, event: 'complained', weight: 'complained'}));
 }
 
-/** Mail of a test key went nowhere: it blocks no real address. */
+/** Mail of a test key was not sent, so it suppresses no real address. */
 function mayBlock({destination, address_key: addressKey}: Match['recipient']): boolean {
 	return destination !== simulatorDomain || isSimulated(addressKey);
 }
@@ -287,7 +287,7 @@ function wantsOut({via, report}: Reported): boolean {
 	return via === 'unsubscribe_mail' || report?.action === 'unsubscribe';
 }
 
-/** As the hosted page does: out of the mail's topic, or of everything if it has no topic. */
+/** Unsubscribes as the hosted page does: from the message's topic, or from everything if it has none. */
 async function unsubscribe(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
@@ -313,7 +313,7 @@ async function unsubscribe(
 	return reported.filter((_, index) => ends[index]?.announced).map(one => ({one, event: 'unsubscribed'}));
 }
 
-/** What a provider tracked, where the operator has it count: as our own pixel and links do. */
+/** Records opens and clicks that a provider tracked, if the operator wants them counted like our own. */
 async function engage(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,

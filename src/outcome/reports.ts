@@ -25,11 +25,11 @@ import {actOn, type Reported} from './report-effects.ts';
 
 export type {ReadMail} from './matches.ts';
 
-/** The effect of a mail that was read. */
+/** The effect of incoming mail that was read. */
 export type ReportEffect = {
-	/** The recipients that it is proven to be about: usually none or one. */
+	/** The recipients that it is proven to be about, usually none or one. */
 	readonly about: readonly About[];
-	/** Why the mail itself is kept; null: it is not. */
+	/** Why the mail itself is stored, or `null` if it is not. */
 	readonly kept: Kept | null;
 };
 
@@ -37,47 +37,43 @@ type About = {
 	readonly recipientId: string;
 	readonly messageId: string;
 	readonly workspaceId: string;
-	/** The recipient's address. */
 	readonly recipient: string;
 	readonly via: Via;
 	readonly action: ReportAction;
-	/** What the mail says of it; null: nothing that can be read. */
+	/** The report, or `null` if nothing could be read. */
 	readonly report: Report | null;
-	/** False: the same mail was received before, maybe at another address. */
+	/** `false` if the same mail was received before, possibly at another address. */
 	readonly isNew: boolean;
-	/** The event in the timeline; null: the mail is only a report. */
+	/** The event in the timeline, or `null` if there is only a report. */
 	readonly event: EventType | null;
 };
 
 type ReportOptions = {
-	/** The present MAILCTL_RETENTION_DAYS: a token is valid for this time. */
+	/** The current MAILCTL_RETENTION_DAYS. Tokens are valid for this time. */
 	readonly retentionDays: () => number;
 	readonly caps?: KeptCaps;
 };
 
-/**
- * A recipient with this many reports gets only those that change something: anyone who has its token may send any
- * number.
- */
+/** Further reports about a recipient are stored only if they change something: anyone with its token may send any. */
 const maxReports = 20;
-/** The size of the kept mails is checked after this many more mails, or octets. */
+/** The size of the stored mail is checked again after this many more messages or octets. */
 const keptAtOnce = {mails: 100, bytes: 16 * 1024 * 1024};
-/** The most mails to remove at once: a large one may replace many small ones. */
+/** The maximum number of messages removed at once: a large one may replace many small ones. */
 const maxRemovals = 1000;
 
 /**
- * Records reports, many mails in one transaction: each is proven to be about a recipient or kept as unmatched; state,
- * timeline, suppression and webhooks follow, and the mail is marked as read. Any number of equal reports, received at
- * any address, counts once (R3.1–R3.4).
+ * Records reports, many in one transaction. Each one is proven to be about a recipient or stored as unmatched. State,
+ * timeline, suppression and webhooks follow, and the mail is marked as read. Equal reports count once, whatever their
+ * number and address (R3.1–R3.4).
  */
 export function createReportWrite(
 	eventWriter: EventWriter,
 	{retentionDays, caps = keptCaps}: ReportOptions,
 ): GroupWrite<ReadMail, ReportEffect> {
-	/** By workspace, and `null` for what is kept of none. */
+	/** By workspace; `null` for mail of no workspace. */
 	const untrimmed = new Map<string | null, {readonly mails: number; readonly bytes: number}>();
 
-	/** A flood of what is kept must not wait for the next sweep. */
+	/** Removes excess stored mail at once: a flood must not wait for the next sweep. */
 	async function trim(trx: Knex.Transaction, kept: readonly ReadMail[]): Promise<void> {
 		for (const [workspaceId, its] of groupBy(kept, ({reading}) => reading.workspace ?? null)) {
 			const before = untrimmed.get(workspaceId) ?? {mails: 0, bytes: 0};
@@ -129,7 +125,7 @@ export function createReportWrite(
 }
 
 /**
- * What each mail is proven to be about, and the rows of its candidates. Messages are read, and count, only if no
+ * Returns what each mail is proven to be about, and the rows of its candidates. Messages are read and count only if no
  * recipient's token is valid.
  */
 async function prove(
@@ -163,7 +159,7 @@ async function prove(
 	return {known, matches};
 }
 
-/** Writes reports; answers those that had not come before. */
+/** Stores reports and returns those that are new. */
 async function addReports(
 	trx: Knex.Transaction,
 	eventWriter: EventWriter,
@@ -174,7 +170,7 @@ async function addReports(
 	return reported.filter(({reportId}) => added.has(reportId));
 }
 
-/** Removes the reports that changed nothing from recipients that have enough of them; returns the others. */
+/** Removes reports that changed nothing from recipients that have enough of them. Returns the others. */
 async function withoutIdle(
 	trx: Knex.Transaction,
 	added: readonly Reported[],
@@ -193,19 +189,19 @@ async function withoutIdle(
 	return added.filter(({reportId}) => !removed.has(reportId));
 }
 
-/** A server may quote sensitive variables of the mail in its report. */
+/** A mail server may quote sensitive variables of the message in its report. */
 function withoutHidden(match: Match): Match {
 	return match.report && readExtras(match.recipient.extras).hidden
 		? {...match, report: withoutText(match.report)}
 		: match;
 }
 
-/** Of an erased person nothing is written any more. */
+/** Nothing more is written about an erased person. */
 function isThere({recipient}: Match): boolean {
 	return recipient.address !== erasedAddress;
 }
 
-/** What a workspace's own smarthost posts is about its mail alone. */
+/** What a workspace's own relay reports concerns only that workspace's mail. */
 function isInScope({recipient, item: {reading}}: Match): boolean {
 	return (reading.workspace ?? recipient.workspace_id) === recipient.workspace_id;
 }
@@ -262,7 +258,7 @@ function actionOf({via, report}: Match): ReportAction {
 	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
-/** Why the operator should see the mail itself. */
+/** Returns why the operator should see the mail itself. */
 function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known: Known): Kept | null {
 	const {cameIn, reading} = item;
 	if (cameIn.rcptTo.some(isOperatorAddress)) {
@@ -272,7 +268,7 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 		return null; // Its workspace has it.
 	}
 	if (matches.length === 0 && reading.kind === 'provider' && reading.reports.every(({action}) => action === 'none')) {
-		return null; // Such as "processed": nothing would follow from it.
+		return null; // Such as "processed", from which nothing follows.
 	}
 	if (matches.length === 0) {
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
@@ -281,9 +277,7 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 	return isNew && (reading.fault !== null || (reading.kind === 'other' && !isRequest)) ? 'unread' : null;
 }
 
-/**
- * What came back of an erased person's mail is not kept either: there is nothing left that it could prove to be about.
- */
+/** Reports about an erased person's mail are not stored either: nothing is left that they could be matched to. */
 function isErased({id}: Candidate, {recipients, messages}: Known): boolean {
 	const found = recipients.get(id) ?? messages.get(id)?.find(({address}) => address === erasedAddress);
 	return found?.address === erasedAddress;

@@ -9,21 +9,21 @@ import {countHours, type EarlierTries, type ReputationCount, readTries} from '..
 import type {EventWriter} from './outbox.ts';
 import type {JudgedTry} from './settle.ts';
 
-/** The weight of a recipient's end: its address is gone; it was refused because of us; it was reported as spam. */
+/** The weight of a recipient's end: no such address, rejected because of us, or reported as spam. */
 export type Weight = 'hard' | 'of_us' | 'complained';
 type Weights = ReadonlySet<Weight>;
 
-/** How far a recipient has come, by all that is known of it. */
+/** How far a recipient has come, given everything known about it. */
 type Course = {
-	/** A try of it has ended: a host was asked, or none was found. */
+	/** Whether an attempt has ended: a mail server was contacted, or none was found. */
 	readonly tried: boolean;
-	/** A host took it. */
+	/** Whether a mail server accepted it. */
 	readonly taken: boolean;
-	/** Of all its ends, in sessions and by reports. */
+	/** The weights of all its ends, in sessions and from reports. */
 	readonly weights: Weights;
 };
 
-/** Refusals of us, independent of the recipient: they do not concern a workspace's mail (R7.1). */
+/** Rejections of us that are independent of the recipient. They do not concern a workspace's mail (R7.1). */
 const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
 	'block',
 	'reputation',
@@ -39,8 +39,8 @@ export function weightOfRefusal(category: BounceCategory, suppresses: boolean): 
 }
 
 /**
- * What a recipient adds to the figures. It follows from what is known of it, in any order, so nothing counts twice. One
- * that was refused because of us is left out, unless something else is known of its address.
+ * Returns what a recipient adds to the figures. It depends on what is known, in any order, so nothing counts twice. A
+ * recipient rejected because of us is left out unless something else is known about its address.
  */
 export function figuresOf({tried, taken, weights}: Course): Figures {
 	const isHard = weights.has('hard');
@@ -51,10 +51,11 @@ export function figuresOf({tried, taken, weights}: Course): Figures {
 }
 
 /**
- * Counts ends of tries, in their transaction, each recipient in the hour of its first try.
+ * Counts ends of attempts in their transaction, each recipient in the hour of its first attempt.
  *
- * @param earlier of recipients that were tried before
- * @param reported weights of reports received during the tries: before the end of a first try they could not be counted
+ * @param earlier the recipients that were attempted before
+ * @param reported the weights of reports that arrived during the attempts; they could not be counted before a first one
+ * ended
  */
 export async function countTries(
 	trx: Knex.Transaction,
@@ -86,7 +87,7 @@ export async function countTries(
 const none: Weights = new Set();
 const triedKinds: ReadonlySet<string> = new Set(['delivered', 'relayed', 'deferred', 'bounced']);
 
-/** How far a recipient had come before its try, and after. */
+/** Returns how far a recipient had come before its attempt and after it. */
 function coursesOfTry(
 	{recipient, verdict: {outcome, attempts}}: JudgedTry,
 	reported: Weights,
@@ -96,7 +97,7 @@ function coursesOfTry(
 	return [
 		before,
 		{
-			// What was past its lifetime before its turn came was not tried.
+			// A recipient whose lifetime ended before its turn came was not attempted.
 			tried: before.tried || (attempts > 0 && triedKinds.has(outcome.kind)),
 			taken: outcome.kind === 'delivered' || outcome.kind === 'relayed',
 			weights: weight === null ? reported : new Set([...reported, weight]),
@@ -104,14 +105,14 @@ function coursesOfTry(
 	];
 }
 
-/** The weight of reports for their recipient: before, and now. */
+/** The weights of a recipient's reports, before and now. */
 export type Reweighed = {
 	readonly recipient: Pick<Recipient, 'id' | 'workspace_id' | 'destination' | 'attempts' | 'sent_at'>;
 	readonly before: Weights;
 	readonly after: Weights;
 };
 
-/** Counts bounces and complaints that come by reports, in the transaction that writes them, as `countTries` does. */
+/** Counts bounces and complaints from reports, like `countTries`, in the transaction that records them. */
 export async function countReported(
 	trx: Knex.Transaction,
 	reweighed: readonly Reweighed[],
@@ -134,7 +135,7 @@ export async function countReported(
 	);
 }
 
-/** Null: the figures stay as they are. */
+/** Returns the change of the figures, or `null` if they stay the same. */
 function changeOf({destination}: {readonly destination: string}, before: Course, after: Course): Figures | null {
 	const [was, is] = [figuresOf(before), figuresOf(after)];
 	const change = {
@@ -161,14 +162,14 @@ async function count(
 	}
 }
 
-/** The arrivals, refusals and complaints in a recipient's timeline. */
+/** The arrivals, rejections and complaints in a recipient's timeline. */
 export type RecordedEnds = {
-	/** Each is recorded once (R3.4). */
+	/** Each one is recorded once (R3.4). */
 	readonly classes: ReadonlySet<string>;
 	readonly weights: Weights;
 };
 
-/** The ends in the timelines of recipients, by their ids. */
+/** Reads the ends in the timelines of recipients, by recipient id. */
 export async function readRecordedEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -189,7 +190,7 @@ export async function readRecordedEnds(
 export const arrivalClass = 'delivered';
 export const complaintClass = 'complained';
 
-/** `type`: as it was before it was one too many (R2.1). */
+/** `type` is the type before escalation (R2.1). */
 export function refusalClass(type: string, category: unknown): string {
 	return `bounced ${type} ${category}`;
 }
@@ -204,7 +205,7 @@ function classOf({type, category, escalated}: Detail): string {
 	return refusalClass(escalated === undefined ? String(type) : 'transient', category);
 }
 
-/** A bounce is also permanent if the route was refused permanently, which does not concern the address. */
+/** A bounce is also permanent if the route was rejected permanently, which does not concern the address. */
 function weightOf({type, category, escalated}: Detail): Weight | null {
 	const known = category as BounceCategory;
 	return weightOfRefusal(known, type === 'permanent' && (escalated !== undefined || suppresses(known)));

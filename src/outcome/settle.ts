@@ -9,35 +9,39 @@ import type {Claimed} from '../store/queue/claims.ts';
 import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
 import {announce, type Notifier, ofRecipient} from './outbox.ts';
 
-/** The end of one try of a claimed recipient, before the next step is decided. */
+/** The end of one attempt for a claimed recipient, before the next step is decided. */
 type TryEnd = {
 	readonly result: AttemptResult;
 	readonly acceptedAt: number;
-	/** Tries before this one. */
+	/** The number of attempts before this one. */
 	readonly attempts: number;
-	/** Whether a host had accepted this recipient's MAIL FROM in an earlier try. */
+	/** Whether a mail server had accepted this recipient's MAIL FROM in an earlier attempt. */
 	readonly sentBefore: boolean;
-	/** The obstacle to an earlier try; null: nothing. */
+	/** What prevented an earlier attempt from succeeding, or `null`. */
 	readonly lastReply?: string | null;
 	readonly retry: Retry;
-	/** When MAILCTL_RETRY_SCHEDULE does not apply (the simulator): milliseconds to the next try. */
+	/** Milliseconds to the next attempt if MAILCTL_RETRY_SCHEDULE does not apply (the simulator). */
 	readonly fixedWaitMs?: number;
 };
 
-/** What follows from the end of a try. */
+/** The consequences of the end of an attempt. */
 type NextStep = {
 	readonly state: RecipientState;
 	readonly attempts: number;
-	/** Milliseconds since the epoch; null: the recipient leaves the queue. */
+	/** Milliseconds since the epoch, or `null` if the recipient leaves the queue. */
 	readonly nextAttemptAt: number | null;
 	readonly outcome: Outcome;
-	/** The timeline entry, in addition to `sent`; null: a deferral or a release has no entry. */
+	/** The timeline entry besides `sent`; `null` for a deferral or release, which have none. */
 	readonly event: EventType | null;
 };
 
 /**
- * Decides the next state of a recipient. A deferral after the end of its schedule or lifetime is a transient bounce
- * (4.4.7), and so is a release past the lifetime.
+ * Decides the next state of a recipient. This folder turns results and reports into states, events, suppressions and
+ * webhook deliveries. Each is written in one transaction, by compare-and-set, through the store. It never contacts a
+ * mail server.
+ *
+ * A deferral after the end of its schedule or lifetime is a transient bounce (4.4.7), and so is a release past the
+ * lifetime.
  */
 export function decideNext(end: TryEnd, now: number, random: () => number): NextStep {
 	const {outcome} = end.result;
@@ -90,7 +94,7 @@ function waiting(end: TryEnd): {state: RecipientState} {
 	return {state: end.sentBefore || end.result.sentAt !== null ? 'sent' : 'queued'};
 }
 
-/** `last`: the obstacle; null: no attempt was completed. */
+/** `last` is what prevented delivery, or `null` if no attempt was completed. */
 function expired(last: string | null, {expires}: Retry): Outcome {
 	const late = expires ? 'before it expired' : 'within the queue lifetime';
 	return {
@@ -102,10 +106,10 @@ function expired(last: string | null, {expires}: Retry): Outcome {
 	};
 }
 
-/** How recipients that wait are ended by hand: quietly, or as a bounce that webhooks report. Neither suppresses. */
+/** How an operator ends waiting recipients: silently, or as a bounce that webhooks report. Neither suppresses. */
 export type GivenUp = {readonly kind: 'drop' | 'cancel'} | {readonly kind: 'fail'; readonly reason: string};
 
-/** Takes recipients out of the queue for an operator, with their timeline entries; not those being tried. */
+/** Takes recipients out of the queue for an operator, with timeline entries. Skips those being attempted. */
 export async function giveUp(
 	trx: Knex.Transaction,
 	step: Step,
@@ -145,17 +149,14 @@ const {fields: triedFields} = columnsOf(
 	'created_at sealed queued tracking track_opens_at track_clicks_at',
 );
 
-/** The part of a claimed recipient that matters to the end of its try. */
+/** Returns the fields of a claimed recipient that the end of its attempt needs. */
 export const triedPart = (recipient: Claimed): JudgedTry['recipient'] => pick(recipient, triedFields);
 
-/** The end of a try, judged, to be written. */
+/** The evaluated end of an attempt, to be recorded. */
 export type JudgedTry = {
-	/** Of the claimed recipient what matters now. The content of its mail is much larger and stays behind. */
+	/** The fields of the claimed recipient that are still needed. The content of its message is dropped. */
 	readonly recipient: Pick<Claimed, (typeof triedFields)[number]>;
-	/**
-	 * Of the mail as it was made: its subject, where its first tracked link leads, how many there are. Null: it was not
-	 * made.
-	 */
+	/** The rendered subject, the first tracked link's target and the number of such links; `null` if not rendered. */
 	readonly made: {readonly subject: string; readonly firstLink: string | null; readonly links: number} | null;
 	readonly result: AttemptResult;
 	readonly verdict: NextStep;

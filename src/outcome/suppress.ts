@@ -5,7 +5,7 @@ import {insertSuppressions, type NewSuppression} from '../store/suppressions.ts'
 import type {Subscriber} from '../store/webhooks.ts';
 import {type Notice, type Notifier, notify} from './outbox.ts';
 
-/** The entry of an address that refused for good, at this time. */
+/** Returns the suppression of an address that hard-bounced. */
 export const hardBounceOf = (
 	{
 		workspace_id,
@@ -21,8 +21,8 @@ export const hardBounceOf = (
 });
 
 /**
- * Puts addresses on the list and announces those that were not there to endpoints. `messageId`: for a source that is
- * not a message. Answers the ids of the entries that are new.
+ * Adds addresses to the suppression list and notifies endpoints of new ones. Use `messageId` if the source is not a
+ * message. Returns the ids of the new entries.
  */
 export async function suppressAddresses(
 	trx: Knex.Transaction,

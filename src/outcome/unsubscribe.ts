@@ -22,22 +22,20 @@ import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
 
 /**
- * `topic`: out of the message's topic, of everything else where that is required, or of everything without a topic.
- * `undo`: what the hosted page made.
+ * `topic` leaves the message's topic: everything else if that is required, everything if it has none. `undo` reverts
+ * what the hosted page did.
  */
 export type OptOutAction = 'topic' | 'all' | 'undo';
 
-/**
- * `pause`: nothing that is not required for 30 days; `resume`: it ends now. Else in and out of topics, by their codes.
- */
+/** `pause` stops optional mail for 30 days and `resume` ends that. Otherwise, topics to rejoin and leave, by code. */
 export type PreferenceAction = 'pause' | 'resume' | {readonly in: readonly string[]; readonly out: readonly string[]};
 
-/** Whom the link of a mail was for, and what they ask. */
+/** Whom the link of a message was for, and what they request. */
 export type Unsubscription = {
 	readonly workspaceId: string;
-	/** `noMessage`: the link stood in none. */
+	/** `noMessage` if the link was not in a message. */
 	readonly messageId: string;
-	/** The topic that the message was tagged with. */
+	/** The topic of the message. */
 	readonly topicId: string | null;
 	readonly role: Role;
 	/** As the caller spelled it. */
@@ -46,43 +44,42 @@ export type Unsubscription = {
 	readonly addressKey: string;
 	readonly action: OptOutAction | PreferenceAction;
 	/**
-	 * The recipient used the page, or a mail program used the link (RFC 8058), or a mail was sent to the recipient's
-	 * unsubscribe address, or the provider reported it (ARF).
+	 * Whether the recipient used the page, a mail program used the link (RFC 8058), mail was sent to the unsubscribe
+	 * address, or the provider reported it (ARF).
 	 */
 	readonly via: 'one-click' | 'page' | 'mail' | 'report';
-	/** Now, in the store's form. */
+	/** The current time in the store's format. */
 	readonly at: string;
 };
 
-/** Who keeps mail from an address: the hosted page, which can take it back, or something else. */
+/** What prevents mail to an address: the hosted page, which can undo it, or something else. */
 type Block = 'page' | 'other';
 
-/** What holds for an address, as its link's page sees it. */
+/** The state of an address as the page of its link shows it. */
 export type SubscriptionStatus = {
-	/** The topic that the message was tagged with, if there still is one. */
+	/** The topic of the message, if it still exists. */
 	readonly topic: {
 		readonly code: string;
 		readonly name: string;
 		readonly description: string | null;
-		/** Its mail goes on: the link is out of everything else, and `block` is about that. */
+		/** Whether its mail continues, because the link leaves everything else. `block` is about that. */
 		readonly isRequired: boolean;
 		readonly block: Block | null;
 	} | null;
 	readonly all: Block | null;
-	/** Mail of a test key to a real address: its links change no list. */
+	/** Whether it was mail of a test key to a real address, whose links change no list. */
 	readonly isTest: boolean;
 };
 
-// The suppression and the opt-out that the hosted page makes; nothing else makes their like, and it takes back nothing
-// else.
+// The suppression and opt-out that the hosted page creates. Nothing else creates them or is undone by the page.
 const pageSource = 'one-click';
 const reason = 'unsubscribe';
 
 const pauseDays = 30;
 
 /**
- * Acts on unsubscribe links, many in one transaction: suppression or opt-out, and the event of the recipient. Existing
- * entries stay as they are. Returns what applies then. The workspace must exist.
+ * Applies unsubscribe links, many in one transaction: suppression or opt-out, and the recipient's event. Existing
+ * entries stay as they are. Returns the resulting state. The workspace must exist.
  */
 export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Unsubscription, SubscriptionStatus> {
 	return {
@@ -94,28 +91,28 @@ export function createUnsubscribeWrite(eventWriter: EventWriter): GroupWrite<Uns
 	};
 }
 
-/** What an unsubscription led to. */
+/** The result of an unsubscription. */
 type Unsubscribed = {
 	readonly status: SubscriptionStatus;
-	/** Whether the timeline has it: not if it changed nothing. */
+	/** Whether it is in the timeline, which it is not if it changed nothing. */
 	readonly announced: boolean;
 };
 
-/** Acts on some at once; answers in their order. */
+/** Applies several at once. Returns the results in the same order. */
 export async function unsubscribeAll(
 	trx: Knex.Transaction,
 	items: readonly Unsubscription[],
 	eventWriter: EventWriter,
 ): Promise<Unsubscribed[]> {
 	const ends = new Map<Unsubscription, Unsubscribed>();
-	// In the order of their keys, for two nodes may write the same addresses.
+	// In the order of their keys, because two nodes may write the same addresses.
 	for (const item of items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
 		ends.set(item, await act(trx, item, eventWriter));
 	}
 	return items.map(item => ends.get(item) as Unsubscribed);
 }
 
-/** What holds for the address of a link now; nothing does in a workspace that is gone. */
+/** Reads the current state for the address of a link. A deleted workspace has none. */
 export async function readStatus(
 	reader: Knex,
 	recipient: Omit<Unsubscription, 'action' | 'via' | 'at'>,
@@ -133,15 +130,15 @@ export async function readStatus(
 				? {code: row.topicCode, name: row.topicName, description: row.description, isRequired, block}
 				: null,
 		all: row?.reason ? blockOf(row.reason === reason && row.source === pageSource) : null,
-		// Once the message is gone, its link counts as that of a live one: an opt-out must not get lost.
+		// Once the message is removed, its link counts as live, so that no opt-out is lost.
 		isTest: row?.mode === 'test' && !isSimulated(recipient.addressKey),
 	};
 }
 
-/** The source of what the link of a required topic makes: it takes back nothing else. */
+/** The source of what the link of a required topic creates. It undoes nothing else. */
 const sourceOf = ({topicId}: Pick<Unsubscription, 'topicId'>) => `${pageSource}:${topicId}`;
 
-/** All that a person can opt out of, mail without a topic too. */
+/** Returns everything a person can opt out of, including mail without a topic. */
 async function otherCodes(reader: Knex, workspaceId: string): Promise<string[]> {
 	return [...(await listOptionalCodes(reader, workspaceId)), noTopic];
 }
@@ -161,14 +158,11 @@ async function blockOfOthers(
 /** A topic as the preference page shows it. */
 export type Choice = Pick<Topic, 'code' | 'name' | 'description'> & {
 	readonly isRequired: boolean;
-	/** A pause does not count. */
+	/** Ignores a pause. */
 	readonly isOut: boolean;
 };
 
-/**
- * The topics that a person may choose, by name, and when their pause ends (null: they have no pause). `now`: in the
- * store's form.
- */
+/** Reads the topics that a person may choose, by name, and when their pause ends (`null` if none). */
 export async function readChoices(
 	reader: Knex,
 	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey'>,
@@ -189,11 +183,10 @@ export async function readChoices(
 	};
 }
 
-/** Whether there is anything to write. */
+/** Whether the action changes anything. */
 export function changes({topic, all, isTest}: SubscriptionStatus, action: OptOutAction): boolean {
 	if (action === 'undo') {
-		// Out of everything else is no longer so once there is another topic; what the link did is there to be taken
-		// back.
+		// A newer topic ends the block on everything else, but what the link did can still be undone.
 		return !isTest && (all === 'page' || topic?.block === 'page' || topic?.isRequired === true);
 	}
 	return isTest || (action === 'topic' && topic ? topic.block : all) === null;
@@ -219,8 +212,8 @@ const isOptOut = (action: Unsubscription['action']): action is OptOutAction =>
 	action === 'topic' || action === 'all' || action === 'undo';
 
 /**
- * Answers what the address left by this: codes of topics, `noTopic`, null for everything. For test mail, what it would
- * leave.
+ * Returns the codes that the address left by this; `noTopic` for mail without a topic, `null` for everything. For test
+ * mail, returns what it would leave.
  */
 async function optOut(
 	trx: Knex.Transaction,
@@ -233,7 +226,7 @@ async function optOut(
 	if (isTest) {
 		return codes ?? [null];
 	}
-	// The page takes back only what it made itself.
+	// The page undoes only what it created itself.
 	const byPage = topic?.isRequired && action === 'topic' ? sourceOf(item) : pageSource;
 	const source = via === 'mail' || via === 'report' ? messageId : byPage;
 	const common = {workspaceId, address, addressKey, source, createdAt};
@@ -249,7 +242,7 @@ async function optOut(
 	return (await suppressAddresses(trx, [entry], eventWriter)).has(id) ? [null] : [];
 }
 
-/** The codes that an action is about; null: everything. */
+/** Returns the codes that an action leaves, or `null` for everything. */
 async function leftBy(
 	trx: Knex.Transaction,
 	{action, workspaceId}: Unsubscription,
@@ -280,7 +273,7 @@ async function takeBack(
 		const until = barsOf((await findOptedOut(trx, [pair])).get(pairKey(...pair)), item.at).pausedUntil;
 		await deleteOptOuts(trx, pair, {codes: action.in});
 		if (until !== null) {
-			// A pause holds for what comes back meanwhile too.
+			// A pause also applies to topics that are rejoined meanwhile.
 			const {workspaceId, address, addressKey, at: createdAt} = item;
 			const codes = (await otherCodes(trx, workspaceId)).filter(code => action.in.includes(code));
 			const common = {workspaceId, address, addressKey, source: pageSource, createdAt, until};
@@ -303,7 +296,7 @@ async function takeBack(
 	}
 }
 
-/** The timeline has once that a recipient left a topic, and once that it left altogether. */
+/** Records in the timeline, once each, that a recipient left a topic and that it left everything. */
 async function announceOnce(
 	trx: Knex.Transaction,
 	item: Unsubscription,
@@ -320,11 +313,11 @@ async function announceOnce(
 	}
 	const recipientId = await findRecipientFor(trx, item);
 	if (recipientId === undefined) {
-		return false; // Gone, or erased: nothing may bear the address any more.
+		return false; // Removed or erased: nothing may contain the address any more.
 	}
 	const details = await readDetails(trx, {messageId, recipientId, type: 'unsubscribed'});
 	const isKnown = details.some(known => known.topic === topic && known.until === until);
-	// Once the page has undone it, it may come again. Test mail changes no list: there the timeline alone knows.
+	// After the page has undone it, it may happen again. Test mail changes no list, so only the timeline shows it.
 	if (!isKnown || !isTest) {
 		await notify(trx, [{...notice, messageId}], eventWriter);
 	}

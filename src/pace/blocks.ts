@@ -2,11 +2,11 @@ import {hourMs} from '../kit/time.ts';
 import type {BounceCategory} from '../mail/outcome.ts';
 import type {PaceReaction} from '../mail/route.ts';
 
-/** What follows where a host refuses whatever comes from our address: each further message would be lost. */
+/** The reaction to a mail server that rejects everything from our address: every further message would be lost. */
 export const blockReaction: PaceReaction = {
 	kind: 'suspend',
 	forMs: 2 * hourMs,
-	advice: 'find out why our address is blocked (mailctl doctor asks the blocklists), then ask the postmaster of the provider to unblock it',
+	advice: "find out why our address is blocked (mailctl doctor checks blocklists), then ask the provider's postmaster to unblock it",
 };
 
 const addresses = /[^\s<>]{1,128}@[^\s<>]{1,253}/g;
@@ -14,24 +14,24 @@ const links = /https?:\/\/\S{1,2000}/gi;
 
 /** Our IP address, as a number or in words. */
 const ourAddress = /\bips?\b|\b(?:\d{1,3}\.){3}\d{1,3}\b|\[[\da-f:]{3,45}\]/i;
-/** Our host or its network. */
+/** Our host name or network. */
 const ourHost = /\b(?:client|hosts?|servers?|mta|network|subnet|netblock|asn|connections?|country|region)\b/i;
-/** One sender, one recipient, or what a message contains: nothing about all that we send. */
+/** One sender, one recipient, or the content of a message, none of which concerns all our mail. */
 const oneOfMany =
 	/\b(?:sender|from|return)[ -]?(?:address|domain|path)\b|\bdomains?\b|\bdbl\b|\brhsbl\b|\b(?:user|recipient|addressee|mailbox|account|content|subject|attachments?|urls?|virus|phishing)\b/i;
-/** One message or its sender, unless the reply names our address or host too. */
+/** One message or its sender, unless the reply also names our address or host. */
 const oneMessage = /\b(?:messages?|mails?|e-?mails?|spam|senders?)\b/i;
 
 /**
- * Whether a refusal for good (its code first) means our IP address, so that the host refuses every other message too. A
- * refusal at MAIL is counted as one of the sender; there our address has to be named.
+ * Whether a permanent rejection (`reply` begins with its code) is about our IP address, so that every other message
+ * would be rejected too. A rejection at MAIL is classified as one of the sender, so it must name our address.
  */
 export function isBlock(category: BounceCategory, reply: string): boolean {
 	const words = reply.replace(addresses, '').replace(links, '');
 	if (oneOfMany.test(words)) {
 		return false;
 	}
-	// A link names our address as well: `https://lists.example/?ip=192.0.2.1`.
+	// A link may name our address as well: `https://lists.example/?ip=192.0.2.1`.
 	const isOurs = ourAddress.test(reply.replace(addresses, '')) || ourHost.test(words);
 	switch (category) {
 		case 'block':

@@ -1,5 +1,5 @@
 const minute = 60_000;
-/** The sum of many small parts of a token may be a little less than one. */
+/** Tolerates rounding: the sum of many small parts of a token may be slightly less than one. */
 const hair = 1e-6;
 
 /** A token bucket that never lets more than `perMinute` through in any minute. */
@@ -11,7 +11,8 @@ export class Bucket {
 	#filledAt: number | null;
 
 	/**
-	 * Holds a second's worth, so that claims are not made one by one; that is taken off the rate. `held`: at the start.
+	 * The bucket holds one second's worth, so that claims are not made one by one, and fills that much more slowly.
+	 * `held` is its content at the start.
 	 */
 	constructor(perMinute: number, held = Number.POSITIVE_INFINITY, since: number | null = null) {
 		this.perMinute = perMinute;
@@ -26,25 +27,25 @@ export class Bucket {
 		this.#filledAt = now;
 	}
 
-	/** A bucket that holds as much and is filled at another rate from now on. */
+	/** Returns a bucket with the same content that fills at another rate from now on. */
 	withRate(perMinute: number, now: number): Bucket {
 		this.#fill(now);
 		return new Bucket(perMinute, this.#tokens, now);
 	}
 
-	/** Whole tokens there are now. */
+	/** Returns the number of whole tokens available. */
 	left(now: number): number {
 		this.#fill(now);
 		return Math.floor(this.#tokens + hair);
 	}
 
-	/** Takes tokens, which must be there; a negative number gives back. */
+	/** Takes tokens, which must be available; a negative number returns them. */
 	take(tokens: number, now: number): void {
 		this.#fill(now);
 		this.#tokens -= tokens;
 	}
 
-	/** When there is a whole token, perhaps in the past. */
+	/** Returns when a whole token is available, which may be in the past. */
 	nextAt(now: number): number {
 		this.#fill(now);
 		return this.#tokens + hair >= 1 ? now : Math.ceil(now + (1 - this.#tokens) / this.#perMs);

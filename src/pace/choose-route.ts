@@ -7,26 +7,26 @@ import {simulatorDomain} from '../mail/simulator.ts';
 import type {DnsAnswer, MxRecord, Resolver} from '../net/dns.ts';
 import type {Relay} from '../net/relay-url.ts';
 
-/** What the settings say of how mail travels. */
+/** The settings about how mail leaves. */
 export type Network = {
 	readonly delivery: 'capture' | 'mx' | 'relay';
 	/** MAILCTL_RELAY_URL; may be empty. */
 	readonly relays: readonly Relay[];
 	readonly acceptMeans: 'sent' | 'delivered';
 	readonly sources: readonly Source[];
-	/** Addresses of `sources` by the name of their pool. */
+	/** The addresses of `sources` in each pool, by its name. */
 	readonly pools: ReadonlyMap<string, readonly string[]>;
 };
 
-/** What a workspace wants; null: nothing special. */
+/** A workspace's preferences; `null` for no preference. */
 export type Preference = {readonly pool: string | null; readonly route: RouteChoice | null};
 
-/** What a source that is new may send to a provider's hosts today; null: as much as there is. */
+/** Returns how much a new source address may send to a provider today; `null` means no limit. */
 export type DailyShares = (address: string, provider: string) => number | null;
 
 type Plain = Omit<Route, 'warmUp'>;
 
-/** Files and the simulator need no pace. */
+/** Files and the simulator need no limits. */
 const localPace: Pace = {
 	connections: 64,
 	startConnections: 64,
@@ -36,10 +36,7 @@ const localPace: Pace = {
 	reactions: [],
 };
 
-/**
- * Whether the route depends on the MX hosts of the destination: not if its mail goes to a smarthost anyway (R1.8), nor
- * if it does not leave the machine.
- */
+/** Whether the route depends on the destination's mail servers: not if mail goes to a relay (R1.8) or to a file. */
 export function needsHosts(
 	destination: string,
 	preference: Preference,
@@ -56,9 +53,7 @@ export function needsHosts(
 	return hostsDecide || smarthosts(named ?? destinations.other, preference, network).length === 0;
 }
 
-/**
- * A destination's own rules for retries: those of its route, without the rest of it. Asks DNS only where hosts decide.
- */
+/** Returns a destination's own retry rules. Queries DNS only if mail servers decide the rules. */
 export function ownRetryOf(
 	destination: string,
 	delivery: Network['delivery'],
@@ -76,7 +71,10 @@ export function ownRetryOf(
 				.then(answer => mxProvider(destinations, mxHosts(destination, answer)[0] ?? '').retry);
 }
 
-/** Where mail goes, with whom it shares a pace, and how fast; `hosts` are the destination's, in order of preference. */
+/**
+ * Decides where mail goes, which limits it shares, and how fast it is sent. `hosts` are the destination's mail servers
+ * in order of preference.
+ */
 export function chooseRoute(
 	destination: string,
 	hosts: readonly string[],
@@ -95,7 +93,7 @@ export function chooseRoute(
 		return {...smarthostRoute(relays, sources, network, destinations, provider), warmUp: null};
 	}
 	const own = sourcesFor(sources, destination);
-	// A domain with an entry of its own has a pace of its own, also where others have the same hosts.
+	// A domain with an entry of its own has limits of its own, even if other domains use the same mail servers.
 	const named = domainProvider(destinations, destination);
 	const name = named === undefined ? hostsName(hosts) : `${hostsName(hosts)} as ${named.name}`;
 	const route = directRoute(name, own, provider);
@@ -104,7 +102,7 @@ export function chooseRoute(
 	if (scarce === undefined) {
 		return {...route, warmUp: null};
 	}
-	// IPv4 or IPv6 is decided at connect time, so both use the smaller share.
+	// IPv4 or IPv6 is chosen only when connecting, so both use the smaller share.
 	const least = others.reduce((a, b) => ((shareOf(b) as number) < (shareOf(a) as number) ? b : a), scarce);
 	const known = sourcesFor(
 		sources.filter(source => shareOf(source) === null),
@@ -126,8 +124,8 @@ export function chooseRoute(
 }
 
 /**
- * The smarthosts that the mail goes to, none where it goes to MX hosts: the destination's word, the workspace's, the
- * settings'.
+ * Returns the relays for the mail, or none if it goes to mail servers directly. The destination's route takes
+ * precedence over the workspace's and the settings'.
  */
 function smarthosts(provider: Provider, preference: Preference, {delivery, relays}: Network): readonly Relay[] {
 	const choice = provider.route ?? preference.route ?? {kind: delivery === 'relay' ? 'relay' : 'mx'};
@@ -141,7 +139,7 @@ function smarthosts(provider: Provider, preference: Preference, {delivery, relay
 	}
 }
 
-/** An unknown pool is all sources: mail is not to wait for a name. */
+/** An unknown pool means all sources, so that mail does not wait because of a name. */
 function pooled(pool: string | null, {sources, pools}: Network): readonly Source[] {
 	const addresses = pool === null ? undefined : pools.get(pool);
 	return addresses === undefined ? sources : sources.filter(({address}) => addresses.includes(address));
@@ -184,9 +182,9 @@ function termsTo(nextHop: Terms['nextHop'], {mailsPerSession}: Pace, sources: re
 }
 
 /**
- * The addresses that a destination gets its mail from: one of each family that there is. A destination keeps its own,
- * for greylisting and reputation go by it, also when others are added: each address draws a lot with each destination,
- * and the highest wins.
+ * Returns the source addresses for a destination: one of each IP family, if available. A destination keeps its address
+ * even when others are added, because greylisting and reputation depend on it. To achieve this, the address with the
+ * highest hash for the destination is chosen.
  */
 export function sourcesFor(sources: readonly Source[], destination: string): readonly Source[] {
 	const families = [sources.filter(({address}) => !isIPv6(address)), sources.filter(({address}) => isIPv6(address))];
@@ -202,14 +200,14 @@ function best<T>(items: readonly T[], worth: (item: T) => string): T[] {
 	return ranked.slice(0, 1).map(({item}) => item);
 }
 
-/** Longer names are cut and end in a hash: a domain may name twenty hosts of 250 characters. */
+/** Longer names are truncated and end in a hash: a domain may have twenty mail servers with names of 250 characters. */
 const maxNameLength = 150;
-/** Other names get no mail, and could imitate the name of another site. */
+/** Other names get no mail, and could imitate the name of another provider. */
 const hostNames = /^[a-z0-9_.-]{1,253}$/;
 
 /**
- * The mail hosts of a domain in order of preference (equal ones by name), as DNS named them; the domain itself without
- * hosts, or if DNS gave no usable answer.
+ * Returns a domain's mail servers in order of preference, those with equal preference by name. Returns the domain
+ * itself if it has none or DNS gave no usable answer.
  */
 export function mxHosts(domain: string, answer: DnsAnswer<MxRecord>): readonly string[] {
 	const records = answer.kind === 'found' ? answer.records : [];
@@ -222,8 +220,8 @@ export function mxHosts(domain: string, answer: DnsAnswer<MxRecord>): readonly s
 }
 
 /**
- * One name for a set of hosts in any order: domains with the same hosts have one site, and share its pace. What
- * the hosts have in common is written once: `(alt1|alt2)?.aspmx.l.google.com` are that host and two under it.
+ * Returns one name for a set of mail servers in any order: domains with the same mail servers share limits. The common
+ * part is written once: `(alt1|alt2)?.aspmx.l.google.com` stands for that host and two below it.
  */
 export function hostsName(hosts: readonly string[]): string {
 	const sorted = [...new Set(hosts)].sort();
@@ -236,18 +234,18 @@ export function hostsName(hosts: readonly string[]): string {
 	return bounded(`(${fronts.filter(front => front !== '').join('|')})${bare}.${common}`);
 }
 
-/** The name of the site that these smarthosts are, without a password. */
+/** Returns the name for the limits of these relays, without passwords. */
 export function smarthostName(relays: readonly Relay[]): string {
 	const names = relays.map(({host, port, user}) => `${user === null ? '' : `${user}@`}${host}:${port}`);
 	return `smarthost ${bounded(names.join('+'))}`;
 }
 
-/** What is sent from another address has a pace of its own. */
+/** Mail sent from another address has limits of its own. */
 export function fromSources(name: string, sources: readonly Source[]): string {
 	return sources.length === 0 ? name : `${name} from ${sources.map(({address}) => address).join('+')}`;
 }
 
-/** The labels that both names end in. */
+/** Returns the labels that both names end in. */
 function commonEnd(a: string, b: string): string {
 	const left = a.split('.');
 	const right = b.split('.');
@@ -263,57 +261,57 @@ function bounded(name: string): string {
 	return name.length <= maxNameLength ? name : `${name.slice(0, maxNameLength)}…${hash()}`;
 }
 
-/** What holds for one group of destinations: an entry of the destinations file over the defaults. */
+/** The rules for a group of destinations: an entry of the destinations file merged with the defaults. */
 export type Provider = {
-	/** The name of the entry, `default` where none matches. */
+	/** The name of the entry, or `default` if none matches. */
 	readonly name: string;
 	readonly pace: Pace;
 	readonly tls: Terms['tls'];
-	/** Null: as the workspace or the settings say. */
+	/** `null` to use the workspace's or the settings' route. */
 	readonly route: RouteChoice | null;
-	/** A pool of MAILCTL_SOURCE_POOLS; null: as the workspace says. */
+	/** A pool of MAILCTL_SOURCE_POOLS, or `null` to use the workspace's. */
 	readonly pool: string | null;
 	readonly retry: OwnRetry;
 };
 
-/** The destinations file, parsed. Names are lower case, without a final dot. */
+/** The parsed destinations file. Names are in lower case without a final dot. */
 export type Destinations = {
 	readonly byDomain: ReadonlyMap<string, Provider>;
 	readonly byMx: ReadonlyMap<string, Provider>;
 	readonly other: Provider;
-	/** For every smarthost. */
+	/** The limits for every relay. */
 	readonly smarthost: Pace;
 };
 
 /**
- * What holds for a destination: the entry that names the domain, else the one that names its first MX host (in order of
- * preference), each or what it is under, the longest name first; else the default.
+ * Returns the rules for a destination: the entry for its domain, else the one for its most preferred mail server, else
+ * the default. An entry also covers names below its own; the longest match wins.
  */
 export function effectivePace(destinations: Destinations, domain: string, mxHosts: readonly string[]): Provider {
 	return domainProvider(destinations, domain) ?? mxProvider(destinations, mxHosts[0] ?? domain);
 }
 
-/** The entry that names a domain. */
+/** Returns the entry for a domain. */
 function domainProvider({byDomain}: Destinations, domain: string): Provider | undefined {
 	return longestMatch(byDomain, domain);
 }
 
-/** The entry that names a mail host, else the default. */
+/** Returns the entry for a mail server, or the default. */
 export function mxProvider({byMx, other}: Destinations, host: string): Provider {
 	return longestMatch(byMx, host) ?? other;
 }
 
-/** Whether entries that name mail hosts have rules for retries that others lack: then DNS decides which rules apply. */
+/** Whether an entry for mail servers has retry rules of its own, so that DNS decides which rules apply. */
 function hostsDecideRetry({byMx, other}: Destinations): boolean {
 	return [...byMx.values()].some(({retry}) => retry !== other.retry);
 }
 
-/** The longest wait of any schedule in use, milliseconds; `usual` is the settings'. */
+/** Returns the longest wait of any schedule in use, in milliseconds. `usual` is the one from the settings. */
 export function maxWaitOfAll(destinations: Destinations, usual: RetrySchedule): number {
 	return Math.max(...ownRetries(destinations).map(({schedule}) => maxWait(schedule ?? usual)), maxWait(usual));
 }
 
-/** The shortest lifetime that a destination has of its own, milliseconds; `usual` if none is shorter. */
+/** Returns the shortest lifetime of any destination, in milliseconds, or `usual` if none is shorter. */
 export function minLifetimeOf(destinations: Destinations, usual: number): number {
 	return Math.min(...ownRetries(destinations).map(({lifetime}) => lifetime ?? usual), usual);
 }
@@ -332,13 +330,13 @@ function longestMatch(entries: ReadonlyMap<string, Provider>, name: string): Pro
 	return undefined;
 }
 
-/** Longer patterns are refused: no reply needs them. */
+/** Longer patterns are rejected; no reply needs them. */
 export const maxPatternLength = 200;
 
 /**
- * A pattern of the destinations file: text anywhere in a reply, in any case; `*` is anything between. What comes back
- * matches in time linear in the reply: it is anchored, and each part is looked for once, from where the one before it
- * ended, in a lookahead that the engine never enters again.
+ * Compiles a pattern of the destinations file: text anywhere in a reply, ignoring case, in which `*` matches anything.
+ * Matching takes time linear in the reply: the expression is anchored, and each part is searched once, after the one
+ * before it, in a lookahead that the engine never backtracks into.
  */
 export function replyPattern(text: string): RegExp {
 	const parts = text.split('*').filter(part => part !== '');
@@ -350,18 +348,21 @@ function escaped(text: string): string {
 	return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
-/** The pattern that `replyPattern` was made of, runs of `*` as one. */
+/** Returns the pattern that `replyPattern` compiled, with runs of `*` reduced to one. */
 export function patternText({source}: RegExp): string {
 	const parts = [...source.matchAll(/\(\?=\(\[\^\]\*\?((?:\\.|[^\\)])*)\)\)/g)];
 	return parts.map(([, part = '']) => part.replace(/\\(.)/g, '$1')).join('*');
 }
 
-/** How a source that is new is made known to the receivers (R8.4; public guides: a small start, doubled daily). */
+/**
+ * How a new source address is introduced to receivers (R8.4): as public guides advise, it starts small and doubles
+ * daily.
+ */
 export type WarmUp = {
 	readonly address: string;
-	/** The first UTC day that it sends on, `2026-11-01`. */
+	/** The first UTC day on which it sends, such as `2026-11-01`. */
 	readonly start: string;
-	/** Mails a day to one provider at which it counts as known; then there is no limit. */
+	/** The messages a day to one provider from which the address counts as known and has no limit. */
 	readonly target: number;
 };
 
@@ -370,13 +371,13 @@ export const defaultTarget = 100_000;
 const firstDays = [50, 100, 200, 400, 800, 1500, 3000, 5000];
 const growth = 1.5;
 
-/** More deferrals or complaints than this on a day, and the next day's share does not grow. */
+/** If more was deferred or complained about on a day than this, the next day's share does not grow. */
 const maxDeferred = 0.1;
 const maxComplaintRate = 0.001;
-/** Shares of less than this many say nothing: one deferral of three mails is no 33 %. */
+/** Rates over fewer messages are ignored: one deferral in three messages is not a rate of 33 %. */
 const fewest = 20;
 
-/** How the conversations and the mail of one day ended. */
+/** The outcome of one day's sessions and messages. */
 export type DayFigures = {
 	readonly conversations: number;
 	readonly deferred: number;
@@ -384,12 +385,12 @@ export type DayFigures = {
 	readonly complained: number;
 };
 
-/** The UTC day of a moment, `2026-11-21`. */
+/** Returns the UTC day of a time, such as `2026-11-21`. */
 export function utcDay(milliseconds: number): string {
 	return new Date(milliseconds).toISOString().slice(0, 10);
 }
 
-/** The UTC days from `start` on that are over on the day `today`; none where it is still to come. */
+/** Returns the past UTC days since `start`; none if it is in the future. */
 export function daysBefore(start: string, today: string): string[] {
 	const days: string[] = [];
 	for (let at = Date.parse(start); at < Date.parse(today); at += dayMs) {
@@ -398,7 +399,7 @@ export function daysBefore(start: string, today: string): string[] {
 	return days;
 }
 
-/** Whether a day went so badly that the share stays what it was. */
+/** Whether a day went so badly that the share does not grow. */
 export function isBad({conversations, deferred, delivered, complained}: DayFigures): boolean {
 	return (
 		(conversations >= fewest && deferred / conversations > maxDeferred) ||
@@ -406,7 +407,7 @@ export function isBad({conversations, deferred, delivered, complained}: DayFigur
 	);
 }
 
-/** Mails that may go to one provider on a day after `grown` days of growth; null: as many as there are. */
+/** Returns how many messages may go to one provider on a day after `grown` days of growth; `null` means no limit. */
 export function dailyShare(grown: number, target: number): number | null {
 	const last = firstDays.length - 1;
 	const share =
@@ -417,8 +418,8 @@ export function dailyShare(grown: number, target: number): number | null {
 }
 
 /**
- * What a new source may send to one provider on the day `today`: 0 before its start, null once it is known. `figures`
- * are those of the days before, since the start; a day that is not there was a good one.
+ * Returns how much a new source address may send to one provider today: 0 before its start, `null` once it is known.
+ * `figures` are those of the days since the start; a missing day counts as good.
  */
 export function shareOf(
 	{start, target}: Pick<WarmUp, 'start' | 'target'>,
@@ -435,22 +436,22 @@ export function shareOf(
 	return dailyShare(grown.length, target);
 }
 
-/** A day of a new source: what it sends to a group of sites counts, up to a limit. */
+/** A day of a new source address, on which mail to a group of providers counts towards a limit. */
 export type WarmUpDay = {
 	readonly source: string;
 	readonly group: string;
-	/** UTC, `2026-11-21`. */
+	/** UTC, such as `2026-11-21`. */
 	readonly day: string;
 	readonly perDay: number;
 };
 
 type DailyShare = Pick<NonNullable<Route['warmUp']>, 'source' | 'group' | 'perDay'>;
 
-/** What new sources have sent today, as far as this process knows; the store's count decides. */
+/** What new source addresses have sent today as far as this process knows. The store's count is authoritative. */
 export class SentToday {
 	readonly #sent = new Map<string, {readonly day: string; readonly recipients: number}>();
 
-	/** Recipients that the source may still send to the group today. */
+	/** Returns how many recipients the address may still send to in the group today. */
 	left(warmUp: DailyShare, now: number): number {
 		const known = this.#sent.get(keyOf(warmUp));
 		return warmUp.perDay - (known?.day === utcDay(now) ? known.recipients : 0);
@@ -460,7 +461,7 @@ export class SentToday {
 		return {source, group, perDay, day: utcDay(now)};
 	}
 
-	/** Takes over the store's count; answers whether the day's share is used up. */
+	/** Adopts the store's count. Returns whether the day's share is used up. */
 	note(day: WarmUpDay, recipients: number): boolean {
 		this.#sent.set(keyOf(day), {day: day.day, recipients});
 		return recipients >= day.perDay;

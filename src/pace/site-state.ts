@@ -4,67 +4,74 @@ import type {SavedSite} from '../mail/saved-site.ts';
 import {blockReaction} from './blocks.ts';
 import {Bucket} from './bucket.ts';
 
-/** This node's part of a site that several nodes share. */
+/** This node's part of a provider's limits, which several nodes share. */
 export type SiteShare = {
-	/** Its part of so many connections now; 0: its term is over. */
+	/** Its part of this many connections; 0 if its term has ended. */
 	readonly connections: (total: number, now: number) => number;
-	/** Its part of so many mails per minute. */
+	/** Its part of this many messages per minute. */
 	readonly perMinute: (total: number) => number;
 };
 
-/** How a try ended, as far as it says something about the site. */
+/** The end of an attempt, as far as it says something about the provider. */
 export type SiteEnd = {
 	/**
-	 * `answered`: a host accepted or refused this mail. `throttled`: it wants less of us, or hung up. `failed`: no host
-	 * opened a session. `locked_out`: our smarthost refuses us, whichever the mail.
+	 * The kind of result:
+	 * - `answered`: a mail server accepted or rejected this message
+	 * - `throttled`: a mail server wants less mail from us, or hung up
+	 * - `failed`: no mail server opened a session
+	 * - `locked_out`: our relay rejects us, whatever the message
 	 */
 	readonly kind: 'answered' | 'throttled' | 'failed' | 'locked_out';
-	/** Whether any host replied at all. */
+	/** Whether any mail server replied at all. */
 	readonly spoke: boolean;
-	/** Refusals, the code first. */
+	/** Rejections, each beginning with its code. */
 	readonly replies: readonly string[];
-	/** For people: why. */
+	/** The reason, for people. */
 	readonly reason: string;
-	/** The last reply refuses whatever comes from our address. */
+	/** Whether the last reply rejects everything from our address. */
 	readonly isBlock?: boolean;
 };
 
-/** A pause that the site takes by itself. Operators suspend destinations, not sites. */
+/** A pause that mailctl decides on. Operators suspend destinations, not providers. */
 type Backoff = {
-	/** Then one recipient may try. */
+	/** The time from which one recipient may probe the provider. */
 	until: number;
-	/** How many there were in a row; 0: a reply asked for it. */
+	/** The number of backoffs in a row; 0 if a reply asked for this one. */
 	step: number;
 	reason: string;
-	/** Why its queues wait. */
+	/** Why its queues are waiting. */
 	waitsFor: 'suspension' | 'route';
-	/** What an operator can do about it; null: wait. */
+	/** What an operator can do about it; `null` if waiting is enough. */
 	advice: string | null;
 };
 
-/** What a site may have now, and why. All times are monotonic milliseconds. */
+/**
+ * The current limits of a provider and the reasons for them. All times are monotonic milliseconds. This folder decides
+ * how much a provider may receive and by which route. It relies only on what is passed in; it never sends, claims or
+ * stores anything.
+ */
 export type SiteState = {
 	pace: Pace;
 	/**
-	 * Connections at once; fractions add up until they are whole. If the window has reached this node's part: the
-	 * pace's.
+	 * The number of concurrent connections; fractions add up to whole ones. If it has reached this node's part, it is
+	 * the number that all nodes may have.
 	 */
 	connections: number;
-	/** Whether a host replied at the last try; null: unknown. */
+	/** Whether a mail server replied at the last attempt; `null` if unknown. */
 	answers: boolean | null;
-	/** Tries in a row that failed. */
+	/** The number of failed attempts in a row. */
 	failures: number;
-	/** Ends still to come of tries begun before the last halving: one fault halves once. */
+	/** How many attempts begun before the last halving are unfinished. Their failures do not halve again. */
 	stale: number;
 	backoff: Backoff | null;
 	slow: {until: number; perMinute: number; connections: number} | null;
 	mailsPerSession: number;
 	bucket: Bucket | null;
-	/** Null: no other node shares the site. */
+	/** `null` if no other node shares the provider. */
 	readonly share: SiteShare | null;
 };
 
-/** A change worth a line in the log. */
+/** A change that is worth a log line. */
 export type SiteChange =
 	| 'backed_off'
 	| 'resumed'
@@ -76,12 +83,12 @@ export type SiteChange =
 	| 'grew';
 
 const minute = 60_000;
-/** Pauses are the same whose ends differ by less, milliseconds: clocks are set, and times rounded. */
+/** Pauses whose ends differ by less are the same, in milliseconds: clocks are adjusted and times rounded. */
 const sameMs = 1000;
-/** How long a site backs off, time after time (R8.2). */
+/** How long a provider backs off each time in a row (R8.2). */
 const backoffs = [1, 2, 5, 15, 30, 60].map(minutes => minutes * minute);
 
-/** A new site. */
+/** Creates the state of a new provider. */
 export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): SiteState {
 	const site: SiteState = {
 		pace,
@@ -100,7 +107,7 @@ export function newSite(pace: Pace, share: SiteShare | null = null, now = 0): Si
 	return site;
 }
 
-/** The destinations file may have changed the site's pace. */
+/** Applies the provider's limits from the destinations file, which may have changed. */
 export function setPace(site: SiteState, pace: Pace, now: number): void {
 	if (site.pace === pace) {
 		return;
@@ -112,39 +119,39 @@ export function setPace(site: SiteState, pace: Pace, now: number): void {
 	setRate(site, now);
 }
 
-/** A try that is not over has heard nothing for a while: the next one may not either. */
+/** Notes that an unfinished attempt has received nothing for a while. The next one may not either. */
 export function fallSilent(site: SiteState): void {
 	site.answers = false;
 }
 
-/** Whether nothing may try it now. */
+/** Whether nothing may be attempted there now. */
 export function isBackingOff(site: SiteState, now: number): boolean {
 	return site.backoff !== null && site.backoff.until > now;
 }
 
-/** Whether one recipient may find out if the site works again. */
+/** Whether one recipient may find out if the provider works again. */
 export function isProbing(site: SiteState, now: number): boolean {
 	return site.backoff !== null && site.backoff.until <= now;
 }
 
-/** This node's part of what the site may have from all nodes. */
+/** Returns this node's part of what all nodes together may have. */
 function partOf({share}: SiteState, total: number, now: number): number {
 	return share ? share.connections(total, now) : total;
 }
 
-/** The connections that a new site begins with: of several nodes each has one. */
+/** Sets the connections that a new provider starts with. Of several nodes, each has at least one. */
 function startWindow(site: SiteState, now: number): void {
 	setWindow(site, Math.max(1, partOf(site, site.pace.startConnections, now)), now);
 }
 
-/** A window that has reached this node's part grows with it. */
+/** Sets the window. If it has reached this node's part, it grows along with that part. */
 function setWindow(site: SiteState, window: number, now: number): void {
 	const most = site.pace.connections;
 	const part = partOf(site, most, now);
 	site.connections = part > 0 && window >= part ? most : Math.min(window, most);
 }
 
-/** Connections that this node may have to the site now; 0: it backs off, or other nodes have them. */
+/** Returns how many connections this node may have to the provider now; 0 while backing off or if others have them. */
 export function connectionsOf(site: SiteState, now: number): number {
 	endSlow(site, now);
 	if (site.backoff) {
@@ -154,12 +161,12 @@ export function connectionsOf(site: SiteState, now: number): number {
 	return Math.min(Math.max(1, Math.floor(Math.min(site.connections, all))), partOf(site, all, now));
 }
 
-/** Whether this node has any part of what the site may have now. */
+/** Whether this node has any part of the provider's limits now. */
 export function hasPart(site: SiteState, now: number): boolean {
 	return connectionsOf(site, now) > 0 && site.bucket?.perMinute !== 0;
 }
 
-/** When the site may start something: `now`, or later. */
+/** Returns when the provider may start something: `now` or later. */
 export function opensAt(site: SiteState, now: number): number {
 	if (site.backoff && site.backoff.until > now) {
 		return site.backoff.until;
@@ -169,13 +176,13 @@ export function opensAt(site: SiteState, now: number): number {
 	return Math.min(next, site.slow?.until ?? Number.POSITIVE_INFINITY);
 }
 
-/** Mails that the rate allows now; `Infinity` without a rate. */
+/** Returns how many messages the rate allows now; `Infinity` without a rate. */
 export function mailsAllowed(site: SiteState, now: number): number {
 	endSlow(site, now);
 	return site.bucket ? site.bucket.left(now) : Number.POSITIVE_INFINITY;
 }
 
-/** Takes mails from the rate; a negative number gives them back. */
+/** Takes messages from the rate; a negative number returns them. */
 export function spend(site: SiteState, mails: number, now: number): void {
 	site.bucket?.take(mails, now);
 }
@@ -187,10 +194,7 @@ function endSlow(site: SiteState, now: number): void {
 	}
 }
 
-/**
- * Changes what the site may have after a try (R8.2, R8.3; Postfix's scheduler). No wait is longer than `maxWait`.
- * Answers what changed.
- */
+/** Adjusts the limits after an attempt (R8.2, R8.3; like Postfix's scheduler). No wait is longer than `maxWait`. */
 export function tried(site: SiteState, end: SiteEnd, now: number, maxWait: number): SiteChange[] {
 	const changes: SiteChange[] = [];
 	site.answers = end.spoke;
@@ -230,7 +234,7 @@ function backOff(
 	maxWait: number,
 ): SiteChange[] {
 	if (site.backoff && site.backoff.until > now) {
-		return []; // Tries that began before it end one after the other.
+		return []; // Attempts that began before the backoff are ending one by one.
 	}
 	const isNews = waitsFor === 'route' && site.backoff?.waitsFor !== 'route';
 	const step = (site.backoff?.step ?? 0) + 1;
@@ -240,7 +244,7 @@ function backOff(
 	return isNews ? ['backed_off', 'route_stopped'] : ['backed_off'];
 }
 
-/** Lets one recipient try now, at an operator's wish. False: the site does not back off. */
+/** Lets one recipient probe the provider now, as an operator requested. Returns `false` if it is not backing off. */
 export function probeNow(site: SiteState, now: number): boolean {
 	if (!site.backoff || site.backoff.until <= now) {
 		return false;
@@ -249,7 +253,7 @@ export function probeNow(site: SiteState, now: number): boolean {
 	return true;
 }
 
-/** Ends a backoff, if its time is over: the result of a try that began before it says nothing new. */
+/** Ends a backoff whose time is over. Before that, the result of an attempt that began earlier is no news. */
 function resume(site: SiteState, now: number): SiteChange[] {
 	site.failures = 0;
 	if (!isProbing(site, now)) {
@@ -262,7 +266,7 @@ function resume(site: SiteState, now: number): SiteChange[] {
 	return wasRoute ? ['resumed', 'route_resumed'] : ['resumed'];
 }
 
-/** One more connection for each window's worth of success. */
+/** Adds one connection for each window's worth of successes. */
 function grow(site: SiteState, now: number): SiteChange[] {
 	const before = Math.floor(site.connections);
 	site.stale = Math.max(0, site.stale - 1);
@@ -326,13 +330,13 @@ function react(site: SiteState, reaction: PaceReaction, reason: string, now: num
 
 type CommonReaction = {
 	readonly text: RegExp;
-	/** By the match and the mails that a connection may carry now. */
+	/** The reaction to a match, given how many messages a connection may carry now. */
 	readonly reaction: (found: RegExpExecArray, mailsPerSession: number) => PaceReaction;
 };
 
 const reputationMs = 90 * 60_000;
 
-/** Replies of any host, where the destination has no rule of its own (R8.3). */
+/** Reactions to replies of any mail server, unless the destination has a rule of its own (R8.3). */
 const commonReactions: readonly CommonReaction[] = [
 	{
 		text: /(?:max(?:imum)?|too many|limit)\D{0,40}?(\d{1,4})?\s?(?:messages|mails|e-?mails|transactions)\b.{0,20}\b(?:per|in|on|for) (?:this |one |a |each |the |single )*(?:connection|session)/i,
@@ -347,7 +351,7 @@ const commonReactions: readonly CommonReaction[] = [
 	},
 ];
 
-/** Sets this node's part of the site's rate, which holds for all nodes together. */
+/** Sets this node's part of the provider's rate, which applies to all nodes together. */
 export function setRate(site: SiteState, now: number): void {
 	const {slow, pace, share, bucket} = site;
 	const all = slow ? Math.min(slow.perMinute, pace.perMinute ?? slow.perMinute) : pace.perMinute;
@@ -359,7 +363,7 @@ export function setRate(site: SiteState, now: number): void {
 	}
 }
 
-/** What to remember of a site over a restart; null: nothing, it has all it may have. */
+/** Returns what to remember about a provider across a restart, or `null` if nothing limits it. */
 export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite | null {
 	const {backoff, slow, pace} = site;
 	const shortened = site.mailsPerSession < pace.mailsPerSession;
@@ -381,7 +385,7 @@ export function savedSite(site: SiteState, {now, monotonic}: Moment): SavedSite 
 	};
 }
 
-/** Restores a site at a later time. No wait is longer than `maxWait`, even if a clock was set meanwhile. */
+/** Restores a provider at a later time. No wait is longer than `maxWait`, even if a clock was adjusted meanwhile. */
 export function restoredSite(
 	pace: Pace,
 	saved: SavedSite,
@@ -397,7 +401,7 @@ export function restoredSite(
 	return site;
 }
 
-/** Restores the backoff that was saved, for at most `cap`. */
+/** Restores the saved backoff, for at most `cap`. */
 function restoreBackoff(site: SiteState, saved: SavedSite, {now, monotonic}: Moment, cap: number): void {
 	if (saved.suspendedUntil === null) {
 		return;
@@ -412,7 +416,7 @@ function restoreBackoff(site: SiteState, saved: SavedSite, {now, monotonic}: Mom
 	};
 }
 
-/** Restores the slow-down that was saved, for at most `cap`. */
+/** Restores the saved slowdown, for at most `cap`. */
 function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment, cap: number): void {
 	if (saved.slowUntil === null || saved.slowUntil <= now) {
 		return;
@@ -426,9 +430,8 @@ function restoreSlow(site: SiteState, saved: SavedSite, {now, monotonic}: Moment
 }
 
 /**
- * Takes over what the site told another node: `before` and `after` are what the store remembered of it at two times.
- * The longer pause holds. One that is over ends when the node that may probe was answered, which removes it from the
- * store.
+ * Applies what another node learned about the provider: `before` and `after` are what the store had at two times. The
+ * longer pause wins. An expired pause ends when the node that may probe got a reply, which removes it from the store.
  */
 export function takeOver(
 	site: SiteState,

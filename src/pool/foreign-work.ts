@@ -5,42 +5,34 @@ import type {Clock} from '../kit/clock.ts';
 import {type CpuClock, limitWork, type WorkState} from '../kit/work-limit.ts';
 
 export type ForeignWorkOptions<Job, Result, Order, Message> = {
-	/** For people: what the threads are called, and what a job is. */
+	/** The name of the threads and the noun for a job, for people. */
 	readonly name: string;
 	readonly noun: string;
 	readonly count: number;
-	/** Starts a thread that writes its progress into the shared memory. */
+	/** Starts a thread that reports its progress in the shared memory. */
 	readonly spawn: (shared: SharedArrayBuffer) => Worker;
-	/**
-	 * A job that takes longer than this has its thread killed, milliseconds of the clock and of the CPU (`limitWork`).
-	 */
+	/** How long a job may take before its thread is killed, in milliseconds of wall-clock or CPU time (`limitWork`). */
 	readonly limitMs: number;
 	readonly clock: Clock;
 	readonly cpu: CpuClock;
-	/** Jobs handed over at once, and those that a thread holds at most. */
+	/** How many jobs are sent to a thread at once, and how many it may hold. */
 	readonly batchSize: number;
 	readonly maxHeld: number;
-	/** What a thread holds may be so large together, octets; one job alone may be larger. */
+	/** How many octets a thread may hold in all. A single job may be larger. */
 	readonly maxBytes: number;
 	readonly bytesOf: (job: Job) => number;
-	/**
-	 * Jobs of one kind are likely to take as long: where one takes its thread down, those that wait end with this
-	 * result.
-	 */
+	/** Jobs of one kind probably take equally long. If one kills its thread, the waiting ones end with this result. */
 	readonly alike?: {readonly kindOf: (job: Job) => string; readonly result: Result};
-	/**
-	 * Threads start with the first job and end after this long without one, milliseconds; absent: they are always
-	 * there.
-	 */
+	/** Threads start with the first job and exit after this long without one (ms). If absent, they always run. */
 	readonly restMs?: number | undefined;
-	/** What a thread sends in addition to results. */
+	/** Receives what a thread sends besides results. */
 	readonly receive?: (message: Message, answer: (order: Order) => void) => void;
 	readonly observer: ThreadObserver;
 };
 
 /**
- * The result of a job. `spent`: it took its thread down, twice. `starved`: the machine had no time for it. `stopped`:
- * all were.
+ * The result of a job. `spent`: it killed its thread twice. `starved`: the machine had no time for it. `stopped`: the
+ * threads were stopped.
  */
 type WorkEnd<Result> =
 	| {readonly ok: true; readonly result: Result}
@@ -50,19 +42,19 @@ type Task<Job, Result> = {
 	readonly job: Job;
 	readonly bytes: number;
 	readonly resolve: (end: WorkEnd<Result>) => void;
-	/** It may have taken a thread down: it is done once more, with nothing beside it. */
+	/** Whether it may have killed a thread, so that it runs once more, alone. */
 	suspected: boolean;
 };
 
-/** The job that a thread was last seen at, and how much of its time is used since. */
+/** The job at which a thread was last observed, and how much of its time is used since. */
 type Seen = {readonly begun: number; readonly state: () => WorkState};
 
 type Member<Job, Result, Order, Message> = {
 	readonly thread: Thread<Order | ToWorker<Job>, FromWorker<Result> | Message>;
 	shared: Int32Array;
-	/** Handed over and not yet answered, in the order in which they are done. */
+	/** Jobs that were sent and have no result yet, in the order in which they run. */
 	held: Array<Task<Job, Result>>;
-	/** How many it has answered since its start. */
+	/** How many results the thread has returned since its start. */
 	answered: number;
 	seen: Seen;
 	starved: boolean;
@@ -74,9 +66,10 @@ const busyShare = 0.25;
 const atNone: Seen = {begun: 0, state: () => 'within'};
 
 /**
- * Threads for work on what strangers wrote: each job has a time limit that is enforced from outside. The one that took
- * its thread down is done once more alone, then given up; its neighbours start over. One that got no CPU time is
- * deferred.
+ * Threads for work on untrusted input. Each job has limits on time and memory, enforced from outside the thread. A job
+ * that killed its thread runs once more, alone, before it is given up; the jobs beside it start over. A job that got no
+ * CPU time is left for later. Relies on workers that report their progress in shared memory. Never looks inside a job
+ * or its result.
  */
 export class ForeignWork<Job, Result, Order = never, Message = never> {
 	readonly #options: ForeignWorkOptions<Job, Result, Order, Message>;
@@ -101,14 +94,14 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 				return;
 			}
 			this.#waiting.push({job, bytes: this.#options.bytesOf(job), resolve, suspected: false});
-			// What comes together is handed over together.
+			// Jobs that arrive together are sent together.
 			if (this.#waiting.length === 1) {
 				setImmediate(() => this.#feed());
 			}
 		});
 	}
 
-	/** Sends it to all threads; one that starts later has to be started with it. */
+	/** Sends it to all threads. A thread that starts later must be started with it. */
 	tell(order: Order): void {
 		for (const {thread} of this.#members) {
 			thread.post(order);
@@ -171,7 +164,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		this.#feed();
 	}
 
-	/** Gives work to the thread that holds the least, so that all hold the same, in as few messages as possible. */
+	/** Sends jobs to the thread that holds the fewest, to balance the threads with as few messages as possible. */
 	#feed(): void {
 		const {restMs} = this.#options;
 		clearTimeout(this.#resting);
@@ -187,7 +180,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 				return;
 			}
 			member.held.push(...tasks);
-			// Copied, not moved: a job that takes its thread down is done once more, and so are those beside it.
+			// Jobs are copied, not moved: one that kills its thread runs again, and so do those beside it.
 			member.thread.post({kind: 'work', jobs: tasks.map(({job}) => job)});
 		}
 		if (restMs !== undefined && this.#members.every(({held}) => held.length === 0)) {
@@ -213,8 +206,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 	#takeFor({held}: Member<Job, Result, Order, Message>, share: number): Array<Task<Job, Result>> {
 		const {batchSize, maxHeld, maxBytes} = this.#options;
 		const most = Math.min(batchSize, share, maxHeld - held.length);
-		// A busy thread waits for a full batch: small batches would stay small, and each costs a message in both
-		// directions.
+		// A busy thread waits for a full batch. Otherwise batches would stay small, and each costs a message both ways.
 		if (held.length > batchSize * busyShare && most < batchSize) {
 			return [];
 		}
@@ -241,8 +233,7 @@ export class ForeignWork<Job, Result, Order = never, Message = never> {
 		const isWorking = Atomics.load(shared, progress.working) === 1;
 		const culprit = isWorking || at >= 0 ? held[at] : undefined;
 		const wasSuspected = culprit?.suspected === true;
-		// It ended after these jobs and before it sent their results. One of them did that; done alone, each shows
-		// whether it did.
+		// The thread died after these jobs, before sending their results. Each runs alone to find out which one did it.
 		for (const task of isWorking ? [] : held.slice(0, Math.max(0, at))) {
 			task.suspected = true;
 		}
@@ -300,16 +291,16 @@ function isDone<Result, Message>(message: FromWorker<Result> | Message): message
 	return (message as FromWorker<Result>).kind === 'done';
 }
 
-/** Jobs for a thread, in the order in which it does them. */
+/** Jobs for a thread, in the order in which it runs them. */
 export type ToWorker<Job> = {readonly kind: 'work'; readonly jobs: readonly Job[]};
 
-/** Their results, in the same order; several messages may answer one. */
+/** Their results in the same order. Several messages may answer one. */
 export type FromWorker<Result> = {readonly kind: 'done'; readonly results: readonly Result[]};
 
-/** Slots of the memory shared with a thread: how many jobs it has begun since its start, and whether it is at one. */
+/** Slots of the memory shared with a thread: how many jobs it has begun since its start, and whether one is running. */
 export const progress = {begun: 0, working: 1, slots: 2} as const;
 
-/** Learns of crashes; `reason` is for people. */
+/** Receives crashes of threads. `reason` is for people. */
 export type ThreadObserver = {readonly workerEnded: (reason: string) => void};
 
 export type ThreadOptions = {
@@ -318,21 +309,20 @@ export type ThreadOptions = {
 	readonly observer: ThreadObserver;
 };
 
-/** Uses a thread. */
+/** The code that uses a thread. */
 type ThreadUser<Message> = {
-	/** A thread has started. */
+	/** The thread has started. */
 	started?(): void;
 	receive(message: Message): void;
-	/** The thread ended by itself, or was killed: what it held is lost. */
+	/** The thread ended or was killed. The jobs that it held are lost. */
 	ended(): void;
 };
 
-/** A thread that ends sooner than this after its start is not replaced before, milliseconds. */
+/** A thread that ends sooner after its start is not replaced before this time, in milliseconds. */
 const restartMs = 1000;
 
 /** A worker thread that is replaced when it ends. */
 export class Thread<Order, Message> {
-	/** For people. */
 	readonly #name: string;
 	readonly #options: ThreadOptions;
 	readonly #user: ThreadUser<Message>;
@@ -350,30 +340,30 @@ export class Thread<Order, Message> {
 		return this.#worker !== null;
 	}
 
-	/** Starts it, unless it runs or is about to. */
+	/** Starts the thread unless it is running or about to start. */
 	start(): void {
 		if (this.#worker === null && this.#restart === undefined && !this.#isStopped) {
 			this.#run();
 		}
 	}
 
-	/** Lost where it does not run. */
+	/** Sends an order; it is lost if the thread is not running. */
 	post(order: Order, transfer: readonly TransferListItem[] = []): void {
 		this.#worker?.postMessage(order, transfer);
 	}
 
-	/** Ends it, so that it is replaced. */
+	/** Kills the thread; it will be replaced. */
 	kill(): void {
 		void this.#worker?.terminate();
 	}
 
-	/** Ends it until the next `start`. */
+	/** Stops the thread until the next `start`. */
 	rest(): void {
 		this.kill();
 		this.#worker = null;
 	}
 
-	/** Ends it for good; with `withinMs` it may end by itself within this time, milliseconds. */
+	/** Stops the thread for good. With `withinMs`, it has that many milliseconds to exit by itself. */
 	async stop(withinMs?: number): Promise<void> {
 		this.#isStopped = true;
 		clearTimeout(this.#restart);
@@ -390,7 +380,7 @@ export class Thread<Order, Message> {
 		const worker = spawn();
 		this.#worker = worker;
 		worker.on('message', (message: Message) => this.#worker === worker && this.#user.receive(message));
-		// An uncaught error (out of memory) is followed by the exit, which is where the thread is replaced.
+		// An uncaught error (such as out of memory) is followed by the exit, which replaces the thread.
 		worker.on('error', error => observer.workerEnded(`${this.#name}: ${error.message}`));
 		worker.on('exit', () => {
 			if (this.#worker === worker) {

@@ -1,15 +1,15 @@
 import {decodeWords} from '../report/decode.ts';
 import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
 
-/** What Postmark writes itself, or takes by another name. */
+/** Fields that Postmark writes itself, or accepts under another name. */
 const left =
 	/^(?:from|sender|to|cc|bcc|reply-to|subject|date|mime-version|content-.*|dkim-signature|return-path|received|x-pm-.*)$/;
 const metadata = 'x-pm-metadata-';
 
 /**
- * A mail of ours to one recipient as Postmark's API takes it, for it takes no MIME:
- * https://postmarkapp.com/developer/api/email-api. Postmark makes the parts, `To` and the signature anew; `X-PM-KeepID`
- * keeps the Message-ID. A text: why some of it would be lost.
+ * Converts a message to one recipient for Postmark's API, which does not accept MIME:
+ * https://postmarkapp.com/developer/api/email-api. Postmark creates the parts, `To` and the signature anew, while
+ * `X-PM-KeepID` preserves the Message-ID. Returns a text if something would be lost.
  */
 export function postmarkMail(data: Buffer, to: string): object | string {
 	const {root, fault} = readMail(data, data.length);
@@ -43,7 +43,7 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 }
 
 /**
- * Decoded. A name that was encoded is quoted where it has what an address list gives a meaning to (RFC 5322 §3.2.3).
+ * Decodes a mailbox. An encoded name is quoted if it contains special characters of address lists (RFC 5322 §3.2.3).
  */
 function mailboxOf(value: string): string {
 	const [, encoded, address] = /^((?:=\?\S+\?=\s+)+)(<[^<>]+>)$/.exec(value.trim()) ?? [];
@@ -53,7 +53,7 @@ function mailboxOf(value: string): string {
 
 const partField = ({fields}: Part, name: string) => fieldOf(fields, `content-${name}`) ?? '';
 
-/** Of names in lower case. */
+/** Capitalizes a field name that is in lower case. */
 const shown = (name: string) => name.replace(/(?:^|-)[a-z]/g, letter => letter.toUpperCase());
 
 function metadataOf({name, value}: Field): Array<readonly [string, string]> {

@@ -2,27 +2,27 @@ import {createHmac, createPublicKey, timingSafeEqual, verify} from 'node:crypto'
 import {hourMs} from '../kit/time.ts';
 import type {Incoming} from './provider.ts';
 
-/** How far a provider's clock may be ahead of ours. */
+/** How far a provider's clock may be ahead of this machine's. */
 const aheadMs = hourMs / 12;
 
-/** Whether a post was signed within the last `maxAgeMs`. `at`: when, in milliseconds; NaN is never recent. */
+/** Whether a post was signed at `at` within the last `maxAgeMs` (milliseconds). `NaN` is never recent. */
 export function isRecent(at: number, now: number, maxAgeMs: number): boolean {
 	return now - at <= maxAgeMs && at - now <= aheadMs;
 }
 
-/** The value of a header that was sent once. */
+/** Returns the value of a header that occurs once, or an empty string. */
 export function headerOf({headers}: Incoming, name: string): string {
 	const value = headers[name];
 	return typeof value === 'string' ? value : '';
 }
 
-/** Whether two texts are equal, in constant time for one length. */
+/** Compares two texts in constant time, except that different lengths return early. */
 export function same(a: string, b: string): boolean {
 	const [left, right] = [Buffer.from(a), Buffer.from(b)];
 	return left.length === right.length && timingSafeEqual(left, right);
 }
 
-/** The HMAC-SHA256 of some parts, in lower-case hex. */
+/** Returns the HMAC-SHA256 of the parts in lower-case hex. */
 export function hmacHex(key: string, ...parts: ReadonlyArray<string | Uint8Array>): string {
 	const mac = createHmac('sha256', key);
 	for (const part of parts) {
@@ -32,8 +32,8 @@ export function hmacHex(key: string, ...parts: ReadonlyArray<string | Uint8Array
 }
 
 /**
- * Whether a post has the secret as it is: as the password (or the user) of Basic authentication, as a Bearer token, or
- * in X-Mailctl-Secret. For providers that sign nothing.
+ * Whether a post contains the secret itself: as the password (or user) of Basic authentication, as a Bearer token, or
+ * in X-Mailctl-Secret. This is for providers that do not sign their posts.
  */
 export function hasSecret(incoming: Incoming, secret: string): boolean {
 	const authorization = headerOf(incoming, 'authorization');
@@ -57,7 +57,7 @@ export function isSignedBy(key: string, signature: string, ...parts: readonly Ui
 	}
 }
 
-/** Whether a text is a public key in the form in which a provider shows it. */
+/** Whether a text is a public key as providers show it. */
 export function isSigningKey(text: string): boolean {
 	try {
 		return publicKey(text).asymmetricKeyType === 'ec';
@@ -66,7 +66,7 @@ export function isSigningKey(text: string): boolean {
 	}
 }
 
-/** A public key in the form in which a provider shows it; throws for anything else. */
+/** Parses a public key as providers show it. Throws for anything else. */
 function publicKey(text: string) {
 	return text.includes('BEGIN')
 		? createPublicKey(text)

@@ -1,18 +1,15 @@
 import {isObject, type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
 
-/** A post of a provider, before anything of it is believed. */
+/** A post from a provider, not verified yet. */
 export type Incoming = {
 	/** Names in lower case. */
 	readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
 	readonly body: Buffer;
 };
 
-/** What a provider says of one recipient. */
+/** What a provider reports about one recipient. */
 export type ProviderEvent = {
-	/**
-	 * `dropped`: the provider did not send it, since the address is on its own suppression list. `other`: has no
-	 * effect.
-	 */
+	/** `dropped`: not sent, because the address is on the provider's own suppression list. `other`: no effect. */
 	readonly what:
 		| 'delivered'
 		| 'bounced'
@@ -23,16 +20,16 @@ export type ProviderEvent = {
 		| 'opened'
 		| 'clicked'
 		| 'other';
-	/** As the provider spells it; null: it does not say. */
+	/** As the provider spells it, or `null` if it does not say. */
 	readonly recipient: string | null;
-	/** What the recipient's host said, or the provider of it; empty: nothing. */
+	/** The reply of the recipient's mail server, or else the provider's own text. May be empty. */
 	readonly text: string;
 	readonly code: number | null;
-	/** The enhanced code, RFC 3463. */
+	/** The enhanced code (RFC 3463). */
 	readonly status: string | null;
-	/** The recipient's host. */
+	/** The recipient's mail server. */
 	readonly host: string | null;
-	/** How the provider judges a bounce; null: it does not. */
+	/** The provider's judgment of a bounce, or `null`. */
 	readonly verdict: 'permanent' | 'transient' | null;
 	/** The kind of a complaint, in lower case. */
 	readonly feedbackType?: string;
@@ -40,79 +37,77 @@ export type ProviderEvent = {
 	readonly refs: readonly string[];
 	/** Message-IDs that may be ours. */
 	readonly messageIds: readonly string[];
-	/** What the provider answered to the mail's data. */
+	/** The ids with which the provider accepted the message. */
 	readonly providerIds: readonly string[];
 };
 
-/**
- * The origin of a provider's secret. `ours`: we make it; `theirs`: the provider shows it; `none`: its posts name a
- * certificate.
- */
+/** Who creates a provider's secret: we, or the provider. `none` means that its posts name a certificate. */
 export type SecretOrigin = 'ours' | 'theirs' | 'none';
 
 /**
- * One provider's form of events. The events of a post are stored one by one; a reader that has the stored text reads
- * them.
+ * The format of one provider's events. The events of a post are verified, stored one by one, and read later from the
+ * stored text. This folder relies on the secret shared with the provider, or on its certificate. It only verifies and
+ * reads: it never makes requests and never touches the store.
  */
 export type Provider = {
 	readonly secret: SecretOrigin;
-	/** Whether the post is the provider's, which its secret proves. Not asked where the secret is `none`. */
+	/** Whether the secret proves that the post is from the provider. Not called if the secret is `none`. */
 	readonly proves: (incoming: Incoming, secret: string, now: number) => boolean;
 	/**
-	 * What makes a post unique where its signature does not cover the events: a second post with it is refused. Absent:
-	 * the signature covers them.
+	 * Returns what makes a post unique if its signature does not cover the events, so that a repeated one is refused.
+	 * Absent if the signature covers them.
 	 */
 	readonly onceBy?: (body: unknown) => string;
-	/** The events of a parsed body, each as it is stored; null: not the provider's form. */
+	/** Returns the events of a parsed body as they are stored, or `null` if it is not in the provider's format. */
 	readonly events: (body: unknown) => readonly Fields[] | null;
 	readonly read: (event: Fields) => readonly ProviderEvent[];
-	/** The header field by which a mail asks the provider to echo our token; null: X-Mailctl-Ref is there anyway. */
+	/** Returns the header field that makes the provider echo our token. `null` if X-Mailctl-Ref is enough. */
 	readonly echo: ((ref: string) => readonly [name: string, value: string]) | null;
 };
 
-/** The name under which the token travels, where the provider's echo has names. */
+/** The name of our token where a provider's echo has names. */
 export const refName = 'mailctl-ref';
 
-/** A JSON object of a stranger. */
+/** A JSON object from an untrusted source. */
 export type Fields = JsonObject;
 
 const longest = 4096;
 const maxListed = 100;
 
-/** A text, as far as it is bounded; a number is one too. Empty: neither. */
+/** Returns a text up to a limit, or a number as text. Empty for anything else. */
 export function textOf(value: unknown): string {
 	return typeof value === 'string' ? value.slice(0, longest) : typeof value === 'number' ? String(value) : '';
 }
 
-/** The same, null for an empty one. */
+/** Like `textOf`, but returns `null` instead of an empty text. */
 export function textOrNull(value: unknown): string | null {
 	return textOf(value) || null;
 }
 
 export {isObject as isFields, objectOf as fieldsOf};
 
-/** The first elements of an array; none of anything else. */
+/** Returns the first elements of an array. Empty for anything else. */
 export function listOf(value: unknown): readonly unknown[] {
 	return Array.isArray(value) ? value.slice(0, maxListed) : [];
 }
 
-/** A batch, or a single event; null: neither. */
+/** Returns a batch, or a single event as a batch. `null` if it is neither. */
 export function batchOf(body: unknown): readonly Fields[] | null {
 	const events = Array.isArray(body) ? body : [body];
 	return events.every(isObject) ? events : null;
 }
 
-/** The texts among values, without doubles. */
+/** Returns the texts among values, without duplicates. */
 export function texts(...values: readonly unknown[]): readonly string[] {
 	return [...new Set(values.map(textOf).filter(text => text !== ''))];
 }
 
-/** A Message-ID as our tokens are looked for in it: without angle brackets. */
+/** Returns a Message-ID without angle brackets, as our tokens are searched for in it. */
 export function bare(value: unknown): string {
 	return textOf(value).trim().replace(/^<|>$/g, '');
 }
 
-/** The token in a value that is JSON text or an object of ours. */
+/** Returns the token in a value that is JSON text or an object. */
 export function refIn(value: unknown): string {
 	if (typeof value !== 'string') {
 		return textOf(objectOf(value)[refName]);
@@ -121,10 +116,10 @@ export function refIn(value: unknown): string {
 	return parsed === undefined ? value : textOf(objectOf(parsed)[refName]);
 }
 
-/** By the name of an event, or of a case of it: what happened, and how the provider judges a bounce. */
+/** Maps the name of an event, or of a variant, to what happened and the provider's judgment of a bounce. */
 export type Kinds = Readonly<Record<string, readonly [ProviderEvent['what'], ProviderEvent['verdict']?]>>;
 
-/** An event of a kind; one that the table does not have has no effect. */
+/** Creates an event of a kind. A kind that is not in the table has no effect. */
 export function said(
 	kinds: Kinds,
 	name: unknown,
@@ -138,24 +133,24 @@ export function said(
 	return {...none, ...event, what, verdict, ...complaint};
 }
 
-/** The kind of a complaint as RFC 5965 spells it; abuse where the provider names none. */
+/** Returns the kind of a complaint as RFC 5965 spells it, or `abuse` if the provider names none. */
 export function feedbackTypeOf(value: unknown): string {
 	return textOf(value).trim().toLowerCase().replaceAll(/[_ ]/g, '-') || 'abuse';
 }
 
-/** What an event does not say. */
+/** The values of an event that says nothing else. */
 export const none = {
 	...{recipient: null, code: null, status: null, host: null, verdict: null},
 	...{refs: [], messageIds: [], providerIds: []},
 };
 
-/** A reply code; null: none. */
+/** Parses a reply code, or returns `null`. */
 export function codeOf(value: unknown): number | null {
 	const code = Number(value);
 	return Number.isInteger(code) && code >= 200 && code <= 599 ? code : null;
 }
 
-/** An enhanced code, RFC 3463; null: none. */
+/** Parses an enhanced code (RFC 3463), or returns `null`. */
 export function statusOf(value: unknown): string | null {
 	return /^[245]\.\d{1,3}\.\d{1,3}$/.exec(textOf(value).trim())?.[0] ?? null;
 }

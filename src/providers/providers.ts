@@ -8,7 +8,7 @@ export const providers: Readonly<Record<ProviderName, Provider>> = {
 	...{ses, sendgrid, mailgun, postmark, brevo, mailjet, sparkpost, generic},
 };
 
-/** A field that only this provider's events have, or their envelope. */
+/** A field that occurs only in this provider's events or their envelope. */
 const marks: ReadonlyArray<readonly [ProviderName, string]> = [
 	['ses', 'SigningCertURL'],
 	['ses', 'eventType'],
@@ -23,15 +23,15 @@ const marks: ReadonlyArray<readonly [ProviderName, string]> = [
 	['generic', 'ref'],
 ];
 
-/** The provider of a post, by the form of its body; null: unknown. */
+/** Guesses the provider of a post from the form of its body, or returns `null`. */
 export function guessProvider(body: unknown): ProviderName | null {
 	const first = fieldsOf(Array.isArray(body) ? body[0] : body);
 	return marks.find(([, mark]) => first[mark] !== undefined)?.[0] ?? null;
 }
 
 /**
- * The header fields by which providers echo our token in the events of a mail, each with its line end; empty for none.
- * They stand before the mail's own fields, and no signature covers them.
+ * Returns the header fields that make providers echo our token in a message's events, each with its line ending. They
+ * go before the message's own fields, and no signature covers them.
  */
 export function echoFields(names: Iterable<ProviderName>, ref: string): string {
 	return [...new Set(names)]
@@ -40,33 +40,33 @@ export function echoFields(names: Iterable<ProviderName>, ref: string): string {
 		.join('');
 }
 
-/** Where a provider posts its events, below the public URL. */
+/** Returns the URL for a provider's events, below the public URL. */
 export function eventsUrl(publicUrl: string, provider: ProviderName, token: string): string {
 	return `${publicUrl.replace(/\/+$/, '')}/v1/provider-events/${provider}/${token}`;
 }
 
-/** The same with the secret as its user's password, for providers that know no other proof. */
+/** Adds the secret as the URL's password, for providers that support no other proof. */
 function withSecret(url: string, secret: string | null): string {
 	return url.replace('://', `://mailctl:${secret}@`);
 }
 
 type Setup = (url: string, secret: string | null) => readonly string[];
 
-/** What an operator does at the provider, step by step. */
+/** The steps that an operator takes at the provider. */
 export const setups: Readonly<Record<ProviderName, Setup>> = {
 	ses: url => [
 		'SNS: create a standard topic, and a subscription with protocol HTTPS and this',
 		'endpoint; leave raw delivery off:',
 		`  ${url}`,
 		'mailctl confirms the subscription by itself.',
-		'SES: in the configuration set of your mail add an event destination to this',
-		'topic, with deliveries, bounces,',
-		'complaints, delivery delays and rejects, and make the set the default of your',
-		'domain; or set the topic as its feedback notifications, with original headers.',
+		'SES: in your configuration set, add an event destination for this topic with',
+		'deliveries, bounces, complaints, delivery delays and rejects, and make the set',
+		'the default of your domain. Or set the topic for feedback notifications of the',
+		'domain, with original headers.',
 	],
 	sendgrid: url => [
 		'Settings > Mail Settings > Event Webhooks: create one with all deliverability',
-		'data, of the engagement data spam reports, and this post URL:',
+		'data, spam reports from the engagement data, and this post URL:',
 		`  ${url}`,
 		'Security features: enable the signed event webhook, and give mailctl its',
 		'verification key:',
@@ -76,7 +76,7 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		'Sending > Webhooks: add this URL for delivered, permanent and temporary',
 		'failure, spam complaints, unsubscribes:',
 		`  ${url}`,
-		'API security > HTTP webhook signing key: give it to mailctl unless you did:',
+		'API security > HTTP webhook signing key: give it to mailctl, if not done yet:',
 		'  mailctl smarthost rotate ID --keep-url --secret - < FILE',
 		`Until then the key is ${secret}`,
 	],
@@ -88,8 +88,8 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		`  ${secret}`,
 	],
 	brevo: (url, secret) => [
-		'Transactional > Settings > Webhook: add one with this URL for all events of',
-		'deliverability:',
+		'Transactional > Settings > Webhook: add one with this URL for all',
+		'deliverability events:',
 		`  ${url}`,
 		'Authentication method: token, with this value:',
 		`  ${secret}`,
@@ -107,7 +107,7 @@ export const setups: Readonly<Record<ProviderName, Setup>> = {
 		`  ${secret}`,
 	],
 	generic: (url, secret) => [
-		'Post events in the form of mailctl’s own webhooks (docs/guide/smarthosts.md)',
+		'Post events in the format of mailctl’s webhooks (docs/guide/smarthosts.md)',
 		'to:',
 		`  ${url}`,
 		'Key the signature (X-Webhook-Signature) with:',

@@ -7,24 +7,23 @@ import {feedbackActions} from '../report/sender-mail.ts';
 import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
 import {providers} from './providers.ts';
 
-/** An event as it is stored until it is read. */
+/** An event as stored until it is read. */
 export type StoredEvent = {
 	readonly provider: ProviderName;
-	/** It is about mail of this workspace; null: of any. */
+	/** The event is about messages of this workspace. `null` means any workspace. */
 	readonly workspace: string | null;
-	/** Kinds of events that count in addition to deliveries, bounces and complaints. */
+	/** Kinds of events to accept besides deliveries, bounces and complaints. */
 	readonly takes: readonly OptionalEvent[];
 	readonly event: Fields;
 };
 
-/** JSON text, one event a row. Equal events are equal texts. */
+/** Serializes one event per row. Equal events have equal texts. */
 export function eventBytes(stored: StoredEvent): Buffer {
 	return Buffer.from(JSON.stringify(stored));
 }
 
 /**
- * Reads a stored event as a report: what follows of it is what follows of a report. Throws for what is not a stored
- * event.
+ * Reads a stored event as a report, so that it has the same effect as one. Throws if the bytes are not a stored event.
  */
 export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 	const {provider, workspace, takes, event} = JSON.parse(Buffer.from(stored).toString()) as StoredEvent;
@@ -48,7 +47,7 @@ const noClues: Clues = {
 	...{addressees: [], envelopeIds: [], refs: [], messageIds: [], returnPaths: [], unsubscribeAddresses: []},
 };
 
-/** A refusal has its codes, also where the provider leaves them in the reply, and no more than the reply. */
+/** Extracts the codes of a refusal if the provider leaves them in the reply, and reduces the text to the reply. */
 function withReply(event: ProviderEvent): ProviderEvent {
 	const {what, code, status, text} = event;
 	if (what !== 'bounced' && what !== 'deferred') {
@@ -63,13 +62,13 @@ function reportOf(event: ProviderEvent, takes: readonly OptionalEvent[], classif
 	return {
 		...{recipient, originalRecipient: null, status, code, host, feedbackType},
 		...{type: 'none', category: null, suppresses: false, rule: null, matched: null},
-		// A URL cut short leads elsewhere.
+		// A truncated URL would lead elsewhere.
 		reason: event.what === 'clicked' ? withoutControls(text) : reasonOf(text),
 		...judged(event, takes, classify),
 	};
 }
 
-/** The rule table reads what the recipient's host said; where it finds nothing, the provider's own verdict holds. */
+/** Judges the mail server's reply by the rule table. If no rule matches, the provider's own verdict applies. */
 function judged(
 	event: ProviderEvent,
 	takes: readonly OptionalEvent[],
@@ -80,7 +79,7 @@ function judged(
 		case 'delivered':
 			return {action: 'delivered'};
 		case 'complained':
-			// `not-spam` takes a complaint back. A type that nobody defined is what the provider says it is.
+			// `not-spam` retracts a complaint. For an undefined type, the provider's word counts.
 			return {action: feedbackActions.get(event.feedbackType ?? '') ?? 'complaint'};
 		case 'unsubscribed':
 			return {action: takes.includes(what) ? 'unsubscribe' : 'none'};

@@ -20,17 +20,17 @@ import {
 } from './provider.ts';
 
 /**
- * Amazon SES by SNS: its event publishing (`eventType`) and its feedback notifications (`notificationType`). A post is
- * an SNS message: its `Message` is the event, and `readSns` checks its signature.
+ * Amazon SES over SNS: event publishing (`eventType`) and feedback notifications (`notificationType`). A post is an SNS
+ * message whose `Message` is the event. `readSns` verifies its signature.
  */
 export const ses: Provider = {
 	secret: 'none',
 	proves: () => false,
 	events(body) {
 		const fields = fieldsOf(body);
-		// An event by itself, as SNS's raw delivery has it, is only read from files: nothing signs it.
+		// A bare event, as SNS delivers it raw, is unsigned and therefore only read from files.
 		const message = fields.mail === undefined ? parsedJson(wholeText(fields.Message)) : fields;
-		// SES sends a text to a topic that it was given, to see that it may.
+		// SES sends a plain text to a new topic to check that it may.
 		return isFields(message) ? [message] : fields.Type === 'Notification' ? [] : null;
 	},
 	read(event) {
@@ -51,7 +51,7 @@ export const ses: Provider = {
 type Said = Pick<ProviderEvent, 'what' | 'text'> &
 	Partial<Pick<ProviderEvent, 'verdict' | 'feedbackType' | 'recipient' | 'status' | 'host'>>;
 
-/** One for each recipient that the event names; one without a recipient where it names none. */
+/** Returns an event per named recipient, or one without a recipient if none is named. */
 function said(event: Fields): readonly Said[] {
 	const kind = textOf(event.eventType) || textOf(event.notificationType);
 	switch (kind) {
@@ -69,7 +69,7 @@ function said(event: Fields): readonly Said[] {
 			return bounced(fieldsOf(event.bounce));
 		case 'Complaint': {
 			const {complainedRecipients, complaintFeedbackType, complaintSubType} = fieldsOf(event.complaint);
-			// The address complained once before, so SES did not send this one.
+			// The address has complained before, so SES did not send this message.
 			const what = complaintSubType === 'OnAccountSuppressionList' ? 'dropped' : 'complained';
 			const feedbackType = feedbackTypeOf(complaintFeedbackType);
 			return addressed(complainedRecipients).map(({recipient}) => ({
@@ -104,7 +104,7 @@ const suppressed: ReadonlySet<unknown> = new Set(['Suppressed', 'OnAccountSuppre
 function bounced({bounceType, bounceSubType, bouncedRecipients}: Fields): Said[] {
 	const isGeneral = bounceType === 'Transient' && bounceSubType === 'General';
 	return addressed(bouncedRecipients).map(({recipient, diagnostic, status}) => ({
-		// SES calls an absence note a general bounce; only a delivery report has codes.
+		// SES reports vacation notes as general bounces. Only a delivery report has codes.
 		what: suppressed.has(bounceSubType)
 			? 'dropped'
 			: isGeneral && diagnostic === '' && !status
@@ -130,33 +130,33 @@ function addressed(recipients: unknown) {
 	}));
 }
 
-/** Whole: `textOf` would cut it, and an event has all headers of its mail. */
+/** Not `textOf`, which would cut the text: an event contains all headers of its message. */
 function wholeText(value: unknown): string {
 	return typeof value === 'string' ? value : '';
 }
 
-/** An SNS message, as far as it is needed. */
+/** The parts of an SNS message that are needed. */
 export type SnsMessage = {
 	readonly type: 'Notification' | 'SubscriptionConfirmation' | 'UnsubscribeConfirmation';
 	readonly topic: string;
-	/** Where the certificate of its signature is. */
+	/** The URL of the signing certificate. */
 	readonly certificateUrl: URL;
-	/** The URL that confirms a subscription; null: the message asks for none. */
+	/** The URL that confirms a subscription, or `null` if none is requested. */
 	readonly subscribeUrl: URL | null;
-	/** Whether SNS wrote it within the last hour: an older one is a replay. Asked before the certificate is fetched. */
+	/** Whether SNS wrote it within the last hour; an older one is a replay. Checked before fetching the certificate. */
 	readonly isRecent: (now: number) => boolean;
-	/** Whether the certificate's key signed it. */
+	/** Whether the certificate's key signed the message. */
 	readonly isSignedBy: (certificatePem: string, now: number) => boolean;
 };
 
 /**
- * The hosts of SNS, with a region such as us-east-1, us-gov-west-1 or cn-north-1. `sns.s3.amazonaws.com` and
- * `sns.s3-us-west-2.amazonaws.com` belong to whoever has the bucket `sns`.
+ * The host names of SNS, with a region such as us-east-1, us-gov-west-1 or cn-north-1. `sns.s3.amazonaws.com` and
+ * `sns.s3-us-west-2.amazonaws.com` belong to whoever owns the bucket `sns`.
  */
 const snsHost =
 	/^sns\.[a-z]{2,4}(?:-[a-z]{2,4})?-(?:central|(?:north|south)(?:east|west)?|east|west)-\d{1,2}\.amazonaws\.com(?:\.cn)?$/;
 const certificatePath = /^\/SimpleNotificationService-[\w-]{1,64}\.pem$/;
-/** SNS gives up posting a message after an hour. */
+/** SNS stops retrying a message after an hour. */
 const snsMs = hourMs;
 const digests = new Map([
 	['1', 'sha1'],
@@ -169,8 +169,8 @@ const signedFields = {
 } as const;
 
 /**
- * Reads the envelope of an SNS post; null: it is not one that could be proven. URLs of other hosts than SNS's are not
- * taken: anyone may hold a certificate.
+ * Parses the envelope of an SNS post, or returns `null` if it cannot be verified. Accepts only URLs of SNS hosts,
+ * because anyone may own a certificate.
  */
 export function readSns(body: unknown): SnsMessage | null {
 	const fields = fieldsOf(body);

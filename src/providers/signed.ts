@@ -33,11 +33,11 @@ const sendgridKinds: Kinds = {
 	open: ['opened'],
 	click: ['clicked'],
 };
-/** SendGrid repeats a post for a day; whether it signs each attempt anew is not documented. */
+/** SendGrid retries a post for a day. Whether it signs each attempt anew is not documented. */
 const sendgridMs = 25 * hourMs;
 const suppressedBySendgrid = /bounced address|unsubscribed address|spam reporting address|invalid$/i;
 
-/** Twilio SendGrid's Event Webhook, signed (ECDSA over timestamp and body; the console shows the public key). */
+/** Twilio SendGrid's signed Event Webhook (ECDSA over timestamp and body; the console shows the public key). */
 export const sendgrid: Provider = {
 	secret: 'theirs',
 	proves(incoming, secret, now) {
@@ -62,7 +62,7 @@ export const sendgrid: Provider = {
 				host: textOrNull(event.mx),
 				refs: texts(event[refName]),
 				messageIds: texts(bare(event['smtp-id'])),
-				// The service appends the machines that the mail passed.
+				// The service appends the machines that the message passed through.
 				providerIds: texts(textOf(event.sg_message_id).split(/\.(?:filter|recv)/)[0]),
 			}),
 		];
@@ -70,7 +70,7 @@ export const sendgrid: Provider = {
 	echo: ref => ['X-SMTPAPI', JSON.stringify({unique_args: {[refName]: ref}})],
 };
 
-/** Mailgun repeats a post for eight hours; its documents do not say whether each has a new signature. */
+/** Mailgun retries a post for eight hours. Whether it signs each attempt anew is not documented. */
 const mailgunMs = 9 * hourMs;
 const mailgunKinds: Kinds = {
 	delivered: ['delivered'],
@@ -85,14 +85,15 @@ const mailgunKinds: Kinds = {
 	clicked: ['clicked'],
 };
 
-/** Mailgun's webhooks: HMAC-SHA256 over timestamp and token, by the account's HTTP webhook signing key. */
+/** Mailgun's webhooks: HMAC-SHA256 over timestamp and token, keyed with the account's HTTP webhook signing key. */
 export const mailgun: Provider = {
 	secret: 'theirs',
 	proves({body}, secret, now) {
 		const {timestamp, token, signature} = fieldsOf(fieldsOf(parsedJson(body.toString())).signature);
 		const seconds = textOf(timestamp);
 		const expected = hmacHex(secret, seconds, textOf(token));
-		// The two are joined without a separator: only digits keep the token from being cut shorter.
+		// Both are joined without a separator, so the timestamp must be digits, or part of the token could move into
+		// it.
 		return (
 			same(textOf(signature).toLowerCase(), expected) &&
 			/^\d+$/.test(seconds) &&
@@ -126,7 +127,7 @@ function mailgunKind({event, severity, reason}: Fields): unknown {
 	return textOf(reason).startsWith('suppress-') ? 'suppressed' : reason === 'bounce' ? 'bounce' : event;
 }
 
-/** Either way, as our own receivers are advised (docs/reference/interface.md, Webhook request). */
+/** In both directions, as recommended to our own receivers (docs/reference/interface.md, Webhook request). */
 const toleranceMs = 300_000;
 const genericKinds: Kinds = {
 	delivered: ['delivered'],
@@ -142,8 +143,8 @@ const genericKinds: Kinds = {
 };
 
 /**
- * The form of our own webhooks, for a relay of one's own: `{type, message_id, recipient, occurred_at}`, signed with
- * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is a Message-ID of ours, and `ref` the value of
+ * The format of mailctl's own webhooks, for custom relays: `{type, message_id, recipient, occurred_at}`, signed with
+ * X-Webhook-Timestamp and X-Webhook-Signature. `message_id` is our Message-ID, and `ref` the value of
  * X-Mailctl-Ref.
  */
 export const generic: Provider = {
@@ -156,7 +157,7 @@ export const generic: Provider = {
 	},
 	events: batchOf,
 	read(event) {
-		// Our own webhooks say what happened in `detail`.
+		// mailctl's own webhooks have their facts in `detail`.
 		const detail = fieldsOf(event.detail);
 		const type = event.type === 'bounced' ? texts(event.bounce_type, detail.type)[0] : undefined;
 		return [

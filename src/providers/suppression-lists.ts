@@ -2,24 +2,21 @@ import type {SuppressionReason} from '../mail/suppression.ts';
 import {signAws} from '../net/aws-signature.ts';
 import {type Fields, fieldsOf, isFields, textOf} from './provider.ts';
 
-/** The account to read from; without a region it is in the provider's usual one. */
+/** The account to read from. Without a region, the provider's default applies. */
 type Account = {readonly region?: string; readonly domain?: string; readonly stream: string};
 
-/**
- * A provider's suppression lists as its API has them. What is on them gets no mail from the provider, so each list has
- * one reason.
- */
+/** A provider's suppression lists in its API. Each list is imported with one reason. */
 type SuppressionLists = {
 	readonly at: (account: Account) => string;
-	/** By what follows `at` in the URL of a list's first page. */
+	/** Keyed by what follows `at` in the URL of a list's first page. */
 	readonly lists: Readonly<Record<string, SuppressionReason>>;
 	readonly headers: (key: string, url: URL, account: Account, now: number) => Readonly<Record<string, string>>;
-	/** Where MAILCTL_RELAY_URL has the key of the API as password; null: nowhere. */
+	/** The relay host whose password in MAILCTL_RELAY_URL is the API key, or `null` if none is. */
 	readonly relay: RegExp | null;
 	readonly items: (body: unknown) => unknown;
-	/** Names of the address and of its time in an item. */
+	/** The names of the address and of its time in an item. */
 	readonly names: readonly [address: string, since: string];
-	/** The URL of the next page, after one with so many items; empty: this was the last. */
+	/** Returns the URL of the page after one with `size` items, or an empty string if it was the last. */
 	readonly next: (body: Fields, url: URL, size: number) => string;
 };
 
@@ -72,8 +69,8 @@ export const suppressionLists = {
 		names: ['address', 'created_at'],
 		next: ({paging}, _url, size) => (size === 0 ? '' : textOf(fieldsOf(paging).next)),
 	},
-	// https://www.twilio.com/docs/sendgrid/api-reference/bounces-api/retrieve-all-bounces; to what it blocked it goes
-	// on to send.
+	// https://www.twilio.com/docs/sendgrid/api-reference/bounces-api/retrieve-all-bounces; its blocks are omitted,
+	// because it continues to send to those addresses.
 	sendgrid: {
 		at: ({region}) => `https://api.${regional(region)}sendgrid.com/v3/suppression/`,
 		lists: {
@@ -96,8 +93,8 @@ export type ListingProvider = keyof typeof suppressionLists;
 export const listingProviders = Object.keys(suppressionLists) as readonly ListingProvider[];
 
 /**
- * What an answer lists, before anything of it is believed, and the URL of the next page (null: none); null: it is no
- * such page.
+ * Returns the unvalidated entries of a page and the URL of the next one (`null` if there is none), or `null` if the
+ * body is not such a page.
  */
 export function readPage(name: ListingProvider, body: unknown, url: URL) {
 	const {items, names, next}: SuppressionLists = suppressionLists[name];

@@ -15,7 +15,8 @@ import {
 	texts,
 } from './provider.ts';
 
-// Providers that sign nothing: their posts have the secret as it is, in Basic authentication, a token or a header.
+// Providers that do not sign their posts. These contain the secret itself, in Basic authentication, a token or a
+// header.
 
 const postmarkKinds: Kinds = {
 	Delivery: ['delivered'],
@@ -29,7 +30,7 @@ const postmarkKinds: Kinds = {
 	Unsubscribe: ['unsubscribed'],
 	Open: ['opened'],
 	Click: ['clicked'],
-	// Replies of people and programs, which the listener reads where they are mails.
+	// Replies by people and programs, which the listener reads if they arrive as messages.
 	AutoResponder: ['other'],
 	Subscribe: ['other'],
 	ChallengeVerification: ['other'],
@@ -45,7 +46,7 @@ export const postmark: Provider = {
 		said(postmarkKinds, postmarkKind(event), {
 			text: texts(event.Details, event.Description, event.OriginalLink, event.SuppressionReason)[0] ?? '',
 			recipient: textOrNull(event.Recipient) ?? textOrNull(event.Email),
-			// Names of metadata come back as they were sent, but a header's name has no case.
+			// Metadata names come back as sent, but header names are case-insensitive.
 			refs: texts(
 				...Object.entries(fieldsOf(event.Metadata)).map(([k, v]) => (k.toLowerCase() === refName ? v : '')),
 			),
@@ -55,7 +56,7 @@ export const postmark: Provider = {
 	echo: ref => [`X-PM-Metadata-${refName}`, ref],
 };
 
-/** A bounce or a complaint that suppresses is reported by its own event too, which says more. */
+/** Bounces and complaints that suppress an address are also reported by their own, more detailed events. */
 function postmarkKind({RecordType, Type, SuppressSending, SuppressionReason, Origin}: Fields): unknown {
 	if (RecordType === 'SubscriptionChange') {
 		const asked = SuppressSending === true && SuppressionReason === 'ManualSuppression' && Origin === 'Recipient';
@@ -130,7 +131,7 @@ export const mailjet: Provider = {
 
 function mailjetKind({event, hard_bounce: isHard, error}: Fields): unknown {
 	const isRefused = event === 'blocked' || event === 'bounce';
-	// Mailjet goes on to try it.
+	// Mailjet retries the message.
 	if (isRefused && /gr[ea]y.?list/i.test(textOf(error))) {
 		return 'greylisted';
 	}
@@ -158,20 +159,17 @@ const sparkpostKinds: Kinds = {
 	initial_open: ['opened'],
 	click: ['clicked'],
 };
-/**
- * Bounce classes: an invalid recipient, a bounce without RCPT, a request to unsubscribe; and refused by the provider
- * itself.
- */
+/** Bounce classes: invalid recipient, bounce without RCPT, unsubscribe request. 25 is the provider's own refusal. */
 const hardClasses: ReadonlySet<string> = new Set(['10', '30', '90']);
 const adminClass = '25';
-/** Answers to delivered mail: an automatic reply, a request to subscribe, a challenge. */
+/** Replies to delivered messages: an automatic reply, a subscribe request, a challenge. */
 const replyClasses: ReadonlySet<string> = new Set(['60', '80', '100']);
 
-/** SparkPost's event webhooks (now Bird). */
+/** SparkPost's (now Bird's) event webhooks. */
 export const sparkpost: Provider = {
 	secret: 'ours',
 	proves: hasSecret,
-	// An element is `{msys: {<class>: event}}`; a test post has no event.
+	// An element is `{msys: {<class>: event}}`. A test post has no event.
 	events: body => batchOf(body)?.flatMap(each => Object.values(fieldsOf(each.msys)).map(fieldsOf)) ?? null,
 	read: event => [
 		said(sparkpostKinds, sparkpostKind(event), {

@@ -1,7 +1,7 @@
-/** What an agenda holds: when it is due (null: not in the agenda), and its index there. Both belong to the agenda. */
+/** An item's due time (`null` if not in the agenda) and its index in the heap. Only the agenda may change them. */
 export type Timed = {at: number | null; index: number};
 
-/** A heap of items by due time, the earliest first: an item costs nothing until it is due. */
+/** A heap of items ordered by due time, earliest first. An item costs nothing until it is due. */
 export class Agenda<Item extends Timed> {
 	readonly #heap: Item[] = [];
 
@@ -9,7 +9,7 @@ export class Agenda<Item extends Timed> {
 		return this.#heap.length;
 	}
 
-	/** Makes the item due at `at`, or moves it there. */
+	/** Schedules the item for `at`, or reschedules it. */
 	set(item: Item, at: number): void {
 		this.remove(item);
 		item.at = at;
@@ -28,7 +28,7 @@ export class Agenda<Item extends Timed> {
 		}
 	}
 
-	/** Takes the next due item; undefined if none is due. */
+	/** Removes and returns the next due item, or `undefined` if none is due. */
 	next(now: number): Item | undefined {
 		const [first] = this.#heap;
 		if (first === undefined || (first.at as number) > now) {

@@ -18,24 +18,24 @@ import type {Claimed} from '../store/queue/claims.ts';
 import type {ClaimPermit, TravelTerms} from './claim-permit.ts';
 import type {QueueObserver} from './queue-claims.ts';
 
-/** A finished mail, ready for the wire. */
+/** A finished message for one recipient, ready to be sent. */
 export type Made = {
 	readonly mail: Uint8Array;
 	readonly subject: string;
 	readonly envelopeFrom: string;
 	/** The X-Mailctl-Ref token, also the ENVID of the envelope. */
 	readonly ref: string;
-	/** Where the first tracked link of the mail leads; null: none is tracked. */
+	/** The target of the message's first tracked link, or `null` if no link is tracked. */
 	readonly firstLink: string | null;
-	/** How many different links of it are tracked. */
+	/** The number of different tracked links. */
 	readonly links: number;
-	/** An address in its headers is not ASCII, the recipient's or another one's (RFC 6532). */
+	/** Whether a header contains an address that is not ASCII, the recipient's or another one (RFC 6532). */
 	readonly smtputf8: boolean;
 };
 
 /**
- * Why there is no mail. `waitMs`: it was not tried and may be after this time. `ours`: no fault of the mail, counts no
- * attempt.
+ * Why a message could not be prepared. With `waitMs`, preparing it can be attempted again after that time. With `ours`,
+ * the message is not the cause, so it does not count as an attempt.
  */
 export type Unmade = {
 	readonly reason: string;
@@ -45,14 +45,14 @@ export type Unmade = {
 };
 
 export type AttemptSteps = {
-	/** Renders, composes and signs in a renderer. */
+	/** Renders, composes and signs the message in a renderer thread. */
 	readonly make: (
 		recipient: Claimed,
 		priority: Priority,
 	) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
 	/**
-	 * Hands the mail over by its route: to an SMTP worker, a captured file, the simulator. The site may have this many
-	 * connections now. Past `endsAt` (milliseconds) no host is asked.
+	 * Delivers the message by its route: through an SMTP worker, to a captured file, or to the simulator. `connections`
+	 * is how many connections the provider may have now. No mail server is contacted after `endsAt` (milliseconds).
 	 */
 	readonly deliver: (
 		recipient: Claimed,
@@ -62,39 +62,39 @@ export type AttemptSteps = {
 		endsAt: number,
 		precedence: Precedence | null,
 	) => Promise<AttemptResult>;
-	/** How many of its earlier attempts may have arrived. */
+	/** Counts the recipient's earlier attempts that may have been delivered although no reply arrived. */
 	readonly countDoubtful: (recipient: Claimed) => Promise<number>;
-	/** The outcome is on stable storage. */
+	/** Called once the outcome is on stable storage. */
 	readonly recorded: (recipient: Claimed) => void;
-	/** Now, in the store's form. */
+	/** The current time in the store's format. */
 	readonly now: () => string;
 };
 
 export type AttemptsOptions = {
 	readonly steps: AttemptSteps;
-	/** The settings' rules as they are now; a destination may have its own, a workspace its own lifetime. */
+	/** The current retry rules. A destination may override them, and a workspace may have a lifetime of its own. */
 	readonly retry: () => Retry;
-	/** When a recipient is retried at a fixed wait instead of the schedule's (the simulator), milliseconds. */
+	/** The fixed wait before this recipient is retried, in milliseconds, or `undefined` to follow the schedule. */
 	readonly fixedWaitOf: (recipient: Claimed) => number | undefined;
 	readonly clock: Clock;
 	readonly random: () => number;
-	/** Whether an error says that the store cannot be used now. */
+	/** Whether the error means that the store is unavailable right now. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	readonly observer: Pick<QueueObserver, 'faulted' | 'storeFailed'>;
 };
 
-/** The end of an attempt, not judged yet. `made` null: it was not rendered. */
+/** A finished attempt before it is evaluated. `made` is `null` if the message was not rendered. */
 type Ended = Pick<JudgedTry, 'result' | 'made'>;
 type Tried = Ended & Pick<JudgedTry, 'crashes'>;
 
-/** Phases before the host has accepted us: their replies say nothing about the mail. */
+/** Phases before the mail server has accepted our session. A reply in one of them says nothing about the message. */
 const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greeting', 'ehlo', 'starttls', 'auth']);
-/** The simulator is always well. */
+/** The simulator always counts as healthy. */
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
 /**
- * Attempts of claimed recipients, and what follows for the recipient and for its site. The scheduler calls it; nothing
- * here writes.
+ * Makes attempts for claimed recipients and determines the consequences for the recipient and for its provider. It
+ * never writes to the store; the scheduler calls it and records the result.
  */
 export class Attempts {
 	readonly #options: AttemptsOptions;
@@ -104,8 +104,8 @@ export class Attempts {
 	}
 
 	/**
-	 * One attempt. `termsNow`: how the recipient may travel now; null if its site backs off. `end`: what follows for
-	 * the site.
+	 * Makes one attempt. `termsNow` returns the terms that apply now, or `null` if the provider is backing off. The
+	 * returned `end` is what the attempt says about the provider.
 	 */
 	async run(
 		permit: ClaimPermit,
@@ -116,13 +116,13 @@ export class Attempts {
 		try {
 			const isSimulated = this.#options.fixedWaitOf(recipient) !== undefined;
 			const end = isSimulated ? well : siteEnd(tried.result, permit.route, recipient.destination);
-			// Trouble between us and our smarthost is no fault of the mail (R1.8).
+			// A problem between this machine and its relay is not the message's, so the attempt does not count (R1.8).
 			const result = end?.kind === 'locked_out' ? givenBack(tried.result, end.reason) : tried.result;
 			return {recorded: this.#judged(recipient, {...tried, result}, permit.route.retry), end};
 		} catch (error) {
 			this.#options.observer.faulted(error, recipient);
 			const {outcome, sentAt} = tried.result;
-			// What a host has taken must not be sent again.
+			// A message that a mail server has accepted must not be sent again.
 			const isTaken = outcome.kind === 'delivered' || outcome.kind === 'relayed';
 			const {result} = this.#unsent(recipient, outcome, sentAt);
 			const ended = isTaken ? {...tried, result} : this.#faulty(recipient, error);
@@ -130,7 +130,7 @@ export class Attempts {
 		}
 	}
 
-	/** What follows for a recipient that was not tried. */
+	/** Returns the result for a recipient that was not attempted. */
 	untried(recipient: Claimed, retry: OwnRetry): JudgedTry {
 		return this.#judged(
 			recipient,
@@ -140,8 +140,8 @@ export class Attempts {
 	}
 
 	/**
-	 * After a fault of ours the recipient is released, and after the second one it is errored. An unavailable store is
-	 * no fault of the recipient.
+	 * Makes the attempt and handles exceptions. The first unexpected error releases the recipient, the second one fails
+	 * it. An unavailable store is not held against the recipient.
 	 */
 	async #try(permit: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Tried> {
 		const {isUnavailable, observer} = this.#options;
@@ -156,7 +156,7 @@ export class Attempts {
 		}
 	}
 
-	/** From claim to result. A recipient past its lifetime is released. */
+	/** Takes a claimed recipient through its attempt. A recipient past its lifetime is released. */
 	async #attempt(
 		{route, queue}: ClaimPermit,
 		recipient: Claimed,
@@ -167,7 +167,8 @@ export class Attempts {
 		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, route.retry).lifetime);
 		const isOver = () => clock.now() >= endsAt;
 		if (recipient.stop) {
-			return unsent({kind: 'suppressed', reason: recipient.stop}); // It may have happened since the message was accepted.
+			// The suppression may be newer than the message.
+			return unsent({kind: 'suppressed', reason: recipient.stop});
 		}
 		if (recipient.sender_id === null) {
 			return unsent({
@@ -200,8 +201,8 @@ export class Attempts {
 	}
 
 	/**
-	 * Each attempt that may have arrived may make one more copy of the mail: the recipient gets
-	 * `maxPossibleDuplicates`.
+	 * Stops retrying after `maxPossibleDuplicates` attempts that may have been delivered, because each of them may put
+	 * another duplicate into the recipient's mailbox.
 	 */
 	async #endDoubtful(recipient: Claimed, result: AttemptResult): Promise<AttemptResult> {
 		const {outcome, attempts} = result;
@@ -217,14 +218,13 @@ export class Attempts {
 						kind: 'bounced',
 						type: 'transient',
 						category: 'network',
-						reason: `4.4.2 Sent ${maxPossibleDuplicates} times, it may have arrived; last: ${outcome.reason}`,
+						reason: `4.4.2 Sent ${maxPossibleDuplicates} times and may have arrived; last: ${outcome.reason}`,
 						suppresses: false,
 					},
 				}
 			: result;
 	}
 
-	/** A fault of ours: the recipient is released, and after the second time errored. */
 	#faulty(recipient: Claimed, error: unknown): Tried {
 		const crashes = recipient.crashes + 1;
 		const outcome: Outcome =
@@ -232,7 +232,7 @@ export class Attempts {
 		return {...this.#unsent(recipient, outcome), crashes};
 	}
 
-	/** An outcome without a conversation. */
+	/** Returns an outcome that was reached without an SMTP session. */
 	#unsent({id: recipientId}: Claimed, outcome: Outcome, sentAt: string | null = null): Ended {
 		return {result: {recipientId, outcome, attempts: [], sentAt, at: this.#options.steps.now()}, made: null};
 	}
@@ -267,7 +267,7 @@ function givenBack(result: AttemptResult, reason: string): AttemptResult {
 	return {...result, outcome: {kind: 'released', reason}, attempts: [], uncounted: result.attempts};
 }
 
-/** What the end of an attempt for `destination` says about its site; null: nothing, no host was asked. */
+/** Returns what the end of an attempt says about its provider, or `null` if no mail server was contacted. */
 export function siteEnd(
 	{outcome, attempts}: AttemptResult,
 	{site, terms}: Pick<Route, 'site' | 'terms'>,
@@ -282,7 +282,7 @@ export function siteEnd(
 	}
 	const last = attempts.at(-1);
 	if (outcome.kind !== 'deferred') {
-		// A smarthost may repeat what another host said.
+		// A relay may repeat what another mail server said, so its refusal does not block the provider.
 		const isOurs = outcome.kind === 'bounced' && terms.nextHop.kind === 'mx';
 		const isBlocked = isOurs && isBlock(outcome.category, replies.at(-1) ?? '');
 		return last && spoke ? {...about('answered'), isBlock: isBlocked} : null;
@@ -293,7 +293,7 @@ export function siteEnd(
 	if (!last) {
 		return null;
 	}
-	// Where DNS does not answer for one domain, the hosts of many are not to blame.
+	// If DNS fails for one domain, mail servers that serve many domains are not to blame.
 	const isShared = terms.nextHop.kind === 'mx' && site !== fromSources(destination, terms.sources);
 	const ofHosts = attempts.filter(attempt => !isForbidden(attempt) && !(isShared && attempt.phase === 'route'));
 	if (ofHosts.length === 0) {
@@ -305,19 +305,22 @@ export function siteEnd(
 	return about(isThrottled(last, outcome.category) ? 'throttled' : 'answered', outcome.reason);
 }
 
-/** No host was heard, or one that stopped answering before it had the mail: the next mail may wait as long there. */
+/**
+ * Whether no mail server responded, or one stopped responding before it had the whole message. In both cases the next
+ * message to it may have to wait just as long.
+ */
 function isUnheard({phase, isSilent}: Attempt): boolean {
 	return isSilent === true || handshake.has(phase);
 }
 
-/** A domain's MTA-STS or DANE forbade it: that says nothing about hosts that serve many domains. */
+/** Whether the domain's MTA-STS or DANE policy forbade delivery. That says nothing about a shared mail server. */
 function isForbidden({tlsResult, phase}: Attempt): boolean {
 	const demanded =
 		tlsResult !== undefined && tlsResult.policy !== 'no-policy-found' && tlsResult.result !== 'success';
 	return demanded && handshake.has(phase);
 }
 
-/** It wants less of us (421, 4.7.x but for greylisting), or hung up (RFC 5321 §3.8, R8.2). */
+/** Whether the mail server wants less from us (421, 4.7.x except greylisting) or hung up (RFC 5321 §3.8, R8.2). */
 function isThrottled({code, enhanced}: Attempt, category: string): boolean {
 	const limits = code === 421 || category === 'rate' || (enhanced?.startsWith('4.7.') ?? false);
 	return code === null || (limits && category !== 'greylist');

@@ -8,24 +8,27 @@ import {type Phase, phaseOf, phases, type Rank, rankOf, ranks} from './ranks.ts'
 import {type DestinationQueue, ownCapacity, type Pool, poolOf, rankAt, type Site, windowOf} from './site.ts';
 
 export type CapacityOptions = {
-	/** Recipients claimed and not yet done, in all. */
+	/** The maximum number of recipients that are claimed and not yet done. */
 	readonly maxInFlight: number;
-	/** Those of them that are tried at sites not known to reply. */
+	/** How many of them may be at providers that are not known to respond. */
 	readonly maxUnproven: number;
 };
 
-/** A workspace's turn is that of one of its sites. */
+/** A workspace's turn, to be used at one of its providers. */
 export type Turn = {readonly workspaceId: string; readonly site: Site};
 
 /** The pools in which a recipient may start. */
 export type StartPool = Exclude<Pool, 'waiting'>;
 
-/** Caps new mail while a backlog waits, and the backlog always: mail may arrive at any time. */
+/**
+ * The share that new mail may use while a backlog is waiting, and the share that the backlog may ever use. The backlog
+ * is always capped because new mail may arrive at any time.
+ */
 const freshShare = 0.75;
 const backlogShare = 0.5;
 /**
- * What a workspace may have of the slots for sites that are not proven: it leaves a part to its mail of the ranks
- * before.
+ * The share of the slots for unproven providers that a workspace may use for mail of each rank. Late mail gets less, so
+ * that slots remain for the workspace's more urgent mail.
  */
 const lateShare = 1 / 3;
 const slotShare: Record<Rank, number> = {
@@ -37,10 +40,12 @@ const rows = () => ({new: new Row(), late: new Row()});
 const none = () => ({new: 0, late: 0});
 
 /**
- * The capacity that all sites share, and the rows in which they wait for it. A ready queue waits at its site, the site
- * waits in a row while it may start something. Workspaces take turns for all of it. At a site that is not proven every
- * try may wait for a timeout: such sites get only a part of the capacity, or a few dozen of them would stop all mail,
- * and each workspace only a share of that part, so that there is room for one that comes (decision 37).
+ * The capacity that all providers share, and the rows in which they wait for it. A ready queue waits at its provider,
+ * which stays in a row for as long as it can start something. Workspaces take turns in every row.
+ *
+ * At a provider that is not proven, every attempt may wait for a timeout. A few dozen such providers would stop all
+ * mail, so together they get only part of the capacity. Each workspace gets only a share of that part, which leaves
+ * room for newcomers (decision 37).
  */
 export class Capacity {
 	readonly #maxInFlight: number;
@@ -48,7 +53,7 @@ export class Capacity {
 	readonly #rows = {proven: rows(), unproven: rows(), silent: rows()};
 	readonly #inFlight = {proven: none(), unproven: none(), silent: none(), waiting: none()};
 	readonly #slots = {unproven: new FairSlots(), silent: new FairSlots()};
-	/** Sites that may not start anything now. */
+	/** Providers that cannot start anything yet. */
 	readonly #openLater = new Agenda<Site>();
 
 	constructor({maxInFlight, maxUnproven}: CapacityOptions) {
@@ -65,14 +70,14 @@ export class Capacity {
 		return proven[phase] + unproven[phase] + silent[phase] + waiting[phase];
 	}
 
-	/** Connections that sites which are not proven could still have. */
+	/** How many more connections providers that are not proven may open. */
 	get #freeUnproven(): number {
 		const {waiting} = this.#inFlight;
 		const {unproven, silent} = this.#slots;
 		return this.#maxUnproven - unproven.total - silent.total - waiting.new - waiting.late;
 	}
 
-	/** What may be claimed now for all sites of this kind together. */
+	/** Returns how many recipients may be claimed now for all providers in this pool together. */
 	left(phase: Phase, pool: StartPool): number {
 		let left = this.#maxInFlight - this.inFlight;
 		if (phase === 'late') {
@@ -91,7 +96,7 @@ export class Capacity {
 		return proven.late.size + unproven.late.size + silent.late.size > 0;
 	}
 
-	/** What this workspace may claim of that, for mail of this rank. */
+	/** Returns how many of those this workspace may claim for mail of this rank. */
 	allowance(workspaceId: string, rank: Rank, pool: StartPool): number {
 		if (pool === 'proven') {
 			return Number.POSITIVE_INFINITY;
@@ -100,7 +105,7 @@ export class Capacity {
 		return this.#slots[pool].allowance(workspaceId, this.#freeUnproven, isAlone, slotShare[rank]);
 	}
 
-	/** Lets the site take its turns while it has work and may start some; it keeps its place in the row. */
+	/** Lets the provider take turns while it has work and can start some. It keeps its position in the rows. */
 	enlist(site: Site, {monotonic}: Moment): void {
 		const {lanes, state} = site;
 		this.#openLater.remove(site);
@@ -116,7 +121,7 @@ export class Capacity {
 		}
 		const row = this.#rows[poolOf(site)];
 		for (const phase of phases) {
-			// Until one of its recipients is done, where there are none.
+			// If there are none, the provider leaves the row until one of its recipients is done.
 			row[phase].set(site, readyWorkspaces(site, phase, this.#maxInFlight, monotonic));
 		}
 	}
@@ -128,7 +133,7 @@ export class Capacity {
 		}
 	}
 
-	/** The queue waits for its turn at the site. */
+	/** Makes the queue wait for its turn at the provider. */
 	queue(queue: DestinationQueue, site: Site, now: Moment): void {
 		const rank = rankOf(queue);
 		const lane = laneAt(site, queue.workspaceId);
@@ -149,7 +154,7 @@ export class Capacity {
 		forgetLane(site, queue.workspaceId);
 	}
 
-	/** Lets sites that may start something by now take their turns. */
+	/** Lets providers that can start something by now take their turns. */
 	advance(now: Moment): void {
 		for (let site = this.#openLater.next(now.monotonic); site; site = this.#openLater.next(now.monotonic)) {
 			this.enlist(site, now);
@@ -157,8 +162,8 @@ export class Capacity {
 	}
 
 	/**
-	 * What the workspace whose turn it is may claim now: of the first rank that the site may start, by all limits;
-	 * undefined: all its mail waits for something else.
+	 * Returns how many recipients the workspace whose turn it is may claim, for the first rank that all limits allow.
+	 * Returns `undefined` if all its mail has to wait for something else.
 	 */
 	offer({site, workspaceId}: Turn, pool: StartPool, {monotonic}: Moment) {
 		const lane = site.lanes.get(workspaceId);
@@ -179,8 +184,8 @@ export class Capacity {
 	}
 
 	/**
-	 * The smallest worthwhile claim: a quarter of the site's window, or of the most it could ever get. High mail never
-	 * waits for that.
+	 * The smallest worthwhile claim: a quarter of the provider's window, or of the most that it could ever get.
+	 * High-priority mail never waits for a larger claim.
 	 */
 	#smallestClaim(site: Site, rank: Rank, pool: StartPool, monotonic: number): number {
 		if (rank === 'high' || rank === 'highBacklog') {
@@ -191,7 +196,7 @@ export class Capacity {
 		return Math.max(1, Math.floor(Math.min(windowOf(site, monotonic), most) / 4));
 	}
 
-	/** Takes capacity for recipients of the claim; a negative number gives it back. */
+	/** Takes capacity for recipients of the claim; a negative number returns it. */
 	take(claim: ClaimPermit, recipients: number): void {
 		const {site, queue, rank, pool} = claim;
 		site.inFlight += recipients;
@@ -211,7 +216,9 @@ export class Capacity {
 		}
 	}
 
-	/** The site's hosts have said nothing for a while: what is under way there makes room for others. */
+	/**
+	 * Moves what is under way at a provider that has gone quiet into the `waiting` pool, which makes room for others.
+	 */
 	setAside(site: Site): void {
 		for (const [claim, recipients] of [...site.unheard]) {
 			this.take(claim, -recipients);
@@ -220,15 +227,12 @@ export class Capacity {
 		}
 	}
 
-	/** The site became proven, or no longer is: it waits elsewhere. */
+	/** The provider became proven or unproven, so it leaves its rows and will wait in others. */
 	moved(site: Site): void {
 		this.#delist(site);
 	}
 
-	/**
-	 * Workspaces in the order of their turns, until no capacity is left. Each turn is to be `served`, or its workspace
-	 * to be in `over`.
-	 */
+	/** Yields workspaces in the order of their turns while capacity is left. Pass each to `served`, or fill `over`. */
 	*turns(phase: Phase, pool: StartPool, over: ReadonlySet<string>): Generator<Turn> {
 		const row = this.#rows[pool][phase];
 		for (let turns = row.size; turns > 0 && this.left(phase, pool) > 0; turns--) {
@@ -242,15 +246,12 @@ export class Capacity {
 		}
 	}
 
-	/** Ends the turn. */
 	served(turn: Turn, phase: Phase, pool: StartPool): void {
 		this.#rows[pool][phase].served(turn);
 	}
 }
 
-/**
- * Sites that wait for a turn, each in the turns of some workspaces with mail for it, by the first rank of that mail.
- */
+/** Providers that wait for a turn, in the turns of a few workspaces each, by the first rank of their mail. */
 class Row {
 	readonly #entriesOf = new Map<Site, readonly Entry[]>();
 	readonly #waiting = new Map<string, Partial<Record<Rank, Set<Site>>>>();
@@ -259,14 +260,15 @@ class Row {
 		return this.#entriesOf.size;
 	}
 
-	/** Whether no other workspace waits here. */
+	/** Whether no other workspace is waiting here. */
 	isOnly(workspaceId: string): boolean {
 		const {size} = this.#waiting;
 		return size === 0 || (size === 1 && this.#waiting.has(workspaceId));
 	}
 
 	/**
-	 * The site waits for these workspaces' turns, and keeps its place where it waits already. None: it leaves the row.
+	 * Makes the provider wait in the turns of these workspaces. It keeps its position in those where it already waits,
+	 * and leaves the row if there are no entries.
 	 */
 	set(site: Site, entries: readonly Entry[]): void {
 		const before = this.#entriesOf.get(site) ?? [];
@@ -291,7 +293,7 @@ class Row {
 		}
 	}
 
-	/** The next turn of a workspace that may have one: that of the first site with mail of its first rank. */
+	/** Returns the next turn of a workspace that may have one: at the first provider with mail of its first rank. */
 	first(mayHave: (workspaceId: string, rank: Rank) => boolean): Turn | undefined {
 		for (const [workspaceId, sites] of this.#waiting) {
 			const rank = ranks.find(one => sites[one]) as Rank;
@@ -303,7 +305,7 @@ class Row {
 		return undefined;
 	}
 
-	/** Ends the turn: the workspace goes to the end, the site leaves it. */
+	/** Ends the turn: the workspace moves to the end, and the provider leaves the workspace's turns. */
 	served({workspaceId, site}: Turn): void {
 		const entries = this.#entriesOf.get(site) ?? [];
 		this.set(

@@ -5,40 +5,38 @@ import {connectionsOf} from '../pace/site-state.ts';
 import type {Rank} from './ranks.ts';
 import {type DestinationQueue, keptFrom, type Pool, type Site} from './site.ts';
 
-/** A claim to be made now: at most `limit` recipients of the queue, and if it `asksNext`, when the next one is due. */
+/** Permission to claim at most `limit` recipients. If `asksNext`, the claim also reads when the next one is due. */
 export type ClaimPermit = {
 	readonly queue: DestinationQueue;
 	readonly site: Site;
 	readonly route: Omit<Route, 'warmUp'>;
 	readonly rank: Rank;
-	/** What its recipients count as. */
 	pool: Pool;
 	readonly limit: number;
 	readonly asksNext: boolean;
-	/** Mail was just accepted where other mail is due. */
+	/** Whether mail was just accepted for a queue in which other mail is due. */
 	readonly newestFirst: boolean;
-	/** The day of a new source in which its recipients count; null: none. */
+	/** The warm-up day in which its recipients count, or `null` if the source address is not warming up. */
 	readonly warmUp: WarmUpDay | null;
 };
 
 export type ClaimResult = {
-	/** Recipients claimed. */
 	readonly count: number;
-	/** When the next recipient of the queue is due; null: there is no other, or the claim did not ask. */
+	/** When the next recipient of the queue is due. `null` if there is none, or if the claim did not read it. */
 	readonly nextDue: number | null;
-	/** Recipients of the warm-up's day, these included; null: no warm-up. */
+	/** How many recipients the warm-up day has, including these; `null` without a warm-up. */
 	readonly warmedUp: number | null;
 };
 
-/** How a recipient may travel now. */
+/** The terms under which a recipient may be delivered now. */
 export type TravelTerms = {
 	readonly route: Omit<Route, 'warmUp'>;
 	readonly connections: number;
-	/** Null: it is neither high, nor has to leave a connection to such mail. */
+	/** `null` unless the mail is high priority or must leave a connection to such mail. */
 	readonly precedence: Precedence | null;
 };
 
-/** How a claimed recipient may travel now; null: its site backs off since the claim. */
+/** Returns the terms for a claimed recipient now, or `null` if its provider has begun to back off since the claim. */
 export function travelTerms({site, route, queue}: ClaimPermit, now: Moment): TravelTerms | null {
 	const connections = connectionsOf(site.state, now.monotonic);
 	if (connections === 0) {

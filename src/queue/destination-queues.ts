@@ -23,26 +23,25 @@ import {
 
 export type DestinationQueuesOptions = CapacityOptions & SitesOptions;
 
-/** A route is looked up again after this time, milliseconds. */
+/** How long a route is used before it is looked up again, in milliseconds. */
 const renewMs = 60_000;
 
 /**
- * The destination queues and their sites: who may claim next, how much, how each recipient travels, and what its end
- * says about the site. Sites take turns, within a site its workspaces, and within a workspace its destinations, so that
- * no backlog delays another one's mail. Each site gets what its pace allows. Knows nothing of the store: the scheduler
- * calls it with what is due and how each attempt ended.
+ * The destination queues and their providers. Decides who may claim next and how much, and applies to a provider what
+ * an attempt says about it. Providers take turns, then the workspaces within a provider, then a workspace's
+ * destinations, so that no backlog delays another's mail. Never reads the store: the scheduler reports what is due and
+ * how attempts ended.
  */
 export class DestinationQueues {
 	readonly #options: DestinationQueuesOptions;
 	readonly #sites: Sites;
 	readonly #capacity: Capacity;
 	readonly #sentToday = new SentToday();
-	/** Destinations that an operator suspended. */
 	#suspended: ReadonlySet<string> = new Set();
 
-	/** Queues with work, or with a known next recipient. */
+	/** Queues that have work, or a known time at which the next recipient is due. */
 	readonly #queues = new Map<string, DestinationQueue>();
-	/** Queues with work due that is not being claimed, the longest waiting first. */
+	/** Queues with due work that is not being claimed, the longest waiting first. */
 	readonly #waiting = new Set<DestinationQueue>();
 	readonly #dueLater = new Agenda<DestinationQueue>();
 	readonly #lookUps = new LookUps();
@@ -55,7 +54,7 @@ export class DestinationQueues {
 		this.#capacity = new Capacity(options);
 	}
 
-	/** Recipients claimed and not yet done. */
+	/** The number of recipients that are claimed and not yet done. */
 	get inFlight(): number {
 		return this.#capacity.inFlight;
 	}
@@ -64,20 +63,20 @@ export class DestinationQueues {
 		return this.#sites.all();
 	}
 
-	/** The site of this name that has queues, or had some lately. */
+	/** Returns the provider with this name if it has queues now or had some recently. */
 	find(name: string): Site | undefined {
 		return this.#sites.find(name);
 	}
 
 	/**
-	 * Queues with work that is due and not being claimed, the longest waiting first; then those of sites that back off.
+	 * Yields queues with due work that is not being claimed, longest waiting first; then those of backed-off providers.
 	 */
 	*waiting(now: Moment): Iterable<DestinationQueue> {
 		yield* this.#waiting;
 		yield* this.#sites.backingOff(now);
 	}
 
-	/** Mail for this queue was just accepted: it is due now. */
+	/** Mail for this queue was just accepted and is due now. */
 	arrived(key: QueueKey, now: Moment): void {
 		const queue = this.#queueOf(key);
 		const isNews = !queue.fresh;
@@ -87,13 +86,13 @@ export class DestinationQueues {
 		}
 	}
 
-	/** Whether its mail waits here: for its turn, or for the end of a claim. */
+	/** Whether the queue's mail waits here for its turn or for a claim to finish. */
 	isWaiting(key: QueueKey): boolean {
 		const queue = this.#queues.get(queueKeyText(key));
 		return queue?.state === 'ready' || (queue?.state === 'claiming' && queue.again);
 	}
 
-	/** The store holds due mail that another node accepted or released. */
+	/** The store has due mail that another node accepted or released. */
 	noticed(key: QueueKey, now: Moment): void {
 		const queue = this.#queueOf(key);
 		queue.fresh ||= queue.state === 'idle';
@@ -116,7 +115,7 @@ export class DestinationQueues {
 		this.due(key, at, now);
 	}
 
-	/** Wakes what has become due. Only the first time of each queue is known: its claim asks for the next. */
+	/** Wakes queues that have become due. Only the earliest due time is known, so the claim reads the next one. */
 	advance(now: Moment): void {
 		for (let queue = this.#dueLater.next(now.now); queue; queue = this.#dueLater.next(now.now)) {
 			queue.asksNext = true;
@@ -128,7 +127,7 @@ export class DestinationQueues {
 		this.#capacity.advance(now);
 	}
 
-	/** Replaces the destinations that an operator suspended. */
+	/** Replaces the set of destinations suspended by an operator. */
 	suspend(destinations: ReadonlySet<string>, now: Moment): void {
 		this.#suspended = destinations;
 		for (const queue of this.#waiting) {
@@ -159,7 +158,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/** It has due work: it waits for its turn, for its route, or for the operator. */
+	/** The queue has due work: it now waits for its turn, for its route or for the operator. */
 	#wake(queue: DestinationQueue, now: Moment): void {
 		if (queue.state === 'claiming') {
 			queue.again = true;
@@ -182,27 +181,24 @@ export class DestinationQueues {
 		}
 	}
 
-	/** What it waited for is over: others may be due by now. */
+	/** What the queue waited for is over. Other recipients may have become due meanwhile. */
 	#wakeAgain(queue: DestinationQueue, now: Moment): void {
 		queue.state = 'idle';
 		queue.asksNext = true;
 		this.#wake(queue, now);
 	}
 
-	/**
-	 * The next queue to look up the route of, of a workspace that may look one up; `backlog`: also one of mail that was
-	 * tried before. `placed` follows.
-	 */
+	/** Returns the next queue whose route is to be looked up. `backlog` also allows mail that was attempted before. */
 	nextToFind(backlog: boolean, may: MayLookUp = () => true): DestinationQueue | undefined {
 		return this.#lookUps.next(backlog, may);
 	}
 
-	/** To be read before a look-up and given to `placed`: a route from before a renewal does not hold. */
+	/** Read this before a look-up and pass it to `placed`: a route from before a renewal is not valid. */
 	get renewals(): number {
 		return this.#renewals;
 	}
 
-	/** The queue's route is found, or found again. */
+	/** The queue's route was found, or looked up again. */
 	placed(queue: DestinationQueue, own: Route, now: Moment, renewals = this.#renewals): void {
 		if (renewals !== this.#renewals) {
 			this.unfound(queue);
@@ -214,14 +210,14 @@ export class DestinationQueues {
 		}
 	}
 
-	/** Its route was not found: it is looked up again. */
+	/** The queue's route was not found, so it is looked up again. */
 	unfound(queue: DestinationQueue): void {
 		if (queue.state === 'looking') {
 			this.#lookUps.add(queue);
 		}
 	}
 
-	/** Routes may have changed: all are looked up again, and no waiting mail goes by its former one. */
+	/** Routes may have changed: looks up all of them again. No waiting mail uses its old route. */
 	renew(now: Moment): void {
 		this.#renewals++;
 		for (const queue of this.#queues.values()) {
@@ -244,7 +240,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/** Places the queue at the site of this route, or of its overflow if today's share is used up. */
+	/** Places the queue at the provider of this route, or of its overflow route if today's warm-up share is used up. */
 	#place(queue: DestinationQueue, own: Route, now: Moment): void {
 		this.#unplace(queue);
 		const route = own.warmUp && this.#sentToday.left(own.warmUp, now.now) <= 0 ? own.warmUp.overflow : own;
@@ -272,7 +268,7 @@ export class DestinationQueues {
 		this.#sites.leave(site);
 	}
 
-	/** The claims to be made now; they hold their capacity until `claimed`. */
+	/** Returns the claims to make now. They hold their capacity until `claimed`. */
 	permits(now: Moment): ClaimPermit[] {
 		return [
 			...this.#permitsOf('new', 'unproven', now),
@@ -291,7 +287,7 @@ export class DestinationQueues {
 			permits.push(...this.#owedIn(turn, pool, now));
 			const offer = this.#capacity.offer(turn, pool, now);
 			if (offer && !offer.isWorthwhile) {
-				break; // Those behind it would take what becomes free, and it would wait for ever.
+				break; // Those behind it would take whatever becomes free, and it would wait forever.
 			}
 			if (offer?.limit === 0) {
 				over.add(workspaceId);
@@ -307,7 +303,9 @@ export class DestinationQueues {
 		return permits;
 	}
 
-	/** What others of the workspace passed often enough at the site goes first in its turn, and no more of it. */
+	/**
+	 * Returns permits for mail that was passed too often by other mail of its workspace, limited to what it is owed.
+	 */
 	#owedIn(turn: Turn, pool: StartPool, now: Moment): ClaimPermit[] {
 		const {site, workspaceId} = turn;
 		const permits: ClaimPermit[] = [];
@@ -334,7 +332,9 @@ export class DestinationQueues {
 		return permits;
 	}
 
-	/** The next queue of this rank. A queue that has used up its share of the day is placed at its overflow first. */
+	/**
+	 * Returns the next queue of this rank. One that has used up its warm-up share first moves to its overflow route.
+	 */
 	#nextQueue({site, workspaceId}: Turn, rank: Rank, now: Moment): DestinationQueue | undefined {
 		for (;;) {
 			const lane = site.lanes.get(workspaceId);
@@ -343,7 +343,7 @@ export class DestinationQueues {
 				return undefined;
 			}
 			lane.ready[rank].delete(queue);
-			// Behind the other workspaces of the site.
+			// Move the workspace behind the others at this provider.
 			site.lanes.delete(workspaceId);
 			site.lanes.set(workspaceId, lane);
 			const {own, route} = queue.placed;
@@ -385,7 +385,7 @@ export class DestinationQueues {
 		return permit;
 	}
 
-	/** A claim was made. A full one means that more may be due. */
+	/** A claim was made. If it was full, more recipients may be due. */
 	claimed(permit: ClaimPermit, result: ClaimResult, now: Moment): void {
 		const {queue, site, limit, asksNext, warmUp: day} = permit;
 		const free = limit - result.count;
@@ -414,10 +414,7 @@ export class DestinationQueues {
 		this.#capacity.enlist(site, now);
 	}
 
-	/**
-	 * A claimed recipient is done. `end`: what its try says about the site; null: no host was asked. Answers what
-	 * changed.
-	 */
+	/** A claimed recipient is done. `end` is what its attempt says about the provider. Returns what changed there. */
 	done(permit: ClaimPermit, end: SiteEnd | null, now: Moment): readonly SiteChange[] {
 		const {queue, site, route} = permit;
 		let changes: readonly SiteChange[] = [];
@@ -433,7 +430,7 @@ export class DestinationQueues {
 		return changes;
 	}
 
-	/** A queue without work leaves its site: its route is looked up again next time. */
+	/** Removes a queue without work from its provider. Its route is looked up again next time. */
 	#rest(queue: DestinationQueue): void {
 		if (queue.state !== 'idle' || queue.inFlight > 0) {
 			return;
@@ -453,13 +450,13 @@ export class DestinationQueues {
 		queue.restsAt = null;
 	}
 
-	/** Changes what the site may have, for another reason than a try here. */
+	/** Changes the provider's limits for a reason other than an attempt made here. */
 	regrade(site: Site, how: (state: SiteState) => void, now: Moment): void {
 		this.#change(site, how);
 		this.#capacity.enlist(site, now);
 	}
 
-	/** Other nodes have all of the site: its queues here have no work until it is noticed again. */
+	/** Other nodes have all of this provider. Its queues here have no work until `noticed` is called again. */
 	leave(site: Site): void {
 		for (const queue of readyQueues(site)) {
 			queue.state = 'idle';
@@ -470,7 +467,6 @@ export class DestinationQueues {
 		}
 	}
 
-	/** Lets one recipient try each of these sites, if they back off. */
 	probe(names: Iterable<string>, now: Moment): void {
 		for (const name of names) {
 			const site = this.#sites.probe(name, now);
@@ -480,10 +476,7 @@ export class DestinationQueues {
 		}
 	}
 
-	/**
-	 * A session with the site has heard nothing for a while. If the site is not proven, what is under way there goes on
-	 * waiting beside what others may start, and what is tried there next does too.
-	 */
+	/** A session has received nothing for a while. Recipients at an unproven provider then no longer hold up others. */
 	quiet(name: string, now: Moment): void {
 		const site = this.#sites.find(name);
 		if (site && !isProven(site)) {

@@ -1,10 +1,10 @@
 /**
- * How far workspaces may use what is free. One that shares the slots takes another while it has fewer than are free, so
- * that with any number of them some are left to one that comes. One that is alone leaves a quarter.
+ * How many slots a workspace may hold for each free one. A workspace that shares the slots may take another while it
+ * holds fewer than are free, so some always remain for newcomers. A workspace on its own leaves a quarter free.
  */
 const timesFree = {shared: 1, alone: 3};
 
-/** Slots that workspaces share: none of them can take them all, and one that has none always finds some. */
+/** Slots that workspaces share. No workspace can take all of them, and one that has none always finds some. */
 export class FairSlots {
 	readonly #taken = new Map<string, number>();
 	#total = 0;
@@ -13,7 +13,7 @@ export class FairSlots {
 		return this.#total;
 	}
 
-	/** A negative number gives back. */
+	/** Takes slots; a negative number returns them. */
 	take(workspaceId: string, slots: number): void {
 		const taken = (this.#taken.get(workspaceId) ?? 0) + slots;
 		this.#total += slots;
@@ -24,14 +24,11 @@ export class FairSlots {
 		}
 	}
 
-	/**
-	 * How many the workspace may take of those that are free, or of this share of them. `isAlone`: no other workspace
-	 * waits for one.
-	 */
+	/** Returns how many free slots (or of a share of them) the workspace may take. `isAlone`: no other is waiting. */
 	allowance(workspaceId: string, free: number, isAlone: boolean, share = 1): number {
 		const taken = this.#taken.get(workspaceId) ?? 0;
 		const times = share * (isAlone && taken === this.#total ? timesFree.alone : timesFree.shared);
-		// With each slot that it takes, one fewer is free.
+		// Each slot that is taken leaves one fewer free.
 		return Math.max(0, Math.ceil((times * free - taken) / (1 + times)));
 	}
 }

@@ -1,26 +1,26 @@
 import {isHighRank, type Phase, phaseOf, type Rank, ranks} from './ranks.ts';
 import {type DestinationQueue, keepForHigh, ownCapacity, rankAt, type Site} from './site.ts';
 
-/** One workspace's mail at a site. */
+/** One workspace's mail at a provider. */
 export type Lane = {
 	/** Its queues with work due now, in the order of their turns. */
 	readonly ready: Record<Rank, Set<DestinationQueue>>;
-	/** Recipients of its other priorities that passed what waits of this one, and claims of it under way. */
+	/** Recipients of other priorities that passed the waiting mail of this one, and claims of this one under way. */
 	readonly passed: Record<Overtaken, number>;
 	readonly claiming: Record<Overtaken, number>;
 };
 
-/** What high mail passes, in the order of their turns. */
+/** The priorities that high-priority mail passes, in the order of their turns. */
 export const overtaken = ['normal', 'low'] as const;
 export type Overtaken = (typeof overtaken)[number];
 const normalRanks = ['fresh', 'mixed', 'backlog'] as const;
 
-/** How many recipients may pass what waits of a lower priority, for each that goes of it: it gets one in eight. */
+/** How many recipients may pass waiting mail of a lower priority for each one of it that goes: it gets one in eight. */
 const maxOvertakes = 7;
-/** Recipients of the waiting mail of this priority that are to go before any other of their workspace. */
+/** Returns how many waiting recipients of this priority must go before any other mail of their workspace. */
 export const owedTo = ({passed}: Lane, priority: Overtaken): number => Math.floor(passed[priority] / maxOvertakes);
 
-/** The rank of the first mail of this priority that waits. */
+/** Returns the rank of the first waiting mail of this priority. */
 export function readyRank({ready}: Lane, priority: Overtaken): Rank | undefined {
 	return (priority === 'low' ? (['low'] as const) : normalRanks).find(rank => ready[rank].size > 0);
 }
@@ -44,10 +44,10 @@ export function countPassed(site: Site, queue: DestinationQueue, recipients: num
 	}
 }
 
-/** Limits the workspaces a site waits for: all workspaces there come by in turn. */
+/** How many workspaces a provider waits for at once. All of its workspaces get there in turn. */
 const maxWorkspaces = 8;
 
-/** The workspace's mail at the site. */
+/** Returns the workspace's lane at the provider; creates it if necessary. */
 export function laneAt({lanes}: Site, workspaceId: string): Lane {
 	const known = lanes.get(workspaceId);
 	if (known) {
@@ -65,7 +65,7 @@ export function laneAt({lanes}: Site, workspaceId: string): Lane {
 	return lane;
 }
 
-/** Forgets the workspace's lane if nothing of it waits or is being claimed. */
+/** Removes the workspace's lane if nothing in it is waiting or being claimed. */
 export function forgetLane({lanes}: Site, workspaceId: string): void {
 	const lane = lanes.get(workspaceId);
 	if (lane && lane.claiming.normal + lane.claiming.low === 0 && ranks.every(rank => lane.ready[rank].size === 0)) {
@@ -73,15 +73,15 @@ export function forgetLane({lanes}: Site, workspaceId: string): void {
 	}
 }
 
-/** The queues that wait for their turn at the site. */
+/** Returns the queues that are waiting for their turn at the provider. */
 export function readyQueues({lanes}: Site): DestinationQueue[] {
 	return [...lanes.values()].flatMap(({ready}) => ranks.flatMap(rank => [...ready[rank]]));
 }
 
-/** A workspace with mail that a site may start, and the first rank of that. */
+/** A workspace with mail that a provider may start, and the first rank of that mail. */
 export type Entry = {readonly workspaceId: string; readonly rank: Rank};
 
-/** The workspaces with mail of this phase that the site may start now, the next ones first. */
+/** Returns the workspaces with mail of this phase that the provider may start now, in the order of their turns. */
 export function readyWorkspaces(site: Site, phase: Phase, most: number, monotonic: number): Entry[] {
 	const may = {
 		high: ownCapacity(site, 'high', most, monotonic) > 0,

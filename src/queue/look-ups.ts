@@ -1,17 +1,19 @@
 import {UrgentRing} from '../kit/fair-ring.ts';
 import type {DestinationQueue} from './site.ts';
 
-/** Whether its route is looked up before those of a backlog. */
+/** Whether the queue's route is looked up before those of a backlog. */
 const isSoon = ({priority, fresh}: DestinationQueue): boolean => fresh && priority !== 'low';
 
-/** Whether a workspace may look up another route. `isAlone`: no other one waits for that. */
+/**
+ * Decides whether a workspace may start another look-up. `isAlone` means that no other workspace is waiting for one.
+ */
 export type MayLookUp = (workspaceId: string, isAlone: boolean) => boolean;
 
-/** Destination queues that wait for the look-up of their route: workspaces in turn, and high mail first within each. */
+/** Destination queues waiting for a route look-up. Workspaces take turns; high-priority mail goes first in each. */
 export class LookUps {
 	readonly #soon = new UrgentRing<DestinationQueue>();
 	readonly #backlog = new UrgentRing<DestinationQueue>();
-	/** Placed queues with a route to be looked up again. */
+	/** Queues that have a route which is due to be looked up again. */
 	readonly #stale = new Set<DestinationQueue>();
 
 	add(queue: DestinationQueue): void {
@@ -19,7 +21,7 @@ export class LookUps {
 		ring.add(queue.workspaceId, queue, queue.priority === 'high');
 	}
 
-	/** It waits already; mail may have come for which it is looked up sooner. */
+	/** Moves a waiting queue ahead of the backlog if new mail has arrived for it. */
 	hurry(queue: DestinationQueue): void {
 		if (isSoon(queue) && this.#backlog.has(queue.workspaceId, queue)) {
 			this.#backlog.remove(queue.workspaceId, queue);
@@ -27,7 +29,7 @@ export class LookUps {
 		}
 	}
 
-	/** Its route is old: it goes by it until the next one is found. */
+	/** Adds a queue whose route is old. It keeps using that route until a new one is found. */
 	addStale(queue: DestinationQueue): void {
 		this.#stale.add(queue);
 	}
@@ -38,7 +40,7 @@ export class LookUps {
 		this.#stale.delete(queue);
 	}
 
-	/** Takes the next queue; `backlog`: maybe one of mail that was tried before. */
+	/** Removes and returns the next queue. `backlog` also allows queues of mail that was attempted before. */
 	next(backlog: boolean, mayLookUp: MayLookUp): DestinationQueue | undefined {
 		const may = (workspaceId: string) =>
 			mayLookUp(workspaceId, this.#soon.isOnly(workspaceId) && this.#backlog.isOnly(workspaceId));

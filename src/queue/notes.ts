@@ -16,36 +16,36 @@ export type NotesOptions = {
 	readonly moment: () => Moment;
 };
 
-/** What is noted of a queue: it is written again only if one of these changes. */
+/** What was last stored about a queue. It is written again only if one of these fields changes. */
 type Noted = Wait & {readonly queue: DestinationQueue; readonly since: number};
 
-/** A queue that has waited less is not noted, milliseconds, unless its site backs off. */
+/** A queue that has waited for less time is not stored unless its provider is backing off, in milliseconds. */
 const soonMs = 2000;
-/** How many waiting queues are noted, and how much is written at once. */
+/** The maximum number of waiting queues examined, and of rows written at once. */
 const maxQueues = 5000;
 const maxChanges = 1000;
 
-/** Writes what queues wait for and how sites are doing, for the CLI and dashboard and for the next start. */
+/** Writes what queues are waiting for and how providers are doing, for the CLI, the dashboard and the next start. */
 export class QueueNotes {
 	readonly #options: NotesOptions;
-	/** By destination and workspace: of several priorities the queue that waits longest is noted. */
+	/** By destination and workspace. Of several priorities, the queue that has waited longest is stored. */
 	readonly #noted = new Map<string, Noted>();
-	/** Sites to be noted, and whether only their windows changed. */
+	/** Providers to be written, and whether only their number of connections changed. */
 	readonly #changed = new Map<Site, boolean>();
 	#writing = false;
-	/** A note that could not be written: it goes before any newer one. */
+	/** A note that could not be written. It must be written before any newer one. */
 	#unwritten: QueueWaitNote | null = null;
 
 	constructor(options: NotesOptions) {
 		this.#options = options;
 	}
 
-	/** The pace of this site changed; `isWindow`: only the connections that it may have. */
+	/** Marks the provider as changed. `isWindow` means that only its number of connections changed. */
 	changed(site: Site, isWindow: boolean): void {
 		this.#changed.set(site, isWindow && (this.#changed.get(site) ?? true));
 	}
 
-	/** To be called once a second; rejects if the store cannot be written. */
+	/** Writes what has changed. Call it once a second; it rejects if the store cannot be written. */
 	async write(): Promise<void> {
 		if (this.#writing) {
 			return;
@@ -134,18 +134,18 @@ export class QueueNotes {
 	}
 }
 
-/** Whether it is stopped for a while: noted at once. */
+/** Whether the queue is stopped for a while and should be stored at once. */
 function isStopped(queue: DestinationQueue): boolean {
 	const {state} = queue;
 	return state === 'suspended' || state === 'spent' || (siteOf(queue)?.state.backoff ?? null) !== null;
 }
 
-/** Counts of recipients under way change all the time: they are not the reason. */
+/** Counts of recipients under way change all the time and are not compared. */
 function isSameReason(one: WaitReason, other: WaitReason): boolean {
 	return one.code === other.code && allowedBy(one) === allowedBy(other);
 }
 
-/** What the site may have now, connections or mails per minute; null: that is not the reason. */
+/** The number of connections or messages per minute that the provider may have, or `null` if that is not the reason. */
 function allowedBy(reason: WaitReason): number | null {
 	switch (reason.code) {
 		case 'pace':
@@ -157,15 +157,15 @@ function allowedBy(reason: WaitReason): number | null {
 	}
 }
 
-/** The two clocks drift. */
+/** The wall clock and the monotonic clock drift apart, so times within a second count as equal. */
 function isSameTime(one: number | null, other: number | null): boolean {
 	return one === null || other === null ? one === other : Math.abs(one - other) < 1000;
 }
 
-/** Why a queue's mail is not claimed, and until when: monotonic milliseconds; null: unknown. */
+/** Why a queue's mail is not claimed, and until when in monotonic milliseconds (`null` if unknown). */
 type Wait = {readonly reason: WaitReason; readonly until: number | null};
 
-/** Why a queue with work waits, or a queue at a site that backs off. `most`: recipients in flight in all. */
+/** Returns why a queue is waiting. `most` is the maximum number of recipients in flight. */
 function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 	const {state, spent} = queue;
 	if (state === 'suspended') {
@@ -180,7 +180,7 @@ function waitOf(queue: DestinationQueue, most: number, now: Moment): Wait {
 	return site ? waitAt(site, rankOf(queue), most, now) : {reason: {code: 'dns'}, until: null};
 }
 
-/** The site that the queue's mail goes to, or went to last. */
+/** The provider that the queue is placed at, or was placed at last. */
 const siteOf = ({placed, restsAt}: DestinationQueue): Site | null => placed?.site ?? restsAt;
 
 function waitAt(site: Site, rank: Rank, most: number, now: Moment): Wait {

@@ -15,15 +15,15 @@ import type {Site} from './site.ts';
 export type QueueObserver = {
 	/** An outcome is on stable storage. */
 	readonly recorded: (recorded: JudgedTry) => void;
-	/** An outcome was discarded: another daemon had taken the recipient meanwhile. */
+	/** An outcome was discarded because another daemon had claimed the recipient meanwhile. */
 	readonly lost: (recipient: JudgedTry['recipient']) => void;
-	/** A fault of ours in judging an attempt or in this observer; the recipient has its outcome. */
+	/** An internal error occurred in evaluating an attempt or in this observer. The recipient has its outcome. */
 	readonly faulted: (error: unknown, recipient: JudgedTry['recipient']) => void;
-	/** What a site may have changed. */
+	/** The limits of a provider changed. */
 	readonly siteChanged: (site: Site, changes: readonly SiteChange[]) => void;
-	/** The route of a queue was not found; it is looked up again. */
+	/** The route of a queue was not found. It will be looked up again. */
 	readonly routeNotFound: (error: unknown, queue: QueueKey) => void;
-	/** The store could not be used; the work is tried again. */
+	/** The store was unavailable. The work will be attempted again. */
 	readonly storeFailed: (error: unknown) => void;
 };
 
@@ -33,21 +33,22 @@ export type ClaimsOptions = {
 	readonly recordWrite: GroupWrite<JudgedTry, boolean>;
 	/** Claims those of the recipients that are neither claimed nor held. A claim lasts `lastsMs` without its daemon. */
 	readonly claimAged: (ids: readonly string[], lastsMs: number) => Promise<readonly Claimed[]>;
-	/** Releases this daemon's claims other than those of the recipients it knows; answers their queues. */
+	/** Releases this daemon's claims except those of known recipients. Returns the queues of the released ones. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<readonly QueueKey[]>;
-	/** A claim lasts this long, and a margin, without its daemon. Then another node may take the recipient. */
+	/** How long a claim lasts without its daemon, plus a margin. After that another node may take the recipient. */
 	readonly attemptDeadlineMs: number;
 	readonly clock: Clock;
 	readonly observer: Pick<QueueObserver, 'recorded' | 'lost' | 'faulted' | 'storeFailed'>;
 };
 
 /**
- * The claims of this process in the store: made by a permit, ended by recording an outcome, released if this process
- * does not know them. An outcome is kept until it can be written, because a sent mail must not be sent again.
+ * This process's claims in the store. A claim is made by a permit and ended by recording an outcome; one that this
+ * process does not know is released. An outcome that cannot be written is retained until it can be, because a message
+ * that was sent must not be sent again.
  */
 export class QueueClaims {
 	readonly #options: ClaimsOptions;
-	/** The recipients being tried, by id. */
+	/** The recipients being attempted, by id. */
 	readonly #held: ReturnType<typeof createHeldClaims<readonly QueueKey[]>>;
 	#unwritten = 0;
 
@@ -56,7 +57,7 @@ export class QueueClaims {
 		this.#held = createHeldClaims({...options, onStoreError: options.observer.storeFailed});
 	}
 
-	/** Whether an outcome waits for the store. */
+	/** Whether an outcome is waiting to be written. */
 	get failing(): boolean {
 		return this.#unwritten > 0;
 	}
@@ -66,7 +67,9 @@ export class QueueClaims {
 		return this.#held.isDoubtful;
 	}
 
-	/** The recipients to be tried, and what their queue learns; no recipients if the store fails. */
+	/**
+	 * Claims recipients and returns them with what their queue needs to know. Returns no recipients if the store fails.
+	 */
 	async claim(permit: ClaimPermit): Promise<{readonly recipients: readonly Claimed[]; readonly result: ClaimResult}> {
 		const {recipients: claimed, nextDue, warmedUp} = await this.#ask(permit);
 		const recipients = claimed.filter(({id}) => this.#held.take(id));
@@ -79,7 +82,7 @@ export class QueueClaims {
 		return {recipients, result};
 	}
 
-	/** Recipients past their lifetime, to be recorded; an empty list if the store fails. */
+	/** Claims recipients past their lifetime so that they can be recorded. Returns an empty list if the store fails. */
 	async claimAged(ids: readonly string[]): Promise<readonly Claimed[]> {
 		try {
 			return (await this.#options.claimAged(ids, this.#lastsMs)).filter(({id}) => this.#held.take(id));
@@ -89,12 +92,12 @@ export class QueueClaims {
 		}
 	}
 
-	/** Resolves once the outcome of a claimed recipient is on stable storage, or the recipient is another daemon's. */
+	/** Resolves once the outcome of a claimed recipient is on stable storage, or another daemon has the recipient. */
 	async record(recorded: JudgedTry): Promise<void> {
 		const {observer} = this.#options;
 		const isOurs = await this.#write(recorded);
 		this.#held.end(recorded.recipient.id);
-		// Outside the retries: a fault here is not the store's, and the outcome must not be written again.
+		// This stands outside the retries: an error here is not the store's, and the outcome must not be written again.
 		try {
 			if (isOurs) {
 				observer.recorded(recorded);
@@ -106,7 +109,7 @@ export class QueueClaims {
 		}
 	}
 
-	/** Releases them and answers their queues. Writes are serialised, so all earlier claims are known by then. */
+	/** Releases unknown claims and returns their queues. Writes run one by one, so earlier claims are known by then. */
 	async releaseUnknown(): Promise<readonly QueueKey[]> {
 		return (await this.#held.releaseUnknown()) ?? [];
 	}
@@ -132,7 +135,7 @@ export class QueueClaims {
 		}
 	}
 
-	/** Retries until it is written; false: another daemon has taken the recipient. */
+	/** Retries until the outcome is written. Returns `false` if another daemon has the recipient. */
 	async #write(recorded: JudgedTry): Promise<boolean> {
 		const {writer, recordWrite, observer} = this.#options;
 		for (let failed = false; ; failed = true) {

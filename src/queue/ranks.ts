@@ -1,21 +1,25 @@
 import type {DestinationQueue} from './site.ts';
 
 /**
- * In the order in which one workspace's mail goes. `high` and `low`: mail of these priorities. Of normal mail, `fresh`:
- * just accepted, for a site not known to be silent. `mixed`: such mail where other unclaimed mail was found. `backlog`:
- * mail tried before, or found in the store; `highBacklog`: such mail of high priority.
+ * The ranks of a workspace's mail, in the order in which it goes:
+ * - `high`: high-priority mail that was just accepted
+ * - `highBacklog`: high-priority mail that was attempted before or found in the store
+ * - `fresh`: normal mail that was just accepted, for a provider that is not known to be silent
+ * - `mixed`: the same, in a queue in which other unclaimed mail was found
+ * - `backlog`: normal mail that was attempted before or found in the store
+ * - `low`: low-priority mail
  */
 export const ranks = ['high', 'highBacklog', 'fresh', 'mixed', 'backlog', 'low'] as const;
 export type Rank = (typeof ranks)[number];
 
-/** `new`: mail that was just accepted. All other mail is `late`, and low mail always. */
+/** Mail that was just accepted is `new`. All other mail is `late`, and low-priority mail always is. */
 export const phases = ['new', 'late'] as const;
 export type Phase = (typeof phases)[number];
 
 export const phaseOf = (rank: Rank): Phase =>
 	rank === 'high' || rank === 'fresh' || rank === 'mixed' ? 'new' : 'late';
 
-/** The rank of the queue's mail. */
+/** Returns the rank of the queue's mail. */
 export function rankOf({priority, fresh, asksNext}: DestinationQueue): Rank {
 	switch (priority) {
 		case 'high':

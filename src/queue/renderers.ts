@@ -12,31 +12,28 @@ import {
 import type {Claimed} from '../store/queue/claims.ts';
 import type {Made, Unmade} from './attempt.ts';
 
-/**
- * A claimed recipient with what its row does not have. A renderer caches the rest: templates by version, DKIM keys by
- * their ids.
- */
+/** A claimed recipient and the data that its row lacks. Renderers cache templates by version and DKIM keys by id. */
 export type MakeJob = {
 	readonly recipient: Claimed;
-	/** All variables, JSON, where the recipient's lack sensitive ones; null: its mail is made without them. */
+	/** All variables as JSON, if the recipient's row lacks sensitive ones; `null` to render without them. */
 	readonly variables: string | null;
 	readonly attachments: readonly Attachment[];
 	/** Names the signing keys (resource `dkim:…`). */
 	readonly signing: string;
 	readonly returnPathDomain: string;
-	/** The host of its links; null: that of the public URL. */
+	/** The host of its links, or `null` for that of the public URL. */
 	readonly linkHost: string | null;
 };
 
 export type MakeResult = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
 
-/**
- * `known`: of how many jobs that took long the main thread knew when it sent this one. `renderMs`: it gets less time
- * than usual.
- */
+/** `known` is how many slow jobs were known when this one was sent. `renderMs` gives it less time than usual. */
 export type SentJob = MakeJob & {readonly known: number; readonly renderMs?: number};
 
-/** `tookLong`: it failed and held other mail up. Null: not tried, for a mail of the same version did so just before. */
+/**
+ * `tookLong` means that the job failed and delayed other mail. The result is `null` if the job was not run because a
+ * message of the same version failed just before it.
+ */
 export type RendererResult = (MakeResult & {readonly tookLong?: boolean}) | null;
 
 export type ToRenderer =
@@ -45,7 +42,7 @@ export type ToRenderer =
 
 export type FromRenderer = FromWorker<RendererResult> | {readonly kind: 'need'; readonly name: string};
 
-/** `again`: it was not tried. `longer`: it was not made in `renderMs`. */
+/** `again` means that the job was not run, `longer` that it was not finished within `renderMs`. */
 type Tried = MakeResult | 'again' | 'longer';
 
 type Order = Exclude<ToRenderer, ToWorker<SentJob>>;
@@ -56,30 +53,25 @@ type RenderersOptions = Pick<
 	'count' | 'spawn' | 'limitMs' | 'clock' | 'cpu'
 > & {
 	readonly observer: ThreadObserver & {
-		/** A resource of this job cannot be used until an operator repairs it. */
+		/** A resource of this job is unusable until an operator repairs it. */
 		readonly resourceFault: (job: MakeJob, message: string) => void;
 	};
-	/** A template version or a set of DKIM keys, when a maker does not have it yet. */
+	/** Loads a template version or a set of DKIM keys that a renderer does not have yet. */
 	readonly resource: (name: string) => Promise<unknown>;
-	/**
-	 * Whether a resource could not be had for now: then it is asked for again. Any other error puts its messages off.
-	 */
+	/** Whether the resource is only unavailable for now and is requested again. Other errors postpone messages. */
 	readonly isUnavailable: (error: unknown) => boolean;
 };
 
 const batchSize = 8;
-/** One batch to work on, one to go on with at once. */
+/** One batch to work on and one to continue with at once. */
 const maxHeld = 2 * batchSize;
-/** Attachments of the jobs that a maker has, octets: a job that has more is alone with it. */
+/** How many octets of attachments a renderer may hold. A job with more is rendered on its own. */
 const maxAttached = 512 * 1024;
 const resourceRetryMs = 1000;
-/** Wait of mail that the machine has no time for, milliseconds. */
+/** How long a message waits if the machine was too busy to render it, in milliseconds. */
 const starvedRestMs = 60_000;
 
-/**
- * The renderers: threads that render foreign templates. The message that took its thread down twice fails with
- * `render_limit`.
- */
+/** The threads that render templates of users. A message that kills its thread twice fails (`render_limit`). */
 export class Renderers {
 	readonly #options: RenderersOptions;
 	readonly #work: ForeignWork<SentJob, RendererResult, Order, Message>;
@@ -92,7 +84,7 @@ export class Renderers {
 		this.#slowTemplates = new SlowTemplates(options.clock);
 		this.#work = new ForeignWork<SentJob, RendererResult, Order, Message>({
 			...options,
-			name: 'maker',
+			name: 'renderer',
 			noun: 'a message',
 			batchSize,
 			maxHeld,
@@ -103,7 +95,7 @@ export class Renderers {
 		});
 	}
 
-	/** `isUrgent`: it goes before other mail of its workspace. */
+	/** Prepares the message. `isUrgent` puts it before other mail of its workspace. */
 	async make(job: MakeJob, isUrgent = false): Promise<MakeResult> {
 		let isQuick = !this.#slowTemplates.needsLong(job.recipient.id);
 		for (;;) {
@@ -145,7 +137,8 @@ export class Renderers {
 			return await this.#tryOnce(job, isUrgent);
 		}
 		if (turn === 'full') {
-			const message = 'The mails before this one took longer to render than allowed.';
+			const message =
+				'Earlier messages from this template exceeded the render limit, so this one is waiting for its turn.';
 			const waitMs = this.#slowTemplates.waitMs(job.recipient.version_id, isQuick);
 			return {ok: false, unmade: {reason: 'render_limit', message, waitMs, ours: true}};
 		}
@@ -193,23 +186,20 @@ export class Renderers {
 	#unmade(why: 'spent' | 'starved' | 'stopped'): Unmade {
 		switch (why) {
 			case 'spent': {
-				const message = `Rendering took longer than ${this.#options.limitMs} ms or too much memory.`;
+				const message = `Rendering took longer than ${this.#options.limitMs} ms or used too much memory.`;
 				return {reason: 'render_limit', message};
 			}
 			case 'starved': {
-				const message = 'The machine is too busy to render the mail.';
+				const message = 'The machine is too busy to render the message.';
 				return {reason: 'render_limit', message, waitMs: starvedRestMs};
 			}
 			case 'stopped':
-				return {reason: 'make_failed', message: 'The makers were stopped.', waitMs: 0, ours: true};
+				return {reason: 'make_failed', message: 'The renderers were stopped.', waitMs: 0, ours: true};
 		}
 	}
 }
 
-/**
- * Who hands a job to the threads: as many as they hold, then workspaces in turn. So nobody waits behind another's
- * flood.
- */
+/** Decides who may pass a job to the threads, workspaces in turn, so that nobody waits behind another's flood. */
 class Turns {
 	readonly #waiting = new UrgentRing<() => void>();
 	#free: number;
@@ -238,34 +228,31 @@ class Turns {
 
 type Sort = Pick<Claimed, 'version_id' | 'workspace_id'>;
 type Waiting = {readonly versionId: string; readonly go: (turn: Turn) => void};
-/** `granted`: until `done`. `closed`: the version's mail no longer takes turns. `full`: too many wait already. */
+/** `granted`: until `done`. `closed`: the version's mail takes no more turns. `full`: too many are waiting already. */
 type Turn = 'granted' | 'closed' | 'full';
 
-/** After this many mails in a row were made, a version no longer takes turns. */
+/** A version no longer takes turns after this many messages in a row were rendered in time. */
 const madeAgain = 10;
-/** Per workspace. A waiting copy occupies a place at its site. */
+/** The maximum number of waiting messages per workspace. Each of them uses some of its provider's capacity. */
 const maxWaiting = {quick: 32, long: 4};
-/**
- * Time limit of a first rendering, milliseconds. Mails that need more come after the others. Shorter failures do not
- * count.
- */
+/** The time limit of the first rendering (ms). Exceeding it moves a message behind others; it is not a failure. */
 export const quickMs = 100;
-/** A long mail gets a turn at least this often, milliseconds. */
+/** A message that needs long gets a turn at least this often, in milliseconds. */
 const longEveryMs = 5000;
 const waitPerFailureMs = 1000;
 const maxWaitMs = {quick: 10_000, long: 60_000};
 const remembered = 1000;
 
 /**
- * Template versions with a mail that exceeded the render limit. Their mails are rendered one at a time, with a pause as
- * long as each took, so that bad mails do not delay other templates.
+ * Template versions of which a message exceeded the render limit. Their messages are rendered one at a time, each
+ * followed by a pause as long as it took, so that they do not delay other templates.
  */
 class SlowTemplates {
 	readonly #clock: Clock;
 	readonly #slow = new LRUCache<string, {failed: number; made: number}>({max: remembered});
 	readonly #quick: FairRing<Waiting> = new Map();
 	readonly #long: FairRing<Waiting> = new Map();
-	/** Recipients that need longer: when they come back they do not try it quickly again. */
+	/** Recipients whose messages need longer. When they come back, the short limit is skipped. */
 	readonly #longRecipients = new LRUCache<string, true>({max: remembered});
 	#lastLong = 0;
 	#failures = 0;
@@ -278,7 +265,7 @@ class SlowTemplates {
 		this.#clock = clock;
 	}
 
-	/** How many failures are known so far. */
+	/** The number of failures so far. */
 	known(): number {
 		return this.#failures;
 	}
@@ -295,19 +282,19 @@ class SlowTemplates {
 		this.#longRecipients.set(recipientId, true);
 	}
 
-	/** One of the version's mails took too long. */
+	/** A message of this version took too long. */
 	failed(versionId: string): void {
 		this.#failures++;
 		this.#slow.set(versionId, {failed: (this.#slow.peek(versionId)?.failed ?? 0) + 1, made: 0});
 	}
 
-	/** One of them takes long at this moment. */
+	/** A message of this version is taking long right now. */
 	doubt(versionId: string): void {
 		this.#failures++;
 		this.#slow.set(versionId, {failed: this.#slow.peek(versionId)?.failed ?? 0, made: 0});
 	}
 
-	/** One was made in time. */
+	/** A message of this version was rendered in time. */
 	made(versionId: string): void {
 		const known = this.#slow.get(versionId);
 		if (!known) {
@@ -351,13 +338,13 @@ class SlowTemplates {
 		this.#resting = setTimeout(() => this.#next(), this.#clock.monotonic() - this.#began);
 	}
 
-	/** After how long it is worth to look again for a mail that found no place, milliseconds. */
+	/** How long a message should wait before it is attempted again after `full`, in milliseconds. */
 	waitMs(versionId: string, isQuick: boolean): number {
 		const failed = this.#slow.peek(versionId)?.failed ?? 0;
 		return Math.min(maxWaitMs[isQuick ? 'quick' : 'long'], waitPerFailureMs * Math.max(1, failed));
 	}
 
-	/** Lets all that wait go on. */
+	/** Lets all waiting messages proceed. */
 	stop(): void {
 		this.#isStopped = true;
 		clearTimeout(this.#resting);

@@ -18,32 +18,35 @@ type SchedulerOptions = DestinationQueuesOptions &
 	ExpiryOptions &
 	ClaimsOptions &
 	AttemptsOptions & {
-		/** The route of a queue. A promise settles in bounded time, and rejects only if something of ours is broken. */
+		/**
+		 * Finds the route of a queue. The promise settles in bounded time and rejects only because of an internal
+		 * error.
+		 */
 		readonly routeOf: (key: QueueKey) => Route | Promise<Route>;
-		/** Sets how many connections the SMTP workers may have to the site. */
+		/** Sets how many connections to the provider the SMTP workers may have. */
 		readonly allow?: (site: Site, connections: number) => void;
-		/** Every queue with work and when it is due, in the store's form. */
+		/** Reads every queue with work and when it is due, in the store's format. */
 		readonly readWaitingQueues: () => Promise<ReadonlyArray<QueueKey & {readonly due: string}>>;
-		/** Destinations that an operator suspended. */
 		readonly readSuspensions: () => Promise<readonly string[]>;
-		/** When an operator resumed sites that backed off, by their names. */
+		/** When an operator resumed providers that were backing off, by name. */
 		readonly readResumed: () => Promise<ReadonlyMap<string, string>>;
 		readonly observer: QueueObserver;
 	};
 
-/** How exactly waiting mail becomes due, milliseconds. */
+/** How precisely waiting mail becomes due, in milliseconds. */
 const tickMs = 100;
-/** How often shares are renewed and what waits is written, milliseconds. */
+/** How often shares are renewed and notes are written, in milliseconds. */
 const noteMs = 1000;
-/** Look-ups of routes at once; mail tried before leaves some of them to new mail. */
+/** The maximum number of concurrent route look-ups. Mail that was attempted before leaves some of them to new mail. */
 const maxLookUps = 64;
 const maxBacklogLookUps = 48;
 const routeRetryMs = 5000;
 
 /**
- * The queue's heart: claims what each site may start now, takes every claimed recipient through its steps and records
- * the outcome. Claims end by outcome, never by time. An outcome that cannot be written is kept and nothing is claimed
- * meanwhile, because a sent mail must not be sent again.
+ * The center of this folder, which decides whose mail goes next: claims what each provider may start, takes every
+ * claimed recipient through its attempt, and records the outcome. Relies on `DestinationQueues` for turns and limits,
+ * on `Attempts` for delivery, and on `QueueClaims` for the store. A claim ends by its outcome, never by time. While an
+ * outcome cannot be written, nothing is claimed, because a message that was sent must not be sent again.
  */
 export class Scheduler {
 	readonly #options: SchedulerOptions;
@@ -58,9 +61,9 @@ export class Scheduler {
 	#shareTimer: NodeJS.Timeout | undefined;
 	#roundPlanned = false;
 	readonly #lookUps = new FairSlots();
-	/** As it was at the last scan. */
+	/** The state at the last scan. */
 	#knownResumed: ReadonlyMap<string, string> | null = null;
-	/** The scan under way, and whether something changed since it began. */
+	/** The scan in progress, and whether something has changed since it began. */
 	#scanning: Promise<void> | null = null;
 	#scanAgain = false;
 
@@ -84,7 +87,7 @@ export class Scheduler {
 		});
 	}
 
-	/** Reads what is waiting in the store and begins. */
+	/** Reads what is waiting in the store and starts. */
 	async start(): Promise<void> {
 		this.#state = 'running';
 		this.#timers = [
@@ -98,8 +101,8 @@ export class Scheduler {
 	}
 
 	/**
-	 * Mail for these queues was handed to the writer, which takes turns, so a claim that follows finds it. Where its
-	 * site has capacity the claim follows at once, and shares the transaction.
+	 * Mail for these queues was submitted to the writer, which runs one write after another, so a claim that follows
+	 * finds it. If the provider has capacity, the claim follows at once and shares the transaction.
 	 */
 	arriving(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
@@ -118,7 +121,7 @@ export class Scheduler {
 		return this.#queues.isWaiting(key);
 	}
 
-	/** These queues have work that is or comes due, maybe of another node. */
+	/** These queues have work that is or will be due, possibly from another node. */
 	noticed(keys: Iterable<Arrival>): void {
 		const now = this.#moment();
 		for (const key of keys) {
@@ -132,10 +135,7 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	/**
-	 * Something else changed the queue (the CLI, another node). Tries until the store can be read: no change is
-	 * announced twice.
-	 */
+	/** Something else changed the queue. Retries until the store can be read: a change is not announced twice. */
 	async rescan(): Promise<void> {
 		try {
 			await (this.#state === 'running' && this.#scanInTurn());
@@ -151,13 +151,13 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	/** A session with this site has heard nothing for a while. */
+	/** A session with this provider has received nothing for a while. */
 	quiet(site: string): void {
 		this.#queues.quiet(site, this.#moment());
 		this.#plan();
 	}
 
-	/** Claims nothing more; resolves when every claimed recipient is recorded. */
+	/** Stops claiming. Resolves when every claimed recipient is recorded. */
 	async stop(): Promise<void> {
 		this.#state = 'stopping';
 		for (const timer of this.#timers) {
@@ -172,17 +172,17 @@ export class Scheduler {
 		await this.#notes.write().catch(this.#options.observer.storeFailed);
 	}
 
-	/** Recipients claimed and not yet done. */
+	/** The number of recipients that are claimed and not yet done. */
 	get inFlight(): number {
 		return this.#queues.inFlight;
 	}
 
-	/** How every site is doing that has work, or had some lately. */
+	/** Returns the state of every provider that has work now or had some recently. */
 	sites(): SiteReport[] {
 		return reportSites(this.#queues.sites(), this.#moment());
 	}
 
-	/** Whether an outcome waits for the store: then nothing new should be accepted either. */
+	/** Whether an outcome is waiting to be written. If so, nothing new should be accepted either. */
 	get storeFailing(): boolean {
 		return this.#claims.failing;
 	}
@@ -221,10 +221,7 @@ export class Scheduler {
 		}
 	}
 
-	/**
-	 * Finds the routes of queues, a bounded number at once, and of one workspace half of them: slow look-ups delay no
-	 * others.
-	 */
+	/** Looks up routes, a limited number at once and half of them per workspace: slow look-ups delay no others. */
 	#findRoutes(): void {
 		const free = () => maxLookUps - this.#lookUps.total;
 		const may = (workspaceId: string, isAlone: boolean) =>
@@ -314,7 +311,7 @@ export class Scheduler {
 		this.#options.allow?.(site, connectionsOf(site.state, this.#options.clock.monotonic()));
 	}
 
-	/** Recipients past their lifetime leave the queue without an attempt. Answers how many did. */
+	/** Ends recipients past their lifetime without an attempt. Returns how many there were. */
 	async #endUntried(ids: readonly string[]): Promise<number> {
 		const recipients = await this.#claims.claimAged(ids);
 		await Promise.all(
@@ -333,16 +330,13 @@ export class Scheduler {
 		return recipients.length;
 	}
 
-	/**
-	 * None rejects but for a bug in this folder. What a queue holds is unknown then: the process ends
-	 * (unhandledRejection).
-	 */
+	/** A tracked promise rejects only because of a bug here. The process then exits: the queue's state is unknown. */
 	#track(promise: Promise<void>): void {
 		this.#running.add(promise);
 		promise.then(() => this.#running.delete(promise));
 	}
 
-	/** Reads the whole queue in the store: what is due, and what operators changed. */
+	/** Reads the whole queue from the store: what is due, and what operators changed. */
 	async #scan(): Promise<void> {
 		const [suspended, resumed, found] = await Promise.all([
 			this.#options.readSuspensions(),
@@ -351,7 +345,7 @@ export class Scheduler {
 		]);
 		const now = this.#moment();
 		this.#queues.suspend(new Set(suspended), now);
-		const before = this.#knownResumed ?? resumed; // What was resumed before the start may be suspended again.
+		const before = this.#knownResumed ?? resumed; // A provider resumed before the start may be suspended again.
 		this.#queues.probe(
 			[...resumed].filter(([site, at]) => before.get(site) !== at).map(([site]) => site),
 			now,
@@ -363,7 +357,7 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	/** Scans one after the other: an earlier reading must not replace a later one. */
+	/** Runs one scan after another, because an earlier reading must not replace a later one. */
 	async #scanInTurn(): Promise<void> {
 		this.#scanAgain = true;
 		this.#scanning ??= (async () => {
@@ -381,28 +375,27 @@ export class Scheduler {
 type ExpiryOptions = {
 	readonly retry: () => Retry;
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
-	/** The shortest lifetime that a workspace or a destination has of its own, milliseconds; null: none has one. */
+	/** Reads the shortest lifetime that a workspace or destination sets, in milliseconds; `null` if none does. */
 	readonly readShortestLifetime: () => Promise<number | null>;
 	/**
-	 * A page of the oldest recipients in the queue: behind the id `after`, of those accepted before `before`
-	 * (milliseconds).
+	 * Reads a page of the oldest recipients in the queue: ids after `after`, accepted before `before` (milliseconds).
 	 */
 	readonly readAged: (page: Parameters<typeof readAged>[1]) => ReturnType<typeof readAged>;
-	/** Recipients that their send has ended, held or not, by id. */
+	/** Reads the ids of recipients whose send has expired, held or not. */
 	readonly readExpired: (limit: number) => Promise<readonly string[]>;
 	readonly clock: Clock;
 	readonly observer: Pick<QueueObserver, 'storeFailed'>;
 };
 
 const [restMs, maxRestMs] = [1000, 60_000];
-/** A pass that took long rests so many times longer: the store is there for the mail. */
+/** How many times its own duration a pass rests afterwards. The store is mainly there for mail. */
 const restShare = 10;
 const recipientsPerPage = 1000;
 const recipientsPerEnd = 100;
 
 /**
- * Ends waiting recipients: those past their lifetime unless an operator holds them, those whose send has expired in any
- * case. One that is being tried ends with its attempt.
+ * Ends waiting recipients: those past their lifetime unless an operator holds them, and those whose send has expired in
+ * any case. One that is being attempted ends with its attempt.
  */
 class Expiry {
 	readonly #options: ExpiryOptions;
@@ -412,7 +405,7 @@ class Expiry {
 	readonly #passes = new Map<() => Promise<void>, Promise<void>>();
 	#stopped = false;
 
-	/** `end` ends recipients past their lifetime, except those being tried, and answers how many. */
+	/** `end` ends recipients past their lifetime, except those being attempted, and returns how many. */
 	constructor(
 		options: ExpiryOptions,
 		claims: Pick<QueueClaims, 'failing'>,
@@ -437,7 +430,7 @@ class Expiry {
 		await Promise.all(this.#passes.values());
 	}
 
-	/** After a pass it rests `share` times as long as that took. */
+	/** Runs the pass repeatedly. After each one it rests for `share` times the duration of the pass. */
 	#repeat(pass: () => Promise<void>, share = 0, afterMs = restMs): void {
 		const {clock, observer} = this.#options;
 		const run = async () => {

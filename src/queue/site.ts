@@ -21,40 +21,40 @@ import type {Lane} from './lanes.ts';
 import {isHighRank, type Rank} from './ranks.ts';
 
 /**
- * `idle`: no mail is known to be due now. `looking`: its route is being found. `ready`: it waits for its turn at its
- * site. `claiming`: a claim is under way. `suspended`: by an operator. `spent`: the day's share of a new source is used
- * up.
+ * The state of a queue:
+ * - `idle`: no mail is known to be due now
+ * - `looking`: its route is being looked up
+ * - `ready`: it waits for its turn at its provider
+ * - `claiming`: a claim is under way
+ * - `suspended`: an operator suspended it
+ * - `spent`: today's warm-up share of its source address is used up
  */
 type QueueState = 'idle' | 'looking' | 'ready' | 'claiming' | 'suspended' | 'spent';
 
-/**
- * One workspace's mail of one priority for one destination. `at`: when the next recipient known to be due later is due,
- * wall clock.
- */
+/** One workspace's mail of one priority for one destination. `at` is the next known due time by the wall clock. */
 export type DestinationQueue = Timed &
 	QueueKey & {
 		readonly priority: Priority;
 		state: QueueState;
-		/** Its route, the one used now (its own or the overflow of it) and the site; null: not found yet. */
+		/** Its own route, the route in use (that one or its overflow) and the provider; `null` until they are found. */
 		placed: {
 			readonly own: Route;
 			readonly route: Omit<Route, 'warmUp'>;
 			readonly site: Site;
 			foundAt: number;
 		} | null;
-		/** Its last site, while all its mail is due later; null: it is at another one, or the site is unknown. */
+		/** Its last provider while all its mail is due later; `null` if that is unknown or the queue is placed. */
 		restsAt: Site | null;
-		/** Recipients claimed and not yet done. */
 		inFlight: number;
-		/** While it is `spent`: the share that is used up. */
+		/** The warm-up share that is used up while the state is `spent`. */
 		spent: Route['warmUp'];
-		/** Mail was just accepted for it. */
+		/** Whether mail was just accepted for it. */
 		fresh: boolean;
-		/** Whether more may be due than the recipient that was known: the next claim asks the store. */
+		/** Whether more than the known recipient may be due, so that the next claim reads the next due time. */
 		asksNext: boolean;
-		/** Work arrived during a claim: look once more after it. */
+		/** Whether work arrived during a claim, so that the queue is checked again after it. */
 		again: boolean;
-		/** Since when due work was not claimed, monotonic milliseconds. */
+		/** The time from which due work has been waiting to be claimed, in monotonic milliseconds. */
 		since: number;
 	};
 
@@ -78,42 +78,39 @@ export function newQueue({destination, workspaceId, priority = 'normal'}: QueueK
 }
 
 /**
- * What a recipient under way counts as. `proven`: its site replied at the last try. `unproven`: nobody knows. `silent`:
- * it did not reply at the last try. `waiting`: it has not replied for seconds in this one.
+ * The pool in which a recipient under way counts:
+ * - `proven`: its provider replied at the last attempt
+ * - `unproven`: it is not known whether the provider replies
+ * - `silent`: the provider did not reply at the last attempt
+ * - `waiting`: the provider has not replied for seconds during this attempt
  */
 export type Pool = 'proven' | 'unproven' | 'silent' | 'waiting';
 
-/**
- * The destination queues that share a pace: one set of mail hosts, or a smarthost. `at`: when it may start something
- * again.
- */
+/** A provider: the destination queues that share limits. `at` is the time at which it may start something again. */
 export type Site = Timed & {
 	readonly name: string;
 	provider: string;
 	readonly state: SiteState;
-	/** Recipients in hand per connection: being rendered, waiting for it, being recorded. */
+	/** Recipients in hand per connection: being rendered, waiting for the connection, or being recorded. */
 	recipientsPerConnection: number;
-	/** Recipients claimed, or being claimed, and not yet done; those of high priority. */
+	/** Recipients that are claimed or being claimed and not yet done, and those of them with high priority. */
 	inFlight: number;
 	highInFlight: number;
-	/** Those that were claimed while the site was not proven, by the claim. */
+	/** Those that were claimed while the provider was not proven, by claim. */
 	readonly unheard: Map<ClaimPermit, number>;
-	/** By workspace, the next one first. */
+	/** By workspace, in the order of their turns. */
 	readonly lanes: Map<string, Lane>;
-	/**
-	 * Until when a connection is kept for high mail that may follow, by workspace, monotonic. The first to end is
-	 * first.
-	 */
+	/** Until when a connection is reserved for more high-priority mail, by workspace (monotonic ms), earliest first. */
 	readonly keepsUntil: Map<string, number>;
-	/** Queues placed here, ready or with recipients in flight. */
+	/** The number of queues placed here that are ready or have recipients in flight. */
 	queues: number;
-	/** Queues that were placed here last and have mail due later. */
+	/** Queues that were last placed here and whose mail is due later. */
 	readonly resting: Set<DestinationQueue>;
-	/** Whether the store has a row of it. */
+	/** Whether the store has a row for it. */
 	saved: boolean;
 };
 
-/** A smarthost takes mail as fast as it comes, and has to be kept fed. */
+/** A relay accepts mail as fast as it arrives and needs a larger supply. */
 const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
 export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
@@ -135,32 +132,35 @@ export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved:
 	};
 }
 
-/** Whether a host replied at the last try. At a silent site every try waits for a timeout. */
+/** Whether a mail server replied at the last attempt. At a silent provider every attempt waits for a timeout. */
 export const isProven = ({state}: Site): boolean => state.answers === true;
 
-/** What a recipient counts as that is claimed for the site now. */
+/** The pool in which a recipient counts that is claimed for the provider now. */
 export const poolOf = ({state}: Site): Exclude<Pool, 'waiting'> =>
 	state.answers === null ? 'unproven' : state.answers ? 'proven' : 'silent';
 
-/** Recipients that the site may have claimed at once. Until it replies: one per connection. */
+/** Returns how many recipients the provider may have claimed at once: one per connection until it replies. */
 export function windowOf(site: Site, monotonic: number): number {
 	const connections = connectionsOf(site.state, monotonic);
 	const spare = isProven(site) && !isProbing(site.state, monotonic);
 	return spare ? connections * site.recipientsPerConnection : connections;
 }
 
-/** How long after high mail a site keeps a connection for more, milliseconds, and for how many workspaces. */
+/** How long a provider reserves a connection after high-priority mail, in milliseconds, and for how many workspaces. */
 const keepsMs = 60 * 60_000;
 const maxRetained = 1000;
 
-/** Connections that this mail leaves to high mail of its workspace: one of several, always or while such mail comes. */
+/**
+ * Returns how many connections this mail must leave to high-priority mail of its workspace: one of several.
+ * Low-priority mail always leaves one, normal mail only while high-priority mail has been arriving.
+ */
 export function keptFrom(site: Site, {priority, workspaceId}: DestinationQueue, monotonic: number): 0 | 1 {
 	const keeps =
 		priority === 'low' || (priority === 'normal' && monotonic < (site.keepsUntil.get(workspaceId) ?? monotonic));
 	return keeps && connectionsOf(site.state, monotonic) > 1 ? 1 : 0;
 }
 
-/** High mail of the workspace came: a connection is kept for more. */
+/** Reserves a connection for more high-priority mail of the workspace, some of which just arrived. */
 export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: number): void {
 	keepsUntil.delete(workspaceId);
 	keepsUntil.set(workspaceId, monotonic + keepsMs);
@@ -173,9 +173,9 @@ export function keepForHigh({keepsUntil}: Site, workspaceId: string, monotonic: 
 }
 
 /**
- * What the site may claim now of this rank by its own limits. Few large claims cost less than many small ones: it waits
- * until a quarter of its window is free, unless it is owed to (`isOwed`). High mail may be claimed for one connection
- * more: it is there when a connection becomes free.
+ * Returns how many recipients of this rank the provider's own limits allow to be claimed. Few large claims cost less
+ * than many small ones, so a claim waits until a quarter of the window is free unless it is owed (`isOwed`).
+ * High-priority mail may be claimed for one more connection, to be ready when one becomes free.
  */
 export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: number, isOwed = false): number {
 	const window = Math.min(windowOf(site, monotonic), most);
@@ -189,8 +189,7 @@ export function ownCapacity(site: Site, rank: Rank, most: number, monotonic: num
 }
 
 /**
- * The rank that queues of this rank have now: at a silent site all but low are backlog, and at a proven one `mixed` is
- * fresh.
+ * Returns the rank that mail has here now: `backlog` if the provider is silent, `fresh` for `mixed` if it is proven.
  */
 export function rankAt(site: Site, rank: Rank): Rank {
 	if (site.state.answers === false) {
@@ -199,31 +198,28 @@ export function rankAt(site: Site, rank: Rank): Rank {
 	return rank === 'mixed' && isProven(site) ? 'fresh' : rank;
 }
 
-/**
- * No site backs off for longer, milliseconds. All destinations share a smarthost: the rules of one do not apply to it.
- */
+/** The longest backoff, in milliseconds. All destinations share a relay, so the rules of one do not apply to it. */
 export function maxWaitOf({retry, terms}: Pick<Route, 'retry' | 'terms'>, {schedule}: Retry): number {
 	return maxWait((terms.nextHop.kind === 'mx' ? retry.schedule : null) ?? schedule);
 }
 
 export type SitesOptions = {
-	/** The settings' rules as they are now. */
 	readonly retry: () => Retry;
-	/** What the store remembers of a site. */
+	/** What the store remembers about a provider. */
 	readonly remembered: (site: string) => SavedSite | undefined;
 	readonly shares: Shares;
 };
 
-/** Sites without work that are kept. */
+/** How many providers without work are retained. */
 const maxIdleSites = 10_000;
 
-/** The sites that have queues, or had some lately. */
+/** The providers that have queues now or had some recently. */
 export class Sites {
 	readonly #options: SitesOptions;
 	readonly #sites = new Map<string, Site>();
 	readonly #idle = new Set<Site>();
 	readonly #backedOff = new Set<Site>();
-	/** Sites to be probed that are not in use yet. */
+	/** Providers that are to be probed but are not in use yet. */
 	readonly #toProbe = new Set<string>();
 
 	constructor(options: SitesOptions) {
@@ -238,7 +234,7 @@ export class Sites {
 		return this.#sites.get(name);
 	}
 
-	/** The site of a route, with one queue more. */
+	/** Returns the provider of a route and counts one more queue there. */
 	enter(route: Omit<Route, 'warmUp'>, now: Moment): Site {
 		const site = this.#sites.get(route.site) ?? this.#create(route, now);
 		setPace(site.state, route.pace, now.monotonic);
@@ -264,7 +260,7 @@ export class Sites {
 		return site;
 	}
 
-	/** One queue leaves the site. Sites without queues are forgotten once there are too many. */
+	/** Counts one queue fewer at the provider. Providers without queues are dropped when there are too many. */
 	leave(site: Site): void {
 		site.queues--;
 		if (site.queues === 0 && !site.saved) {
@@ -275,14 +271,14 @@ export class Sites {
 				return;
 			}
 			this.#idle.delete(idle);
-			// A site that backs off, or has recipients in flight, must not be taken for a new one.
+			// A provider that is backing off or has recipients in flight must not be mistaken for a new one later.
 			if (!idle.saved && idle.state.backoff === null && idle.inFlight === 0) {
 				this.#sites.delete(idle.name);
 			}
 		}
 	}
 
-	/** Its backoff may have begun or ended. */
+	/** Call this when the provider may have started or stopped backing off. */
 	noteBackoff(site: Site): void {
 		if (site.state.backoff) {
 			this.#backedOff.add(site);
@@ -291,7 +287,7 @@ export class Sites {
 		}
 	}
 
-	/** Queues that rest at sites that back off. */
+	/** Yields queues that rest at providers that are backing off. */
 	*backingOff({monotonic}: Moment): Generator<DestinationQueue> {
 		for (const {state, resting} of this.#backedOff) {
 			if (isBackingOff(state, monotonic)) {
@@ -300,7 +296,7 @@ export class Sites {
 		}
 	}
 
-	/** Lets one recipient try the site, if it backs off; answers the site if it may start something sooner now. */
+	/** Lets one recipient probe a backed-off provider. Returns the provider if it can start something sooner now. */
 	probe(name: string, now: Moment): Site | undefined {
 		const site = this.#sites.get(name);
 		if (!site) {
@@ -310,21 +306,20 @@ export class Sites {
 	}
 }
 
-/** How a site is doing; times are wall clock, milliseconds. */
+/** The state of a provider. Times are wall-clock milliseconds. */
 export type SiteReport = {
 	readonly site: string;
 	readonly provider: string;
-	/** Connections that it may have now, and at most. */
+	/** The number of connections that it may have now, and the maximum. */
 	readonly connections: number;
 	readonly maxConnections: number;
-	/** Recipients claimed and not yet done. */
 	readonly inFlight: number;
 	readonly suspendedUntil: number | null;
-	/** Why it backs off: after failures, or because a smarthost refuses us. */
+	/** Why it is backing off: after failures, or because a relay rejects us. */
 	readonly waitsFor: 'suspension' | 'route' | null;
 	readonly reason: string | null;
 	readonly slowUntil: number | null;
-	/** Null: no limit. */
+	/** `null` if there is no limit. */
 	readonly perMinute: number | null;
 	readonly mailsPerSession: number;
 };
@@ -350,35 +345,35 @@ export function reportSites(sites: Iterable<Site>, now: Moment): SiteReport[] {
 	});
 }
 
-/** The sites of this node, as shares change them. */
+/** The operations that shares need on this node's providers. */
 export type SharedSites = {
 	readonly sites: () => Iterable<Site>;
 	readonly find: (name: string) => Site | undefined;
-	/** What the site may have changes by `how`. */
+	/** Changes the provider's limits with `how`. */
 	readonly regrade: (site: Site, how: (state: SiteState) => void) => void;
-	/** Other nodes have all of the site: its mail is left to them, and comes back if they do not take it. */
+	/** Other nodes have all of this provider. Its mail is left to them and comes back if they do not take it. */
 	readonly leave: (site: Site) => void;
-	/** This node may have a part of mail that it left to others: it looks what there is. */
+	/** This node may have a share again of mail that it left to others, so it reads what is waiting. */
 	readonly look: () => void;
 };
 
-/** What this node may use of each site. `src/cluster/` has what nodes that share a store do. */
+/** What this node may use of each provider. `src/cluster/` divides the limits between nodes that share a store. */
 export type Shares = {
-	/** To be called once, before anything else. */
+	/** Call this once, before anything else. */
 	readonly join: (sites: SharedSites) => void;
-	/** For a site that is new here; null: no other node shares it. */
+	/** Returns the share of a provider that is new here, or `null` if no other node shares it. */
 	readonly newShare: (site: string) => SiteShare | null;
-	/** What other nodes noted of a site that is paused. */
+	/** Returns what other nodes stored about a provider that is paused. */
 	readonly pauseOf: (site: string) => SavedSite | undefined;
-	/** To be called once a second, and awaited before anything is claimed. */
+	/** Call this once a second, and await it before anything is claimed. */
 	readonly renew: () => Promise<void>;
-	/** To be called ten times a second. */
+	/** Call this ten times a second. */
 	readonly advance: () => void;
-	/** Resolves when nothing is being renewed. */
+	/** Resolves when no renewal is in progress. */
 	readonly settled: () => Promise<void>;
 };
 
-/** Where one node has the store for itself: everything. */
+/** The shares of a node that has the store to itself: everything. */
 export const noOtherNodes: Shares = {
 	join: () => undefined,
 	newShare: () => null,

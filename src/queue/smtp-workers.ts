@@ -4,58 +4,57 @@ import type {AttemptResult} from '../mail/outcome.ts';
 import type {Precedence} from '../mail/route.ts';
 import {Thread, type ThreadOptions} from '../pool/foreign-work.ts';
 
-/** One recipient for an SMTP worker. `delivery` is passed through: only the worker knows its form. */
+/** One recipient for an SMTP worker. `delivery` is passed through; only the worker knows its form. */
 type WorkerJob<Delivery> = {readonly site: string; readonly connections: number; readonly delivery: Delivery};
 
-/** What an SMTP worker does. */
 export type SmtpWorkerMethods<Delivery> = {
 	readonly deliver: (job: WorkerJob<Delivery>) => Promise<AttemptResult>;
-	/** New limits of connections by site; 0: what waits for one comes back. */
+	/** Sets the connection limits by provider. With 0, what is waiting for a connection is returned. */
 	readonly allow: (limits: ReadonlyArray<readonly [site: string, connections: number]>) => void;
-	/** Connections by site, including those that are idle or ending. */
+	/** Counts connections by provider, including idle and closing ones. */
 	readonly count: (none: undefined) => ReadonlyArray<readonly [site: string, connections: number]>;
-	/** Their outcomes are on stable storage. */
+	/** The outcomes of these recipients are on stable storage. */
 	readonly recorded: (recipientIds: readonly string[]) => void;
-	/** Refusals are read by these rules from now on. */
+	/** Uses these rules to classify rejections from now on. */
 	readonly classifyBy: (rules: readonly BounceRule[]) => void;
-	/** Takes nothing new and finishes what is under way. */
+	/** Accepts nothing new and finishes what is under way. */
 	readonly drain: (none: undefined) => void;
-	/** Says QUIT to the hosts and ends. */
+	/** Sends QUIT to the mail servers and exits. */
 	readonly close: (none: undefined) => void;
 };
 
-/** What an SMTP worker tells unasked: the name of a site from which a session has heard nothing for a while. */
+/** An event from an SMTP worker: the name of a provider from which a session has received nothing for a while. */
 export type SilentSite = string;
 
 type Identified = {readonly recipientId: string; readonly data: Uint8Array; readonly precedence?: Precedence};
 
-/** RFC 5321 §4.1.1.10: a client says QUIT before it goes. For all hosts together, milliseconds. */
+/** How long the mail servers together get to answer QUIT (RFC 5321 §4.1.1.10), in milliseconds. */
 const leaveMs = 2000;
 
 type SmtpWorker<Delivery> = {
 	readonly caller: ThreadCaller<SmtpWorkerMethods<Delivery>, SilentSite>;
 	readonly thread: Thread<readonly Calls[], 'ready' | Replies>;
-	/** Limits by site since the last message: sites change theirs with each result. */
+	/** Limits by provider since the last message to the thread. A provider's limits change with each result. */
 	readonly allowed: Map<string, number>;
-	/** High mail in its hands. */
+	/** The number of high-priority recipients that the worker has. */
 	high: number;
-	/** Recipients since the last message. */
+	/** Recipients recorded since the last message to the thread. */
 	recorded: string[];
 };
 
 type SmtpWorkersOptions = ThreadOptions & {
 	readonly count: number;
-	/** A session with the site has heard nothing for a while. */
+	/** Called when a session with the provider has received nothing for a while. */
 	readonly silent: (site: SilentSite) => void;
 };
 
 /**
- * The SMTP workers: threads that hold the SMTP sessions and run no foreign code. A site's connections are shared out
- * evenly; a recipient goes to the worker that holds least. What a dead thread held is refused, so that it is given back
- * to the queue.
+ * The SMTP workers: threads that hold the SMTP sessions and run no code written by others. A provider's connections are
+ * divided evenly, and a recipient goes to the worker that has the fewest. What a dead thread had is rejected, so that
+ * it is released to the queue.
  */
 export class SmtpWorkers<Delivery extends Identified> {
-	/** By recipient whose outcome is not yet recorded: the worker that tries it. */
+	/** The worker that attempts each recipient whose outcome is not yet recorded. */
 	readonly #workerOf = new Map<string, SmtpWorker<Delivery>>();
 	readonly #workers: ReadonlyArray<SmtpWorker<Delivery>>;
 	readonly #silent: (site: SilentSite) => void;
@@ -66,12 +65,12 @@ export class SmtpWorkers<Delivery extends Identified> {
 		this.#workers = Array.from({length: count}, () => this.#start(options));
 	}
 
-	/** Rejects only if the thread dies, or has a fault. */
+	/** Rejects only if the thread dies or has an internal error. */
 	async deliver(site: string, connections: number, delivery: Delivery): Promise<AttemptResult> {
 		const sharing = sharers(this.#workers, site, connections);
 		const share = this.#shareOf(connections);
 		const {isHigh = false, leaves = 0} = delivery.precedence ?? {};
-		// The first thread keeps the connection that is left to high mail.
+		// The first thread has the connection that is left to high-priority mail.
 		const some = leaves > 0 && share === 1 && sharing.length > 1 ? sharing.slice(1) : sharing;
 		const sizeOf = ({caller, high}: SmtpWorker<Delivery>) => (isHigh ? high : caller.size);
 		const worker = some.reduce((least, one) => (sizeOf(one) < sizeOf(least) ? one : least));
@@ -87,8 +86,8 @@ export class SmtpWorkers<Delivery extends Identified> {
 	}
 
 	/**
-	 * Sets the limit of connections of a site, also for what was handed over before; 0: that comes back, as does
-	 * what waits in a thread that has no part in them any more.
+	 * Sets the connection limit of a provider, which also applies to recipients that threads already have. With 0,
+	 * those recipients are returned, as are those that wait in a thread which no longer has a part of the connections.
 	 */
 	allow(site: string, connections: number): void {
 		const sharing = connections === 0 ? [] : sharers(this.#workers, site, connections);
@@ -99,11 +98,11 @@ export class SmtpWorkers<Delivery extends Identified> {
 		}
 	}
 
-	/** Connections by site, of all threads, once they know all that was handed over or allowed before. */
+	/** Counts connections by provider over all threads, once the threads know everything sent to them before. */
 	async countConnections(): Promise<ReadonlyMap<string, number>> {
 		const counts = this.#workers.map(async worker => {
 			if (!worker.caller.isReady) {
-				return []; // A thread that has not started, or ends, has none.
+				return []; // A thread that is starting or stopping has none.
 			}
 			sendLimits(worker);
 			return await worker.caller.call('count', undefined).catch(() => []);
@@ -115,7 +114,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 		return all;
 	}
 
-	/** The outcome of this recipient is on stable storage: its worker may put another mail on the wire. */
+	/** The outcome of this recipient is on stable storage, so its worker may send another message. */
 	recorded(recipientId: string): void {
 		const worker = this.#workerOf.get(recipientId);
 		if (worker) {
@@ -125,14 +124,14 @@ export class SmtpWorkers<Delivery extends Identified> {
 		}
 	}
 
-	/** Refusals are read by these rules from now on; a thread that starts later has to be started with them. */
+	/** Uses these rules to classify rejections from now on. A thread that starts later must be started with them. */
 	classifyBy(rules: readonly BounceRule[]): void {
 		for (const {caller} of this.#workers) {
 			caller.notifyNow('classifyBy', rules);
 		}
 	}
 
-	/** Sessions with a message under way finish it; everything else comes back as released. */
+	/** Sessions that are sending a message finish it. Everything else is returned as released. */
 	drain(): void {
 		this.#isDraining = true;
 		for (const {caller} of this.#workers) {
@@ -155,7 +154,7 @@ export class SmtpWorkers<Delivery extends Identified> {
 			send: (calls, transfer) => thread.post(calls, transfer),
 			gather: () => gather(worker),
 		});
-		const thread = new Thread<readonly Calls[], 'ready' | Replies>('sender', options, {
+		const thread = new Thread<readonly Calls[], 'ready' | Replies>('SMTP worker', options, {
 			started: () => this.#isDraining && caller.notifyNow('drain', undefined),
 			receive: message => caller.receive(message),
 			ended: () => caller.end(new Error('The SMTP worker ended.')),
@@ -180,14 +179,14 @@ function sendLimits<Delivery>({caller, allowed}: SmtpWorker<Delivery>): void {
 function gather<Delivery>(worker: SmtpWorker<Delivery>): void {
 	sendLimits(worker);
 	const {caller, recorded} = worker;
-	// Last: what waited for it finds the connections that are allowed now.
+	// This comes last, so that recipients that waited for it find the current connection limits.
 	if (recorded.length > 0) {
 		worker.recorded = [];
 		caller.notify('recorded', recorded);
 	}
 }
 
-/** The threads that share a site: all of them, or as many as it may have connections. */
+/** Returns the threads that share a provider: all of them, or as many as it may have connections. */
 function sharers<SmtpWorker>(workers: readonly SmtpWorker[], site: string, connections: number): readonly SmtpWorker[] {
 	if (connections >= workers.length) {
 		return workers;
@@ -203,9 +202,9 @@ function sharers<SmtpWorker>(workers: readonly SmtpWorker[], site: string, conne
 }
 
 /**
- * A limit on what may be going on at once, counted in units: mails that are on the wire, or sent and not yet recorded
- * (as many may arrive twice after a crash, no more); bytes that are held in memory. A recipient that needs more units
- * than there are goes when it is alone.
+ * A limit on concurrent work, counted in units. The units are bytes held in memory, or messages that are being sent or
+ * are sent but not yet recorded; that many may arrive twice after a crash. A recipient that needs more units than exist
+ * goes when it is alone.
  */
 export class Permits {
 	readonly #held = new Map<string, number>();
@@ -216,7 +215,7 @@ export class Permits {
 		this.#free = count;
 	}
 
-	/** Resolves when the recipient may go on, in order of asking; asking again for the same one is free. */
+	/** Resolves when the recipient may proceed, in the order of the calls. A second call for it takes nothing. */
 	take(recipientId: string, units = 1): Promise<void> {
 		if (this.#held.has(recipientId)) {
 			return Promise.resolve();
@@ -227,7 +226,7 @@ export class Permits {
 		});
 	}
 
-	/** The outcome of the recipient is on stable storage. */
+	/** The outcome of the recipient is on stable storage, so its units are free again. */
 	giveBack(recipientId: string): void {
 		this.#free += this.#held.get(recipientId) ?? 0;
 		this.#held.delete(recipientId);

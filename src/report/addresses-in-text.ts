@@ -1,25 +1,25 @@
-/** An address and its place in the text. */
+/** An address and its position in the text. */
 type FoundAddress = {readonly address: string; readonly start: number; readonly end: number};
 
 const maxAddresses = 200;
-// Longer than RFC 5321 allows: return paths that wrap others are.
+// Longer than RFC 5321 allows, because return paths that embed another address exceed its limit.
 const maxLocalPartLength = 128;
 const maxDomainLength = 253;
-// Halves of a character beyond the BMP, and what joins emoji, belong to the name.
+// A local part may contain surrogate halves of characters beyond the BMP, and the joiner used in emoji.
 const localPart = /\u200d|[^\s<>()[\]",;:@\\\p{Cc}\p{Cf}\p{Co}\p{Cn}]/u;
 const spaceless = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}]/u;
 const plain = /[a-z0-9]/i;
-// No host has `_` in its name, yet people write to such.
+// Host names have no `_`, yet mail is addressed to domains that do.
 const domainPart = /[\p{L}\p{N}\p{M}\p{Cs}._-]/u;
 const opened = /<[^\s<>()[\]",;:@\\\p{Cc}]{1,128}$/u;
 const closed = /^@([\p{L}\p{N}\p{M}\p{S}._-]{1,253}?)[.-]{0,4}>/u;
-// The rest of a label, and one more behind it: a host mixes scripts there, a sentence does not.
+// The rest of this label and the start of another one. A host name may mix scripts; a sentence does not go on that way.
 const labelGoesOn = /^[\p{L}\p{N}\p{M}_-]{1,62}\.[\p{L}\p{N}]/u;
 
 /**
- * Every address in a text, at most `most`, each with its place: bare, in angle brackets or quotes, after `rfc822;`,
- * with punctuation behind it. A local part may be quoted, a domain an address literal. Linear: nothing is looked at
- * further than an address is long.
+ * Returns the addresses in a text with their positions, at most `most`. Addresses may be bare, in angle brackets or
+ * quotes, after `rfc822;`, or followed by punctuation. A local part may be quoted, and a domain may be an address
+ * literal. Takes linear time: it never looks further than an address can be long.
  */
 export function findAddresses(text: string, most = maxAddresses): FoundAddress[] {
 	const found: FoundAddress[] = [];
@@ -32,30 +32,29 @@ export function findAddresses(text: string, most = maxAddresses): FoundAddress[]
 	return found;
 }
 
-/**
- * Every address in a text, as it is written there, at most `most` of them: `Neko <neko@example.org>`,
- * `rfc822;neko@example.org`.
- */
+/** Returns the addresses in a text as written, at most `most`: `Neko <neko@example.org>`, `rfc822;neko@example.org`. */
 export function addressesIn(text: string, most = 20): string[] {
 	return findAddresses(text, most).map(({address}) => address);
 }
 
-/** The first address in a text; null if there is no address. */
+/** Returns the first address in a text, or `null` if it has none. */
 export function addressIn(text: string): string | null {
 	return addressesIn(text, 1)[0] ?? null;
 }
 
-/** Whether two spellings mean the same mailbox, as far as a third party can know. */
+/** Whether two spellings name the same mailbox, as far as a third party can tell. */
 export function sameAddress(one: string, other: string): boolean {
 	return one.toLowerCase() === other.toLowerCase();
 }
 
-/** Addresses of a text that are not the reader's own. */
+/** Returns the addresses that are not among the reader's own. */
 export function strangersIn(addresses: readonly string[], own: readonly string[]): string[] {
 	return addresses.filter(one => !own.some(other => sameAddress(one, other)));
 }
 
-/** Where an address in angle brackets is: whatever is in them belongs to it, as in `<=neko@…>` and `<'neko@…>`. */
+/**
+ * Finds an address in angle brackets. Everything inside the brackets belongs to it, as in `<=neko@…>` and `<'neko@…>`.
+ */
 function bracketed(text: string, at: number): [start: number, end: number] | null {
 	const before = opened.exec(text.slice(Math.max(0, at - maxLocalPartLength - 1), at));
 	const behind = closed.exec(text.slice(at, at + maxDomainLength + 2));
@@ -64,7 +63,7 @@ function bracketed(text: string, at: number): [start: number, end: number] | nul
 		: [withoutScheme(text, at - before[0].length + 1, at), at + 1 + (behind[1] as string).length];
 }
 
-/** `SMTP=neko@…` → where `neko` begins. */
+/** Returns where `neko` begins in `SMTP=neko@…`. */
 function withoutScheme(text: string, start: number, at: number): number {
 	return start + (/^(?:smtp|rfc-?822|mailto|addr)=/i.exec(text.slice(start, at))?.[0].length ?? 0);
 }
@@ -83,7 +82,7 @@ function startOfLocal(text: string, at: number): number {
 	) {
 		start--;
 	}
-	// Typography before an address: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
+	// Skip typography before an address: `'neko@…'`, `*neko@…`, `=neko@…`, `mailto:neko@…`.
 	while (start < at && /['`*=.|/]/.test(text[start] as string)) {
 		start++;
 	}
@@ -112,7 +111,7 @@ function endOfDomain(text: string, at: number): number {
 	return end;
 }
 
-/** Whether words that are written without spaces and an address meet here: `宛先neko@example.jpに`. */
+/** Whether an address touches text of a language written without spaces: `宛先neko@example.jpに`. */
 function isSeam(text: string, at: number): boolean {
 	const [one, other] = [text[at] as string, text[at + 1] as string];
 	return (spaceless.test(one) && plain.test(other)) || (plain.test(one) && spaceless.test(other));

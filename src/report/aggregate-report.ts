@@ -7,24 +7,24 @@ import {readTlsReport} from './tls-report.ts';
 import {isGzip, isZip, unpack} from './unpack.ts';
 import {XmlFault} from './xml.ts';
 
-/** A report in a mail, or why it cannot be read, a clause. */
+/** A report found in a message, or a clause that says why it cannot be read. */
 type FoundAggregate = {readonly kind: AggregateReport['kind']; readonly report: AggregateReport | string};
 
-/** Octets of an attachment: packed ones are a tenth of what they hold. */
+/** Octets of an attachment. Compressed reports are about a tenth of their content. */
 const largestAttachment = 10 * 1024 * 1024;
 
 /** How many times a report may have been forwarded as an attached message. */
 const maxForwards = 3;
 
 /**
- * The aggregate report that a mail brings: as an attachment, as its whole body, or in a message that it forwards; null:
- * it brings none. Never throws.
+ * Returns the aggregate report in a message, or `null` if it has none. The report may be an attachment, the whole body,
+ * or inside a forwarded message. Never throws.
  */
 export function readAggregate(mail: Mail, raw: Buffer, forwards = 0): FoundAggregate | null {
 	if (!leavesOf(mail.root).some(part => mayHoldReport(part) || isMessage(part))) {
 		return null;
 	}
-	// Once more with room for large bodies, which no other mail needs.
+	// Only messages that may hold a report are read again with room for large bodies.
 	for (const part of leavesOf(readMail(raw, largestAttachment).root)) {
 		const found = isMessage(part) ? forwardedReport(part, forwards + 1) : attachedReport(mail, part);
 		if (found !== null) {
@@ -45,8 +45,8 @@ function attachedReport(mail: Mail, part: Part): FoundAggregate | null {
 }
 
 /**
- * A mail with a report that was saved without its own: XML, JSON, gzip or zip. A text: why the archive cannot be read.
- * Null: the bytes are something else.
+ * Wraps a report that was saved without its message (XML, JSON, gzip or zip) in a message. Returns a text if the
+ * archive cannot be read, and `null` if the bytes are not a report.
  */
 export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	const unpacked = unpack(bytes);
@@ -62,22 +62,25 @@ export function mailOfReport(bytes: Buffer): Buffer | string | null {
 	return Buffer.from(`${head}\r\n\r\n${packed.toString('base64').replace(/.{76}/g, '$&\r\n')}\r\n`);
 }
 
-/** Whether bytes, in any charset, begin with what only a report has. */
+/** Whether bytes, in any charset, begin with markup that only reports have. */
 function beginsLikeReport(bytes: Buffer): boolean {
 	const begin = bytes.subarray(0, 4096).toString('latin1').replaceAll('\0', '');
 	const isReport = /<(?:[\w.-]+:)?feedback[\s>]|"(?:organization-name|policies)"/.test(begin);
 	return isReport && /^[^\w-]*[<{]/.test(begin);
 }
 
-/** By the subject (RFC 7489 §7.2.1.1, RFC 8460 §5.3) or the file's name: an archive in a letter is no broken report. */
+/**
+ * Judges by the subject (RFC 7489 §7.2.1.1, RFC 8460 §5.3) or the file name, so that any other attached archive is not
+ * mistaken for a broken report.
+ */
 function isMeantAsReport({root}: Mail, part: Part): boolean {
 	const isSaid = /\breport[\s-]+(?:domain|for)\b/i.test(decodeWords(fieldOf(root.fields, 'subject') ?? ''));
-	// Documents of office programs are zips as well.
+	// Office documents are zip files, too.
 	const mayBe = isLabeled(part) || fileNameOf(part) === '';
 	return (isSaid && mayBe) || reportName.test(fileNameOf(part)) || ofTls.test(part.type);
 }
 
-/** `reporter!domain!begin!end`: the name of a report's file. */
+/** `reporter!domain!begin!end` is the file name of a report. */
 const reportName = /^[^!]+!([^!]+)!\d+!\d+/;
 const ofTls = /^application\/tlsrpt\+/;
 const archives = /^application\/(?:x-)?(?:gzip|zip|zip-compressed|gzip-compressed)$/;
@@ -86,7 +89,7 @@ const names = /\.(?:xml|json|gz|gzip|zip)$/i;
 
 const otherTypes = /^(?:application\/|text\/plain$)/;
 
-/** By its type, its name, or its first bytes: reporters are careless with all of them. */
+/** Checks the type, the name and the first bytes, because reporters get any of them wrong. */
 function mayHoldReport(part: Part): boolean {
 	return isLabeled(part) || (otherTypes.test(part.type) && hasReport(part.body()));
 }
@@ -116,7 +119,7 @@ function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 		.replace(/^(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*/, '');
 	const isJson = begin.startsWith('{');
 	if (!isJson && !begin.startsWith('<')) {
-		return isTls && !isGzip(bytes) && !isZip(bytes) ? {kind: 'tls', report: 'it is no JSON'} : null;
+		return isTls && !isGzip(bytes) && !isZip(bytes) ? {kind: 'tls', report: 'it is not JSON'} : null;
 	}
 	const kind = isJson ? 'tls' : 'dmarc';
 	try {
@@ -132,7 +135,7 @@ function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 	}
 }
 
-/** Where a TLS report says which domain it is about, beside its policies (RFC 8460 §5.1, §5.3). */
+/** Returns the domains that a TLS report names outside its policies (RFC 8460 §5.1, §5.3). */
 function domainsNamed({fields}: Part, part: Part): string[] {
 	const subject = decodeWords(fieldOf(fields, 'subject') ?? '');
 	return [

@@ -1,11 +1,11 @@
 import {registeredDomain} from '../mail/registered-domain.ts';
 
 /**
- * How a domain that SPF or DKIM proved stands to that of the author (RFC 7489 §3.1), both as A-labels in lower case.
+ * How a domain that passed SPF or DKIM relates to the author's domain (RFC 7489 §3.1), both as A-labels in lower case.
  */
 export type Alignment = 'strict' | 'relaxed' | 'none';
 
-/** `relaxed`: they are of one organizational domain, whichever lies below the other. */
+/** Returns `relaxed` if both share an organizational domain, whichever is the subdomain. */
 export function alignmentOf(proved: string, author: string): Alignment {
 	if (proved === author) {
 		return 'strict';

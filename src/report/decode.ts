@@ -2,7 +2,7 @@ import {isUtf8} from 'node:buffer';
 
 export type TransferEncoding = 'base64' | 'quoted-printable';
 
-/** Undoes a transfer encoding (RFC 2045 §6) of at most this many octets; a wrong one is taken as none. */
+/** Decodes a transfer encoding (RFC 2045 §6) to at most `most` octets. An unknown encoding counts as none. */
 export function decodeBody(body: Buffer, encoding: TransferEncoding | null, most: number): Buffer {
 	switch (encoding) {
 		case 'base64':
@@ -14,16 +14,16 @@ export function decodeBody(body: Buffer, encoding: TransferEncoding | null, most
 	}
 }
 
-/** The charset that html names itself; undefined: none. */
+/** Returns the charset that an HTML document declares, or `undefined`. */
 export function charsetOfHtml(html: Buffer): string | undefined {
 	const head = html.toString('latin1', 0, looksForCharset);
 	return /<meta[^>]{0,500}\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:-]{1,40})/i.exec(head)?.[1];
 }
 
-// Browsers look at 1,024 octets, but mail programs put their styles first.
+// Browsers look at the first 1,024 octets, but mail programs put their styles first.
 const looksForCharset = 8192;
 
-/** Whether a charset that a part announces is known, is more than the default one of mail, and is not a wrong UTF-8. */
+/** Whether the charset declared for a part is known, is not the default of email, and is not UTF-8 by mistake. */
 export function isTrustedCharset(charset: string | undefined, bytes: Buffer): boolean {
 	const label = labelOf(charset);
 	if (utf8Labels.has(label)) {
@@ -32,7 +32,7 @@ export function isTrustedCharset(charset: string | undefined, bytes: Buffer): bo
 	return !unsaidLabels.has(label) && (wideLabel.test(label) || decodeAs(label, Buffer.alloc(0)) !== null);
 }
 
-/** Text in a charset; where that is unknown or wrong, UTF-8, and Windows-1252 where it is not that. */
+/** Decodes text. If the charset is unknown or wrong, tries UTF-8, then Windows-1252. */
 export function decodeText(bytes: Buffer, charset: string | undefined): string {
 	const label = labelOf(charset);
 	const wide = utf16Of(bytes, wideLabel.test(label));
@@ -45,13 +45,13 @@ export function decodeText(bytes: Buffer, charset: string | undefined): string {
 		return new TextDecoder('windows-1252').decode(bytes);
 	}
 	const text = bytes.toString('utf8').replace(/^\ufeff/, '');
-	// Japanese mailers do not always say it.
+	// Japanese mailers do not always declare this charset.
 	return text.includes('\x1b$') ? new TextDecoder('iso-2022-jp').decode(bytes) : text;
 }
 
 const labelOf = (charset: string | undefined): string => (charset ?? '').trim().toLowerCase();
 
-/** Text that was cut inside a character, or damaged, is still UTF-8: most of it beyond ASCII can be decoded. */
+/** Whether most of the text beyond ASCII decodes as UTF-8, which then may be damaged or cut inside a character. */
 function isMostlyUtf8(bytes: Buffer): boolean {
 	if (isUtf8(bytes)) {
 		return true;
@@ -67,8 +67,8 @@ const wideLabel = /^(?:cs)?(?:utf-?16|unicode|(?:iso-10646-)?ucs-2)(?:le|be|feff
 const looksAt = 1024;
 
 /**
- * UTF-16 by its bytes: mailers claim it of ASCII, and send it as something else. In any language blanks and digits have
- * a zero octet.
+ * Detects UTF-16 by its bytes, because mailers declare it for ASCII and send it undeclared. In every language, spaces
+ * and digits have a zero octet.
  */
 function utf16Of(bytes: Buffer, isClaimed: boolean): 'utf-16le' | 'utf-16be' | null {
 	const head = bytes.subarray(0, looksAt);
@@ -85,10 +85,10 @@ function utf16Of(bytes: Buffer, isClaimed: boolean): 'utf-16le' | 'utf-16be' | n
 }
 
 const utf8Labels: ReadonlySet<string> = new Set(['utf-8', 'utf8']);
-/** What parts are labeled where their program knows nothing of charsets. */
+/** The labels of programs that know nothing about charsets. */
 const unsaidLabels: ReadonlySet<string> = new Set(['', 'us-ascii', 'ascii']);
 
-// Names that the WHATWG's list of encodings lacks.
+// Names that are missing from the WHATWG's list of encodings.
 const otherNames: ReadonlyMap<string, string> = new Map([
 	['cp932', 'shift_jis'],
 	['windows-31j', 'shift_jis'],
@@ -103,7 +103,7 @@ const otherNames: ReadonlyMap<string, string> = new Map([
 	['ansi', 'windows-1252'],
 ]);
 
-/** Null: the charset is not known. */
+/** Returns `null` if the charset is unknown. */
 function decodeAs(label: string, bytes: Buffer): string | null {
 	const name = otherNames.get(label) ?? label.replace(/^cp-?(125\d)$/, 'windows-$1').replace(/^cp-?866$/, 'ibm866');
 	try {
@@ -115,7 +115,7 @@ function decodeAs(label: string, bytes: Buffer): string | null {
 
 const maxWordsLength = 16 * 1024;
 
-/** Encoded words of a header field (RFC 2047) as text. */
+/** Decodes the encoded words of a header field (RFC 2047). */
 export function decodeWords(value: string): string {
 	if (!value.includes('=?')) {
 		return value;
@@ -143,8 +143,8 @@ type EncodedWord = {readonly charset: string; readonly isBase64: boolean; readon
 const encodedWord = /=\?([^?\s]{1,64})\?([bq])\?([^?]*)\?=/gi;
 
 /**
- * Neighbors in one charset are decoded together: programs cut words inside a character, or inside four digits of
- * base64.
+ * Decodes adjacent words of one charset together, because programs split words inside a character or inside a group of
+ * four base64 digits.
  */
 function decodeRun(words: readonly EncodedWord[]): string {
 	const bytes: Buffer[] = [];
@@ -161,7 +161,7 @@ function decodeRun(words: readonly EncodedWord[]): string {
 	return words.length === 0 ? '' : decodeText(Buffer.concat(bytes), words[0]?.charset);
 }
 
-/** What is no base64 at all stays as it is: mailers claim it of plain texts. */
+/** Returns text unchanged if it is obviously not base64: mailers declare base64 for plain text. */
 function decodeBase64(body: Buffer): Buffer {
 	const text = body.toString('latin1');
 	const foreign = text.slice(0, 4096).replace(/[A-Za-z0-9+/=\s]/g, '').length;
@@ -172,15 +172,15 @@ function decodeBase64(body: Buffer): Buffer {
 const [tab, lf, cr, blank, equals] = [0x09, 0x0a, 0x0d, 0x20, 0x3d];
 
 /**
- * RFC 2045 §6.7, octet by octet: a regular expression that finds millions of `=` takes a thread's memory, and ends the
- * process.
+ * Decodes octet by octet (RFC 2045 §6.7). A regular expression that matches millions of `=` exhausts the thread's
+ * memory and crashes the process.
  */
 function decodeQuotedPrintable(body: Buffer): Buffer {
 	const decoded = Buffer.allocUnsafe(body.length);
 	let length = 0;
-	/** Without the blanks at the end, which count only if something follows them in their line. */
+	/** The length without trailing spaces, which count only if something follows them on their line. */
 	let solid = 0;
-	/** The last octet but for blanks is a `=` that encodes nothing: at the end of a line it joins the next one. */
+	/** Apart from spaces, the last octet is a `=` that encodes nothing. At the end of a line it joins the next line. */
 	let joins = false;
 	for (let at = 0; at < body.length; at++) {
 		const octet = body[at] as number;
@@ -204,7 +204,7 @@ function decodeQuotedPrintable(body: Buffer): Buffer {
 	return decoded.subarray(0, joins ? solid - 1 : solid);
 }
 
-/** NaN: not a hexadecimal digit. */
+/** Returns `NaN` if the octet is not a hexadecimal digit. */
 function hexDigit(octet = 0): number {
 	const digit = octet - 0x30;
 	const letter = (octet | 0x20) - 0x61;
@@ -224,7 +224,7 @@ const breaks = /^\/?(?:br|p|div|tr|li|ul|ol|table|h[1-6]|hr|pre|blockquote)$/;
 const cell = /^\/?t[dh]$/;
 const hidden = /^(?:style|script|head|title)$/;
 
-/** What a reader sees of HTML, a line per block. One pass, so that no markup costs more than its length. */
+/** Returns the visible text of HTML, one line per block. A single pass keeps the time linear for any markup. */
 export function stripHtml(html: string): string {
 	let text = '';
 	let at = 0;

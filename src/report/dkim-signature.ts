@@ -10,29 +10,28 @@ import {domainName, type RawField} from './raw-header.ts';
 export type BodyForm = 'simple' | 'relaxed';
 
 export type Signature = {
-	/** A-labels. */
+	/** In A-labels. */
 	readonly domain: string;
 	readonly selector: string;
-	/** The domain of `i=`: the signing domain or one below it. */
+	/** The domain of `i=`: the signing domain or a subdomain of it. */
 	readonly identity: string;
 	readonly algorithm: 'rsa' | 'ed25519';
 	readonly isHeaderRelaxed: boolean;
 	readonly bodyForm: BodyForm;
-	/** Octets of the body that it covers; null: all. */
+	/** Octets of the body that the signature covers, or `null` for all. */
 	readonly bodyLength: number | null;
 	readonly bodyHash: string;
-	/** Names of fields in lower case. */
+	/** Field names in lower case. */
 	readonly covered: readonly string[];
-	/** Seconds since the epoch; null: it does not expire. */
+	/** Seconds since the epoch, or `null` if the signature does not expire. */
 	readonly expires: number | null;
 	readonly value: Buffer;
-	/** The field itself, which it covers without its value. */
+	/** The field itself, which the signature covers except for its own value. */
 	readonly line: string;
 };
 
 /**
- * `signature` null: it breaks a rule, so whatever it proves it does not count. `domain` null: not even that can be
- * read.
+ * `signature` is `null` if it breaks a rule and so cannot count. `domain` is `null` if not even the domain can be read.
  */
 export type ParsedSignature = {readonly domain: string | null; readonly signature: Signature | null};
 
@@ -65,7 +64,7 @@ function signatureFrom(tags: ReadonlyMap<string, string>, domain: string, line: 
 		identity === undefined ||
 		!isUnder(identity, domain) ||
 		(tags.has('q') && !tagParts(tags.get('q')).includes('dns/txt')) ||
-		// Who wrote the mail is the least that a signature speaks of (§5.4).
+		// A signature must cover at least the author (§5.4).
 		!covered.includes('from') ||
 		!selectorForm.test(selector) ||
 		!['b', 'bh'].every(name => base64Form.test(compact(name))) ||
@@ -87,7 +86,7 @@ function signatureFrom(tags: ReadonlyMap<string, string>, domain: string, line: 
 
 const utf8 = (octets: string): string => Buffer.from(octets, 'latin1').toString();
 
-/** Whether the key's owner signed these fields, of which the last of each name are covered first (§5.4.2). */
+/** Whether the key's owner signed these fields. Of several fields with one name, the last is covered first (§5.4.2). */
 export function isSignedBy(key: KeyObject, signature: Signature, fields: readonly RawField[]): boolean {
 	const data = Buffer.from(signedOctets(signature, fields), 'latin1');
 	// RFC 8463 §3: Ed25519 signs the SHA-256 of the data, not the data.

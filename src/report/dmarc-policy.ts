@@ -2,16 +2,16 @@ import {registeredDomain} from '../mail/registered-domain.ts';
 import type {DnsAnswer} from '../net/dns.ts';
 import type {KnownAnswers} from './known-answers.ts';
 
-/** What the owner of a domain demands: whether each mechanism has to prove the very domain of the author. */
+/** What a domain's owner demands: whether DKIM and SPF must match the author's domain exactly. */
 export type DmarcPolicy = {readonly isDkimStrict: boolean; readonly isSpfStrict: boolean};
 
-/** `none`: nothing is demanded, so there is nothing to judge. */
+/** `none` means that the owner demands nothing, so there is nothing to check. */
 export type PolicyAnswer =
 	| {readonly kind: 'found'; readonly policy: DmarcPolicy}
 	| {readonly kind: 'none'}
 	| Extract<DnsAnswer<never>, {kind: 'failed'}>;
 
-/** The policy for mail of a domain, its own or that of its organization (RFC 7489 §6.6.3). */
+/** Returns the policy for mail from a domain: its own, or its organization's (RFC 7489 §6.6.3). */
 export function policyFor(domain: string, answers: KnownAnswers): PolicyAnswer {
 	const own = recordsAt(domain, answers);
 	const organization = registeredDomain(domain);
@@ -21,7 +21,7 @@ export function policyFor(domain: string, answers: KnownAnswers): PolicyAnswer {
 		return records;
 	}
 	const [record] = records;
-	// Of several none counts.
+	// Several records count as none.
 	const tags = records.length === 1 && record !== undefined ? tagsOf(record) : [];
 	return isUsable(tags)
 		? {kind: 'found', policy: {isDkimStrict: isStrict(tags, 'adkim'), isSpfStrict: isStrict(tags, 'aspf')}}
@@ -39,17 +39,16 @@ function recordsAt(domain: string, answers: KnownAnswers): string[] | Failure {
 	return texts.filter(text => /^\s*v\s*=\s*DMARC1\s*(?:;|$)/i.test(text));
 }
 
-/** A tag and its value, in lower case. */
 type Tag = readonly [string, string];
 
-/** What is no tag is left out: errors behind the version do not make a record void (§6.3). */
+/** Parses tags and values, in lower case. Errors after the version do not invalidate a record (§6.3). */
 const tagsOf = (record: string): Tag[] =>
 	record.split(';').flatMap(part => {
 		const [, name, value] = /^([a-z]\w*)\s*=\s*(\S.*)$/i.exec(part.trim()) ?? [];
 		return name && value ? [[name.toLowerCase(), value.toLowerCase()] as const] : [];
 	});
 
-/** Without a policy that is known, a record counts where it asks for reports. */
+/** A record without a valid policy counts only if it requests reports. */
 const isUsable = (tags: readonly Tag[]): boolean =>
 	tags.some(
 		([name, value]) =>
@@ -57,6 +56,6 @@ const isUsable = (tags: readonly Tag[]): boolean =>
 			(name === 'rua' && value.startsWith('mailto:')),
 	);
 
-/** A tag that is there twice counts where it demands more. */
+/** If a tag appears twice, the stricter value counts. */
 const isStrict = (tags: readonly Tag[], wanted: 'adkim' | 'aspf'): boolean =>
 	tags.some(([name, value]) => name === wanted && value === 's');

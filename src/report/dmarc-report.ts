@@ -6,17 +6,17 @@ import {registeredDomain} from '../mail/registered-domain.ts';
 import {hostName} from '../net/host-name.ts';
 import {elementAt, readXml, textAt, type XmlElement} from './xml.ts';
 
-/** Counts that are held while a report is read. Beyond them the half with the most mail stays. */
+/** Counts held while a report is read. Beyond this limit, the half with the fewest messages is dropped. */
 const maxHeldCounts = 20_000;
-/** Counts that are kept, those of most mail. */
+/** Counts that are stored: those with the most messages. */
 const maxCounts = 2000;
 const maxPeriodMs = 32 * 86_400_000;
 const maxNameLength = 100;
 const maxIdLength = 200;
 
 /**
- * An aggregate report (RFC 7489 Appendix C, and the form with a namespace that follows it); a text: what is wrong with
- * it; null: it is another document.
+ * Reads a DMARC aggregate report (RFC 7489 Appendix C, and its successor with a namespace). Returns a text that says
+ * what is wrong with it, or `null` if it is another kind of document.
  *
  * @throws XmlFault
  */
@@ -50,16 +50,16 @@ export function readDmarcReport(xml: string): DmarcReport | string | null {
 	if (typeof head === 'string') {
 		return head;
 	}
-	// A report without records says that no mail was seen.
+	// A report without any records is valid: the reporter saw no mail.
 	if (counts.size === 0 && cut > 0) {
-		return 'it has no record that can be read';
+		return 'none of its records can be read';
 	}
 	cut += keepLargest(counts, maxCounts);
 	const reporterDomains = [email.slice(email.lastIndexOf('@') + 1), org].flatMap(name => registeredIn(name) ?? []);
 	return {kind: 'dmarc', ...head, reporterDomains, counts: [...counts.values()], cut};
 }
 
-/** Sorts counts, those of most mail first, and returns how many it removed from the end. */
+/** Retains the counts with the most messages and returns how many it removed. */
 function keepLargest(counts: Map<string, DmarcCount>, limit: number): number {
 	const sorted = [...counts].toSorted(([, a], [, b]) => b.n - a.n);
 	counts.clear();
@@ -69,7 +69,7 @@ function keepLargest(counts: Map<string, DmarcCount>, limit: number): number {
 	return sorted.length - counts.size;
 }
 
-/** Some write milliseconds. */
+/** Converts seconds to milliseconds. Some reporters write milliseconds already. */
 function timeIn(text: string): number {
 	const number = /^\d{9,13}$/.test(text) ? Number(text) : Number.NaN;
 	return number < 1e11 ? number * 1000 : number;
@@ -77,7 +77,7 @@ function timeIn(text: string): number {
 
 type Said = Pick<DmarcReport, 'reportId' | 'domain' | 'begin' | 'end'> & {readonly org: readonly string[]};
 
-/** What a report says of itself, by the first name that the reporter has; a text: why that cannot be. */
+/** Checks the header of a report and uses the reporter's first name. Returns a text if the header is invalid. */
 export function headOf(said: Said): Omit<AggregateReport, 'kind' | 'counts' | 'cut'> | string {
 	const {org, reportId, domain: about, begin, end} = said;
 	const domain = hostIn(about);
@@ -87,10 +87,10 @@ export function headOf(said: Said): Omit<AggregateReport, 'kind' | 'counts' | 'c
 	const name = org.map(reporterIn).find(text => text !== '') ?? 'unknown';
 	return begin <= end && end - begin <= maxPeriodMs
 		? {org: name, reportId: nameIn(reportId, maxIdLength) || `${begin}`, domain, begin, end}
-		: 'its dates make no sense';
+		: 'its dates are invalid';
 }
 
-/** A name that strangers chose, as it may be stored and printed. */
+/** Makes a name from an untrusted report safe to store and print. */
 export function nameIn(text: string, maxLength = maxNameLength): string {
 	return text
 		.replace(new RegExp(`[${badInNames}]+`, 'gu'), ' ')
@@ -98,7 +98,9 @@ export function nameIn(text: string, maxLength = maxNameLength): string {
 		.slice(0, maxLength);
 }
 
-/** The name of a reporter. Of a host only the registered domain counts: there may be any number of names below it. */
+/**
+ * Returns a reporter's name. A host name is cut to its registered domain, because it may have any number of subdomains.
+ */
 function reporterIn(text: string): string {
 	const name = nameIn(text);
 	const registered = registeredIn(name);
@@ -110,14 +112,14 @@ function reporterIn(text: string): string {
 
 const beyondAscii = /[^ -~]/;
 
-/** A host's name in A-labels; null: it is not the name of a host. */
+/** Returns a host name in A-labels, or `null` if the text is not a host name. */
 export function hostIn(text: string): string | null {
 	const written = text.trim().toLowerCase().replace(/\.$/, '');
 	const host = beyondAscii.test(written) ? (hostName(written) ?? '') : written;
 	return host.length <= 253 && /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(host) ? host : null;
 }
 
-/** The registered domain of a host; null: it has none, or is no host. */
+/** Returns the registered domain of a host, or `null` if it has none or is not a host name. */
 function registeredIn(text: string): string | null {
 	const host = hostIn(text);
 	return host === null ? null : registeredDomain(host);
@@ -125,13 +127,15 @@ function registeredIn(text: string): string | null {
 
 const dispositions = ['none', 'quarantine', 'reject'] as const;
 
-/** A record that empty reports have in place of none: it counts no mail, or has neither an address nor a count. */
+/**
+ * Whether a record is the placeholder of an empty report: it counts no messages, or has neither an address nor a count.
+ */
 function isBlank(record: XmlElement): boolean {
 	const count = textAt(record, 'row', 'count');
 	return count === '' ? textAt(record, 'row', 'source_ip') === '' : /^0+$/.test(count);
 }
 
-/** Null: it has no address or no sensible number. */
+/** Returns `null` if the record lacks an address or a valid count. */
 function countOf(record: XmlElement): DmarcCount | null {
 	const row = elementAt(record, 'row');
 	const ip = addressIn(textAt(row, 'source_ip'));
@@ -150,13 +154,13 @@ function countOf(record: XmlElement): DmarcCount | null {
 	};
 }
 
-/** In one spelling, so that all mail of an address is counted together; null: it is none. */
+/** Normalizes an IP address so that its mail is counted together. Returns `null` if it is not an IP address. */
 const addressIn = (text: string): string | null =>
 	isIP(text) !== 0 && ipaddr.isValid(text) && !text.includes('%') ? ipaddr.process(text).toString() : null;
 
 /**
- * `DKIM pass for other.example, SPF none; forwarded`, with registered domains: forgers make up any number of names
- * below one.
+ * Returns `DKIM pass for other.example, SPF none; forwarded`. It shows registered domains, because forgers can invent
+ * any number of subdomains.
  */
 function whyOf(record: XmlElement, evaluated: XmlElement | undefined): string {
 	const results = elementAt(record, 'auth_results');

@@ -3,39 +3,39 @@ import type {Phase} from '../mail/outcome.ts';
 import type {Reading, Report, ReportAction, ReportKind} from '../mail/report.ts';
 import {replyIn} from './reply.ts';
 
-// How a mail or a reply is read and why, for people: the same words in a terminal and on a page.
+// Explains to people how a message or a reply was classified. The terminal and the dashboard show the same text.
 
 const kinds: Readonly<Record<ReportKind, string>> = {
 	dsn: 'A delivery status notification.',
-	text: 'A bounce in words.',
+	text: 'A plain-text bounce.',
 	arf: 'A feedback report.',
-	auto_reply: 'An automatic reply: it says nothing about delivery, and nothing follows from it.',
+	auto_reply: 'An automatic reply. It says nothing about delivery and has no effect.',
 	provider: "A provider's event.",
-	dmarc: 'A DMARC aggregate report: who sent mail with a domain (mailctl domain dmarc).',
-	tls: 'A TLS report: how senders reached a domain of ours.',
-	other: 'Neither a bounce nor a feedback report; nothing follows from it.',
+	dmarc: 'A DMARC aggregate report: who sends mail as a domain (mailctl domain dmarc).',
+	tls: 'A TLS report: how securely senders reached one of your domains.',
+	other: 'Neither a bounce nor a feedback report. It has no effect.',
 };
 
-/** What a mail is, in a sentence. */
+/** Returns a sentence that says what a message is. */
 export function kindOf({kind, reports}: Pick<Reading, 'kind' | 'reports'>): string {
-	return kind === 'other' && reports.length > 0 ? 'A mail that asks for no more.' : kinds[kind];
+	return kind === 'other' && reports.length > 0 ? 'An unsubscribe request.' : kinds[kind];
 }
 
 const actions: Readonly<Record<Exclude<ReportAction, 'failed'>, string>> = {
-	delayed: 'delayed, the host goes on trying',
+	delayed: 'delayed, the mail server keeps trying',
 	delivered: 'delivered',
-	relayed: 'handed on to a host that reports no more',
-	expanded: 'delivered to a list, which hands it on',
-	complaint: 'its reader called the mail spam',
-	unsubscribe: 'its reader wants no more of it',
-	opened: 'opened, says the provider',
-	clicked: 'a link was followed, says the provider',
-	none: 'reported, and no complaint',
+	relayed: 'relayed to a mail server that sends no further reports',
+	expanded: 'delivered to a list, which forwards it',
+	complaint: 'the recipient marked the message as spam',
+	unsubscribe: 'the recipient asked to unsubscribe',
+	opened: 'opened, according to the provider',
+	clicked: 'a link was clicked, according to the provider',
+	none: 'reported, but not as a complaint',
 };
 
 export type Row = readonly [name: string, value: string];
 
-/** What a mail says of one recipient, what follows from it, and by which rule. */
+/** Returns what a message reports about one recipient, what follows from it, and by which rule. */
 export function reportRows(kind: ReportKind, report: Report): readonly Row[] {
 	const {action, status, code, host, reason, feedbackType, rule, matched} = report;
 	if (kind === 'auto_reply') {
@@ -55,12 +55,12 @@ export function reportRows(kind: ReportKind, report: Report): readonly Row[] {
 	];
 }
 
-/** The same of a host's reply. */
+/** Returns the same for a mail server's reply. */
 export function replyRows(judgement: Judgement): readonly Row[] {
 	return [['what', whatFailed(judgement)], ...judged(judgement)];
 }
 
-/** A reply, given by a person, in the form in which refusals are classified; or its fault and the fix. */
+/** Parses a reply that a person entered into the form that is classified, or returns the problem and its fix. */
 export function evidenceOf(
 	reply: string,
 	phase: Phase,
@@ -73,7 +73,7 @@ export function evidenceOf(
 		return {ok: false, fault: 'the reply has no code', fix: "begin it with one, as in '550 5.1.1 no such user'"};
 	}
 	if (code < 400) {
-		return {ok: false, fault: `the reply ${code} refuses nothing`, fix: 'give one that begins with 4 or 5'};
+		return {ok: false, fault: `the reply ${code} is not a refusal`, fix: 'use one that starts with 4 or 5'};
 	}
 	return {ok: true, evidence: {phase, code, enhanced, status: null, text, host: mx?.toLowerCase() ?? null}};
 }
@@ -84,13 +84,13 @@ function judged(judgement: Pick<Report, 'category' | 'suppresses' | 'rule' | 'ma
 
 function whatFailed({type}: Pick<Report, 'type'>): string {
 	return type === 'permanent'
-		? 'failed, permanent: the address takes no mail'
-		: 'failed, transient: the address may be good';
+		? 'failed, permanent: the address does not accept mail'
+		: 'failed, transient: the address may be valid';
 }
 
 function effectOf({suppresses, action}: Pick<Report, 'suppresses'> & {readonly action?: ReportAction}): string {
 	if (action === 'unsubscribe') {
-		return 'unsubscribes, as the link in the mail does';
+		return 'unsubscribes, like the link in the message';
 	}
 	return suppresses ? 'suppresses the address' : 'suppresses nothing';
 }

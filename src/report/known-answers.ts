@@ -1,10 +1,10 @@
 import {type Answers, type DnsAnswer, type Question, questionKey} from '../net/dns.ts';
 
-/** The code of an answer that is not there yet: what it means for a verdict is decided once the name is asked. */
+/** The code of an answer that is still missing. Its effect on a verdict is decided once the name has been looked up. */
 export const unknownCode = 'unknown';
 const unknown = {kind: 'failed', code: unknownCode} as const;
 
-/** What DNS has said so far of the names that a mail makes us ask. It asks nothing itself: it notes what is missing. */
+/** The DNS answers received so far for a message. Never queries DNS: it only records which answers are missing. */
 export class KnownAnswers {
 	readonly #answers: Answers;
 	readonly #missing = new Map<string, Question>();
@@ -13,7 +13,7 @@ export class KnownAnswers {
 		this.#answers = answers;
 	}
 
-	/** Questions that had no answer. */
+	/** The questions that have no answer yet. */
 	get missing(): readonly Question[] {
 		return [...this.#missing.values()];
 	}
@@ -35,7 +35,7 @@ export class KnownAnswers {
 const maxNameLength = 253;
 const maxLabelLength = 63;
 
-/** Whether a name has a form in which DNS can hold it (RFC 1035 §2.3.4). */
+/** Whether a name has a form that DNS allows (RFC 1035 §2.3.4). */
 export function isWellFormed(name: string): boolean {
 	return (
 		name.length <= maxNameLength &&
@@ -43,7 +43,7 @@ export function isWellFormed(name: string): boolean {
 	);
 }
 
-/** Whether it is sent to a resolver: of printable ASCII without the backslash, by which resolvers quote. */
+/** Whether to send a name to a resolver: only printable ASCII, without the backslash that resolvers quote with. */
 function isAskable(name: string): boolean {
 	return isWellFormed(name) && name.includes('.') && /^[!-[\]-~]+$/.test(name);
 }

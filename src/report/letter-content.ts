@@ -3,21 +3,18 @@ import type {ReadLetter} from '../mail/received.ts';
 import {stripHtml} from './decode.ts';
 import {fieldOf, fileNameOf, type Part, transferEncoding} from './mime.ts';
 
-/** What people read of a mail. */
+/** The parts of a message that people read. */
 type Content = {readonly text: string | null; readonly html: string | null};
 type LetterFile = ReadLetter['files'][number];
 
 const bodies: ReadonlySet<string> = new Set(['text/plain', 'text/html', 'message/delivery-status']);
 const maxNameLength = 255;
-/**
- * Characters of a part that are read: twice what is kept of a whole field, so that a longer one is still seen to be
- * cut.
- */
+/** Characters read from a part: twice what is stored, so that a longer text is still recognized as cut. */
 const maxPartLength = 512 * 1024;
 
 /**
- * The text and html of a mail. Where some parts are text and others html, as mail programs mix them around pictures and
- * mailing lists at the end, both hold all of it.
+ * Returns the text and HTML of a message. If some parts are text and others HTML, both results contain all of them:
+ * mail programs mix both around pictures, and mailing lists append footers.
  */
 export function contentOf(part: Part): Content {
 	if (part.parts.length > 0) {
@@ -32,7 +29,9 @@ export function contentOf(part: Part): Content {
 		: {text: plainText(part) || null, html: null};
 }
 
-/** The files of a mail. `lineEnd`: that of the mail as it came, whose reader knows LF alone. */
+/**
+ * Returns the files of a message. `lineEnd` is the line ending of the original, because the parsed message has only LF.
+ */
 export function filesOf(leaves: readonly Part[], lineEnd: '\r\n' | '\n'): LetterFile[] {
 	return leaves.filter(part => !isBody(part)).map(part => fileOf(part, lineEnd));
 }
@@ -41,7 +40,7 @@ function isBody({type, fields}: Part): boolean {
 	return bodies.has(type) && /^\s*(?:inline\b|$)/i.test(fieldOf(fields, 'content-disposition') ?? '');
 }
 
-/** Versions of the same: a plain one is better than what could be made of one with html. */
+/** Joins alternative versions. A plain version is better than text derived from HTML. */
 function oneOf(contents: readonly Content[]): Content {
 	const plain = contents.filter(({html}) => html === null);
 	return {
@@ -79,10 +78,10 @@ function plainText(part: Part): string {
 	return format?.toLowerCase() === 'flowed' ? unflowed(text, delsp?.toLowerCase() === 'yes') : text;
 }
 
-/** Paragraphs of `format=flowed` (RFC 3676 §4) without the line ends that only their program put in. */
+/** Joins the lines of `format=flowed` (RFC 3676 §4) into paragraphs, without the program's own line breaks. */
 function unflowed(text: string, deletesSpace: boolean): string {
 	const lines: string[] = [];
-	/** The quote marks of a paragraph that goes on. */
+	/** The quote marks of a paragraph that continues. */
 	let open: string | null = null;
 	for (const line of text.split('\n')) {
 		const quote = /^>*/.exec(line)?.[0] ?? '';
@@ -114,8 +113,8 @@ function fileOf(part: Part, lineEnd: '\r\n' | '\n'): LetterFile {
 }
 
 /**
- * What is not encoded gets its line ends back. Always bytes of their own: a view would be handed over with the whole
- * mail.
+ * Restores the line endings of content without an encoding. Always returns a buffer of its own: a view would be
+ * transferred together with the whole message.
  */
 function fileContent({fields, body}: Part, lineEnd: '\r\n' | '\n'): Buffer {
 	const isEncoded = transferEncoding(fields) !== null;

@@ -7,9 +7,9 @@ import {contentOf, filesOf} from './letter-content.ts';
 import {type Field, fieldOf, leavesOf, type Mail, type Part, readContentType, readMail} from './mime.ts';
 import {hasRepeatedField} from './raw-header.ts';
 
-// Mail to people, taken apart in the reader's thread, whose limits of time and memory hold.
+// Parses messages to people. It runs in the reader's thread, which limits time and memory.
 
-/** Characters of text and of html that are kept and posted. */
+/** Characters of text and of HTML that are stored and posted. */
 const maxTextLength = 256 * 1024;
 const maxSubjectLength = 998;
 const maxNameLength = 255;
@@ -20,7 +20,7 @@ const maxAddresses = 1000;
 const maxHeaderLength = 256 * 1024;
 const maxAnswers = 50;
 
-/** A mail that is beyond the limits of `readMail` has its fault, and is shown as it came. */
+/** Parses a message. If it exceeds the limits of `readMail`, the result has only its header and a `fault`. */
 export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): Promise<ReadLetter> {
 	const mail = readMail(raw, raw.length);
 	const {fields, parts} = mail.root;
@@ -51,7 +51,7 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 	}
 }
 
-/** What its header alone says. */
+/** Reads what the header alone contains. */
 function ofHeader({root}: Mail, raw: Buffer) {
 	const {fields} = root;
 	const [header = ''] = raw.toString('utf8', 0, maxHeaderLength).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
@@ -66,35 +66,38 @@ function ofHeader({root}: Mail, raw: Buffer) {
 	};
 }
 
-/** An encoded word may hold line ends, which programs would take for the end of a field. */
+/** Removes controls: an encoded word may contain line breaks, which programs mistake for the end of a field. */
 const textOf = (value: string, longest: number) => cutText(withoutControls(decodeWords(value)), longest);
 
-/** All that fields of these names hold, beyond what is shown of them too: mail is found and erased by it. */
+/**
+ * Returns every address in the fields of these names, even beyond what is shown: messages are found and erased by them.
+ */
 function addressesOf(header: string, names: string): string[] {
 	const fields = header.matchAll(new RegExp(`^(?:${names})[ \\t]*:[^\\n]*(?:\\n[ \\t][^\\n]*)*`, 'gim'));
 	return addressesIn([...fields].join('\n'), maxAddresses);
 }
 
-/** Angle brackets are often lost on the way, and long ids encoded. */
+/** Finds message ids. Angle brackets are often lost in transit, and long ids get encoded. */
 function idsIn(value: string | null): string[] {
 	const ids = decodeWords(value ?? '').matchAll(/[^\s\p{Cc}<>,;"()]{1,512}@[^\s\p{Cc}<>,;"()]{1,255}/gu);
 	return [...ids].map(([id]) => `<${id}>`);
 }
 
-/** Its boundary may be missing, or occur nowhere. */
+/** True even if the boundary is missing or never occurs. */
 function isMultipart(fields: readonly Field[]): boolean {
 	return /^\s*multipart\//i.test(fieldOf(fields, 'content-type') ?? '');
 }
 
 /**
- * RFC 3834 §5, what mailing lists and responders set before it, and reports of mail systems and programs (RFC 6522, RFC
- * 8098). `X-Auto-Response-Suppress` says nothing: Exchange sets it in mail of people too.
+ * Whether a message is automatic: by RFC 3834 §5, by what mailing lists and responders set before it, or because it is
+ * a report (RFC 6522, RFC 8098). `X-Auto-Response-Suppress` does not count, because Exchange sets it in personal mail,
+ * too.
  */
 function isAutomatic({fields, parts}: Part): boolean {
 	const submitted = fieldOf(fields, 'auto-submitted');
-	// A multipart whose parts cannot be found is still called one.
+	// A multipart whose parts cannot be found still has its declared type.
 	const {value: announced} = readContentType(fieldOf(fields, 'content-type'));
-	// People attach a report's own parts to their questions; a gateway puts its footer around a whole report.
+	// People attach parts of a report to their questions, while a gateway wraps a whole report to add its footer.
 	const isReport = reportType.test(announced) || parts.some(({type}) => type === 'multipart/report');
 	return (
 		(submitted !== null && !/^\s*no\b/i.test(submitted)) ||
@@ -118,7 +121,7 @@ function mailboxesOf(field: string) {
 		group?.forEach(add);
 	};
 	addressparser(field).forEach(add);
-	// Some programs encode the whole field. Only brackets make what was encoded an address.
+	// Some programs encode the whole field. Then only text in angle brackets counts as an address.
 	const whole = found.length === 0 ? decodeWords(field) : '';
 	if (/<[^<>\s]+@[^<>\s]+>/.test(whole)) {
 		addressparser(whole).forEach(add);
@@ -126,7 +129,7 @@ function mailboxesOf(field: string) {
 	return found;
 }
 
-/** An address as it is written. No encoded word may stand for one (RFC 2047 §5), unless it is a plain address. */
+/** Returns an address as written. An encoded word cannot stand for one (RFC 2047 §5), except for a plain one. */
 function mailboxIn(written: string): string {
 	const address = decodeWords(written);
 	return address === written || /^[^\s@=]+@[^\s@]+$/.test(address) ? cutText(withoutControls(address), 320) : '';

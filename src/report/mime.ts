@@ -2,27 +2,27 @@ import {isAscii} from 'node:buffer';
 import {splitParts} from '../kit/multipart.ts';
 import {charsetOfHtml, decodeBody, decodeText, decodeWords, isTrustedCharset, type TransferEncoding} from './decode.ts';
 
-/** A header field: its name in lower case, its value unfolded and not decoded. */
+/** A header field: its name in lower case, its value unfolded but not decoded. */
 export type Field = {readonly name: string; readonly value: string};
 
-/** A part of a mail, or the mail itself. Bodies are decoded when they are asked for. */
+/** A part of a message, or the message itself. Bodies are decoded on demand. */
 export type Part = {
 	readonly fields: readonly Field[];
-	/** `text/plain`, in lower case. A `multipart/*` in which no part is found is a `text/plain`. */
+	/** In lower case, such as `text/plain`. A `multipart/*` without parts becomes `text/plain`. */
 	readonly type: string;
-	/** Parameters of the content type, names in lower case. */
+	/** Parameters of the content type, with names in lower case. */
 	readonly parameters: Readonly<Record<string, string>>;
-	/** The parts of a `multipart/*`. A `message/rfc822` is not descended into (R3.9). */
+	/** The parts of a `multipart/*`. A `message/rfc822` is not parsed further (R3.9). */
 	readonly parts: readonly Part[];
-	/** The body without its transfer encoding, cut where it is too long; empty where there are parts. */
+	/** The body without its transfer encoding, cut at the limit. Empty if there are parts. */
 	readonly body: () => Buffer;
-	/** The same as text, in its charset. */
+	/** The body as text, decoded from its charset. */
 	readonly text: () => string;
 };
 
 export type Mail = {
 	readonly root: Part;
-	/** What was left out because it went beyond a limit; null: nothing. */
+	/** Which limit cut something off, or `null`. */
 	readonly fault: string | null;
 };
 
@@ -34,9 +34,9 @@ const maxValueLength = 16 * 1024;
 const defaultMaxBodyLength = 256 * 1024;
 
 /**
- * Reads a mail's structure (RFC 5322, RFC 2045). It accepts any line ends, a first line `From `, boundaries that are
- * never closed or differ from the announced ones, and missing blank lines. Time and memory are bounded for any bytes;
- * the result says what a limit cut off.
+ * Parses the structure of a message (RFC 5322, RFC 2045). It accepts any line endings, a first line `From `, missing
+ * blank lines, and boundaries that are never closed or differ from the declared ones. Time and memory are bounded for
+ * any input, and the result says what a limit cut off.
  *
  * @param maxBodyLength octets of each body that are read
  */
@@ -67,24 +67,24 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 		parameters: announced.parameters,
 		parts: parts ?? [],
 		body,
-		// What is encoded has line ends of its own.
+		// Encoded content has its own line endings.
 		text: once(() => decodeText(body(), charsetOf(announced, body())).replaceAll('\r\n', '\n')),
 	};
 }
 
-/** Html says its charset itself where its part does not, or is wrong. */
+/** Prefers the charset declared in an HTML document if the part declares none or a wrong one. */
 function charsetOf({value, parameters: {charset}}: ContentType, body: Buffer): string | undefined {
 	return value !== 'text/html' || isTrustedCharset(charset, body) ? charset : (charsetOfHtml(body) ?? charset);
 }
 
-/** What has to be undone of a body, however a program spells it; null: nothing that is known. */
+/** Returns the transfer encoding, however it is spelled, or `null` if it is unknown. */
 export function transferEncoding(fields: readonly Field[]): TransferEncoding | null {
 	const text = withoutComments(fieldOf(fields, 'content-transfer-encoding') ?? '');
 	const name = /^\W*(base[-_ ]?64|quoted[-_ ]?printable)\b/i.exec(text)?.[1]?.toLowerCase();
 	return name === undefined ? null : name.startsWith('b') ? 'base64' : 'quoted-printable';
 }
 
-/** Null: it has no parts. */
+/** Returns `null` if there are no parts. */
 function partsOf(content: Buffer, {value, parameters}: ContentType, depth: number, limits: Limits): Part[] | null {
 	if (!value.startsWith('multipart/')) {
 		return null;
@@ -95,7 +95,7 @@ function partsOf(content: Buffer, {value, parameters}: ContentType, depth: numbe
 	const parts: Part[] = [];
 	for (const piece of pieces) {
 		if (depth >= deepest || limits.parts <= 0) {
-			limits.fault = depth >= deepest ? 'parts lie too deep in each other' : 'too many parts';
+			limits.fault = depth >= deepest ? 'parts are nested too deeply' : 'too many parts';
 			break;
 		}
 		limits.parts--;
@@ -104,23 +104,23 @@ function partsOf(content: Buffer, {value, parameters}: ContentType, depth: numbe
 	return pieces.length > 0 ? parts : null;
 }
 
-/** The first value of a field, by its name in lower case. */
+/** Returns the first value of a field by its name in lower case. */
 export function fieldOf(fields: readonly Field[], name: string): string | null {
 	return fields.find(field => field.name === name)?.value ?? null;
 }
 
-/** The name of an attached file, by either field that may have it; empty: it has none. */
+/** Returns the name of an attached file from either field that may hold it, or an empty string. */
 export function fileNameOf({fields, parameters}: Part): string {
 	const {filename} = readContentType(fieldOf(fields, 'content-disposition')).parameters;
 	return decodeWords(filename || parameters.name || '');
 }
 
-/** Every part that has no parts, in order. */
+/** Returns every part without subparts, in order. */
 export function leavesOf(part: Part): Part[] {
 	return part.parts.length === 0 ? [part] : part.parts.flatMap(leavesOf);
 }
 
-/** Header fields of a block of text, such as a returned header. Other lines are skipped. */
+/** Parses header fields from a block of text, such as a returned header. Other lines are skipped. */
 export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): Field[] {
 	const fields: Array<{name: string; value: string}> = [];
 	for (const line of linesOf(bytes)) {
@@ -151,7 +151,7 @@ export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): 
 	return fields;
 }
 
-/** Each in its own charset: every program on the way may have added a field in another one. */
+/** Decodes each line separately, because every program on the way may have added a field in another charset. */
 function linesOf(bytes: Buffer): string[] {
 	// UTF-16 cannot be split by octets.
 	if (isAscii(bytes) || bytes.includes(0)) {
@@ -174,7 +174,7 @@ function once<Value>(make: () => Value): () => Value {
 
 const looksAt = 64 * 1024;
 
-/** The boundary in use if the announced one is missing or wrong: the line before a part's header. */
+/** Guesses the boundary if the declared one is missing or wrong: the line before a part's header. */
 function guessBoundary(content: Buffer): string | null {
 	const text = content.toString('latin1', 0, Math.min(content.length, looksAt));
 	return (
@@ -184,7 +184,7 @@ function guessBoundary(content: Buffer): string | null {
 	);
 }
 
-/** A value with parameters (RFC 2045 §5.1): names in lower case. */
+/** A value with parameters (RFC 2045 §5.1), their names in lower case. */
 type ContentType = {readonly value: string; readonly parameters: Readonly<Record<string, string>>};
 
 const longest = 4096;
@@ -193,8 +193,8 @@ const maxParameters = 40;
 const parameter = /;[ \t]*([^\s=;*"()]{1,60})(?:\*(\d{1,2}))?(\*)?[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"?|([^\s;]*))/g;
 
 /**
- * Reads `text/plain; charset="utf-8"`, with comments, and with parameters in pieces or with a charset (RFC 2231). What
- * is missing or no type is `text/plain`.
+ * Parses `text/plain; charset="utf-8"`, with comments, continued parameters and parameters with a charset (RFC 2231). A
+ * missing or invalid type becomes `text/plain`.
  */
 export function readContentType(field: string | null): ContentType {
 	const text = withoutComments((field ?? '').slice(0, longest));
@@ -223,7 +223,7 @@ function readParameters(text: string): Record<string, string> {
 
 type ParameterPiece = {readonly value: string; readonly isExtended: boolean};
 
-/** RFC 2231 §3, §4: `utf-8'de'%C3%A4`, in pieces that may end inside a character. Numbers may be missing. */
+/** Joins the pieces of `utf-8'de'%C3%A4` (RFC 2231 §3, §4). They may end inside a character or skip numbers. */
 function joinedPieces(sparse: readonly ParameterPiece[]): string {
 	const pieces = Object.values(sparse);
 	if (!pieces.some(({isExtended}) => isExtended)) {
@@ -243,7 +243,7 @@ function unescaped(value: string): Buffer {
 	return Buffer.from(text, 'latin1');
 }
 
-/** Comments may nest. Parentheses in quotes, as in a boundary, do not begin one. */
+/** Removes comments, which may nest. Parentheses in quotes, as in a boundary, do not start one. */
 function withoutComments(text: string): string {
 	if (!text.includes('(')) {
 		return text;
@@ -267,17 +267,14 @@ function withoutComments(text: string): string {
 			kept += character;
 		}
 	}
-	// A comment needs its closing parenthesis.
+	// A comment without its closing parenthesis is not a comment.
 	return depth === 0 ? kept : text;
 }
 
 const cr = 0x0d;
 const lf = 0x0a;
 
-/**
- * The first mail of bytes with LF as line end: without a `From ` line or blank lines before it, and without a mail
- * behind it.
- */
+/** Returns the first message in bytes with LF line endings, without what mbox files put before and after it. */
 function firstMail(bytes: Buffer): Buffer {
 	return withoutNextMail(withoutFromLine(bytes));
 }
@@ -288,7 +285,7 @@ function withoutFromLine(bytes: Buffer): Buffer {
 		start++;
 	}
 	const mail = bytes.subarray(start);
-	// With a colon it is a field, which may have blanks before it (RFC 5322 §4.5).
+	// With a colon it is a field, and fields may have spaces before the colon (RFC 5322 §4.5).
 	const isFromLine = /^>?From (?![ \t]*:)/.test(mail.toString('latin1', 0, maxFromLineBlanks));
 	return isFromLine ? mail.subarray(mail.indexOf(lf) + 1) : mail;
 }
@@ -297,7 +294,7 @@ const maxFromLineBlanks = 1000;
 const fromLine = Buffer.from('\n\nFrom ');
 const maxFromLines = 100;
 
-/** Cuts at the `From ` line of another mail behind the first one. */
+/** Cuts at the `From ` line of a second message. */
 function withoutNextMail(bytes: Buffer): Buffer {
 	let at = bytes.indexOf(fromLine);
 	for (let tries = 0; at !== -1 && tries < maxFromLines; tries++) {
@@ -310,10 +307,7 @@ function withoutNextMail(bytes: Buffer): Buffer {
 	return bytes;
 }
 
-/**
- * A mail with LF as its only line end: CRLF, CR before CRLF, and CR alone if most lines end in it. A CR within a line
- * stays.
- */
+/** Converts line endings to LF: CRLF, CR before CRLF, and lone CR if most lines end with it. Other CRs stay. */
 export function withLineFeeds(raw: Buffer): Buffer {
 	if (raw.indexOf(cr) === -1) {
 		return raw;
@@ -354,8 +348,8 @@ const commonField =
 	/^(?:content-[a-z-]+|mime-version|received|return-path|from|to|subject|date|message-id|auto-submitted|delivered-to|x-[\w-]+)[ \t]*:/im;
 
 /**
- * Where the header of a mail or part ends: at the first blank line. If a line before it is not a field and no field
- * follows, the blank line is missing and that line begins the body. Looks at `longest` octets.
+ * Returns where the header of a message or part ends: at the first blank line. If a line before it is not a field and
+ * no field follows, the blank line is missing and that line starts the body. Looks at `longest` octets.
  */
 function headerEnd(bytes: Buffer, longest: number): number {
 	if (bytes[0] === lf) {

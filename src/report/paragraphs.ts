@@ -1,25 +1,25 @@
 import {addressesIn} from './addresses-in-text.ts';
 import {type Finding, readListed, splitAtHeadings} from './text/listed.ts';
 
-/** A recipient of a report, as the words around its fields are searched. */
+/** A recipient of a report, as needed to search the text around its fields. */
 export type Subject = {
-	/** The recipient and the address that was sent to. */
+	/** The recipient, and the address that the message was sent to. */
 	readonly addresses: readonly string[];
 	/** There is no other recipient, so every reply in the text is about this one. */
 	readonly only: boolean;
-	/** Its fields hold a reply of their own, so words that several recipients share are not needed. */
+	/** Its fields contain a reply, so text shared by several recipients is not needed. */
 	readonly hasReply: boolean;
 };
 
-/** A paragraph, with what it says of each recipient. */
+/** A paragraph, with what it says about each recipient. */
 export type Paragraph = {readonly text: string; readonly listed: readonly Finding[]};
 
 const introduction = /(?:response|error|reason|answer|reply|said|returned|was)\b[^\n]{0,80}:[ \t]*$/i;
-/** What the sender wrote himself, quoted. */
+/** Quoted header fields of the sender's own message. */
 const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
 const maxAboutLength = 4096;
 
-/** The paragraphs of a text about recipients with these addresses, which are in lower case. */
+/** Splits a text into paragraphs about recipients with these addresses, which are in lower case. */
 export function paragraphsOf(said: string, known: ReadonlySet<string>): Paragraph[] {
 	const isNaming = (line: string) => addressesIn(line.slice(0, 1000)).some(one => known.has(one.toLowerCase()));
 	return said
@@ -28,7 +28,7 @@ export function paragraphsOf(said: string, known: ReadonlySet<string>): Paragrap
 		.map(text => ({text, listed: readListed(text, {known})}));
 }
 
-/** What paragraphs say about one recipient: those that name it, with what they introduce. */
+/** Returns what paragraphs say about one recipient: those that name it, and what they introduce. */
 export function paragraphsOn(subject: Subject, paragraphs: readonly Paragraph[]): string {
 	const {only} = subject;
 	return paragraphs
@@ -44,7 +44,7 @@ export function paragraphsOn(subject: Subject, paragraphs: readonly Paragraph[])
 		.slice(0, maxAboutLength);
 }
 
-/** The words about a recipient in a paragraph end where those about the next one begin. Empty: it is not named. */
+/** Returns the text about a recipient, up to where the next one is named. Empty if the paragraph does not name it. */
 function wordsOn({addresses, hasReply}: Subject, {text: whole, listed}: Paragraph): string {
 	if (!addresses.some(address => names(whole, address))) {
 		return '';
@@ -65,7 +65,7 @@ function isOf({recipient, originalRecipient}: Finding, addresses: readonly strin
 	return addresses.some(address => stated.includes(address.toLowerCase()));
 }
 
-/** Whether a recipient is the last one that a paragraph names, so that what follows is about it. */
+/** Whether a recipient is the last one named in a paragraph, so that the following text is about it. */
 function endsWith({text, listed}: Paragraph, {addresses}: Subject): boolean {
 	const last = listed.at(-1);
 	return last === undefined ? addresses.some(address => names(text, address)) : isOf(last, addresses);
@@ -75,7 +75,7 @@ function firstLine(text: string): string {
 	return text.split('\n', 1)[0] ?? '';
 }
 
-/** Whether a text holds an address, and not only a longer one that ends or begins with it. */
+/** Whether a text contains an address that is not merely part of a longer one. */
 function names(text: string, address: string): boolean {
 	const lower = text.toLowerCase();
 	const wanted = address.toLowerCase();

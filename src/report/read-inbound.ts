@@ -9,12 +9,17 @@ import {readReport} from './read-report.ts';
 import {letterLimits, reportLimits, type SignatureClocks, tlsReportLimits, verifySignatures} from './signatures.ts';
 import {judgeLetter} from './verdicts.ts';
 
-/** Whether a report counts by who signed it. */
+/** Whether a report is trusted because of who signed it. */
 export const countsBySigner = ({kind, forwarded}: Reading): boolean => signedKinds.has(kind) && !forwarded;
 
 const signedKinds: ReadonlySet<ReportKind> = new Set(['arf', 'dmarc', 'tls']);
 
-/** All that a mail says, to us and to people. */
+/**
+ * Reads everything that an incoming message reports: bounces, complaints, automatic replies, unsubscribe requests,
+ * DMARC and TLS reports. For mailboxes it also parses the message itself and checks SPF, DKIM and DMARC. This folder
+ * relies on the DNS answers that come with a message. It never queries DNS or touches the store, and bounds the time
+ * and memory that a hostile message can take.
+ */
 export async function readInbound(
 	{raw: bytes, envelope, answers}: InboundMail,
 	classify: Classify,
@@ -34,12 +39,12 @@ export async function readInbound(
 	if (!countsBySigner(reading)) {
 		return {...reading, letter, verdicts};
 	}
-	// A key for TLS reports alone says nothing of a mail to people.
+	// A key that is valid only for TLS reports proves nothing about a message to people.
 	const signers = reading.kind === 'tls' ? signersOf(raw, 'tls', answers, clocks) : passedOf(letter.signatures);
 	return {...reading, letter, verdicts, signers};
 }
 
-/** The domains that signed a report. */
+/** Returns the domains that signed a report. */
 export function signersOf(raw: Buffer, kind: ReportKind, answers: Answers, clocks: SignatureClocks): string[] {
 	const limits = kind === 'tls' ? tlsReportLimits : reportLimits;
 	return passedOf(verifySignatures(raw, new KnownAnswers(answers), limits, clocks));

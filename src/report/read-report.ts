@@ -20,10 +20,10 @@ import {type BounceText, bounceTextOf, maxTextLength, returnedParts, returnedRec
 import {type Finding, maxFindings} from './text/listed.ts';
 import {actionInText, arrival, daemonSigns, findingsOf, readLetter} from './text/recipients-in-text.ts';
 
-/** A forwarded mail may be forwarded again. */
+/** A forwarded message may have been forwarded before. */
 const deepest = 3;
 
-/** Reads a returned mail: its kind, and its outcome for each recipient. Never throws, for any bytes. */
+/** Reads a returned message: its kind, and the outcome for each recipient. Never throws, whatever the bytes. */
 export function readReport(raw: Buffer, classify: Classify): Reading {
 	return readAt(raw, classify, 0);
 }
@@ -44,20 +44,20 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const leaves = leavesOf(mail.root);
 	const [attached, second] = returnedParts(leaves);
 	if (attached === undefined || second !== undefined) {
-		return reading; // With several it is unknown which is meant.
+		return reading; // It is unknown which of several is meant.
 	}
 	const inside = readAt(attached.body(), classify, depth + 1);
 	if (isOfDaemon(text) && leaves[0] === attached && inside.kind !== 'other') {
 		return inside;
 	}
 	const isReport = inside.kind === 'dsn' || inside.kind === 'arf';
-	// Without a clue it matches no mail of ours: a person asks about a bounce.
+	// Without a clue it cannot match a message: somebody is asking about a bounce.
 	return isReport && Object.values(inside.clues).some(found => found.length > 0)
 		? {...inside, forwarded: true}
 		: reading;
 }
 
-/** Whether a gateway wrapped a bounce in a mail of its own. */
+/** Whether a gateway wrapped a bounce in a message of its own. */
 function isOfDaemon(text: BounceText): boolean {
 	const {from, subject, other} = daemonSigns(text);
 	return from && subject && !other;
@@ -68,11 +68,10 @@ function readingOf(mail: Mail, text: BounceText, classify: Classify): Reading {
 	const {kind, reports} = whatItSays(mail, text, structured, classify);
 	const isCut = structured.status?.cut === true || (kind === 'text' && isTextCut(text, reports));
 	const fault = mail.fault ?? (isCut ? 'too many recipients' : null);
-	// What was left out may say the contrary.
+	// The omitted part may contradict the rest.
 	return {kind, reports: fault === null ? reports : [], clues: readClues(mail, structured), fault};
 }
 
-/** Whether the text has more recipients than the reports. */
 function isTextCut({said}: BounceText, reports: readonly Report[]): boolean {
 	return reports.length >= maxFindings || (reports.length > 1 && said.length >= maxTextLength);
 }
@@ -108,8 +107,8 @@ function whatItSays(
 }
 
 /**
- * Reads a bounce in words (R3.12): the outcome for each recipient. Null: not a bounce, even if it mentions bounces.
- * Never throws; time and memory are bounded, as only 64 KB of text are read.
+ * Reads a plain-text bounce (R3.12) and returns the outcome for each recipient, or `null` if it is not a bounce, even
+ * if it mentions one. Never throws. Only 64 KB of text are read, which bounds time and memory.
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
 	const found = findingsOf(bounce);
@@ -127,7 +126,7 @@ export function readText(bounce: BounceText, classify: Classify): Report[] | nul
 
 function reportOfFinding(finding: Finding, whole: string | null, classify: Classify): Report {
 	const {recipient, originalRecipient} = finding;
-	// A reason may precede its recipient. With one recipient the whole text is kept.
+	// A reason may precede its recipient, so a single recipient gets the whole text.
 	const text = whole === null || /\p{L}{3}/u.test(finding.text) ? finding.text : whole;
 	const {evidence, judgement} = judgeFinding(finding, text, classify);
 	const action = finding.action ?? arrival(evidence) ?? 'failed';
@@ -144,7 +143,7 @@ function reportOfFinding(finding: Finding, whole: string | null, classify: Class
 	return {...said, ...(action === 'failed' ? judgement : notRefused)};
 }
 
-/** From the reply alone to all that is about a recipient: daemons put words of their own around what a host said. */
+/** Judges by the reply alone, then by all text about the recipient: daemons add text around the reply. */
 function judgeFinding(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
 	const evidence = evidenceOf(finding, text);
 	const judgement = classify({...evidence, text: replyAlone(text)});
@@ -156,7 +155,7 @@ function evidenceOf({phase, host}: Finding, text: string): Evidence {
 	return {...found, phase: phase ?? found.phase, host: host ?? found.host};
 }
 
-/** Fields of a report that say to whom it came. */
+/** Header fields of a report that may name its addressee. */
 const addresseeFields: ReadonlySet<string> = new Set([
 	'x-original-to',
 	'delivered-to',
@@ -175,7 +174,7 @@ const maxPerKind = 20;
 const maxClueLength = 320;
 const maxPastedLength = 64 * 1024;
 
-/** Collects what may identify the mail that a report is about. None of it is proof. */
+/** Collects what may identify the message that a report is about. None of it is proof. */
 function readClues(mail: Mail, structured: Structured): Clues {
 	const {fields} = mail.root;
 	const status = [...(structured.status?.message ?? []), ...(structured.feedback ?? [])];
@@ -191,7 +190,7 @@ function readClues(mail: Mail, structured: Structured): Clues {
 			),
 		]),
 		envelopeIds: few(of(status, 'original-envelope-id').map(unXtext)),
-		// Reports by RFC 9477 may hold no other field of the mail than CFBL-Feedback-ID.
+		// Reports by RFC 9477 may contain no field of the original message except CFBL-Feedback-ID.
 		refs: few([
 			...of(returned, 'x-mailctl-ref', 'cfbl-feedback-id').map(value => value.trim()),
 			...of(status, 'cfbl-feedback-id').map(value => value.trim()),
@@ -224,7 +223,7 @@ function readClues(mail: Mail, structured: Structured): Clues {
 const pasted =
 	/^[>|* \t]{0,8}(message-id|x-mailctl-ref|cfbl-feedback-id|list-unsubscribe|return-path|in-reply-to|references)[ \t]{0,4}:[ \t]*([^\n]{0,998}(?:\n[>|]{0,4}(?![ \t]*[A-Za-z][\w-]{0,60}[ \t]*:(?!\/\/))[ \t]{1,8}[^\n]{0,998}){0,6})/gim;
 
-/** Header fields in the text: mailers without attachments put the returned mail there. */
+/** Finds header fields in the text, where mailers without attachments put the returned message. */
 function pastedFields(mail: Mail): Field[] {
 	const leaves = leavesOf(mail.root);
 	const plain = leaves.filter(({type}) => type === 'text/plain').map(part => part.text().slice(0, maxPastedLength));
@@ -238,13 +237,13 @@ function pastedFields(mail: Mail): Field[] {
 	);
 }
 
-/** `<a@b> <c@d>` → `a@b`, `c@d`; one without brackets as it is. */
+/** Returns `a@b` and `c@d` for `<a@b> <c@d>`, and an id without brackets as it is. */
 function idsIn(value: string): string[] {
 	const bracketed = [...value.matchAll(/<([^<>\s]{3,320})>/g)].map(([, id]) => id as string);
 	return value.includes('<') ? bracketed : (value.match(/[^\s<>]{1,200}@[^\s<>]{1,120}/g) ?? []);
 }
 
-/** RFC 3461 §4: `+3D` is `=`. */
+/** Decodes xtext (RFC 3461 §4): `+3D` is `=`. */
 function unXtext(value: string): string {
 	return value.trim().replace(/\+([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
@@ -257,9 +256,7 @@ function few(found: readonly string[]): string[] {
 	return [...new Set(found.filter(each => each !== '' && each.length <= maxClueLength))].slice(0, maxPerKind);
 }
 
-/**
- * What a delivery status notification (RFC 3464, 6533) says of each recipient. Null: its status says nothing of any.
- */
+/** Reads a delivery status notification (RFC 3464, 6533). Returns `null` if it says nothing about any recipient. */
 function readDsn(
 	mail: Mail,
 	{said}: Pick<BounceText, 'said'>,
@@ -283,7 +280,7 @@ function readDsn(
 	return reports.length > 0 ? reports.filter((report, at) => !isSaidBefore(report, reports.slice(0, at))) : null;
 }
 
-/** Aliases of one address make a report name it many times. */
+/** Whether an earlier report says the same: aliases of one address make a notification name it several times. */
 function isSaidBefore(
 	{recipient, originalRecipient, action, status, reason}: Report,
 	before: readonly Report[],
@@ -301,17 +298,16 @@ function isSaidBefore(
 	);
 }
 
-/** The parts of a mail around the fields of a recipient. */
+/** The parts of a message around the fields of a recipient. */
 type Around = {
 	readonly mail: Mail;
 	readonly returned: Structured['returned'];
-	/** What it says to people. */
+	/** Its text for people. */
 	readonly human: string;
 	/** The same, by paragraph. */
 	readonly said: readonly Paragraph[];
 	readonly subject: string;
 	readonly reporter: string | null;
-	/** There is no other recipient. */
 	readonly only: boolean;
 };
 
@@ -346,7 +342,7 @@ function reportOfFields(
 	}
 	const known = {phase: phaseIn(everything), status, host};
 	const others = [supplement, paragraphs, hint].filter(each => !spoken.includes(each));
-	// Beside a reply of its own, words that could be a neighbour's suppress nobody.
+	// If the fields have a reply, text that may be about another recipient must not suppress anyone.
 	const isSure = (text: string) => only || !hasReply || text !== paragraphs;
 	const judgement = judgeReplies(classify, known, reply, others, isSure);
 	return action === 'failed'
@@ -355,8 +351,8 @@ function reportOfFields(
 }
 
 /**
- * By the reply; where that says nothing, by what else is said of the recipient too, one text after the other. Of
- * these only those that are surely about the recipient may suppress it.
+ * Judges by the reply. If that is inconclusive, tries the other texts about the recipient one by one. Only texts that
+ * are certainly about the recipient may suppress it.
  */
 function judgeReplies(
 	classify: Classify,
@@ -381,7 +377,7 @@ function judgeReplies(
 	return first;
 }
 
-/** The one addressee of the returned mail with a local part: mail systems leave out a domain of their own. */
+/** Returns the only addressee of the returned message with this local part: mail systems omit their own domain. */
 function sentToLocal({returned}: Around, local: string | null): string | null {
 	const wanted = local?.toLowerCase();
 	const addressees = returned.flatMap(header => header.filter(({name}) => name === 'to' || name === 'cc'));
@@ -391,7 +387,9 @@ function sentToLocal({returned}: Around, local: string | null): string | null {
 	return new Set(found.map(address => address.toLowerCase())).size === 1 ? (found[0] as string) : null;
 }
 
-/** The recipient where the status names none: `X-Failed-Recipients`, the diagnostic, then the returned mail's `To`. */
+/**
+ * Finds a recipient that the status omits: in `X-Failed-Recipients`, the diagnostic, then the returned message's `To`.
+ */
 function namedElsewhere({mail, returned, human}: Around, diagnostic: string): string | null {
 	const {fields} = mail.root;
 	const own = fields
@@ -402,31 +400,28 @@ function namedElsewhere({mail, returned, human}: Around, diagnostic: string): st
 	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
-/**
- * Reads the fields of one recipient of a delivery status (RFC 3464 §2.3); absent things are null. Null if they say
- * nothing.
- */
+/** Reads the fields of one recipient (RFC 3464 §2.3). Returns `null` if they say nothing. */
 function readRecipientFields(fields: readonly Field[]) {
 	const original = addressOf(fieldOf(fields, 'original-recipient'));
 	const final = addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient'));
 	const status = fieldOf(fields, 'status') ?? '';
 	const read = {
-		/** The recipient: Final-Recipient, else a field in its place. */
+		/** Final-Recipient, or a field that replaces it. */
 		named: final ?? original,
-		/** The recipient's name where its field has no domain. */
+		/** The local part, if Final-Recipient has no domain. */
 		local: localPartOf(fieldOf(fields, 'final-recipient')),
 		original,
 		/** As it is written. */
 		action: fieldOf(fields, 'action') || null,
 		status: /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status)?.[0] ?? null,
-		/** The words behind the status: `5.4.4 (unknown host)`. */
+		/** The text after the status: `5.4.4 (unknown host)`. */
 		comment: /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '',
-		/** Every Diagnostic-Code, that of SMTP first; empty if there is no such field. */
+		/** Every Diagnostic-Code, SMTP first. Empty if there is none. */
 		diagnostic: diagnosticOf(fields),
 		remote: hostOf(fieldOf(fields, 'remote-mta')),
-		/** The other host's reply as IronPort adds it: its Diagnostic-Code has IronPort's own words. */
+		/** The remote server's reply as IronPort adds it; IronPort's Diagnostic-Code has its own text. */
 		supplement: withoutType(fieldOf(fields, 'x-supplementary-info')?.replace(/^<|>$/g, '') ?? ''),
-		/** A mailer's own class of the failure, in words that rules know. */
+		/** A mailer's own category, in words that the rules know. */
 		hint: hints.get(fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
 	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
@@ -439,7 +434,7 @@ function diagnosticOf(fields: readonly Field[]): string {
 	return [...smtp, ...values.filter(value => !smtp.includes(value))].map(withoutType).join('\n').trim();
 }
 
-/** PowerMTA's categories of bounces. */
+/** PowerMTA's bounce categories. */
 const hints: ReadonlyMap<string, string> = new Map([
 	['bad-mailbox', 'user unknown'],
 	['bad-domain', 'host not found'],
@@ -453,13 +448,13 @@ const hints: ReadonlyMap<string, string> = new Map([
 	['message-expired', 'message expired'],
 ]);
 
-/** `dns; mx.example.org (192.0.2.1)` → `mx.example.org`. */
+/** Returns `mx.example.org` for `dns; mx.example.org (192.0.2.1)`. */
 function hostOf(value: string | null): string | null {
 	const name = /^[[(<]?([\p{L}\d](?:[\p{L}\d._:-]{0,250}[\p{L}\d])?)/u.exec(withoutType(value ?? ''))?.[1];
 	return name?.toLowerCase() ?? null;
 }
 
-/** The address that was sent to if it differs: by its field, or by Postfix's note on an alias. */
+/** Returns the address that was sent to if it differs, from its field or from Postfix's note about an alias. */
 function sentToOf(original: string | null, recipient: string | null, paragraphs: string): string | null {
 	const expanded = /\(expanded\s{1,8}from:?\s{1,8}(<?[^\s<>()]{3,320})/i.exec(paragraphs)?.[1];
 	const address = original ?? (expanded === undefined ? null : addressIn(expanded));
@@ -474,7 +469,7 @@ const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
 	[/^(?:deliver|success)/, 'delivered'],
 ];
 
-/** The action. Mailers leave it out or use words that RFC 3464 does not have; then code and subject decide. */
+/** Returns the action. If it is missing or not one of RFC 3464, the code and the subject decide. */
 function actionOf(
 	{action, status}: {readonly action: string | null; readonly status: string | null},
 	code: number | null,
@@ -487,7 +482,7 @@ function actionOf(
 	const known = actions.find(([pattern]) => pattern.test(word))?.[1];
 	const isGood = status?.startsWith('2') ?? false;
 	if (known === 'failed' && isGood && (code === null || code < 400)) {
-		return 'delivered'; // RFC 3463: class 2 is success, whatever the action says.
+		return 'delivered'; // RFC 3463: class 2 means success, whatever the action says.
 	}
 	if (known) {
 		return known;
@@ -499,7 +494,7 @@ function actionOf(
 	return isWarning && !status?.startsWith('5') ? 'delayed' : 'failed';
 }
 
-/** A code that says more than its class. */
+/** Returns a code unless it says no more than its class. */
 function specific(enhanced: string | null): string | null {
 	return enhanced === null || /\.0\.0$/.test(enhanced) ? null : enhanced;
 }

@@ -2,12 +2,12 @@ import {phaseIn} from '../bounce/classify.ts';
 import {unprintable} from '../kit/text.ts';
 import type {Evidence} from '../mail/bounce.ts';
 
-/** What a text says that a host answered; absent things are null. */
+/** What a text says that a mail server replied. Absent values are `null`. */
 export type Reply = {
 	readonly code: number | null;
 	/** RFC 3463. */
 	readonly enhanced: string | null;
-	/** The reply alone where the text wraps one, else the whole text. */
+	/** The inner reply if the text wraps one, or else the whole text. */
 	readonly text: string;
 };
 
@@ -17,10 +17,10 @@ const leading = /^[^\w]{0,4}([245]\d\d)(?![\d.])/;
 const introduced =
 	/(?:said|returned|responded with|response|was|error|reply|smtp|code|status|reason|command|<<<)[ \t]{0,3}[:;='"(]{0,3}\s{0,3}["'(<#]?([45]\d\d)(?![\d.])/i;
 const likely = /(?<![\w.:])(4[25]\d|5[057]\d)(?=[\s\-"'):;,<#]|$)/;
-// Codes that say only that another host answered (Exchange), or nothing at all.
+// Codes that mean only that another server replied (Exchange), or nothing at all.
 const wrapping = /^[45]\.(?:0\.0|0\.350|1\.351)$/;
 
-/** Finds code and enhanced code in what a host said, or in what a mailer says that it said. */
+/** Finds the code and enhanced code in a server's reply, or in what a mailer reports of it. */
 export function replyIn(text: string): Reply {
 	const inner = wrapped(text);
 	const all = [...inner.matchAll(pair)];
@@ -35,7 +35,7 @@ export function replyIn(text: string): Reply {
 	return {code: code === undefined ? null : Number(code), enhanced: lone.exec(inner)?.[1] ?? null, text: inner};
 }
 
-/** Exchange: `550 5.1.351 Remote server returned unknown recipient -> 550 5.1.1 …`. */
+/** Unwraps Exchange's `550 5.1.351 Remote server returned unknown recipient -> 550 5.1.1 …`. */
 function wrapped(text: string): string {
 	const inner = /remote server returned[^\n]{0,160}?->[ \t]*([\s\S]+)/i.exec(text)?.[1];
 	return inner !== undefined && /[245]\d\d/.test(inner) ? inner : text;
@@ -52,7 +52,7 @@ const hosts: readonly RegExp[] = [
 	/^Connected to ((?:\d{1,3}\.){3}\d{1,3}|[\w.-]+) but/im,
 ];
 
-/** The host that a text says refused; null: it names none. */
+/** Returns the mail server that refused according to a text, or `null` if it names none. */
 export function hostIn(text: string): string | null {
 	for (const pattern of hosts) {
 		const host = pattern.exec(text)?.[1];
@@ -69,13 +69,13 @@ const spoken =
 const enhancedAlone = /(?<![\w.])[245]\.\d{1,3}\.\d{1,3}(?!\w|\.\d)/;
 
 const maxTextLength = 4096;
-// What daemons say behind a reply.
+// Text that daemons append to a reply.
 const trailers =
 	/\n[ \t]*\n|\n[ \t]*(?:Giving up on|\(Other MXes|I.m not going to try|STARTTLS proto|Generating server|-{3,}|={3,})|\bGiving up on\b/i;
 
 const word = /\p{L}{3}/u;
 
-/** Evidence for the rule table from a text about one recipient: codes, phase of the session, the host that refused. */
+/** Extracts evidence for the rule table from a text about one recipient: codes, SMTP phase and mail server. */
 export function evidenceIn(whole: string): Evidence {
 	const text = whole.slice(0, maxTextLength);
 	const {code, enhanced} = replyIn(text);
@@ -83,8 +83,8 @@ export function evidenceIn(whole: string): Evidence {
 }
 
 /**
- * The reply in a text, from its code to where the daemon continues in its own words. The whole text if it has no reply,
- * or if the code follows the words as in qmail's `The mailbox is full. (#5.1.1)`.
+ * Returns the reply in a text, from its code to where the daemon continues with its own text. Returns the whole text if
+ * it has no reply, or if the code comes last, as in qmail's `The mailbox is full. (#5.1.1)`.
  */
 export function replyAlone(whole: string): string {
 	const text = whole.slice(0, maxTextLength);
@@ -100,7 +100,7 @@ export function replyAlone(whole: string): string {
 	return isBehind ? text.slice(0, start + cut.length) : cut;
 }
 
-/** Transcripts begin with what went well. */
+/** Skips successful replies, with which transcripts begin. */
 function refusalOf(text: string, codes: RegExp): RegExpExecArray | undefined {
 	const found = [...text.matchAll(codes)];
 	return found.find(match => !match[1]?.startsWith('2')) ?? found[0];
@@ -110,12 +110,12 @@ const unsafe = new RegExp(`[${unprintable}\\s]+`, 'gu');
 
 const maxReasonLength = 1024;
 
-// What stood between a name and the text, or is drawn above it.
+// What separates a name from the text, or underlines a heading.
 const rest = /^(?:[\s:;.,>)\]]|[-=*_#]{3,})+/;
 
-/** What a host or a person wrote, on one line, safe to store and to print, at most 1,024 characters. */
+/** Returns text from a server or a person as one line that is safe to store and print, at most 1,024 characters. */
 export function reasonOf(text: string): string {
-	// More than is kept, for white space falls together.
+	// Cut generously first, because runs of white space collapse.
 	const line = text
 		.slice(0, 8 * maxReasonLength)
 		.replace(unsafe, ' ')

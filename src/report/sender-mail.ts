@@ -8,22 +8,22 @@ import type {BounceText} from './text/bounce-text.ts';
 import {daemonSigns} from './text/recipients-in-text.ts';
 
 const maxSubjectLength = 200;
-/** What only a mail system says. */
+/** Values that only a mail system reports. */
 const unsaid = {...notRefused, originalRecipient: null, status: null, code: null, host: null, feedbackType: null};
 
-/** A mail's subject as people see it. */
+/** Returns the decoded subject of a message. */
 export function subjectOf({root}: Mail): string {
 	return decodeWords(fieldOf(root.fields, 'subject') ?? '').trim();
 }
 
-/** The sender of a mail, by its From; null without a From. */
+/** Returns the sender of a message from its From, or `null` if it has no From. */
 export function senderOf({root}: Mail): string | null {
 	return addressIn(fieldOf(root.fields, 'from') ?? '');
 }
 
 /**
- * The report for a mail that a person or a mail program wrote, not a mail system: nothing was refused, and it is about
- * its sender.
+ * Creates the report for a message that a person or a mail program wrote, not a mail system. Nothing was refused, and
+ * the report is about its sender.
  */
 export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
 	return {...unsaid, recipient: senderOf(mail), reason: subjectOf(mail).slice(0, maxSubjectLength), ...said};
@@ -32,8 +32,8 @@ export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' 
 const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
 
 /**
- * Reads a mail that asks for no more mail (R3.21), as mail programs send it to the address of List-Unsubscribe. Null:
- * it does not ask. Only the address that it was sent to identifies the recipient.
+ * Reads an unsubscribe request (R3.21), as mail programs send it to the List-Unsubscribe address, or returns `null`.
+ * Only the address that it was sent to identifies the recipient.
  */
 export function readUnsubscribe(mail: Mail): Report[] | null {
 	const subject = subjectOf(mail);
@@ -45,7 +45,7 @@ export function readUnsubscribe(mail: Mail): Report[] | null {
 	return [reportOfSender(mail, {action: 'unsubscribe', rule: 'unsubscribe-mail', matched})];
 }
 
-// Fields that only responders set (RFC 3834 §5 and what was used before it).
+// Fields that only responders set (RFC 3834 §5 and earlier conventions).
 const marks: ReadonlyArray<readonly [string, RegExp]> = [
 	['auto-submitted', /^auto-(?:replied|notified)/i],
 	['x-autoreply', /./],
@@ -63,7 +63,7 @@ const marks: ReadonlyArray<readonly [string, RegExp]> = [
 	['x-ms-exchange-inbox-rules-loop', /./],
 	['x-pobox-vacation', /./],
 	['delivered-to', /^autoresponder\b/i],
-	// Challenges: the sender of the mail has to prove that it is not a machine.
+	// Challenges: the sender must prove that it is not a machine.
 	['x-delivery-agent', /TMDA/],
 	['x-tmda-fingerprint', /./],
 	['x-spamarrest-flag', /./],
@@ -88,9 +88,9 @@ const subjects = new RegExp(
 );
 
 /**
- * Whether a mail is an automatic answer to one of ours (R3.13, RFC 3834): vacation, out of office, an acknowledgement,
- * a challenge. A delivery report is not, though many daemons mark bounces `auto-replied`. The caller has already found
- * no bounce in the text.
+ * Whether a message is an automatic reply (R3.13, RFC 3834): vacation, out of office, an acknowledgment, a challenge. A
+ * delivery report is not, though many daemons mark bounces `auto-replied`. The caller has already found no bounce in
+ * the text.
  */
 export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	const {fields} = root;
@@ -99,7 +99,7 @@ export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	if (!(marked || subjects.test(subject)) || hasReport(root)) {
 		return false;
 	}
-	// An unread daemon's mail is left to the operator.
+	// A daemon's message that could not be read is left to the operator.
 	return !daemonSigns(text).daemon || subjects.test(subject);
 }
 
@@ -112,7 +112,7 @@ function hasReport(part: Part): boolean {
 
 const maxRecipients = 100;
 
-/** What each Feedback-Type asks for, in lower case (RFC 5965, 6430, 6591 and their drafts). */
+/** The effect of each Feedback-Type, in lower case (RFC 5965, 6430, 6591 and their drafts). */
 export const feedbackActions: ReadonlyMap<string, ReportAction> = new Map<string, ReportAction>([
 	['abuse', 'complaint'],
 	['fraud', 'complaint'],
@@ -130,7 +130,7 @@ export const feedbackActions: ReadonlyMap<string, ReportAction> = new Map<string
 	['dkim', 'none'],
 ]);
 
-/** Reads a feedback report (RFC 5965), or what Microsoft sends instead. Null: not a feedback report. */
+/** Reads a feedback report (RFC 5965) or Microsoft's substitute for one, or returns `null`. */
 export function readFeedback(
 	mail: Mail,
 	text: Pick<BounceText, 'said'>,
@@ -158,7 +158,7 @@ function reporterOf(fields: readonly Field[]): string | null {
 	return /[a-z0-9-]+(?:\.[a-z0-9-]+)+/i.exec(fieldOf(fields, 'reporting-mta') ?? '')?.[0].toLowerCase() ?? null;
 }
 
-/** Each address once; one null where the report hides them. */
+/** Returns each address once, or a single `null` if the report hides them. */
 function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly Field[]>): Array<string | null> {
 	const named = valuesOf(fields, ['original-rcpt-to', 'removal-recipient']);
 	const found = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
@@ -166,7 +166,7 @@ function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly
 	return unique.length > 0 ? unique.slice(0, maxRecipients) : [null];
 }
 
-/** To whom a returned mail went: what its receiver wrote down, else its `To` where that is one address. */
+/** Returns the recipients of a returned message: those its receiver recorded, or else a `To` of one address. */
 function sentTo(fields: readonly Field[]): string[] {
 	const traced = valuesOf(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(
 		0,
@@ -181,8 +181,8 @@ function valuesOf(fields: readonly Field[], names: readonly string[]): string[] 
 }
 
 /**
- * Reporters put a word in place of the local part. A hash (RFC 6590) looks like an address and is shown as one, though
- * it matches none.
+ * Whether a reporter replaced the local part with a word. A hash (RFC 6590) looks like an address and is shown as one,
+ * though it matches none.
  */
 function isHidden(address: string): boolean {
 	const local = address.slice(0, address.lastIndexOf('@'));
@@ -192,8 +192,8 @@ function isHidden(address: string): boolean {
 const junkField = 'x-hmxmroriginalrecipient';
 
 /**
- * Microsoft's Junk Mail Reporting Program: the mail that was complained about, and no feedback report. Undefined: not
- * that.
+ * Reads a message of Microsoft's Junk Mail Reporting Program, which returns the message that was complained about
+ * without a feedback report. Returns `undefined` if it is something else.
  */
 function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): string | null | undefined {
 	const [recipient] = valuesOf([...root.fields, ...returned.flat()], [junkField]);
@@ -209,13 +209,13 @@ function firstParagraph({said}: Pick<BounceText, 'said'>): string {
 	return said.trim().split(/\n[ \t]*\n/)[0] ?? '';
 }
 
-/** `said`: the words for people. */
+/** Creates a report per recipient; `said` is the text for people. */
 function reportsOf(
 	recipients: ReadonlyArray<string | null>,
 	type: string,
 	{rule, matched = type, host, said}: {rule: string; matched?: string; host: string | null; said: string},
 ): Report[] {
-	// Anybody can send a report of a type that nobody defined.
+	// Anybody can send a report of an undefined type.
 	const action = feedbackActions.get(type) ?? 'none';
 	return recipients.map(recipient => ({
 		...unsaid,

@@ -10,30 +10,30 @@ import {type BodyForm, isSignedBy, type ParsedSignature, parseSignature, type Si
 import type {KnownAnswers} from './known-answers.ts';
 import {authorDomains, fieldsOf, hasRepeatedField, headerOf, type RawField, withCrlf} from './raw-header.ts';
 
-// DKIM (RFC 6376). Its work grows linearly with the octets of a mail; it is bounded before, and ended when it has had
-// its time.
+// DKIM (RFC 6376). The work grows linearly with the size of a message. It is limited beforehand, and stopped when its
+// time is up.
 
-/** What of a mail is worth the time that its signatures take. */
+/** The limits up to which the signatures of a message are verified. */
 export type SignatureLimits = {
-	/** Octets of the mail, and its lines. */
+	/** Octets and lines of the message. */
 	readonly bytes: number;
 	readonly lines: number;
-	/** For all signatures together, milliseconds (`limitWork`). */
+	/** Milliseconds for all signatures together (`limitWork`). */
 	readonly timeMs: number;
-	/** What a key may be for (`s=`); one of them is enough. */
+	/** The services that a key may be valid for (`s=`); one of them is enough. */
 	readonly services: readonly string[];
 };
 
-/** Of a report: to verify one costs more than to read it, and anybody may send some. */
+/** The limits for a report, which anybody may send, and which costs more to verify than to read. */
 export const reportLimits: SignatureLimits = {
 	...{bytes: 512 * 1024, lines: 20_000, timeMs: 200},
 	services: ['email'],
 };
 
-/** Keys may be for nothing but TLS reports (RFC 8460 §3). */
+/** A key may be valid for TLS reports only (RFC 8460 §3). */
 export const tlsReportLimits: SignatureLimits = {...reportLimits, services: ['email', 'tlsrpt']};
 
-/** Of mail to people, which may have large files: they get time to be hashed. */
+/** The limits for a message to people. Its files may be large, so the time for hashing grows with its size. */
 export const letterLimits = (bytes: number): SignatureLimits => ({
 	...{...reportLimits, bytes: Number.POSITIVE_INFINITY, lines: 250_000},
 	timeMs: reportLimits.timeMs + (bytes / 1_000_000) * 20,
@@ -46,7 +46,7 @@ const maxHeaderLines = 1000;
 const minRsaBits = 1024;
 
 /**
- * The signatures of a header that are looked at. Anybody on the way may add some, so those of the author's domain come
+ * Returns the signatures of a header to verify. Anybody on the way may add some, so those of the author's domain come
  * first, and those that break a rule last.
  */
 function chosenSignatures(header: string): ParsedSignature[] {
@@ -67,7 +67,7 @@ function chosenSignatures(header: string): ParsedSignature[] {
 
 const ranks = {strict: 0, relaxed: 1, none: 2} as const;
 
-/** Where the keys are that the signatures of a header need. */
+/** Returns the names of the DKIM keys that the signatures of a header need. */
 export const keyNames = (header: string): string[] =>
 	chosenSignatures(header).flatMap(({signature}) => (signature === null ? [] : [keyName(signature)]));
 
@@ -82,8 +82,8 @@ function countLines(text: string | Buffer, most: number): number {
 }
 
 /**
- * What comes of each DKIM signature, those of the author's domain first; none where they are beyond the limits,
- * `temperror` where they took too long.
+ * Returns the result of each DKIM signature, those of the author's domain first. Returns none if the message exceeds
+ * the limits, and `temperror` for all if they took too long.
  */
 export function verifySignatures(
 	raw: Buffer,
@@ -116,17 +116,18 @@ type SignedMail = {
 	readonly body: SignedBody;
 	readonly answers: KnownAnswers;
 	readonly services: readonly string[];
-	/** Milliseconds. */
+	/** In milliseconds. */
 	readonly now: number;
 };
 
-/** In the words of RFC 8601 §2.7.1. */
+/** Returns a result as named by RFC 8601 §2.7.1. */
 function resultOf(signature: Signature, mail: SignedMail): string {
 	const {fields, body, now} = mail;
 	const {bodyForm, bodyHash, bodyLength, expires} = signature;
 	const found = body.inForm(bodyForm);
 	if (bodyLength !== null && bodyLength !== found.length) {
-		// What follows the signed part may be anybody's, and people see it. More than there is nobody signed (§3.5).
+		// Anybody may have added text after the signed part, and people see it. A length beyond the body is an error
+		// (§3.5).
 		return bodyLength < found.length ? 'policy' : 'permerror';
 	}
 	if (bodyHash !== found.hash || (expires !== null && expires * 1000 < now)) {
@@ -136,7 +137,7 @@ function resultOf(signature: Signature, mail: SignedMail): string {
 	return typeof key === 'string' ? key : isSignedBy(key, signature, fields) ? 'pass' : 'fail';
 }
 
-/** The key that verifies a signature, or the result where there is none that may. */
+/** Returns the key that verifies a signature, or the result if no valid key exists. */
 function keyFor(signature: Signature, {answers, services}: SignedMail): KeyObject | string {
 	const answer = answers.ask<string>('txt', keyName(signature));
 	if (answer.kind === 'failed') {
@@ -156,7 +157,7 @@ function keyFor(signature: Signature, {answers, services}: SignedMail): KeyObjec
 	return key?.asymmetricKeyType !== signature.algorithm ? 'neutral' : bits < minRsaBits ? 'policy' : key;
 }
 
-/** RFC 8463 §4: records have the bare 32 octets of an Ed25519 key, which end its DER form. */
+/** RFC 8463 §4: records contain the bare 32 octets of an Ed25519 key; this prefix completes the DER form. */
 const ed25519Prefix = Buffer.from('302a300506032b6570032100', 'hex');
 
 function publicKey(algorithm: string, octets: Buffer): KeyObject | null {
@@ -172,7 +173,7 @@ type HashedBody = {readonly hash: string; readonly length: number};
 
 const pieceOctets = 64 * 1024;
 
-/** A body in the forms that are signed, each made once. */
+/** The hashes of a body, each canonical form computed once. */
 class SignedBody {
 	readonly #raw: Buffer;
 	readonly #isOver: () => boolean;
@@ -193,12 +194,12 @@ class SignedBody {
 	#make(form: BodyForm): HashedBody {
 		this.#body ??= bodyOf(this.#raw);
 		const lines = withoutLastLines(form === 'relaxed' ? this.#relaxed(this.#body) : this.#body);
-		// An empty body has one line end in simple form (§3.4.3), none in relaxed form.
+		// An empty body is one line end in simple form (§3.4.3), and nothing in relaxed form.
 		const octets = lines.length === 0 && form === 'simple' ? Buffer.from('\r\n') : lines;
 		return {hash: hash('sha256', octets, 'base64'), length: octets.length};
 	}
 
-	/** Left off once the time is over: then no result is used. */
+	/** Stops once the time is up, because the result is then not used. */
 	#relaxed(body: Buffer): Buffer {
 		const output = Buffer.allocUnsafe(body.length);
 		let length = 0;
@@ -212,7 +213,7 @@ class SignedBody {
 	}
 }
 
-/** What follows the header, with CRLF at its end if there is anything. */
+/** Returns what follows the header, with CRLF at its end unless it is empty. */
 function bodyOf(raw: Buffer): Buffer {
 	const mail = withCrlf(raw);
 	const start = mail.indexOf('\r\n\r\n');

@@ -1,42 +1,42 @@
 import ipaddr from 'ipaddr.js';
 
-// Macros of SPF (RFC 7208 §7). Each step takes time that grows with the length of the record or of the name, no faster.
+// SPF macros (RFC 7208 §7). Each step takes time linear in the length of the record or the name.
 
-/** What macros stand for. */
+/** The values of the macros. */
 export type MacroValues = {
-	/** Local part and domain of MAIL FROM; of a bounce `postmaster` and the name of HELO. */
+	/** Local part and domain of MAIL FROM, or `postmaster` and the HELO name for a bounce. */
 	readonly local: string;
 	readonly senderDomain: string;
 	readonly helo: string;
 	readonly client: string;
 	/** The domain whose record is evaluated. */
 	readonly domain: string;
-	/** The client's name, validated; asked only where a macro needs it. */
+	/** The client's validated name, looked up only if a macro needs it. */
 	readonly clientName: () => string;
 };
 
 type Macro = {
 	readonly letter: string;
-	/** How many parts of the right are kept; 0: all. */
+	/** How many rightmost parts to keep; 0 means all. */
 	readonly keep: number;
 	readonly isReversed: boolean;
 	readonly delimiters: string;
-	/** The letter is in upper case: what it stands for is URL-escaped (§7.3). */
+	/** An upper-case letter means that the value is URL-escaped (§7.3). */
 	readonly isEscaped: boolean;
 };
 
-/** A `domain-spec`, taken apart. */
+/** A parsed `domain-spec`. */
 export type DomainSpec = ReadonlyArray<string | Macro>;
 
 const tokens = /%\{([a-z])(\d*)(r?)([.\-+,/_=]*)\}|%[%_-]|%|[^%]+/gi;
 const quoted: Readonly<Record<string, string>> = {'%%': '%', '%_': ' ', '%-': '%20'};
 
-/** Null: it is no `domain-spec`. */
+/** Returns `null` if the text is not a `domain-spec`. */
 export function parseDomainSpec(text: string): DomainSpec | null {
 	const spec: Array<string | Macro> = [];
 	for (const [token, letter, digits, reverse, delimiters] of text.matchAll(tokens)) {
 		if (letter !== undefined) {
-			// `c`, `r` and `t` are for explanations alone (§7.2).
+			// `c`, `r` and `t` are valid only in explanations (§7.2).
 			if (!/[slodiphv]/i.test(letter) || (digits !== '' && Number(digits) === 0)) {
 				return null;
 			}
@@ -58,7 +58,7 @@ export function parseDomainSpec(text: string): DomainSpec | null {
 	return endsDomain(text) ? spec : null;
 }
 
-/** `domain-end`: a macro, or a dot and a top-level label. */
+/** Whether a text ends with a `domain-end`: a macro, or a dot and a top-level label. */
 function endsDomain(text: string): boolean {
 	if (/(?:\}|%[%_-])$/.test(text)) {
 		return true;
@@ -69,10 +69,12 @@ function endsDomain(text: string): boolean {
 	return dot !== -1 && /^[a-z0-9-]+$/i.test(label) && !/^-|-$|^\d+$/.test(label);
 }
 
-/** Longer than any name: what follows cannot make it a name again. */
+/** Longer than any name, so whatever follows cannot make the result valid. */
 const maxExpansionLength = 512;
 
-/** The name that a `domain-spec` means, in lower case without the last dot; cut where it is longer than any name. */
+/**
+ * Returns the name that a `domain-spec` expands to, in lower case and without a trailing dot, cut if it is too long.
+ */
 export function expandDomainSpec(spec: DomainSpec, values: MacroValues): string {
 	let name = '';
 	for (const part of spec) {
@@ -122,7 +124,7 @@ function macroValue(letter: string, values: MacroValues): string {
 	}
 }
 
-/** An IPv6 address as 32 hexadecimal digits with dots between them. */
+/** Returns an IPv6 address as 32 hexadecimal digits separated by dots. */
 function dotted(client: string): string {
 	const address = ipaddr.parse(client);
 	return address instanceof ipaddr.IPv6 ? nibblesOf(address).join('.') : address.toString();

@@ -1,25 +1,22 @@
 import {isIPv4, isIPv6} from 'node:net';
 import {type DomainSpec, parseDomainSpec} from './spf-macros.ts';
 
-/** Bits of a network; absent: of one address. */
+/** Prefix lengths in bits. If absent, the network is a single address. */
 export type Cidr = {readonly v4?: number; readonly v6?: number};
 
 export type Mechanism = {
 	readonly qualifier: '+' | '-' | '~' | '?';
 	readonly name: 'all' | 'include' | 'a' | 'mx' | 'ptr' | 'ip4' | 'ip6' | 'exists';
-	/** Null: that of the record's own domain. */
+	/** `null` stands for the record's own domain. */
 	readonly spec: DomainSpec | null;
-	/** Of `ip4` and `ip6`. */
+	/** Only for `ip4` and `ip6`. */
 	readonly network: string | null;
 	readonly cidr: Cidr;
 };
 
 export type SpfRecord = {readonly mechanisms: readonly Mechanism[]; readonly redirect: DomainSpec | null};
 
-/**
- * Reads a record that begins with `v=spf1` (RFC 7208 §12). Null: it is wrong somewhere, and so counts for nothing
- * (§4.6).
- */
+/** Parses a record that begins with `v=spf1` (RFC 7208 §12). Returns `null` if it has any error (§4.6). */
 export function parseRecord(text: string): SpfRecord | null {
 	const mechanisms: Mechanism[] = [];
 	const modifiers = new Map<string, DomainSpec>();
@@ -41,7 +38,7 @@ export function parseRecord(text: string): SpfRecord | null {
 	return {mechanisms, redirect: modifiers.get('redirect') ?? null};
 }
 
-/** Whether it may stand there. Modifiers that nobody knows are ignored, but their macros have to be right (§6). */
+/** Whether a modifier is allowed. Unknown modifiers are ignored, but their macros must be valid (§6). */
 function addModifier(modifiers: Map<string, DomainSpec>, name: string, value: string): boolean {
 	if (name !== 'redirect' && name !== 'exp') {
 		return parseDomainSpec(`${value}%%`) !== null;
@@ -80,20 +77,20 @@ function parseMechanism(term: string): Mechanism | null {
 	return spec && {...common, spec, network: null, cidr: cut.cidr};
 }
 
-/** `ip4:192.0.2.0/24`, `ip6:2001:db8::/32`. */
+/** Parses `ip4:192.0.2.0/24` and `ip6:2001:db8::/32`. */
 function parseNetwork(common: Pick<Mechanism, 'qualifier' | 'name'>, rest: string): Mechanism | null {
 	const [, network = '', bits] = /^:([^/]*)(?:\/(0|[1-9]\d{0,2}))?$/.exec(rest) ?? [];
 	const isV4 = common.name === 'ip4';
 	const most = isV4 ? 32 : 128;
 	const length = bits === undefined ? most : Number(bits);
-	// Of a zone (`%eth0`) only this machine knows.
+	// A zone (`%eth0`) means something on one machine only.
 	if (length > most || network.includes('%') || !(isV4 ? isIPv4(network) : isIPv6(network))) {
 		return null;
 	}
 	return {...common, spec: null, network, cidr: isV4 ? {v4: length} : {v6: length}};
 }
 
-/** What stands before `/24`, `//64` or `/24//64`; null: there are more bits than an address has. */
+/** Splits off `/24`, `//64` or `/24//64`. Returns `null` if a length exceeds that of an address. */
 function cutCidr(text: string): {readonly before: string; readonly cidr: Cidr} | null {
 	const found = /(?:\/(0|[1-9]\d?))?(?:\/\/(0|[1-9]\d{0,2}))?$/.exec(text);
 	const [, v4, v6] = found ?? [];

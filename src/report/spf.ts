@@ -7,31 +7,29 @@ import {domainName} from './raw-header.ts';
 import {expandDomainSpec, type MacroValues} from './spf-macros.ts';
 import {type Cidr, type Mechanism, parseRecord, type SpfRecord} from './spf-record.ts';
 
-// SPF (RFC 7208) on answers of DNS that are known. Its work is bounded by ten look-ups of at most 4,096 octets each,
-// and grows linearly with them. Where answers are missing it goes on as if nothing matched, so that all of a record is
-// asked at once.
+// SPF (RFC 7208), evaluated on known DNS answers. The work is bounded by ten lookups of at most 4,096 octets each, and
+// linear in them. A missing answer matches nothing, so that evaluation continues and all questions of a record are
+// collected at once.
 
 export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'permerror' | 'temperror';
 
-/** Who sent a mail. `sender` is empty for a bounce, which is judged by HELO. */
+/** The client that sent a message. `sender` is empty for a bounce, which is checked by HELO. */
 export type SpfClient = {readonly client: string; readonly helo: string; readonly sender: string};
 
 const maxLookups = 10;
 const maxVoidLookups = 2;
 const maxHosts = 10;
-/**
- * No address is longer that can be delivered to (RFC 5321 §4.5.3.1): what macros make of a longer one is not computed.
- */
+/** Longer addresses cannot receive mail (RFC 5321 §4.5.3.1), so macros are not expanded for them. */
 const maxSenderLength = 320;
 
 const results = {'+': 'pass', '-': 'fail', '~': 'softfail', '?': 'neutral'} as const;
 
-/** The result for a client, and the domain that it is about. */
+/** Returns the result for a client, and the domain that it is about. */
 export function checkSpf(answers: KnownAnswers, from: SpfClient): {result: SpfResult; domain: string | null} {
 	const sender = from.sender || `postmaster@${from.helo}`;
 	const at = sender.lastIndexOf('@');
 	const written = sender.slice(at + 1).toLowerCase();
-	// DNS and the macros have A-labels (RFC 8616 §4).
+	// DNS and the macros use A-labels (RFC 8616 §4).
 	const domain = /^[\0-\x7f]*$/.test(written) ? written : (domainName(written) ?? '');
 	if (!isDomain(domain)) {
 		return {result: 'none', domain: null};
@@ -40,7 +38,7 @@ export function checkSpf(answers: KnownAnswers, from: SpfClient): {result: SpfRe
 		return {result: 'permerror', domain};
 	}
 	const local = sender.slice(0, Math.max(at, 0)) || 'postmaster';
-	// An IPv4 address that is written as an IPv6 one is what it stands for (§5).
+	// An IPv4-mapped IPv6 address is evaluated as IPv4 (§5).
 	const client = ipaddr.process(from.client).toString();
 	const evaluation = new Evaluation(answers, {client, helo: from.helo, local, senderDomain: domain});
 	const result = evaluation.check(domain);
@@ -52,7 +50,7 @@ const isDomain = (name: string): boolean => isWellFormed(name) && name.includes(
 /** A result that ends the whole evaluation. */
 type Fault = 'permerror' | 'temperror';
 
-/** Whether a mechanism matches. */
+/** Whether a mechanism matches, or the error that ends the evaluation. */
 type Match = boolean | Fault;
 
 class Evaluation {
@@ -126,7 +124,7 @@ class Evaluation {
 		}
 	}
 
-	/** The sixth kind of look-up beside `include`, `a`, `mx`, `exists` and `redirect`: all count alike (§4.6.4). */
+	/** Counts a lookup: `include`, `a`, `mx`, `ptr`, `exists` and `redirect` share one limit (§4.6.4). */
 	#mayLookUp(): boolean {
 		this.#lookups++;
 		return this.#lookups <= maxLookups;
@@ -149,7 +147,7 @@ class Evaluation {
 			if (records.length > maxHosts) {
 				return 'permerror';
 			}
-			// Each is looked at, so that all of them are asked together.
+			// Check every server before deciding, so that all questions are collected at once.
 			const matches = records.map(({exchange}) => {
 				const answer = this.#addresses(exchange);
 				return answer.kind === 'failed' && !isUnknown(answer)
@@ -160,9 +158,7 @@ class Evaluation {
 		});
 	}
 
-	/**
-	 * What an answer means for a mechanism; one that is missing matches nothing, and too many empty ones are a fault.
-	 */
+	/** Interprets a mechanism's answer. A missing one matches nothing; too many empty ones are an error. */
 	#found<T>(answer: DnsAnswer<T>, matches: (records: readonly T[]) => Match): Match {
 		if (answer.kind === 'found') {
 			return matches(answer.records);
@@ -180,7 +176,7 @@ class Evaluation {
 			: {kind: 'nodata'};
 	}
 
-	/** The names of the client that have its address too (§5.5); what fails there is no name. */
+	/** Returns the client's names that resolve to its address (§5.5). A failed lookup yields no name. */
 	#clientNames(): string[] {
 		const answer = this.#answers.ask<string>('ptr', reverseName(this.#from.client));
 		const names = answer.kind === 'found' ? answer.records.slice(0, maxHosts).map(name => name.toLowerCase()) : [];

@@ -3,17 +3,17 @@ import {addressesIn, addressIn} from './addresses-in-text.ts';
 import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
 import {isMailPart, isReturned, returnedHeaders} from './text/bounce-text.ts';
 
-/** A report of more has no effect. */
+/** A report with more recipients has no effect. */
 const maxRecipients = 100;
 
-/** What a mail says in fields that are made for programs. */
+/** The machine-readable fields of a message. */
 export type Structured = {
-	/** RFC 3464; null if absent. */
+	/** RFC 3464, or `null` if absent. */
 	readonly status: DeliveryStatus | null;
-	/** The fields of a feedback report, RFC 5965; null if absent. */
+	/** The fields of a feedback report (RFC 5965), or `null` if absent. */
 	readonly feedback: readonly Field[] | null;
 	readonly ses: SesNotification | null;
-	/** The header of each returned mail. */
+	/** The header of each returned message. */
 	readonly returned: ReadonlyArray<readonly Field[]>;
 };
 
@@ -30,7 +30,7 @@ export function readStructured(mail: Mail): Structured {
 
 const isStatus = ({type}: Part) => /^(?:message|text|application)\/(?:global-)?delivery-status$/.test(type);
 
-/** A status behind the returned mail may belong to it: boundaries are used again. */
+/** Prefers a status before the returned message: as boundaries are reused, a later one may belong to that message. */
 function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 	const returned = leaves.findIndex(({type}) => isReturned(type));
 	const before = returned === -1 ? leaves : leaves.slice(0, returned);
@@ -40,20 +40,20 @@ function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
 	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n'), isCut) : null;
 }
 
-/** Blank lines between the fields part nothing here. */
+/** Reads a feedback report. Blank lines between its fields mean nothing. */
 function feedbackOf(leaves: readonly Part[]): Field[] | null {
 	const part = leaves.find(({type}) => /^(?:message|text|application)\/feedback-report$/.test(type));
 	const text = part ? textOf(part) : textsOf(leaves).find(looksLikeFeedback);
 	return text === undefined ? null : readFields(Buffer.from(text.replace(/\n(?:[ \t]*\n)+/g, '\n')));
 }
 
-/** If the blank line after a part's header is missing, the header has its first fields. */
+/** If the blank line after a part's header is missing, the header includes the first fields of the body. */
 function textOf(part: Part): string {
 	const strays = part.fields.filter(({name}) => !name.startsWith('content-'));
 	return [...strays.map(({name, value}) => `${name}: ${value}`), part.text()].join('\n');
 }
 
-/** Where fields may be without a type of their own: some mailers call them a plain text, or know no type for them. */
+/** Returns texts that may contain fields: some mailers label them as plain text, or with no known type. */
 function textsOf(leaves: readonly Part[]): string[] {
 	const isText = ({type}: Part) => type === 'text/plain' || type === 'application/octet-stream';
 	return leaves.filter((part, at) => isText(part) && !isMailPart(part, at)).map(part => part.text());
@@ -64,13 +64,13 @@ function looksLikeFeedback(text: string): boolean {
 	return /^feedback-type[ \t]*:/im.test(head) && /^(?:user-agent|version)[ \t]*:/im.test(head);
 }
 
-/** What Amazon SES's notification service sends by mail (its "notification contents"): JSON in a plain text. */
+/** The JSON that Amazon SES sends by email as plain text (its "notification contents"). */
 type SesNotification = {
-	/** A bounce, a delay or a delivery as the fields of a delivery status; null for other kinds. */
+	/** A bounce, delay or delivery as the fields of a delivery status, or `null` for other kinds. */
 	readonly status: DeliveryStatus | null;
-	/** Null: not a complaint. */
+	/** `null` if it is not a complaint. */
 	readonly complaint: {readonly type: string; readonly recipients: readonly string[]} | null;
-	/** Header fields of the mail that it is about. */
+	/** Header fields of the original message. */
 	readonly returned: readonly Field[];
 };
 
@@ -78,7 +78,7 @@ const maxJsonLength = 256 * 1024;
 /** One more than may have an effect. */
 const most = maxRecipients + 1;
 
-/** Null: not a notification of SES. */
+/** Returns `null` if no part is a notification of SES. */
 function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 	const text = leaves
 		.filter(({type}) => type === 'text/plain' || type === 'application/json')
@@ -107,7 +107,7 @@ function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 	};
 }
 
-/** Bounces without a diagnostic say what they are in two words. */
+/** The meaning of bounces that have only a subtype and no diagnostic. */
 const subTypes: ReadonlyMap<string, string> = new Map([
 	['NoEmail', 'user unknown'],
 	['MailboxFull', 'mailbox full'],
@@ -160,7 +160,7 @@ function fieldsOf({emailAddress, action, status, diagnosticCode}: JsonObject, {b
 	return Object.entries(values).flatMap(([name, value]) => (value === null ? [] : [{name, value}]));
 }
 
-/** The object in a text, also where it is the message of another one, and where a mailer broke its long line. */
+/** Parses the object in a text, even if it is nested as the message of another one, or a mailer broke its long line. */
 function jsonIn(text: string): JsonObject | null {
 	const start = text.indexOf('{');
 	const whole = text.slice(start, start + maxJsonLength);
@@ -184,17 +184,17 @@ function stringOf(value: unknown): string | null {
 	return typeof value === 'string' && value !== '' ? value.slice(0, 8192) : null;
 }
 
-/** The fields of a delivery status (RFC 3464 §2.1): of the message, and of each recipient. */
+/** The fields of a delivery status (RFC 3464 §2.1), per message and per recipient. */
 export type DeliveryStatus = {
 	readonly message: readonly Field[];
 	readonly recipients: ReadonlyArray<readonly Field[]>;
-	/** Something was left out because it is too long or has too many recipients. */
+	/** Something was omitted because the status is too long or has too many recipients. */
 	readonly cut: boolean;
 };
 
 const maxFields = 40;
 const maxValueLength = 8192;
-/** Octets; a part is cut there. */
+/** In octets. A longer part is cut. */
 const maxStatusLength = 256 * 1024;
 
 const addressFields: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'x-actual-recipient']);
@@ -209,7 +209,7 @@ const recipientFields: ReadonlySet<string> = new Set([
 	'will-retry-until',
 	'x-supplementary-info',
 ]);
-/** Seen twice, they begin another recipient. */
+/** If one of these occurs twice, it starts another recipient. */
 const onceEach: ReadonlySet<string> = new Set(['final-recipient', 'original-recipient', 'action']);
 
 const field = /^([A-Za-z][A-Za-z0-9-]{1,60})[ \t]*:[ \t]*(.*)$/;
@@ -218,7 +218,7 @@ const indentedField = new RegExp(
 	'i',
 );
 
-/** Whether a text holds the fields of a delivery status: some mailers put them into a plain text. */
+/** Whether a text contains the fields of a delivery status, which some mailers send as plain text. */
 function looksLikeDeliveryStatus(text: string): boolean {
 	return (
 		/^(?:final|original)-recipient[ \t]*:/im.test(text) && /^(?:action|status|diagnostic-code)[ \t]*:/im.test(text)
@@ -226,8 +226,8 @@ function looksLikeDeliveryStatus(text: string): boolean {
 }
 
 /**
- * Reads a delivery status: blocks with blank lines between them, one block that holds all, blank lines where none
- * belong, folded lines that are not indented. `isCut`: something is missing already.
+ * Parses a delivery status. It accepts blocks separated by blank lines, a single block for everything, misplaced blank
+ * lines, and folded lines without indentation. `isCut` means that part of the text is already missing.
  */
 export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus {
 	const message: Field[] = [];
@@ -261,14 +261,12 @@ export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus 
 	};
 }
 
-/** The value of a `type; value` field without its type: `smtp; 550 …`. */
+/** Returns the value of a `type; value` field without its type: `smtp; 550 …`. */
 export function withoutType(value: string): string {
 	return value.replace(/^[ \t]*[A-Za-z][\w-]{0,40}[ \t]*;[ \t]*/, '').trim();
 }
 
-/**
- * The address of a recipient field: any case of type, angle brackets, comments, RFC 6533 `\x{..}`. Null: no address.
- */
+/** Returns the address in a recipient field, or `null`. Accepts brackets, comments, and RFC 6533 `\x{..}`. */
 export function addressOf(value: string | null): string | null {
 	if (value === null) {
 		return null;
@@ -282,18 +280,16 @@ export function addressOf(value: string | null): string | null {
 		: addressIn(
 				plain
 					.replace(/\+(2B|3D)(?=[^@]*@)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
-					.replace(/^[^\s<>"]{1,320}$/, '<$&>'), // Alone in a field it needs no brackets to be whole.
+					.replace(/^[^\s<>"]{1,320}$/, '<$&>'), // Brackets mark a bare value as one address.
 			);
 }
 
-/** The name in a recipient field that has no domain: `local; <\\neko>` → `neko`. Null: it has one, or none is there. */
+/** Returns the local part in a recipient field without a domain, or `null`: `local; <\\neko>` → `neko`. */
 export function localPartOf(value: string | null): string | null {
 	return /^<?\\?([^\s<>()@;,/]{1,64})>?$/.exec(withoutType(value ?? ''))?.[1] ?? null;
 }
 
-/**
- * Whether a block without an address says what the recipient before it lacks: a blank line stood where none belongs.
- */
+/** Whether a block without an address completes the recipient before it, because of a misplaced blank line. */
 function completes(block: readonly Field[], last: readonly Field[]): boolean {
 	return block.every(({name}) => !addressFields.has(name) && !(onceEach.has(name) && hasField(last, name)));
 }

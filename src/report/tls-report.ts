@@ -7,10 +7,7 @@ const maxDetails = 1000;
 const maxFailures = 20;
 const maxSessions = 999_999_999;
 
-/**
- * Policies and results of RFC 8460 §4.3 and §4.4. Strangers write reports: any other word is one, so that counts stay
- * few.
- */
+/** Policies and results of RFC 8460 §4.3 and §4.4. Reports are untrusted, so other values share one count. */
 const policyTypes = ['sts', 'tlsa', 'no-policy-found'];
 const resultTypes = [
 	...['starttls-not-supported', 'certificate-host-mismatch', 'certificate-expired', 'certificate-not-trusted'],
@@ -19,14 +16,15 @@ const resultTypes = [
 ];
 
 /**
- * A TLS report (RFC 8460 §4.4); a text: what is wrong with it; null: it is another document.
+ * Parses a TLS report (RFC 8460 §4.4). Returns a text that says what is wrong with it, or `null` if it is another kind
+ * of document.
  *
- * @param about where its message says which domain it is about, for a report that does not
+ * @param about domains that its message names, for a report that names none
  */
 export function readTlsReport(json: string, about: readonly string[] = []): TlsReport | string | null {
 	const parsed = parsedJson(json);
 	if (parsed === undefined) {
-		return 'it is no JSON';
+		return 'it is not JSON';
 	}
 	const report = objectOf(parsed);
 	if (!Array.isArray(report.policies) && report['date-range'] === undefined) {
@@ -35,7 +33,7 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 	const all = Array.isArray(report.policies) ? report.policies : [];
 	const policies = all.slice(0, maxPolicies).map(objectOf);
 	const reportId = textIn(report['report-id']);
-	// Google ends its ids with the domain.
+	// Google appends the domain to its ids.
 	const domains = [...policies.map(domainOf), ...about, /_([^_]+)$/.exec(reportId)?.[1] ?? ''];
 	const range = objectOf(report['date-range']);
 	const head = headOf({
@@ -85,13 +83,13 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 	return {kind: 'tls', ...head, counts: [...counts.values()], failures, cut};
 }
 
-/** The domain of a policy as it is written; empty: it does not say. */
+/** Returns the domain of a policy as written, or an empty string. */
 const domainOf = ({policy}: JsonObject): string => textIn(objectOf(policy)['policy-domain']).trim();
 
-/** Of an IPv6 address in any spelling. */
+/** Enough for an IPv6 address in any spelling. */
 const maxAddressLength = 45;
 
-/** `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`, at most about 300 characters. */
+/** Returns `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`, at most about 300 characters. */
 function failureOf(detail: JsonObject, n: number): string {
 	const from = nameIn(textIn(detail['sending-mta-ip']), maxAddressLength);
 	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));

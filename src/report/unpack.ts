@@ -2,16 +2,13 @@ import {crc32, gunzipSync, inflateRawSync} from 'node:zlib';
 
 export type Unpacked = {readonly ok: true; readonly bytes: Buffer} | {readonly ok: false; readonly fault: string};
 
-/** A report of ten thousand records has about 6 MB. */
+/** A report with ten thousand records has about 6 MB. */
 const largest = 10 * 1024 * 1024;
 
 export const isGzip = (bytes: Buffer): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 export const isZip = (bytes: Buffer): boolean => bytes.length > 4 && bytes.readUInt32LE(0) === 0x04034b50;
 
-/**
- * The file in a gzip or a zip with one file (and any folders), at most 10 MiB; other bytes as they are. What is an
- * archive again is refused.
- */
+/** Returns the only file of a gzip or zip (besides folders), at most 10 MiB. Returns other bytes unchanged. */
 export function unpack(bytes: Buffer): Unpacked {
 	if (!isGzip(bytes) && !isZip(bytes)) {
 		return bytes.length > largest ? tooLarge : {ok: true, bytes};
@@ -22,7 +19,7 @@ export function unpack(bytes: Buffer): Unpacked {
 			return {ok: false, fault: unpacked};
 		}
 		return isGzip(unpacked) || isZip(unpacked)
-			? {ok: false, fault: 'there is an archive in the archive'}
+			? {ok: false, fault: 'the archive contains another archive'}
 			: {ok: true, bytes: unpacked};
 	} catch (error) {
 		const isBomb = (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE';
@@ -31,11 +28,11 @@ export function unpack(bytes: Buffer): Unpacked {
 }
 
 const damaged = 'the archive is damaged';
-const tooLarge: Unpacked = {ok: false, fault: 'unpacked it is larger than 10 MiB'};
+const tooLarge: Unpacked = {ok: false, fault: 'its content is larger than 10 MiB'};
 
 /**
- * Node rejects a gzip that anything but NULs or another gzip follows, and Mimecast appends a CRLF to every report. Its
- * trailer, which only inflating gives, is where it ends (RFC 1952 §2.3.1).
+ * Decompresses a gzip. Node rejects one followed by anything but NULs or another gzip, and Mimecast appends a CRLF to
+ * every report. So this finds the end by the trailer, which must be computed from the content (RFC 1952 §2.3.1).
  */
 function fileInGzip(gzip: Buffer): Buffer | string {
 	const begin = gzipHeaderLength(gzip);
@@ -52,10 +49,7 @@ function fileInGzip(gzip: Buffer): Buffer | string {
 
 const gzipFlags = {headerCrc: 2, extra: 4, name: 8, comment: 16} as const;
 
-/**
- * Octets before the deflated data (RFC 1952 §2.3). Where a name does not end they are too few, and nothing can be
- * inflated.
- */
+/** Returns the octets before the deflated data (RFC 1952 §2.3), too few to inflate if a name never ends. */
 function gzipHeaderLength(gzip: Buffer): number {
 	const flags = gzip.readUInt8(3);
 	let length = 10;
@@ -73,16 +67,16 @@ const endLength = 22;
 const maxCommentLength = 0xffff;
 const fileHeader = 0x02014b50;
 const fileHeaderLength = 46;
-/** An entry for a folder, and what macOS adds beside each file. */
+/** An entry for a folder, or one that macOS adds beside each file. */
 const notFiles = /[/\\]$|^__MACOSX[/\\]/;
 const isEncrypted = 1;
 const methods = {stored: 0, deflated: 8} as const;
 
 /**
- * The only file of a zip (APPNOTE 6.3 §4.3), by its directory; a text says what is wrong. Its name only distinguishes
- * it from a folder.
+ * Returns the only file of a zip (APPNOTE 6.3 §4.3), or a text that says what is wrong. A name matters only to
+ * recognize folders.
  *
- * @throws RangeError where an offset leads out of it, and what zlib throws.
+ * @throws RangeError if an offset is outside of the archive, and zlib's errors
  */
 function fileInZip(zip: Buffer): Buffer | string {
 	let end = zip.length - endLength;
@@ -91,12 +85,12 @@ function fileInZip(zip: Buffer): Buffer | string {
 		end--;
 	}
 	if (end < last) {
-		return 'the archive ends too soon';
+		return 'the archive is truncated';
 	}
 	const headers = fileHeadersOf(zip, {at: zip.readUInt32LE(end + 16), entries: zip.readUInt16LE(end + 10)});
 	const [at] = headers;
 	if (at === undefined || headers.length > 1) {
-		return `the archive has ${headers.length} files, a report has one`;
+		return `the archive has ${headers.length} files instead of one`;
 	}
 	if (zip.readUInt32LE(at) !== fileHeader || (zip.readUInt16LE(at + 8) & isEncrypted) !== 0) {
 		return 'the archive is damaged or encrypted';
@@ -107,19 +101,19 @@ function fileInZip(zip: Buffer): Buffer | string {
 	const begin = local + 30 + zip.readUInt16LE(local + 26) + zip.readUInt16LE(local + 28);
 	const packed = zip.subarray(begin, begin + size);
 	if (packed.length < size) {
-		return 'the archive ends too soon';
+		return 'the archive is truncated';
 	}
 	switch (method) {
 		case methods.stored:
-			return packed.length > largest ? 'unpacked it is larger than 10 MiB' : packed;
+			return packed.length > largest ? 'its content is larger than 10 MiB' : packed;
 		case methods.deflated:
 			return inflateRawSync(packed, {maxOutputLength: largest});
 		default:
-			return `the archive uses method ${method}, which is not read`;
+			return `the archive uses compression method ${method}, which is not supported`;
 	}
 }
 
-/** Where the headers of the files begin in the directory, without those of folders. */
+/** Returns where the headers of the files begin in the directory, without those of folders. */
 function fileHeadersOf(zip: Buffer, directory: {readonly at: number; readonly entries: number}): number[] {
 	const found: number[] = [];
 	let {at} = directory;

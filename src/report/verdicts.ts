@@ -9,15 +9,14 @@ import {authorDomains, domainName, headerOf} from './raw-header.ts';
 import {keyNames} from './signatures.ts';
 import {checkSpf} from './spf.ts';
 
-// Whether a mail is from whom it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). All of it is computed in the
-// reader's thread, on answers of DNS that the daemon got for it: `missingAnswers` says which ones, and the rest knows
-// no network.
+// Checks whether a message is from who it says: SPF (RFC 7208), DKIM (RFC 6376), DMARC (RFC 7489). Runs in the reader's
+// thread without network access: the daemon looks up the DNS answers that `missingAnswers` requests.
 
 const noVerdict: Verdict = {result: 'none', domain: null};
 
 /**
- * What has to be asked yet for the verdicts on a mail with this beginning. `envelope` null: nobody wants SPF and DMARC
- * of it, as of a report, whose signatures alone count.
+ * Returns the DNS questions still needed to judge a message with this header. `envelope` is `null` if SPF and DMARC do
+ * not matter, as for a report, which is trusted by its signatures alone.
  */
 export function missingAnswers(head: Buffer, envelope: Envelope | null, answers: KnownAnswers): readonly Question[] {
 	const header = headerOf(head);
@@ -33,7 +32,7 @@ export function missingAnswers(head: Buffer, envelope: Envelope | null, answers:
 	return answers.missing;
 }
 
-/** What there is to say of who sent a mail. Answers of DNS that are missing give `temperror`. */
+/** Judges who sent a message. Missing DNS answers yield `temperror`. */
 export function judgeLetter(
 	envelope: Envelope,
 	letter: Pick<ReadLetter, 'from' | 'isAmbiguous' | 'signatures'>,
@@ -41,7 +40,7 @@ export function judgeLetter(
 ): Verdicts {
 	const {from, isAmbiguous, signatures} = letter;
 	const domain = domainName(domainOf(from?.address ?? '')) ?? null;
-	// Each has its own view: what one lacks is no fault of the other.
+	// Each has its own view, because a missing answer counts only for the check that needs it.
 	const spf = judgeSpf(envelope, new KnownAnswers(known));
 	const dmarc = judgeDmarc({domain, isAmbiguous, spf, signatures}, new KnownAnswers(known));
 	const passed = signatures.filter(({result}) => result === 'pass');
@@ -58,10 +57,10 @@ type Author = Pick<ReadLetter, 'isAmbiguous' | 'signatures'> & {
 	readonly spf: Verdict;
 };
 
-/** Each mechanism is held against the policy by itself: one that fits makes the mail pass (RFC 7489 §6.6.2). */
+/** Checks each mechanism against the policy by itself: one aligned pass is enough (RFC 7489 §6.6.2). */
 function judgeDmarc({domain, isAmbiguous, spf, signatures}: Author, answers: KnownAnswers): Verdict {
-	// §6.6.1: a From with several authors has no one domain to check; what people see of fields that are there twice,
-	// no signature covers.
+	// §6.6.1: a From with several authors has no single domain to check. If fields are repeated, signatures do not
+	// cover what people see.
 	if (domain === null || isAmbiguous) {
 		return {result: domain === null ? 'none' : 'permerror', domain};
 	}

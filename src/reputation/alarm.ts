@@ -4,17 +4,17 @@ import type {Clock} from '../kit/clock.ts';
 import type {Attempt, AttemptResult, BounceCategory} from '../mail/outcome.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
 
-/** What a provider's hosts refused because of us in the last hour. */
+/** How often a provider's mail servers refused us because of our own setup in the last hour. */
 export type Refusals = {
 	readonly provider: string;
 	readonly attempts: number;
 	readonly refused: number;
 };
 
-/** A provider refuses too much of our mail because of us: its last word. */
+/** A provider that refuses too much because of our setup, with its last reply. */
 type Alarm = Refusals & {readonly host: string; readonly reply: string};
 
-/** R7.4. One refusal of three mails is no trouble yet. */
+/** R7.4. A single refusal out of three messages is not a problem yet. */
 const share = 0.05;
 const minRefused = 5;
 const slotMs = 5 * 60_000;
@@ -26,8 +26,8 @@ const ofUs: ReadonlySet<BounceCategory> = new Set<BounceCategory>(['block', 'rep
 type Slot = {readonly n: number; attempts: number; refused: number};
 
 /**
- * Watches what providers reply about this machine: listed addresses, its SPF, DKIM and names. The operator has to fix
- * that, and no workspace is blamed. Kept in memory, by the hour.
+ * Watches for refusals that the operator has to fix, and that no workspace is blamed for: a blocklisted address, or
+ * this machine's SPF, DKIM or host name. Counts are held in memory for an hour.
  */
 export class InfrastructureAlarm {
 	readonly #clock: Pick<Clock, 'monotonic'>;
@@ -37,7 +37,7 @@ export class InfrastructureAlarm {
 		this.#clock = clock;
 	}
 
-	/** Counts the end of an attempt; returns an alarm if this makes too many refusals, or another one. */
+	/** Counts a finished attempt. Returns an alarm if this refusal reaches or exceeds the limit. */
 	tried(result: AttemptResult): Alarm | null {
 		const last = result.attempts.at(-1);
 		if (!last?.host || last.host === simulatorDomain) {
@@ -50,7 +50,7 @@ export class InfrastructureAlarm {
 		return refusals && isTooMuch(refusals) ? {...refusals, host: last.host, reply: last.reply} : null;
 	}
 
-	/** The providers that refuse too much now. */
+	/** Returns the providers that refuse too much at the moment. */
 	current(): readonly Refusals[] {
 		return [...this.#providers.keys()].map(provider => this.#refusalsOf(provider)).filter(isTooMuch);
 	}
@@ -84,7 +84,7 @@ function isTooMuch({attempts, refused}: Refusals): boolean {
 	return refused >= minRefused && refused / attempts > share;
 }
 
-/** Blocklists and what else is said of the sending machine; a policy only with a code of security (RFC 3463, x.7.x). */
+/** Whether a refusal is about this machine. A policy refusal counts only with a security code (RFC 3463, x.7.x). */
 function isRefusalOfUs({outcome}: AttemptResult, {enhanced}: Attempt): boolean {
 	if (outcome.kind !== 'deferred' && outcome.kind !== 'bounced') {
 		return false;
@@ -92,7 +92,7 @@ function isRefusalOfUs({outcome}: AttemptResult, {enhanced}: Attempt): boolean {
 	return ofUs.has(outcome.category) || (outcome.category === 'policy' && /^[45]\.7\./.test(enhanced ?? ''));
 }
 
-/** Labels under which countries register names of others: `co.uk`, `com.au`, `ne.jp`. */
+/** Labels under which countries register names: `co.uk`, `com.au`, `ne.jp`. */
 const registries: ReadonlySet<string> = new Set([
 	'ac',
 	'co',
@@ -107,7 +107,7 @@ const registries: ReadonlySet<string> = new Set([
 	'org',
 ]);
 
-/** The provider of a host, by the end of its name: `aspmx.l.google.com` is google.com's. Good enough to count by. */
+/** Returns a mail server's provider: `aspmx.l.google.com` → `google.com`. Good enough for counting. */
 export function providerOf(host: string): string {
 	const labels = host.toLowerCase().replace(/\.$/, '').split('.');
 	const isCountry = labels.at(-1)?.length === 2 && registries.has(labels.at(-2) ?? '');

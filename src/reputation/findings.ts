@@ -3,39 +3,39 @@ import {type Figures, type ReputationLimits, type Span, spans, type Windows} fro
 
 export type Kind = 'bounces' | 'complaints';
 
-/** A share of a window that is too high. */
+/** A rate in a window that is too high. */
 export type Finding = {
 	readonly level: 'warn' | 'pause';
 	readonly kind: Kind;
 	readonly span: Span;
-	/** `n` of `of` bounced hard, or complained. */
+	/** `n` of `of` messages bounced hard, or received a complaint. */
 	readonly n: number;
 	readonly of: number;
 	readonly share: number;
-	/** The share from which on it is too high. */
+	/** The limit that the rate reached. */
 	readonly limit: number;
 };
 
-/** Fewer than these say nothing (R7.2). */
+/** The sample sizes below which a rate means nothing (R7.2). */
 export const minAttempted = 200;
 export const minDelivered = 1000;
 export const minComplaints = 3;
 
-/** A workspace that was warned of is fine again below this part of the limit: figures waver. */
+/** A warning clears below this fraction of the limit, so that fluctuating figures do not repeat it. */
 const fineBelow = 0.8;
 
 const kinds: readonly Kind[] = ['bounces', 'complaints'];
 
 /**
- * What is too high in a workspace's windows; what pauses it comes first. A share pauses only if it is, by the Wilson
- * bound, surely above the level of warnings too: a few bounces of a small mailing are chance.
+ * Returns the rates of a workspace that are too high, with those that pause it first. A rate pauses only if its Wilson
+ * lower bound exceeds the warning limit, too: a few bounces of a small mailing may be chance.
  */
 export function findingsOf(windows: Windows, limits: ReputationLimits): Finding[] {
 	const findings = kinds.flatMap(kind => spans.flatMap(span => findingOf(kind, span, windows[span], limits) ?? []));
 	return findings.sort((a, b) => Number(b.level === 'pause') - Number(a.level === 'pause'));
 }
 
-/** Whether every share that says something is well below the level of warnings. */
+/** Whether every meaningful rate is well below the warning limit. */
 export function isCalm(windows: Windows, {warn}: ReputationLimits): boolean {
 	return kinds.every(kind =>
 		spans.every(span => {
@@ -63,12 +63,12 @@ function countsOf(kind: Kind, {attempted, hard, delivered, complained}: Figures)
 		: {n: complained, of: delivered, tells: delivered >= minDelivered && complained >= minComplaints};
 }
 
-/** The 97.5 % point of the normal distribution: two-sided 95 %. */
+/** The 97.5 % point of the normal distribution, for a two-sided 95 % interval. */
 const z = 1.959964;
 
 /**
- * The lower bound of Wilson's 95 % interval for the share `hits` of `trials`: the least share that these trials prove.
- * 0 without trials.
+ * Returns the lower bound of Wilson's 95 % interval for `hits` out of `trials`: the smallest rate that they prove, or 0
+ * without trials.
  */
 export function wilsonLowerBound(hits: number, trials: number): number {
 	if (trials <= 0) {
@@ -84,17 +84,17 @@ export function wilsonLowerBound(hits: number, trials: number): number {
 const hours: Readonly<Record<Span, number>> = {day: 24, week: 168};
 const keptHours = 8 * 24;
 
-/** The UTC hour of a stored time, the key of its row: `2026-11-21T13`. */
+/** Returns the UTC hour of a stored time, which is the key of its row: `2026-11-21T13`. */
 export function hourOf(stored: string): string {
 	return stored.slice(0, 13);
 }
 
-/** The first hours of the windows that end now (milliseconds): whole hours, and what has passed of this one. */
+/** Returns the first hour of each window ending now (milliseconds): whole hours, and the current one so far. */
 export function windowStarts(now: number): Readonly<Record<Span, string>> {
 	return {day: hoursAgo(now, hours.day), week: hoursAgo(now, hours.week)};
 }
 
-/** Hours before this one are in no window any more. */
+/** Returns the earliest hour that can still be part of a window. */
 export function firstKeptHour(now: number): string {
 	return hoursAgo(now, keptHours);
 }
@@ -105,24 +105,24 @@ function hoursAgo(now: number, count: number): string {
 
 export const spanNames: Readonly<Record<Span, string>> = {day: '24 hours', week: '7 days'};
 
-/** `15%`, `0.35%`: at most two decimals. */
+/** Formats with at most two decimals: `15%`, `0.35%`. */
 export function percent(share: number): string {
 	return `${Number((share * 100).toFixed(2))}%`;
 }
 
-/** `30 of 200 bounced in 24 hours (15%, limit 10%)`. */
+/** Returns `30 of 200 bounced in 24 hours (15%, limit 10%)`. */
 function findingText({kind, span, n, of, share, limit}: Finding): string {
 	const what = kind === 'bounces' ? 'bounced' : 'complained';
 	return `${n} of ${of} ${what} in ${spanNames[span]} (${percent(share)}, limit ${percent(limit)})`;
 }
 
-/** Of each kind of finding the first. */
+/** Describes the first finding of each kind. */
 export function findingsText(findings: readonly Finding[]): string {
 	const first = findings.filter((one, index) => findings.findIndex(({kind}) => kind === one.kind) === index);
 	return first.map(findingText).join('; ');
 }
 
-/** Why a workspace is paused by its figures; those by hand have the operator's words. */
+/** Returns the reason for an automatic pause. A manual pause has the operator's reason. */
 export function pauseReason(findings: readonly Finding[]): string {
 	return `reputation: ${findingsText(findings.filter(({level}) => level === 'pause'))}`;
 }

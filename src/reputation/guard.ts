@@ -8,7 +8,7 @@ import {type ReputationStatus, readStatuses, updateJudged} from '../store/reputa
 import type {Store} from '../store/store.ts';
 import {type Finding, findingsOf, isCalm, pauseReason, windowStarts} from './findings.ts';
 
-/** A change of a workspace by its figures: paused, warned, or fine again. */
+/** An automatic change of a workspace: paused, warned, or calm again. */
 export type Judged = {
 	readonly kind: 'paused' | 'warned' | 'calm';
 	readonly workspaceId: string;
@@ -18,28 +18,29 @@ export type Judged = {
 
 type GuardOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
-	/** As the settings are now; null: workspaces are counted and not judged. */
+	/** Returns the current limits. If `null`, workspaces are counted but not judged. */
 	readonly limits: () => ReputationLimits | null;
 	readonly acting: Acting;
 	/** Called after the commit. */
 	readonly onJudged: (judged: Judged) => void;
 	readonly onError: (error: unknown) => void;
-	/** The least time between two looks at the figures, milliseconds. */
+	/** The minimum time between two checks, in milliseconds. */
 	readonly restMs?: number;
-	/** So often all workspaces are looked at, also for what other processes counted. */
+	/** The interval between checks of all workspaces, which include what other processes counted. */
 	readonly roundMs?: number;
 };
 
 export type Guard = {
-	/** These workspaces have new figures: they are judged at once, under load once a rest. */
+	/** Reports new figures of these workspaces. They are judged at once, or after `restMs` under load. */
 	readonly counted: (workspaceIds: readonly string[]) => void;
-	/** Resolves when no check is under way. */
+	/** Resolves when no check is running. */
 	readonly stop: () => Promise<void>;
 };
 
 /**
- * Watches the reputation of workspaces: warns, and pauses those with too many bounces or complaints (R7.2). It reads
- * beside the writer, so that sending does not wait, and writes only changes.
+ * Watches the reputation of workspaces. It warns those with too many bounces or complaints, and pauses them if the
+ * rates are clearly too high (R7.2). It relies on the hourly counts in the store, and reads them beside the writer, so
+ * that it never delays sending. It writes only changes, and never resumes a paused workspace: only an operator can.
  */
 export function startGuard({
 	store,
@@ -64,7 +65,7 @@ export function startGuard({
 		}
 	}
 
-	/** One look at a time; what is counted meanwhile is looked at after a rest. */
+	/** Only one check runs at a time. Figures reported meanwhile are checked after a rest. */
 	function begin(ids?: readonly string[]): void {
 		judging = look(ids)
 			.catch(onError)
@@ -113,7 +114,7 @@ export function startGuard({
 }
 
 /**
- * Judges workspaces, all or some, and answers what changed. Several nodes may judge the same: the change is made once.
+ * Judges all or some workspaces and returns the changes. If several nodes judge the same one, the change is made once.
  */
 export async function judge(
 	{reader, writer}: Pick<Store, 'reader' | 'writer'>,
@@ -144,7 +145,7 @@ export async function judge(
 	});
 }
 
-/** What has to change; null: nothing. A paused workspace stays paused until an operator resumes it. */
+/** Returns the change to make, or `null`. A paused workspace stays paused until an operator resumes it. */
 function judgedOf({id, name, pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits): Judged | null {
 	const findings = findingsOf(windows, limits);
 	const about = {workspaceId: id, name, findings};

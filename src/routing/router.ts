@@ -39,26 +39,30 @@ import {findWorkspace, listWorkspaces, type Workspace} from '../store/workspaces
 
 type RouterOptions = {
 	readonly settings: Settings;
-	/** As MAILCTL_DESTINATIONS_FILE says now. */
+	/** The current contents of MAILCTL_DESTINATIONS_FILE. */
 	readonly destinations: () => Destinations;
 	readonly store: Pick<Store, 'reader'>;
 	readonly vault: Pick<Vault, 'open'>;
 	readonly resolver: Pick<Resolver, 'mx'>;
-	/** Null: MTA-STS is not obeyed. */
+	/** `null` if MTA-STS is not applied. */
 	readonly policies: Pick<StsPolicies, 'policyOf'> | null;
 	readonly clock: Clock;
 };
 
 const maxRoutes = 20_000;
-/** DNS answers, the day, the figures of a day: all are asked again within this, milliseconds. */
+/** DNS answers, the day and its figures are read again after this time, in milliseconds. */
 const freshMs = 10_000;
 
 type Found<T> = T | Promise<T>;
 
-/** What a workspace wants, and the same as it is stored, to see it change. */
+/** A workspace's preferences, and their stored form to detect changes. */
 type StoredPreference = {readonly stored: string; readonly preference: Preference};
 
-/** Where each workspace's mail for a destination goes, how fast, and when it is tried again. */
+/**
+ * Finds the route of each workspace's mail for a destination, with its limits and retry rules. Relies on DNS, the
+ * destinations file, the settings and the workspaces' preferences. Never sends mail: the queue decides when a route is
+ * used.
+ */
 export class Router {
 	readonly #options: RouterOptions;
 	readonly #network: Network;
@@ -73,21 +77,18 @@ export class Router {
 		this.#shares = new WarmUpShares({...options, warmUps, relays, reader: options.store.reader});
 	}
 
-	/**
-	 * At once where it is known. Rejects where the store cannot be read; where DNS does not answer, the site is the
-	 * domain.
-	 */
+	/** Returns a known route at once. Rejects if the store cannot be read. Without DNS, the domain is the provider. */
 	routeOf(key: QueueKey): Found<Route> {
 		return kept(this.#routes, `${key.workspaceId} ${key.destination}`, () => this.#find(key));
 	}
 
-	/** A destination's own rules for retries, without its route. */
+	/** Returns a destination's own retry rules without its route. */
 	ownRetryOf(destination: string): Found<OwnRetry> {
 		const {destinations, resolver} = this.#options;
 		return ownRetryOf(destination, this.#network.delivery, destinations(), resolver);
 	}
 
-	/** Reads the workspaces' preferences again; answers whether one of them changed. */
+	/** Reads the workspaces' preferences again. Returns whether one of them changed. */
 	async renew(): Promise<boolean> {
 		let changed = false;
 		for (const row of await listWorkspaces(this.#options.store.reader)) {
@@ -103,7 +104,7 @@ export class Router {
 		return changed;
 	}
 
-	/** The destinations file changed. */
+	/** Call this when the destinations file has changed. */
 	reload(): void {
 		this.#routes.clear();
 	}
@@ -129,7 +130,7 @@ export class Router {
 	}
 }
 
-/** The route with what the domain's policy demands of its hosts. It does not apply to a smarthost. */
+/** Adds the requirements of the domain's policy to the route. They do not apply to a relay. */
 function withPolicy(mtaSts: MtaSts | null, {warmUp, ...route}: Route): Route {
 	const obey = <T extends Pick<Route, 'terms'>>(one: T): T =>
 		one.terms.nextHop.kind === 'mx' ? {...one, terms: {...one.terms, mtaSts}} : one;
@@ -141,7 +142,7 @@ function preferenceText(row: Pick<Workspace, 'source_pool' | 'route'> | undefine
 	return `${row?.source_pool ?? ''} ${row?.route ?? ''}`;
 }
 
-/** Keeps what was found and what is being looked up, but no failure. */
+/** Caches results and look-ups in progress, but no failures. */
 function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, find: () => Promise<T>): Found<T> {
 	const known = cache.get(key);
 	if (known !== undefined) {
@@ -157,7 +158,7 @@ function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, 
 	return finding;
 }
 
-/** What the settings say about routes. */
+/** Returns the settings that concern routes. */
 export function networkOf(settings: Settings): Network {
 	return {
 		delivery: settings.delivery,
@@ -178,30 +179,30 @@ function openRoute(workspaceId: string, stored: string, vault: Pick<Vault, 'open
 
 type WarmUpSharesOptions = {
 	readonly warmUps: readonly WarmUp[];
-	/** Their answers say nothing about the receivers. */
+	/** Replies of relays say nothing about the receivers. */
 	readonly relays: readonly Relay[];
 	readonly reader: Knex;
 	readonly destinations: () => Destinations;
 	readonly clock: Clock;
 };
 
-/** Days further back count as good ones. */
+/** Days before that count as good. */
 const maxDays = 60;
 
 /**
- * What new sources may send today. A day is judged by the store's figures: deferrals by the conversations with the
- * hosts of a provider, complaints by the mail of the whole system.
+ * Determines what new source addresses may send today, from the store's figures of each day: deferrals by the sessions
+ * with a provider's mail servers, complaints by the mail of the whole installation.
  */
 export class WarmUpShares {
 	readonly #options: WarmUpSharesOptions;
-	/** By day, then by provider; a day that is over does not change. */
+	/** By day, then by provider. A past day does not change. */
 	readonly #days = new Map<string, Promise<ReadonlyMap<string, DayFigures>>>();
 
 	constructor(options: WarmUpSharesOptions) {
 		this.#options = options;
 	}
 
-	/** Rejects where the store cannot be read. */
+	/** Rejects if the store cannot be read. */
 	async today(): Promise<DailyShares> {
 		const {warmUps, clock} = this.#options;
 		const today = utcDay(clock.now());
@@ -269,7 +270,7 @@ type PoliciesOptions = {
 
 const fetchLimitMs = 60_000;
 
-/** The MTA-STS policies as the settings say, kept in the store; null: they are not obeyed. */
+/** Opens the MTA-STS policies, which are cached in the store. Returns `null` if the settings do not apply them. */
 export function openPolicies(options: PoliciesOptions): StsPolicies | null {
 	const {settings, store, resolver, version, clock, observer} = options;
 	if (!settings.mtaSts || settings.delivery === 'capture') {
@@ -294,7 +295,7 @@ export function openPolicies(options: PoliciesOptions): StsPolicies | null {
 		resolver,
 		fetch: domain => fetchPolicy(domain, fetching),
 		read: domain => findPolicy(store.reader, domain),
-		// Without it the policy holds for this run of the daemon.
+		// If this fails, the policy still applies until the daemon exits.
 		save: async policy => void (await write(trx => savePolicy(trx, policy))),
 		observer: {
 			policyFailed(failure) {
@@ -309,8 +310,8 @@ export function openPolicies(options: PoliciesOptions): StsPolicies | null {
 }
 
 /**
- * The addresses where this system receives mail as a mail host: mail sent there would loop (RFC 5321 §5.1). Empty if
- * the listener has another port than mail hosts; all addresses of the machine if it listens on all.
+ * Returns the addresses at which this system receives mail as a mail server; sending there would loop (RFC 5321 §5.1).
+ * Returns none if the listener uses another port than mail servers do, and all of the machine's if it listens on all.
  */
 export function ownAddresses(
 	{inboundListen, mxPort}: Pick<Settings, 'inboundListen' | 'mxPort'>,
@@ -321,15 +322,15 @@ export function ownAddresses(
 	}
 	const {host} = inboundListen;
 	if (host !== '0.0.0.0' && host !== '::') {
-		// A name is not looked up: its address may change, and a lab's listener is named by its address.
+		// Names are not looked up: their addresses may change, and a listener in a lab is configured by its address.
 		return isIP(host) === 0 ? [] : [canonical(host)];
 	}
-	// A socket on :: takes IPv4 too.
+	// A socket on :: accepts IPv4 too.
 	const all = Object.values(interfaces).flatMap(list => (list ?? []).map(({address}) => address));
 	return all.filter(address => host === '::' || !isIPv6(address)).map(canonical);
 }
 
-/** As the resolver spells it. */
+/** Returns the address as the resolver writes it. */
 function canonical(address: string): string {
 	return ipaddr.parse(address.replace(/%.*$/, '')).toString();
 }

@@ -6,22 +6,22 @@ import {rowsOf} from './engine/dialect.ts';
 import {insertReturning, insertRows} from './engine/rows.ts';
 import {bounds, fitCounts, groupKey, readUse, roomLeft} from './report-bounds.ts';
 
-/** A report as it came. */
+/** How a report arrived. */
 export type Arrival = {
 	/** In the store's form. */
 	readonly at: string;
-	/** The domain of a valid DKIM signature of its mail; null: it has none. */
+	/** The domain of a valid DKIM signature of its email; `null` if there is none. */
 	readonly signedBy: string | null;
-	/** Whether that is the reporter's own domain. */
+	/** Whether `signedBy` is the reporter's own domain. */
 	readonly isProven: boolean;
 };
 
 const verified: readonly DomainState[] = ['verified', 'degraded'];
 
-/** What became of a report. `known`: it came before, by this or another way. */
+/** The outcome of a report. `known` means that it was received before, in whatever way. */
 export type AggregateEnd = 'new' | 'known' | 'foreign' | 'too_many';
 
-/** Counts a report once for each verified domain that it is about, of all workspaces. */
+/** Adds a report once for each verified domain of any workspace that it is about. */
 export async function addDmarcReport(
 	trx: Knex.Transaction,
 	report: DmarcReport,
@@ -45,7 +45,7 @@ export async function addDmarcReport(
 
 const dayOf = (time: number): string => storeTime(time).slice(0, 10);
 
-/** What makes two reports one, beside who signed them. Some reporters use an id again for each day. */
+/** What identifies a report, apart from its signer. Some reporters reuse an id for each day. */
 const identityOf = ({org, reportId, begin, end}: AggregateReport) => ({
 	...{org, report_id: reportId, begin_at: storeTime(begin), end_at: storeTime(end)},
 });
@@ -108,7 +108,7 @@ async function addToDomain(
 	return 'new';
 }
 
-/** More than the bounds allow for a day. */
+/** More groups than the bounds allow for a day. */
 const maxDayGroups = 10_000;
 
 async function provenGroups(trx: Knex.Transaction, domainId: string, day: string): Promise<ReadonlySet<unknown>> {
@@ -122,7 +122,7 @@ async function provenGroups(trx: Knex.Transaction, domainId: string, day: string
 
 const dmarcKeys = ['ip', 'dkim', 'spf', 'disposition', 'why'];
 
-/** `ours`: names beside those of domains that are reported about. */
+/** Adds a TLS report. `ours` has our names that reports may be about in addition to the names of domains. */
 export async function addTlsReport(
 	trx: Knex.Transaction,
 	report: TlsReport,
@@ -166,7 +166,7 @@ function firstThatFit(lines: readonly string[], length: number): readonly string
 	return end === -1 ? lines : lines.slice(0, end);
 }
 
-/** False: the report is there already. */
+/** Returns `false` if the report is already stored. */
 async function insertHead(
 	trx: Knex.Transaction,
 	table: string,
@@ -179,7 +179,7 @@ async function insertHead(
 	return (await insertReturning(trx, table, Object.keys(row), [Object.values(row)], once)).length > 0;
 }
 
-/** Adds to counts, which are the last columns. In the order of the keys: two nodes may add to the same. */
+/** Adds to counts, which are the last columns, sorted by their keys, because two nodes may add to the same ones. */
 async function addCounts(
 	trx: Knex.Transaction,
 	table: string,
@@ -195,23 +195,24 @@ async function addCounts(
 
 const maxNamed = 10;
 
-/** Mails from one address; `aligned`, `dkim` and `spf`: how many of them pass for the domain, and by what. */
+/** Messages from one address. `aligned`, `dkim` and `spf` are how many of them pass for the domain, and by what. */
 export type DmarcSource = Pick<DmarcCount, 'ip' | 'why' | 'n'> & Readonly<Record<'aligned' | 'dkim' | 'spf', number>>;
 
 /**
- * `since`: a day (`2026-11-21`). `counted`: messages of all reports, or only of those that their own reporters signed.
+ * `since` is a day (`2026-11-21`). `counted` selects the messages of all reports, or only of reports signed by their
+ * reporters.
  */
 type Asked = {readonly domainId: string; readonly since: string; readonly counted: 'n' | 'signed'};
 
 const countsOf = (reader: Knex, {domainId, since, counted}: Asked) =>
 	reader('dmarc_days').where({domain_id: domainId}).where('day', '>=', since).where(counted, '>', 0);
 
-/** What was reported of a domain: the `limit` sources with most mail, and the sums of all. */
+/** Returns what was reported about a domain: the `limit` sources with the most messages, and the totals. */
 export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 	const {domainId, since, counted} = asked;
 	const reports = () => reader('dmarc_reports').where({domain_id: domainId}).where('begin_at', '>=', since);
 	const number = await reports().count('* as n').first();
-	// Anybody can make up a name: those that a signature proves come first.
+	// Anybody can invent a name, so reporters proven by a signature come first.
 	const reporters: string[] = await reports()
 		.groupBy('org')
 		.orderByRaw('max(proven) desc, org')
@@ -227,7 +228,7 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 		.select('ip')
 		.sum({...sums, dkim: reader.raw('dkim * ??', [counted]), spf: reader.raw('spf * ??', [counted])});
 	const ips = rows.map(({ip}) => ip);
-	// A forger may bring any number of reasons: the most frequent of each address leaves the store.
+	// A forger may send any number of reasons, so only the most frequent one of each address is read.
 	const place = reader.raw('row_number() over (partition by ip order by sum(??) desc, why) as place', [counted]);
 	const ranked = countsOf(reader, asked).whereIn('ip', ips).whereNot({why: ''}).groupBy('ip', 'why');
 	const whys = await reader
@@ -250,17 +251,18 @@ export async function readDmarc(reader: Knex, asked: Asked, limit: number) {
 	};
 }
 
-/** Days with mail of these addresses. */
+/** Returns the number of days with messages from these addresses. */
 export async function countDmarcDays(reader: Knex, asked: Asked, ips: readonly string[]): Promise<number> {
 	return Number((await countsOf(reader, asked).whereIn('ip', ips).countDistinct('day as n').first())?.n);
 }
 
-/** Connections to hosts of a domain that ended alike, of `total` to them. `host`: null where others report it. */
+/** Connections to mail servers of a domain with the same result, of `total`. `host` is `null` if others report it. */
 export type TlsSum = Pick<TlsCount, 'policy' | 'result'> &
 	Readonly<Record<'domain', string> & Record<'host', string | null> & Record<'count' | 'total', number>>;
 
 /**
- * TLS from a day on, failures first: with hosts of ours as others report it, or with those of others as counted here.
+ * Returns TLS results from a day on, failures first: with our mail servers as others report them, or with those of
+ * others as counted here.
  */
 export async function readTlsSums(
 	reader: Knex,
@@ -277,7 +279,7 @@ export async function readTlsSums(
 	return rows.map(({host = null, ...row}) => ({...row, host, count: Number(row.count), total: Number(row.total)}));
 }
 
-/** Failures of TLS as others describe them, from a day on; those of the newest reports first. */
+/** Returns TLS failures from a day on as others describe them, those of the newest reports first. */
 export async function readTlsFailures(reader: Knex, since: string, limit: number) {
 	const columns = ['domain', 'org', 'signed_by', 'begin_at', 'failures'] as const;
 	const reports: Array<Record<(typeof columns)[number], string>> = await reader('tls_reports')
@@ -291,10 +293,10 @@ export async function readTlsFailures(reader: Knex, since: string, limit: number
 	return reports.flatMap(split).slice(0, limit);
 }
 
-/** A day of a domain whose TLS we report, and moments in the store's form. */
+/** A day of a domain that gets a TLS report from us, and times in the store's form. */
 type Due = {readonly day: string; readonly domain: string; readonly now: string; readonly due: string};
 
-/** Domains with TLS of that day whose report is to be sent now: it did not go out, and was not tried lately. */
+/** Returns domains with TLS results of that day whose report is due: it was neither sent nor attempted recently. */
 export async function listDueTlsReports(reader: Knex, day: string, now: string, limit: number): Promise<string[]> {
 	const handled = reader('tls_reports_sent as s')
 		.whereRaw('s.day = t.day and s.domain = t.domain')
@@ -308,7 +310,7 @@ export async function listDueTlsReports(reader: Knex, day: string, now: string, 
 		.pluck('domain');
 }
 
-/** Takes a report to be sent, unless another node has it; if this one dies, it is due again at `due`. */
+/** Claims a report for sending, unless another node has it. If this node dies, it is due again at `due`. */
 export async function claimTlsReport(trx: Knex.Transaction, {day, domain, now, due}: Due): Promise<boolean> {
 	const claimed = await rowsOf(
 		trx,
@@ -321,7 +323,7 @@ export async function claimTlsReport(trx: Knex.Transaction, {day, domain, now, d
 	return claimed.length > 0;
 }
 
-/** It went out (`error` is null), or the attempt failed. */
+/** Stores that a report was sent (`error` is `null`), or that the attempt failed. */
 export async function endTlsReport(
 	trx: Knex.Transaction,
 	{day, domain, now}: Omit<Due, 'due'>,
@@ -332,7 +334,7 @@ export async function endTlsReport(
 		.update({sent_at: error === null ? now : null, error});
 }
 
-/** What TLS with the hosts of a domain came to on a day. */
+/** Returns the TLS results with the mail servers of a domain on a day. */
 export async function readTlsDay(
 	reader: Knex,
 	day: string,
@@ -345,8 +347,9 @@ export async function readTlsDay(
 }
 
 /**
- * The verified domain that signs what the installation itself writes: the one that a host is in, else the oldest where
- * all are of one workspace. With several workspaces none of them speaks for the installation.
+ * Returns the verified domain that signs the installation's own messages: the one that contains the host name,
+ * otherwise the oldest if all belong to one workspace. With several workspaces, none of them represents the
+ * installation.
  */
 export async function findOwnDomain(
 	reader: Knex,
@@ -361,13 +364,14 @@ export async function findOwnDomain(
 }
 
 /**
- * How many TLS reports go to one address on a day: a domain may name the address of somebody who has not asked for any.
+ * How many TLS reports are sent to one address a day. A domain may name the address of somebody who never asked for
+ * reports.
  */
 const maxReportsPerRecipient = 5;
 
 /**
- * Counts one more TLS report to an address on the day that it is sent. False: the address has had all that it gets on
- * that day.
+ * Counts one more TLS report to an address on the day that it is sent. Returns `false` if the address has reached its
+ * limit for that day.
  */
 export async function claimTlsRecipient(trx: Knex.Transaction, day: string, address: string): Promise<boolean> {
 	const claimed = await rowsOf(
@@ -384,8 +388,8 @@ export async function claimTlsRecipient(trx: Knex.Transaction, day: string, addr
 const headKeys = ['begin_at', 'end_at', 'org', 'report_id'];
 
 /**
- * Removes what is of days before `day`, and what no reporter has signed of days before `unprovenDay`, at most this many
- * rows of each kind; returns the largest number of one kind.
+ * Removes data of days before `day`, and unsigned data of days before `unprovenDay`, at most `limit` rows of each kind.
+ * Returns the largest number of one kind.
  */
 export async function purgeAggregates(
 	trx: Knex.Transaction,

@@ -6,10 +6,10 @@ import {rowsOf} from './engine/dialect.ts';
 import {type Pair, pairKey} from './engine/rows.ts';
 import {findSuppressed} from './suppressions.ts';
 
-/** Whether alert mail of a workspace may go to an address. */
+/** Whether a workspace's alert emails may be sent to an address. */
 export type AddressStatus = 'active' | 'unconfirmed' | 'suppressed';
 
-/** The statuses of addresses in comparison form. `active`: a user's, in a verified domain, or confirmed. */
+/** Returns the statuses of addresses. An address is `active` if it is confirmed, a user's, or in a verified domain. */
 export async function readAddressStatuses(
 	reader: Knex,
 	workspaceId: string,
@@ -42,7 +42,7 @@ export async function readAddressStatuses(
 	return new Map(keys.map(key => [key, statusOf(key)]));
 }
 
-/** Returns `false` if the address was confirmed before. */
+/** Returns `false` if the address was already confirmed. */
 export async function confirmAddress(
 	trx: Knex.Transaction,
 	[workspaceId, addressKey]: readonly [string, string],
@@ -60,8 +60,8 @@ export async function confirmAddress(
 export type Allowance = {readonly name: string; readonly uses: number; readonly windowMs: number};
 
 /**
- * Uses an allowance once. Each use takes a slot by one upsert, so that nodes cannot exceed it together. Returns `null`,
- * or the milliseconds until it can be used again.
+ * Uses an allowance once. Each use takes a slot with one upsert, so that several nodes cannot exceed it together.
+ * Returns `null`, or the milliseconds until it can be used again.
  */
 export async function takeAllowance(
 	trx: Knex.Transaction,

@@ -2,22 +2,22 @@ import type {Knex} from 'knex';
 import type {AlertKind, AlertMessage, AlertWay, Condition} from '../mail/alert.ts';
 import {selectInTurns} from './engine/rows.ts';
 
-/** Who is to know of what is wrong: a row of `alerts`. */
+/** A recipient of alerts: a row of `alerts`. */
 export type Alert = {
 	readonly id: string;
-	/** Null: it is about the installation, and all workspaces. */
+	/** `null` if it is about the installation and all workspaces. */
 	readonly workspace_id: string | null;
 	readonly way: AlertWay;
-	/** The address or URL; of a URL at Slack, which is a secret, only its host. */
+	/** The address or URL. A Slack URL is secret, so only its host is stored here. */
 	readonly target: string;
-	/** Sealed for its id: what signs its posts, or the URL at Slack. Null: it goes by mail. */
+	/** The secret that signs its posts, or the Slack URL, sealed for its id; `null` if it is sent by email. */
 	readonly secret: string | null;
-	/** Of its mails; null: mailctl at MAILCTL_HOSTNAME. */
+	/** The sender of its emails; `null` for mailctl at MAILCTL_HOSTNAME. */
 	readonly sender: string | null;
-	/** Null: all. */
+	/** `null` for all. */
 	readonly kinds: readonly AlertKind[] | null;
 	readonly muted_until: string | null;
-	/** When its last message went out, and why the last attempt failed; null: it did not. */
+	/** When its last message was sent, and why the last attempt failed; `null` if it did not fail. */
 	readonly sent_at: string | null;
 	readonly error: string | null;
 	readonly created_at: string;
@@ -29,17 +29,17 @@ const fromRow = (row: Row): Alert => ({...row, kinds: row.kinds === null ? null 
 
 export async function insertAlert(trx: Knex.Transaction, alert: Alert): Promise<void> {
 	const kinds = alert.kinds && JSON.stringify(alert.kinds);
-	// Nodes of the version before read when an alert last had a digest.
+	// Nodes of the previous version read when an alert last had a digest.
 	await trx('alerts').insert({...alert, kinds, digest_at: alert.created_at});
 }
 
-/** Newest first; `workspaceId`: its own; null: all. */
+/** Returns alerts, newest first: the workspace's own, or all if `workspaceId` is `null`. */
 export async function listAlerts(reader: Knex, workspaceId: string | null): Promise<Alert[]> {
 	const rows: Row[] = await ofWorkspace(reader, workspaceId).orderBy('id', 'desc');
 	return rows.map(fromRow);
 }
 
-/** Those of the installation. */
+/** Returns the number of the installation's alerts. */
 export async function countOwnAlerts(reader: Knex): Promise<number> {
 	const found: {n: number | string} = await reader('alerts')
 		.whereNull('workspace_id')
@@ -47,7 +47,7 @@ export async function countOwnAlerts(reader: Knex): Promise<number> {
 	return Number(found.n);
 }
 
-/** `workspaceId`: only its own; null: any. */
+/** Returns an alert, only of this workspace, or of any if `workspaceId` is `null`. */
 export async function findAlert(reader: Knex, workspaceId: string | null, id: string): Promise<Alert | undefined> {
 	const row: Row | undefined = await ofWorkspace(reader, workspaceId).where({id}).first();
 	return row && fromRow(row);
@@ -65,33 +65,31 @@ export async function updateAlert(
 	await trx('alerts').where({id}).update(changes);
 }
 
-/** With its messages. False: there is no such alert. */
+/** Deletes an alert with its messages. Returns `false` if there is no such alert. */
 export async function deleteAlert(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('alerts').where({id}).delete()) === 1;
 }
 
-/** What is wrong, or was lately: a row of `conditions`. */
+/** A current or recent problem: a row of `conditions`. */
 export type KnownCondition = Omit<Condition, 'workspaceId'> & {
 	readonly workspace_id: string | null;
 	readonly began_at: string;
 	readonly seen_at: string;
-	/** Null: it has not lasted long enough. */
+	/** `null` if it has not lasted long enough. */
 	readonly announced_at: string | null;
 	readonly ended_at: string | null;
-	/** How often it was announced lately. */
+	/** How often it was announced recently. */
 	readonly rings: number;
 };
 
-/** Oldest first. `workspaceId`: its own; null: all. */
+/** Returns conditions, oldest first: the workspace's own, or all if `workspaceId` is `null`. */
 export async function listConditions(reader: Knex, workspaceId: string | null = null): Promise<KnownCondition[]> {
 	return await reader('conditions')
 		.modify(query => workspaceId !== null && void query.where({workspace_id: workspaceId}))
 		.orderBy(['began_at', 'kind', 'subject']);
 }
 
-/**
- * Writes what becomes of a condition that was read as `known`. Returns `false` if another node has changed it since.
- */
+/** Stores the change of a condition that was read as `known`. Returns `false` if another node has changed it since. */
 export async function changeCondition(
 	trx: Knex.Transaction,
 	known: KnownCondition | null,
@@ -106,14 +104,14 @@ export async function changeCondition(
 	return (await (next === null ? row.delete() : row.update(next))) === 1;
 }
 
-/** A message that is to go out: a row of `alert_messages`. */
+/** A message to be sent: a row of `alert_messages`. */
 export type DueMessage = {
 	readonly id: string;
 	readonly alert_id: string;
 	/** JSON of an `AlertMessage` without its id. */
 	readonly message: string;
 	readonly due_at: string;
-	/** Tries that were begun. */
+	/** The number of attempts that were started. */
 	readonly attempts: number;
 };
 
@@ -128,7 +126,7 @@ export async function queueMessage(
 	await trx('alert_messages').insert(row satisfies DueMessage);
 }
 
-/** Some of the messages that are due: workspaces in turn, and new ones first, as those that fail may be many. */
+/** Returns some due messages. Workspaces take turns, and new messages come first, because many may be failing. */
 export async function listDueMessages(reader: Knex, now: string): Promise<DueMessage[]> {
 	const due = reader('alert_messages as m')
 		.join('alerts as a', 'a.id', 'm.alert_id')
@@ -137,7 +135,7 @@ export async function listDueMessages(reader: Knex, now: string): Promise<DueMes
 	return await selectInTurns(reader, due, 'attempts, id', {limit: messagesPerLook, perWorkspace: messagesPerLook});
 }
 
-/** Begins a try to send a message, which is due again at `nextAt`. Returns `false` if another node began it. */
+/** Starts an attempt to send a message, which is due again at `nextAt`. Returns `false` if another node did so. */
 export async function beginTry(
 	trx: Knex.Transaction,
 	{id, due_at, attempts}: DueMessage,

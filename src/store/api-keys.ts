@@ -3,7 +3,7 @@ import type {Mode} from '../mail/message.ts';
 import type {GroupWrite, Writer} from './engine/writer.ts';
 import type {Workspace} from './workspaces.ts';
 
-/** A row of `api_keys`; the key itself is kept nowhere. */
+/** A row of `api_keys`. The key itself is stored nowhere. */
 export type ApiKey = {
 	readonly id: string;
 	readonly workspace_id: string;
@@ -11,10 +11,10 @@ export type ApiKey = {
 	readonly mode: Mode;
 	/** SHA-256 of the key, hex. */
 	readonly hash: string;
-	/** The key's beginning, by which people recognise it. */
+	/** The beginning of the key, by which users recognize it. */
 	readonly hint: string;
 	readonly scopes: readonly string[];
-	/** `requests/seconds`; null: as MAILCTL_RATE_LIMIT says. */
+	/** `requests/seconds`; `null` for the limit in MAILCTL_RATE_LIMIT. */
 	readonly rate_limit: string | null;
 	readonly expires_at: string | null;
 	readonly revoked_at: string | null;
@@ -24,7 +24,7 @@ export type ApiKey = {
 
 type Row = Omit<ApiKey, 'scopes'> & {readonly scopes: string};
 
-/** What a request needs of its key. */
+/** What a request needs to know about its key. */
 export type KeyRow = Pick<
 	ApiKey,
 	'id' | 'workspace_id' | 'mode' | 'scopes' | 'rate_limit' | 'expires_at' | 'revoked_at'
@@ -47,7 +47,7 @@ export async function insertApiKey(trx: Knex.Transaction, key: ApiKey): Promise<
 	await trx('api_keys').insert({...key, scopes: JSON.stringify(key.scopes)});
 }
 
-/** Newest first, also revoked and expired ones. */
+/** Returns the keys of a workspace, newest first, including revoked and expired ones. */
 export async function listApiKeys(reader: Knex, workspaceId: string): Promise<ApiKey[]> {
 	const rows: Row[] = await reader('api_keys').where({workspace_id: workspaceId}).orderBy('id', 'desc');
 	return rows.map(fromRow);
@@ -58,7 +58,7 @@ export async function findApiKey(reader: Knex, workspaceId: string, id: string):
 	return row && fromRow(row);
 }
 
-/** Compare-and-set: false where there is no such key, or it is revoked already. */
+/** Compare-and-set: returns `false` if there is no such key, or it is already revoked. */
 export async function revokeApiKey(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -69,7 +69,7 @@ export async function revokeApiKey(
 	return (await key.update({revoked_at: at})) === 1;
 }
 
-/** Lets a key end at `at`, or when it would have ended anyway. */
+/** Makes a key expire at `at`, unless it expires earlier anyway. */
 export async function expireApiKey(trx: Knex.Transaction, workspaceId: string, id: string, at: string): Promise<void> {
 	await trx('api_keys')
 		.where({workspace_id: workspaceId, id})
@@ -79,7 +79,7 @@ export async function expireApiKey(trx: Knex.Transaction, workspaceId: string, i
 
 export type KeyChanges = Partial<Pick<ApiKey, 'scopes' | 'rate_limit' | 'expires_at'>>;
 
-/** Changes a key that is not revoked. Undefined: there is no such key. */
+/** Changes a key that is not revoked. Returns `undefined` if there is no such key. */
 export async function updateApiKey(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -101,19 +101,19 @@ function fromRow(row: Row): ApiKey {
 }
 
 /**
- * Notes when a key was used, some time later. Nothing that a daemon caches changes by it, so the generation stays. What
- * cannot be written is dropped: the key's next use is noted again.
+ * Stores the time of a key's use a little later. Cached rows do not depend on it, so the generation stays. A failed
+ * write is dropped, because the key's next use will be stored.
  */
 export function noteKeyUse(writer: Writer, keyId: string, at: string): void {
 	writer.submit(keyUseWrite, {keyId, at}).catch(() => undefined);
 }
 
-/** Notes uses of keys, the last one of each. */
+/** Stores the last use of each key. */
 export const keyUseWrite: GroupWrite<{readonly keyId: string; readonly at: string}, void> = {
 	name: 'key_use',
 	rank: 9,
 	async apply(trx, uses) {
-		// In the order of their ids, for two nodes may note the same keys.
+		// In the order of their ids, because two nodes may write the same keys.
 		for (const {keyId, at} of uses.toSorted((a, b) => (a.keyId < b.keyId ? -1 : 1))) {
 			await trx('api_keys').where({id: keyId}).update({last_used_at: at});
 		}

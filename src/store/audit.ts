@@ -4,32 +4,32 @@ import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
 import {alongIndex, columnsOf} from './engine/rows.ts';
 
-/** A privileged act, as it is recorded. It holds no secret and nothing of a message. */
+/** A privileged action as it is recorded. It contains no secrets and no content of messages. */
 export type Act = {
-	/** The noun of the CLI and what was done to it: `key.revoked`. */
+	/** The noun of the CLI and what was done to it, such as `key.revoked`. */
 	readonly action: string;
-	/** Null: it concerns all workspaces. */
+	/** `null` if it concerns all workspaces. */
 	readonly workspaceId: string | null;
-	/** The id of the changed object; null: several, listed in the detail. */
+	/** The id of the changed object; `null` if there are several, which the detail lists. */
 	readonly target: string | null;
 	readonly detail?: Readonly<Record<string, unknown>>;
-	/** The address that it concerns, in comparison form. It is apart from the detail because an erasure removes it. */
+	/** The address that it concerns, in comparison form. It is not in the detail, because an erasure removes it. */
 	readonly recipient?: string;
-	/** In the store's form; absent: now. */
+	/** In the store's form; the current time if absent. */
 	readonly at?: string;
 };
 
-/** Maximum delay between an action and its audit record, milliseconds. */
+/** The maximum delay between an action and its audit record, in milliseconds. */
 const maxDelay = 60_000;
 
-/** Records an act; called in the transaction that does it. */
+/** Records an action. Call it in the transaction that performs the action. */
 export async function recordAct(trx: Knex.Transaction, acting: Acting, act: Act): Promise<void> {
 	await trx('audit').insert(rowOf(acting, act));
 }
 
 /**
- * Begins an act that takes several transactions. It has one row, which the first transaction writes and each later one
- * brings up to date: what is done is recorded, however soon it is interrupted.
+ * Records an action that takes several transactions. The first transaction inserts the row and each later one updates
+ * it, so everything that was done is recorded even if the action is interrupted.
  */
 export function beginAct(
 	acting: Acting,
@@ -62,13 +62,13 @@ function detailOf({operator: {sudoUser}}: Acting, detail: Act['detail']): string
 	return JSON.stringify({...detail, ...(sudoUser !== undefined && {sudo_user: sudoUser})});
 }
 
-/** An act as it is read. */
+/** A recorded action. */
 export type AuditEntry = {
 	readonly id: string;
 	readonly at: string;
 	readonly workspaceId: string | null;
 	readonly actor: string;
-	/** Null: it was recorded by a version that did not know. */
+	/** `null` if it was recorded by a version that did not store it. */
 	readonly from: string | null;
 	readonly action: string;
 	readonly target: string | null;
@@ -80,16 +80,16 @@ type Row = Omit<AuditEntry, 'detail'> & {readonly detail: string | null; readonl
 const columns = [...columnsOf('id at workspaceId actor action target detail recipient').selected, 'origin as from'];
 
 type AuditFilter = {
-	/** Absent: acts of all workspaces, and those that concern all. */
+	/** If absent, the actions of all workspaces and those that concern all. */
 	readonly workspaceId?: string | undefined;
-	/** Acts since this moment, milliseconds. */
+	/** Actions since this time, in milliseconds. */
 	readonly since?: number | undefined;
-	/** Acts that follow this id; null: from the newest. */
+	/** Actions that follow this id; from the newest if `null`. */
 	readonly after?: string | null;
 	readonly limit: number;
 };
 
-/** Newest first. */
+/** Returns recorded actions, newest first. */
 export async function listAudit(
 	reader: Knex,
 	{workspaceId, since, after = null, limit}: AuditFilter,
@@ -104,7 +104,7 @@ export async function listAudit(
 	return rows.map(toEntry);
 }
 
-/** What was done in a workspace at this moment. The ids begin with their times: no more than a minute is read. */
+/** Returns an action in a workspace at this time. Ids begin with their times, so at most a minute is read. */
 export async function findAudit(
 	reader: Knex,
 	{workspaceId, action, at}: Pick<AuditEntry, 'workspaceId' | 'action' | 'at'>,
@@ -121,12 +121,12 @@ function toEntry({recipient, detail, ...row}: Row): AuditEntry {
 	return {...row, detail: {...JSON.parse(detail ?? '{}'), ...(recipient !== null && {recipient})}};
 }
 
-/** Removes an erased person's address; the acts stay. */
+/** Removes an erased person's address. The recorded actions stay. */
 export async function eraseFromAudit(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<void> {
 	await trx('audit').where({workspace_id: workspaceId, recipient: addressKey}).update({recipient: null});
 }
 
-/** Removes at most `limit` acts from before a moment (milliseconds), oldest first; how many there were. */
+/** Removes at most `limit` actions from before a time (milliseconds), oldest first; returns how many. */
 export async function purgeAudit(trx: Knex.Transaction, before: number, limit: number): Promise<number> {
 	const some = trx('audit').where('id', '<', idFloor('aud', before)).orderBy('id').limit(limit).select('id');
 	return await trx('audit').whereIn('id', some).delete();

@@ -1,35 +1,35 @@
 import type {Knex} from 'knex';
 import {hourMs, storeTime} from '../kit/time.ts';
 
-/** What a blocklist says of an address or a domain that mail comes from: a row of `blocklistings`. */
+/** What a blocklist says about an address or domain that we send from: a row of `blocklistings`. */
 export type Blocklisting = {
 	readonly source: string;
 	readonly zone: string;
-	/** The list's name. */
+	/** The display name of the list. */
 	readonly name: string;
-	/** Where removal is asked for. */
+	/** Where removal can be requested. */
 	readonly delist: string;
 	readonly state: 'listed' | 'clear' | 'refused' | 'unknown';
 	readonly answer: string | null;
-	/** The list's own words if it is listed; why it is not known otherwise. */
+	/** The reason that the list gives if it is listed; otherwise why the state is not known. */
 	readonly reason: string | null;
-	/** Since when the state is what it is. */
+	/** Since when it has this state. */
 	readonly since: string;
-	/** When the list last said `listed` or `clear`. */
+	/** When the list last responded with `listed` or `clear`. */
 	readonly checked_at: string | null;
 	readonly asked_at: string;
 };
 
-/** What is not asked for this long is no source any more. */
+/** A source that was not queried for this long is no longer in use. */
 export const staleMs = 3 * hourMs;
 
-/** By source and zone, without what is stale at `now`, milliseconds. */
+/** Returns listings by source and zone, except stale ones. `now` is in milliseconds. */
 export async function listBlocklistings(reader: Knex, now: number): Promise<Blocklisting[]> {
 	const since = storeTime(now - staleMs);
 	return await reader('blocklistings').where('asked_at', '>', since).orderBy(['source', 'zone']);
 }
 
-/** What is listed now. */
+/** Returns the current listings. */
 export async function listedNow(reader: Knex, now: number): Promise<Blocklisting[]> {
 	return (await listBlocklistings(reader, now)).filter(({state}) => state === 'listed');
 }

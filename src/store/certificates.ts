@@ -4,38 +4,38 @@ import {liveDomains} from './domains.ts';
 import {listInboundDomains} from './received.ts';
 import type {Vault} from './sealed.ts';
 
-/** The certificate of one name, or that there is to be one: a row of `certificates` without what is large. */
+/** The certificate of one name, or the plan to get one: a row of `certificates` without its large columns. */
 export type Certificate = {
 	readonly name: string;
-	/** Null, as are the two after it: there is none yet. */
+	/** `null`, like the next two, if there is no certificate yet. */
 	readonly not_before: string | null;
 	readonly not_after: string | null;
 	readonly issuer: string | null;
-	/** The CA that gave it: the URL of its directory; null: there is none, or it is older than this column. */
+	/** The directory URL of the CA that issued it; `null` if there is none, or it is older than this column. */
 	readonly directory: string | null;
-	/** The CA of the last order, whatever came of it. */
+	/** The CA of the last order, whatever its outcome. */
 	readonly tried_directory: string | null;
-	/** When the CA wants it to be renewed; null: it does not say. */
+	/** When the CA suggests renewing it; `null` if it does not say. */
 	readonly window_start: string | null;
 	readonly window_end: string | null;
-	/** When it is looked at next. */
+	/** When it is checked next. */
 	readonly next_try_at: string;
-	/** A node works on it until then; null: none does. */
+	/** Until when a node has it in progress; `null` if none does. */
 	readonly taken_until: string | null;
-	/** Orders that failed since the last one that did not. */
+	/** How many orders have failed since the last successful one. */
 	readonly tries: number;
 	readonly fault: string | null;
-	/** When a node last found that it is to be had. */
+	/** When a node last found that the certificate is needed. */
 	readonly wanted_at: string | null;
-	/** Why it is not asked for; null: it is. */
+	/** Why it is not ordered; `null` if it is. */
 	readonly unused: string | null;
 	readonly updated_at: string;
 };
 
 export type FullCertificate = Certificate & {
-	/** PEM, the certificate first; null: there is none yet. */
+	/** PEM, the certificate first; `null` if there is none yet. */
 	readonly chain: string | null;
-	/** The private key, PEM, sealed for the name. */
+	/** The private key (PEM), sealed for the name. */
 	readonly secret: string | null;
 };
 
@@ -48,7 +48,10 @@ const namesAtOnce = 500;
 export const challengeTypes = ['http-01', 'tls-alpn-01'] as const;
 export type ChallengeType = (typeof challengeTypes)[number];
 
-/** What we have to show a CA: a row of `acme_challenges`. In the store, for the CA may come to any node. */
+/**
+ * Proof that a CA requests from us: a row of `acme_challenges`. It is in the store, because the CA may connect to any
+ * node.
+ */
 export type Challenge = {
 	readonly token: string;
 	readonly type: ChallengeType;
@@ -61,9 +64,9 @@ export type Challenge = {
 export type AcmeAccount = {
 	readonly directory: string;
 	readonly url: string;
-	/** Its private key, PEM, sealed for the directory. */
+	/** Its private key (PEM), sealed for the directory. */
 	readonly secret: string;
-	/** What the CA was told last as the address of the operator; null: none. */
+	/** The operator's address as the CA last received it; `null` if there is none. */
 	readonly email: string | null;
 	readonly created_at: string;
 };
@@ -72,7 +75,7 @@ export async function listCertificates(reader: Knex): Promise<Certificate[]> {
 	return await reader('certificates').orderBy('name').select(columns);
 }
 
-/** Those that are to be looked at, and that no node works on. */
+/** Returns the certificates that are due for a check and that no node has in progress. */
 export async function listDueCertificates(reader: Knex, now: string): Promise<Certificate[]> {
 	return await reader('certificates')
 		.where('next_try_at', '<=', now)
@@ -85,12 +88,15 @@ export async function findCertificate(reader: Knex, name: string): Promise<FullC
 	return await reader('certificates').where({name}).first();
 }
 
-/** The sealed key of each certificate that is there; another certificate has another one. */
+/** Returns the sealed key of each issued certificate. Every certificate has a key of its own. */
 export async function listSealedKeys(reader: Knex): Promise<Array<Readonly<Record<'name' | 'secret', string>>>> {
 	return await reader('certificates').whereNotNull('chain').select('name', 'secret');
 }
 
-/** Some of those that are there, with their keys; one whose key cannot be opened is left out. */
+/**
+ * Returns those of the named certificates that were issued, with their keys. Those whose key cannot be opened are left
+ * out.
+ */
 export async function openCertificates(
 	reader: Knex,
 	vault: Vault,
@@ -114,10 +120,10 @@ export async function openCertificates(
 	return opened;
 }
 
-/** What verified domains, and domains that take mail, have to do with certificates. */
+/** What certificates need to know of verified domains, and of domains that receive mail. */
 export type Hosts = {
 	readonly linkHosts: readonly string[];
-	/** Link hosts that DNS did not show to lead here yet. */
+	/** Link hosts that DNS has not been seen to point to this machine. */
 	readonly unseen: readonly string[];
 	readonly mailDomains: readonly string[];
 	/** The workspace of each verified domain. */
@@ -143,7 +149,7 @@ export async function listHosts(reader: Knex): Promise<Hosts> {
 export type Noted = Pick<Certificate, 'name'> &
 	Partial<Pick<Certificate, 'wanted_at' | 'unused' | 'next_try_at' | 'updated_at'>>;
 
-/** Notes of names whether they are wanted, the same columns of each; a new one is due. */
+/** Notes whether names are needed, with the same columns for each. A new name is due at once. */
 export async function noteWishes(trx: Knex.Transaction, names: readonly Noted[], now: string): Promise<void> {
 	for (const some of inParts(names, namesAtOnce)) {
 		await trx('certificates')
@@ -154,8 +160,9 @@ export async function noteWishes(trx: Knex.Transaction, names: readonly Noted[],
 }
 
 /**
- * Changes a certificate while a node has it that set `taken_until`, or none has it (null); false: that is not so any
- * more. To take it also the next try is compared: another node may have had it since it was read.
+ * Changes a certificate that the node holds which set `taken_until`, or that no node holds (`null`); returns `false` if
+ * that has changed. To take a certificate, the next check is compared too, because another node may have held it since
+ * it was read.
  */
 export async function updateCertificate(
 	trx: Knex.Transaction,
@@ -165,7 +172,7 @@ export async function updateCertificate(
 	return (await trx('certificates').where(read).update(changes)) === 1;
 }
 
-/** Makes certificates due that are in use, one or all; answers their names. */
+/** Makes certificates in use due, one or all; returns their names. */
 export async function makeDue(trx: Knex.Transaction, name: string | null, now: string): Promise<string[]> {
 	const rows: Array<Pick<Certificate, 'name'>> = await trx('certificates')
 		.whereNull('unused')
@@ -176,8 +183,8 @@ export async function makeDue(trx: Knex.Transaction, name: string | null, now: s
 }
 
 /**
- * Makes certificates due that another CA gave or failed to give, once MAILCTL_ACME_DIRECTORY has changed. Those that
- * this CA was asked for already wait for their next try.
+ * Makes certificates due that another CA issued or failed to issue, after MAILCTL_ACME_DIRECTORY has changed. Those
+ * already ordered from this CA wait for their next attempt.
  */
 export async function noteDirectory(trx: Knex.Transaction, directory: string, now: string): Promise<void> {
 	await trx('certificates')
@@ -187,7 +194,8 @@ export async function noteDirectory(trx: Knex.Transaction, directory: string, no
 }
 
 /**
- * Makes certificates due whose keys cannot be opened; one that has a fault is due already, or waits for its next try.
+ * Makes certificates due whose keys cannot be opened. One that has an error is already due, or waits for its next
+ * attempt.
  */
 export async function noteDamage(trx: Knex.Transaction, names: readonly string[], now: string): Promise<void> {
 	await trx('certificates')
@@ -196,12 +204,12 @@ export async function noteDamage(trx: Knex.Transaction, names: readonly string[]
 		.update({fault: 'its key in the store is damaged', next_try_at: now, window_start: now, window_end: now});
 }
 
-/** A daemon that is alone has just begun: nothing is being worked on. */
+/** Releases all certificates. Called at the start of a daemon that is the only one, so none is in progress. */
 export async function releaseCertificates(trx: Knex.Transaction): Promise<void> {
 	await trx('certificates').whereNotNull('taken_until').update({taken_until: null});
 }
 
-/** Unless another node has wanted it since it was read. */
+/** Deletes a certificate, unless another node has needed it since it was read. */
 export async function deleteCertificate(
 	trx: Knex.Transaction,
 	{name, wanted_at}: Pick<Certificate, 'name' | 'wanted_at'>,
@@ -214,8 +222,9 @@ export async function findAccount(reader: Knex, directory: string): Promise<Acme
 }
 
 /**
- * Puts an account where there is none, or where the one is that was read (its URL): what another node has put meanwhile
- * stays, for certificates are renewed by the account that ordered them. Answers the one that is there.
+ * Stores an account if there is none, or replaces the one that was read (its URL). An account that another node has
+ * stored in the meantime stays, because certificates are renewed by the account that ordered them. Returns the stored
+ * account.
  */
 export async function putAccount(
 	trx: Knex.Transaction,
@@ -244,7 +253,7 @@ export async function deleteAccount(
 	await trx('acme_accounts').where(account).delete();
 }
 
-/** Those that are over by `now` go, and what an order of the name has left that ended with its node. */
+/** Inserts a challenge. Removes expired ones, and those that an interrupted order of the name has left behind. */
 export async function insertChallenge(trx: Knex.Transaction, challenge: Challenge, now: string): Promise<void> {
 	const {name, type} = challenge;
 	await trx('acme_challenges').where('expires_at', '<=', now).orWhere({name, type}).delete();
@@ -255,7 +264,7 @@ export async function deleteChallenges(trx: Knex.Transaction, tokens: readonly s
 	await trx('acme_challenges').whereIn('token', tokens).delete();
 }
 
-/** One with these values that is not over. */
+/** Returns a challenge with these values that has not expired. */
 export async function findChallenge(
 	reader: Knex,
 	by: Partial<Pick<Challenge, 'type' | 'token' | 'name'>>,

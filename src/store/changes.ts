@@ -2,21 +2,18 @@ import type {Knex} from 'knex';
 import {LRUCache} from 'lru-cache';
 import {atMost} from '../kit/collections.ts';
 
-/** Makes running daemons drop what they cache; called in the transaction that changes a cached row. */
+/** Makes running daemons clear their caches. Call it in the transaction that changes a cached row. */
 export async function bumpGeneration(trx: Knex.Transaction): Promise<void> {
 	await trx('changes').where({id: 1}).increment('generation', 1);
 }
 
-/** The number that grows with every change by others than the daemon's own hot writes. */
+/** Returns the number that increases with every change, except the daemon's own frequent writes. */
 export async function readGeneration(reader: Knex): Promise<number> {
 	const row: {generation: number} | undefined = await reader('changes').where({id: 1}).first('generation');
 	return row?.generation ?? 0;
 }
 
-/**
- * Rows remembered until something changes. What is not there is asked again each time, so that what was just made is
- * found.
- */
+/** Caches rows until something changes. Missing rows are not cached, so that new rows are found at once. */
 type RowCache<Row extends object> = {
 	readonly get: (key: string, load: () => Promise<Row | undefined>) => Row | Promise<Row | undefined>;
 	readonly clear: () => void;
@@ -31,7 +28,7 @@ export function createRowCache<Row extends object>(): RowCache<Row> {
 	async function remember(key: string, load: () => Promise<Row | undefined>): Promise<Row | undefined> {
 		const asked = age;
 		const row = await load();
-		// What was read before the cache was cleared may be old.
+		// A row that was read before the cache was cleared may be stale.
 		if (row !== undefined && asked === age) {
 			rows.set(key, row);
 		}

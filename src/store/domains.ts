@@ -5,51 +5,51 @@ import {deletedWorkspaces} from './workspaces.ts';
 export const domainStates = ['pending', 'verified', 'degraded', 'failed'] as const;
 export type DomainState = (typeof domainStates)[number];
 
-/** A row of `domains`: where senders of a workspace may be. */
+/** A row of `domains`: a domain that senders of a workspace may use. */
 export type Domain = {
 	readonly id: string;
 	readonly workspace_id: string;
-	/** A-labels. */
+	/** In A-label form. */
 	readonly name: string;
 	readonly ownership_token: string;
-	/** Null: `bounce.<name>`. */
+	/** `null` means `bounce.<name>`. */
 	readonly return_path_domain: string | null;
-	/** Since when its own return path is used: DNS shows MX and SPF. Null: MAILCTL_RETURN_PATH_DOMAIN is used. */
+	/** Since when its own return path is used, because DNS has MX and SPF; `null` for MAILCTL_RETURN_PATH_DOMAIN. */
 	readonly return_path_at: string | null;
-	/** The host of links in its mail; null: that of MAILCTL_PUBLIC_URL. */
+	/** The host of links in its messages; `null` for the host of MAILCTL_PUBLIC_URL. */
 	readonly link_host: string | null;
-	/** Since when DNS shows that it leads here. Null: it does not, and is not used. */
+	/** Since when DNS points `link_host` to this machine. `null` if it does not, and the host is not used. */
 	readonly links_ok_at: string | null;
-	/** `degraded`: verified, but DNS lacks the records of late. */
+	/** `degraded` means that it was verified, but DNS has recently lacked the records. */
 	readonly state: DomainState;
 	readonly state_at: string;
 	readonly verified_at: string | null;
-	/** It stays when the domain fails; `null` if it was never verified. */
+	/** Stays set when the domain fails; `null` if it was never verified. */
 	readonly first_verified_at: string | null;
-	/** When DNS was last asked; a check claims the domain by setting it. */
+	/** When DNS was last queried. A check claims the domain by setting it. */
 	readonly checked_at: string | null;
-	/** Checks since `state_at` or the last good one that found nothing. */
+	/** How many checks have failed since `state_at` or the last successful one. */
 	readonly failures: number;
 	readonly created_at: string;
 };
 
-/** False: the workspace has the domain already. */
+/** Returns `false` if the workspace already has the domain. */
 export async function insertDomain(trx: Knex.Transaction, domain: Domain): Promise<boolean> {
 	const inserted = await trx('domains').insert(domain).onConflict(['workspace_id', 'name']).ignore().returning('id');
 	return inserted.length === 1;
 }
 
-/** Domains of the workspaces that were not deleted: for what asks for all. */
+/** Queries the domains of workspaces that were not deleted, for callers that are not limited to one workspace. */
 export function liveDomains(reader: Knex): Knex.QueryBuilder {
 	return reader('domains').whereNotIn('workspace_id', deletedWorkspaces(reader));
 }
 
-/** Newest first. */
+/** Returns the domains of a workspace, newest first. */
 export async function listDomains(reader: Knex, workspaceId: string): Promise<Domain[]> {
 	return await reader('domains').where({workspace_id: workspaceId}).orderBy('id', 'desc');
 }
 
-/** Newest first, from after the one with the id `after`. */
+/** Returns a page of domains, newest first, after the one with the id `after`. */
 export async function pageDomains(
 	reader: Knex,
 	workspaceId: string,
@@ -59,7 +59,7 @@ export async function pageDomains(
 	return await alongIndex(reader, 'domains', index, {below: after}).limit(limit);
 }
 
-/** The names of the verified domains of all workspaces. */
+/** Returns the names of the verified domains of all workspaces. */
 export async function listVerifiedDomains(reader: Knex): Promise<string[]> {
 	const rows: Array<Pick<Domain, 'name'>> = await liveDomains(reader)
 		.whereIn('state', ['verified', 'degraded'] satisfies DomainState[])
@@ -76,7 +76,7 @@ export async function findDomainById(reader: Knex, workspaceId: string, id: stri
 	return await reader('domains').where({workspace_id: workspaceId, id}).first();
 }
 
-/** Claims a domain to check it; false: another check claimed it since it was read. */
+/** Claims a domain to check it. Returns `false` if another check has claimed it since it was read. */
 export async function claimDomainCheck(
 	trx: Knex.Transaction,
 	{id, checked_at: checkedAt}: Pick<Domain, 'id' | 'checked_at'>,
@@ -85,7 +85,7 @@ export async function claimDomainCheck(
 	return (await trx('domains').where({id, checked_at: checkedAt}).update({checked_at: now})) === 1;
 }
 
-/** Writes the result of a check; false: another check claimed the domain meanwhile, or it is gone. */
+/** Stores the result of a check. Returns `false` if another check has claimed the domain, or it was removed. */
 export async function updateCheckedDomain(
 	trx: Knex.Transaction,
 	{id, checked_at: checkedAt}: Pick<Domain, 'id' | 'checked_at'>,
@@ -103,19 +103,19 @@ export async function updateCheckedDomain(
 	);
 }
 
-/** A domain with what its next check depends on: when the newest key was made that DNS has not shown yet. */
+/** A domain with the time when its newest key was created that DNS has not shown yet, which decides its next check. */
 export type DueDomain = Domain & {readonly pending_at: string | null};
 
-/** Moments in the store's form. */
+/** Times in the store's form. */
 type DueMoments = {
 	readonly now: string;
 	readonly minuteAgo: string;
 	readonly dayAgo: string;
-	/** Before it nothing is asked more often than once a day. */
+	/** Domains and keys that have waited since before this time are checked only once a day. */
 	readonly eager: string;
 };
 
-/** Domains that may be due for a check, those first that were never checked, then by the last check. */
+/** Returns domains that may be due for a check, those never checked first, then by their last check. */
 export async function listDueDomains(
 	reader: Knex,
 	{now, minuteAgo, dayAgo, eager}: DueMoments,
@@ -148,7 +148,7 @@ export async function listDueDomains(
 		.select('d.*', pending);
 }
 
-/** How many domains there are of each state. */
+/** Returns how many domains are in each state. */
 export async function countDomainStates(reader: Knex): Promise<Record<DomainState, number>> {
 	const rows: Array<{state: DomainState; n: number | string}> = await liveDomains(reader)
 		.groupBy('state')
@@ -162,25 +162,25 @@ export async function countDomainStates(reader: Knex): Promise<Record<DomainStat
 }
 
 /**
- * Domains that were verified and lack records now, or were given up for it: workspaces in turn, of each the newest
- * change first.
+ * Returns domains that were verified and now lack records, or have failed because of that. Workspaces take turns, each
+ * with its newest change first.
  */
 export async function listFailedDomains(reader: Knex, limits: TurnLimits): Promise<Domain[]> {
 	const failed = liveDomains(reader).whereIn('state', ['degraded', 'failed']).whereNotNull('first_verified_at');
 	return await selectInTurns(reader, failed, 'state_at desc, id', limits);
 }
 
-/** The domains that have this link host: no more than one, once a claim is committed. */
+/** Returns the domains with this link host: at most one, once a claim is committed. */
 export async function findByLinkHost(reader: Knex, host: string): Promise<Array<Pick<Domain, 'id' | 'verified_at'>>> {
 	return await liveDomains(reader).where({link_host: host}).select('id', 'verified_at');
 }
 
-/** It is used once the next check has seen it; that is due at once. */
+/** Sets the link host. It is used after the next check has verified it, which is due at once. */
 export async function setLinkHost(trx: Knex.Transaction, id: string, host: string | null): Promise<void> {
 	await trx('domains').where({id}).update({link_host: host, links_ok_at: null, checked_at: null});
 }
 
-/** With its keys. False: there is no such domain. */
+/** Deletes a domain with its keys. Returns `false` if there is no such domain. */
 export async function deleteDomain(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('domains').where({id}).delete()) === 1;
 }
@@ -196,10 +196,10 @@ export type DkimKey = {
 	/** The private key (PKCS #8, PEM), sealed for the row's id. */
 	readonly secret: string;
 	readonly active_from: string;
-	/** Made by a rotation; not used before DNS shows it. */
+	/** Created by a rotation; not used until DNS has it. */
 	readonly pending_at: string | null;
 	readonly retired_at: string | null;
-	/** When DNS first showed it; null: never. */
+	/** When DNS first had it; `null` if never. */
 	readonly seen_at: string | null;
 	readonly created_at: string;
 };
@@ -208,17 +208,17 @@ export async function insertDkimKeys(trx: Knex.Transaction, keys: readonly DkimK
 	await trx('dkim_keys').insert(keys);
 }
 
-/** What a key is there for: to sign when DNS shows it, to sign, or only to be verified by. */
+/** Returns the use of a key: it will sign once DNS has it, it signs, or it only verifies earlier signatures. */
 export function keyState({pending_at: pendingAt, retired_at: retiredAt}: DkimKey): 'pending' | 'active' | 'retired' {
 	return retiredAt !== null ? 'retired' : pendingAt !== null ? 'pending' : 'active';
 }
 
-/** The keys of a domain, oldest first. */
+/** Returns the keys of a domain, oldest first. */
 export async function listDkimKeys(reader: Knex, domainId: string): Promise<DkimKey[]> {
 	return await reader('dkim_keys').where({domain_id: domainId}).orderBy('id');
 }
 
-/** A pending key signs from now on, instead of the one that signed by its algorithm. */
+/** Makes a pending key sign from now on, instead of the one that signed with its algorithm. */
 export async function activateDkimKey(
 	trx: Knex.Transaction,
 	{id, domain_id: domainId, algorithm}: Pick<DkimKey, 'id' | 'domain_id' | 'algorithm'>,
@@ -230,7 +230,7 @@ export async function activateDkimKey(
 	await trx('dkim_keys').where({id}).update({pending_at: null, active_from: now, seen_at: now});
 }
 
-/** DNS shows these keys. Answers how many of them it never showed before. */
+/** Notes that DNS has these keys. Returns how many of them it had not shown before. */
 export async function markKeysSeen(trx: Knex.Transaction, ids: readonly string[], now: string): Promise<number> {
 	return await trx('dkim_keys').whereIn('id', ids).whereNull('seen_at').update({seen_at: now});
 }
@@ -239,7 +239,7 @@ export async function deleteDkimKeys(trx: Knex.Transaction, ids: readonly string
 	await trx('dkim_keys').whereIn('id', ids).delete();
 }
 
-/** Keys by id with the name of their domain, retired ones too: a mail that is being made may still name one. */
+/** Returns keys by id with their domain's name, including retired ones: a message being rendered may use one. */
 export async function findDkimKeys(
 	reader: Knex,
 	ids: readonly string[],
@@ -251,22 +251,22 @@ export async function findDkimKeys(
 		.orderBy('k.id');
 }
 
-/** What mail from a domain is signed and returned with, at a moment in the store's form. */
+/** How messages from a domain are signed and where they bounce to, at a time in the store's form. */
 export type DomainSigning = {
 	/**
-	 * The newest active key of each algorithm, of those that DNS showed; of all where an operator verified a sender of
+	 * The newest active key of each algorithm. Only keys that DNS has count, unless an operator verified a sender of
 	 * the domain.
 	 */
 	readonly keyIds: readonly string[];
-	/** Null: DNS does not show the domain's own. */
+	/** `null` if DNS does not have the domain's own return path. */
 	readonly returnPathDomain: string | null;
-	/** The host of its links; null: it has none, or that does not work yet. */
+	/** The host of its links; `null` if it has none, or it does not work yet. */
 	readonly linkHost: string | null;
 };
 
 /**
- * The link host of a domain `d` with its certificate `c`, where it works. Certificates count where https is served
- * here.
+ * Selects the link host of a domain `d` with its certificate `c`, if the host works. Certificates matter only if https
+ * is served here.
  */
 function workingLinkHost(reader: Knex, now: string, needsCertificate: boolean): Knex.Raw {
 	return reader.raw(
@@ -275,7 +275,7 @@ function workingLinkHost(reader: Knex, now: string, needsCertificate: boolean): 
 	);
 }
 
-/** The first link host of a workspace that works, for a link that is of no domain's mail. */
+/** Returns the first working link host of a workspace, for links that belong to no domain's messages. */
 export async function findLinkHost(
 	reader: Knex,
 	workspaceId: string,
@@ -291,7 +291,7 @@ export async function findLinkHost(
 	return rows.find(({link_host: host}) => host !== null)?.link_host ?? null;
 }
 
-/** `needsCertificate`: https is served here, so that a link host needs a certificate in the store. */
+/** `needsCertificate` is true if https is served here, so that a link host needs a certificate in the store. */
 export async function findDomainSigning(
 	reader: Knex,
 	domainId: string,
@@ -326,17 +326,17 @@ export async function findDomainSigning(
 	};
 }
 
-/** A row of `senders`: an address that mail may come from. */
+/** A row of `senders`: an address that messages may be sent from. */
 export type Sender = {
 	readonly id: string;
 	readonly workspace_id: string;
 	readonly domain_id: string;
 	readonly address: string;
-	/** The comparison form (mail/address.ts). */
+	/** In comparison form (mail/address.ts). */
 	readonly address_key: string;
 	/** The display name of `From`. */
 	readonly name: string | null;
-	/** Stored where an operator said so; read, it is else that of its domain. */
+	/** Stored only if an operator verified the sender. When read, it falls back to that of its domain. */
 	readonly verified_at: string | null;
 	readonly disabled_at: string | null;
 	readonly created_at: string;
@@ -345,7 +345,7 @@ export type Sender = {
 /** What a send needs of its sender. */
 export type SenderRow = Pick<Sender, 'id' | 'verified_at' | 'disabled_at'>;
 
-/** Read by sends, through a cache. A sender is verified when its domain is, or when an operator said so. */
+/** Reads a sender for a send, through a cache. It is verified if its domain is, or if an operator verified it. */
 export async function lookUpSender(
 	reader: Knex,
 	workspaceId: string,
@@ -357,7 +357,7 @@ export async function lookUpSender(
 		.first('s.id', 's.disabled_at', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }
 
-/** False: the workspace has the address already. */
+/** Returns `false` if the workspace already has the address. */
 export async function insertSender(trx: Knex.Transaction, sender: Sender): Promise<boolean> {
 	const inserted = await trx('senders')
 		.insert(sender)
@@ -367,12 +367,12 @@ export async function insertSender(trx: Knex.Transaction, sender: Sender): Promi
 	return inserted.length === 1;
 }
 
-/** Newest first. */
+/** Returns the senders of a workspace, newest first. */
 export async function listSenders(reader: Knex, workspaceId: string): Promise<Sender[]> {
 	return await sendersQuery(reader, workspaceId, null);
 }
 
-/** Newest first, from after the one with the id `after`. */
+/** Returns a page of senders, newest first, after the one with the id `after`. */
 export async function pageSenders(
 	reader: Knex,
 	workspaceId: string,
@@ -381,7 +381,7 @@ export async function pageSenders(
 	return await sendersQuery(reader, workspaceId, after).limit(limit);
 }
 
-/** Those of a domain, by address, from after the one with the comparison form `after`. */
+/** Returns a page of a domain's senders by address, after the one with the comparison form `after`. */
 export async function pageDomainSenders(
 	reader: Knex,
 	domainId: string,
@@ -409,19 +409,19 @@ function sendersQuery(reader: Knex, workspaceId: string, after: string | null): 
 	);
 }
 
-/** With what their domains say of them. */
+/** Joins senders with the verification of their domains. */
 function joined(reader: Knex, senders: Knex.QueryBuilder): Knex.QueryBuilder {
 	return senders
 		.join('domains as d', 'd.id', 's.domain_id')
 		.select('s.*', reader.raw('coalesce(s.verified_at, d.verified_at) as verified_at'));
 }
 
-/** The addresses of a domain's senders. */
+/** Returns the addresses of a domain's senders. */
 export async function listDomainSenders(reader: Knex, domainId: string): Promise<string[]> {
 	return await reader('senders').where({domain_id: domainId}).orderBy('address_key').pluck('address');
 }
 
-/** The comparison forms of the addresses that an operator verified, independently of DNS. */
+/** Returns the comparison forms of the addresses that an operator verified, independently of DNS. */
 export async function listVerifiedByOperator(reader: Knex, workspaceId: string): Promise<string[]> {
 	return await reader('senders').where({workspace_id: workspaceId}).whereNotNull('verified_at').pluck('address_key');
 }
@@ -435,7 +435,7 @@ export async function updateSender(
 	await trx('senders').where({workspace_id: workspaceId, address_key: addressKey}).update(changes);
 }
 
-/** Removes a sender and answers it; undefined: the workspace has no such sender. */
+/** Removes a sender and returns it; `undefined` if the workspace has no such sender. */
 export async function deleteSender(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -445,6 +445,6 @@ export async function deleteSender(
 	const sender: Pick<Sender, 'id' | 'workspace_id' | 'address'> | undefined = await trx('senders')
 		.where({workspace_id: workspaceId, ...chosen})
 		.first('id', 'workspace_id', 'address');
-	// Another node may have removed it meanwhile.
+	// Another node may have removed it in the meantime.
 	return sender && (await trx('senders').where({id: sender.id}).delete()) === 1 ? sender : undefined;
 }

@@ -3,18 +3,21 @@ import {idFloor} from '../mail/ids.ts';
 import type {Pair} from './engine/rows.ts';
 
 /**
- * A person who is being erased: nothing of them is read any more, and the sweep removes it in turn. A row of
+ * A person who is being erased: their data is not read any more, and the sweep removes it step by step. A row of
  * `erasures`.
  */
 export type Erasure = {
 	readonly workspaceId: string;
 	/** The comparison form of the address. */
 	readonly addressKey: string;
-	/** Messages from this id on came later, and stay. */
+	/** Messages from this id on were sent later, and stay. */
 	readonly below: string;
 };
 
-/** Marks a person; one who is marked already is erased up to now. `createdAt` is when it was asked for first. */
+/**
+ * Marks a person for erasure; one who is already marked is erased up to now. `createdAt` is the time of the first
+ * request.
+ */
 export async function insertErasure(
 	trx: Knex.Transaction,
 	{workspaceId, addressKey, below}: Erasure,
@@ -31,7 +34,7 @@ export async function findErasure(reader: Knex, [workspaceId, addressKey]: Pair)
 	return row && {workspaceId, addressKey, below: row.below};
 }
 
-/** One that was asked for before a moment. */
+/** Returns an erasure that was requested before a time. */
 export async function findErasureBefore(reader: Knex, moment: string): Promise<Erasure | undefined> {
 	return await reader('erasures')
 		.where('created_at', '<', moment)
@@ -39,26 +42,26 @@ export async function findErasureBefore(reader: Knex, moment: string): Promise<E
 		.first({workspaceId: 'workspace_id', addressKey: 'address_key', below: 'below'});
 }
 
-/** Ends an erasure, unless more was asked for since it was read. */
+/** Finishes an erasure, unless it was requested again since it was read. */
 export async function deleteErasure(trx: Knex.Transaction, {workspaceId, addressKey, below}: Erasure): Promise<void> {
 	await trx('erasures').where({workspace_id: workspaceId, address_key: addressKey, below}).delete();
 }
 
-/** What a message comes after that is asked to be erased at a moment, milliseconds. */
+/** Returns the id below which messages are erased that are requested to be erased at a time in milliseconds. */
 export const belowOf = (now: number): string => idFloor('msg', now + 1);
 
-/** A condition on messages, by the name of the table: their recipient is not being erased. */
+/** An SQL condition on messages, by the table's name: their recipient is not being erased. */
 export const isReadable = (messages: string): string => `not exists (select 1 from erasures as being
 	where being.workspace_id = ${messages}.workspace_id and being.address_key = ${messages}.to_key and ${messages}.id < being.below)`;
 
-/** A condition on `received`: nobody whom the mail is from or to is being erased. */
+/** An SQL condition on `received`: nobody in its `from` or `to` is being erased. */
 export const isReadableMail = `not exists (select 1 from erasures as being join received_terms as named
 	on named.workspace_id = being.workspace_id and named.term in ('from:' || being.address_key, 'to:' || being.address_key)
 	where being.workspace_id = received.workspace_id and named.received_id = received.id)`;
 
-/** Those of some messages that are to somebody who is being erased. */
+/** Returns those of the messages whose recipient is being erased. */
 export async function findHidden(reader: Knex, messageIds: readonly string[]): Promise<ReadonlySet<string>> {
-	// Mostly nobody is.
+	// Usually nobody is being erased.
 	if (messageIds.length === 0 || (await reader('erasures').first('below')) === undefined) {
 		return new Set();
 	}

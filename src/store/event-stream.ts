@@ -4,7 +4,7 @@ import {hasDays} from './engine/dialect.ts';
 import {isReadable} from './erasures.ts';
 import {acceptedEvent, eventsOf, readLastPosition, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
 
-/** An event in the stream, with the message that it is about. Those that share a row have one position. */
+/** An event in the stream with its message. Events that share a row have the same position. */
 export type StreamedEvent = StoredEvent & {
 	readonly position: number;
 	readonly messageId: string;
@@ -13,19 +13,19 @@ export type StreamedEvent = StoredEvent & {
 
 export type StreamPart = {
 	readonly events: readonly StreamedEvent[];
-	/** All up to here was read. */
+	/** Everything up to this position was read. */
 	readonly position: number;
 };
 
-/** Positions: after one, up to another. */
+/** The positions after one, up to another. */
 type Range = {readonly after: number; readonly upTo: number};
 
 const positionsAtOnce = 5000;
 const rowsAtOnce = 200;
 
 /**
- * The events of a workspace after a position, up to another, in their order. It reads a bounded part: the work is the
- * same however many events other workspaces have between them.
+ * Returns the events of a workspace within a range of positions, in order. It reads a bounded part of the range, so the
+ * work is the same however many events of other workspaces are in between.
  */
 export async function readStream(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<StreamPart> {
 	const end = Math.min(upTo, after + positionsAtOnce);
@@ -55,7 +55,7 @@ export async function readStream(reader: Knex, workspaceId: string, {after, upTo
 	};
 }
 
-/** All events of a workspace after a position, as they are now, page by page. */
+/** Yields all current events of a workspace after a position, page by page. */
 export async function* eventsUntilNow(
 	reader: Knex,
 	workspaceId: string,
@@ -71,7 +71,8 @@ export async function* eventsUntilNow(
 }
 
 /**
- * Whether something happened to a workspace after a position, up to another. Where too much happened to look, it did.
+ * Returns whether a workspace has events within a range of positions. If the range is too large to check, the result is
+ * `true`.
  */
 export async function hasEvents(reader: Knex, workspaceId: string, {after, upTo}: Range): Promise<boolean> {
 	if (upTo - after > positionsAtOnce) {
@@ -85,25 +86,25 @@ export async function hasEvents(reader: Knex, workspaceId: string, {after, upTo}
 	return (await query.first(one)) !== undefined;
 }
 
-/** The messages that were accepted in this range. */
+/** Queries the messages that were accepted within this range. */
 function acceptedBetween(reader: Knex, workspaceId: string, {after, upTo}: Range): Knex.QueryBuilder {
 	return (
 		reader('messages as m')
 			.where('m.position', '>', after)
 			.where('m.position', '<=', upTo)
-			// As an expression, or all messages of the workspace might be read for it.
+			// As an expression, because the engine might otherwise read all messages of the workspace.
 			.whereRaw("m.workspace_id || '' = ?", [workspaceId])
 	);
 }
 
-/** In an object, for a query that is awaited runs. */
+/** Returns the query in an object, because awaiting a query runs it. */
 async function rowsBetween(
 	reader: Knex,
 	workspaceId: string,
 	{after, upTo}: Range,
 ): Promise<{readonly query: Knex.QueryBuilder}> {
 	const query = reader('events as e')
-		// SQLite joins in this order, where it would read all messages of the workspace first.
+		// SQLite joins in this order. Otherwise it would read all messages of the workspace first.
 		.joinRaw('cross join messages as m')
 		.whereRaw('m.id = e.message_id')
 		.where('e.position', '>', after)
@@ -113,8 +114,8 @@ async function rowsBetween(
 	if (!hasDays(reader)) {
 		return {query};
 	}
-	// By name: to plan the join for all days takes PostgreSQL five times as long as to look for the few that it is
-	// about.
+	// The ids are listed, because planning the join for all days takes PostgreSQL five times as long as finding the few
+	// that the range concerns.
 	const ids: string[] = await reader('events')
 		.where('position', '>', after)
 		.where('position', '<=', upTo)
@@ -123,7 +124,7 @@ async function rowsBetween(
 	return {query: query.whereIn('m.id', ids).whereIn('e.message_id', ids)};
 }
 
-/** The ids of the events at a position, in their order; undefined: no event is there, or retention has removed it. */
+/** Returns the ids of the events at a position, in order; `undefined` if there are none, perhaps no longer. */
 export async function findAtPosition(reader: Knex, position: number): Promise<readonly string[] | undefined> {
 	const row: (StoredRow & {messageId: string}) | undefined = await reader('events')
 		.where({position})

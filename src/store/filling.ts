@@ -7,7 +7,7 @@ import type {Store} from './store.ts';
 import {takePositions} from './timeline.ts';
 import {type CountedStatus, type UsageSpan, usageSpans} from './usage.ts';
 
-/** A workspace that is filled, and of what its messages are. */
+/** A workspace to be filled, with the sender and template of its messages. */
 export type FilledWorkspace = {
 	readonly id: string;
 	readonly sender: string;
@@ -15,34 +15,36 @@ export type FilledWorkspace = {
 	readonly versionId: string;
 };
 
-/** When a moment was: as ids begin, and in the store's form. */
+/** A moment, as the beginning of an id and in the store's form. */
 export type FilledMoment = {readonly id: string; readonly at: string};
 
-/** When messages were accepted, queued and sent, and came to their end, in this order. */
+/** When messages were accepted, queued, sent and finished, in this order. */
 export type FilledMoments = readonly [FilledMoment, FilledMoment, FilledMoment, FilledMoment];
 
-/** Messages that follow one another. */
+/** Consecutive messages. */
 export type FilledMessages = {
-	/** The number of the first. */
+	/** The number of the first message. */
 	readonly first: number;
-	/** For each the 16 characters that its ids end with, the letter of its end, and when it is due if it waits. */
+	/**
+	 * For each message: the last 16 characters of its ids, the letter of its outcome, and when it is due, if it waits.
+	 */
 	readonly each: readonly string[];
 	readonly moments: readonly FilledMoments[];
-	/** How many share their moments. */
+	/** How many messages share the same moments. */
 	readonly together: number;
 	readonly hours: readonly FilledHour[];
-	/** Addresses come round again and again, and so do their domains. */
+	/** Message numbers wrap around these, so that addresses and domains repeat. */
 	readonly addresses: number;
 	readonly domains: number;
-	/** The variables of each, JSON; `{n}` becomes its number. */
+	/** The variables of each message as JSON, in which `{n}` becomes the message's number. */
 	readonly data: string;
 };
 
-/** Those of a workspace that were accepted within an hour. */
+/** The figures of a workspace for the messages that were accepted within one hour. */
 export type FilledHour = {
-	/** Its place in the list of workspaces. */
+	/** The index of the workspace in the list. */
 	readonly workspace: number;
-	/** In the store's form, as far as the hour. */
+	/** In the store's form, truncated to the hour. */
 	readonly hour: string;
 	attempted: number;
 	bounced: number;
@@ -66,8 +68,8 @@ const temporary: ReadonlyArray<readonly [name: string, columns: string]> = [
 ];
 
 /**
- * Call it first, while nothing else uses the store, and `endFilling` last. Each transaction is consistent: an
- * interrupted fill is a shorter one.
+ * Prepares the connections. Call it before anything else uses the store, and `endFilling` last. Each transaction is
+ * consistent, so an interrupted fill just has fewer messages.
  */
 export async function beginFilling(
 	{database, reader}: Connections,
@@ -87,7 +89,7 @@ export async function beginFilling(
 	);
 }
 
-/** The connections are again what they were. */
+/** Restores the connections' usual settings. */
 export async function endFilling({database, reader}: Connections): Promise<void> {
 	for (const [name] of temporary) {
 		await database.raw(`drop table ${name}`);
@@ -96,9 +98,9 @@ export async function endFilling({database, reader}: Connections): Promise<void>
 }
 
 /**
- * Writes what real traffic leaves of messages: the message with its variables, its recipient, the row of its events and
- * an attempt, the contact, the figures, and a suppression where it bounced. The engine derives the rows from what
- * differs, which is several times as fast as sending it each.
+ * Writes the rows that real traffic leaves behind: the message with its variables, its recipient, events and attempt,
+ * the contact, the figures, and a suppression if it bounced. The engine derives these rows from the few values that
+ * differ, which is several times as fast as sending each row.
  */
 export async function insertFilled(trx: Knex.Transaction, messages: FilledMessages): Promise<void> {
 	const {first, each, moments, together, hours, addresses, domains, data} = messages;
@@ -129,7 +131,7 @@ export async function insertFilled(trx: Knex.Transaction, messages: FilledMessag
 	}
 }
 
-// To PostgreSQL parameters are text unless cast.
+// PostgreSQL treats parameters as text unless they are cast.
 const number = 'cast(? as integer)';
 const fillingSql = (trx: Knex) => `insert into filling
 	select n, substr(value, 1, 16), substr(value, 17, 1), nullif(substr(value, 18), ''),
@@ -151,7 +153,7 @@ const refused = `'550 5.1.1 <' || address || '>: Recipient address rejected: Use
 const common = `'{"recipient":"' || address || '","role":"to","attempt":1'`;
 const conversation = `',"host":"' || ${host} || '","ip":"' || ${ip} || '","tls":"' || ${tls} || '"'`;
 
-/** Positions after `place`, two for each message; null: PostgreSQL gives them. */
+/** The positions after `place`, two for each message; `null` if PostgreSQL assigns them. */
 const positionOf = (place: number | null, first: number, nth: number): string =>
 	place === null ? `nextval('event_positions')` : `${place + nth} + 2 * (n - ${first})`;
 
@@ -167,7 +169,7 @@ const isEnded = `ending <> 'w'`;
 const byEnding = (delivered: string, bounced: string, waiting = 'null') =>
 	`case ending when 'd' then ${delivered} when 'b' then ${bounced} else ${waiting} end`;
 
-// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
+// `where true`: SQLite would parse `on conflict` as the start of a join's constraint.
 const derived: readonly string[] = [
 	`insert into recipients
 		(id, workspace_id, message_id, address, address_key, role, destination, state, state_at, subject, attempts,
@@ -214,10 +216,13 @@ function hourly(): string {
 	return 'filling_hours as h join filling_workspaces as w on w.w = h.w where true';
 }
 
-/** The `accepted` event is the message. What waits has been queued, the rest is in one row. */
+/**
+ * The message itself is its `accepted` event. Waiting recipients have a `queued` event, the others one row with all
+ * events.
+ */
 const eventsSql = (place: number | null, first: number): string => {
 	const event = (moment: string) => `'evt_' || ${moment} || s`;
-	// Its id is made with that of the end.
+	// Its id is created together with that of the final event.
 	const sent = `'evt_' || t3 || substr(s, 1, 8) || '00000000","sent","' || a2`;
 	return `insert into events (id, message_id, recipient_id, type, occurred_at, recorded_at, detail, earlier, position)
 		select ${byEnd(event('t3'), event('t1'))}, ${message}, ${recipient},

@@ -7,32 +7,32 @@ import {loseNodes} from './nodes.ts';
 import {namedPriority, removeGoneQueueWaits} from './queue/open-recipients.ts';
 import {endClaims, endCutOff} from './timeline.ts';
 
-/** What daemons claim: rows of a table with `claimed_by`. The rest differs. */
+/** What daemons claim: rows of a table with a `claimed_by` column. The properties are what differs between tables. */
 export type Claimable = {
 	readonly table: string;
-	/** The name under which a daemon knows what it claimed, as SQL. */
+	/** An SQL expression for the name by which a daemon knows its claim. */
 	readonly name: string;
-	/** Gives back the claims of these rows at `now`: what was claimed is due again, for any daemon. */
+	/** Releases the claims of these rows at `now`: they are due again, for any daemon. */
 	readonly giveBack: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
-	/** The same where the daemon died in the midst of its work. */
+	/** Releases the claims of a daemon that died during its work. */
 	readonly giveBackOfDead: (trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string) => PromiseLike<number>;
-	/** Columns that identify what has work again. */
+	/** The columns that identify what has work again. */
 	readonly identifiedBy: readonly string[];
 };
 
-/** Gives back every claim that is not this daemon's: on SQLite the folder's lock says that their daemons are dead. */
+/** Releases all claims of other daemons. On SQLite, the lock of the folder proves that those daemons are dead. */
 export async function releaseOthers(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
 	return await of.giveBackOfDead(trx, trx(of.table).whereNotNull('claimed_by').whereNot('claimed_by', boot), now);
 }
 
-/** Gives back what this daemon still held when it stopped. */
+/** Releases what this daemon still held when it stopped. */
 export async function releaseOwn(trx: Knex.Transaction, of: Claimable, boot: string, now: string): Promise<number> {
 	return await of.giveBack(trx, trx(of.table).where({claimed_by: boot}), now);
 }
 
 /**
- * Gives back what this daemon holds and does not know of (`known`: the names that it does): a claim was committed, and
- * the answer to the commit never came. Answers what has work again.
+ * Releases what this daemon holds without knowing it (`known` has the names that it knows): a claim was committed, but
+ * the response to the commit never arrived. Returns what has work again.
  */
 export async function releaseUnknown<Told>(
 	trx: Knex.Transaction,
@@ -55,18 +55,18 @@ export async function releaseUnknown<Told>(
 	return released as Told[];
 }
 
-/** After the wall clock stepped back: brings forward those of the rows that wait longer than any wait can be. */
+/** After the clock was set back: makes those of the rows due that would wait longer than any wait can be. */
 export async function bringForward(rows: Knex.QueryBuilder, latest: string, now: string): Promise<number> {
 	return await rows.where('next_attempt_at', '>', latest).update({next_attempt_at: now});
 }
 
-/** Pause before a failing store is asked again, milliseconds. */
+/** The pause before a failing store is tried again, in milliseconds. */
 export const storeRetryMs = 1000;
 
 export type HeldClaimsOptions<Released> = {
-	/** Gives back claims of this daemon other than those named. */
+	/** Releases claims of this daemon other than the named ones. */
 	readonly releaseUnknown: (known: () => readonly string[]) => Promise<Released>;
-	/** The store could not be written; it is tried again. */
+	/** Called if the store could not be written. The release is tried again. */
 	readonly onStoreError: (error: unknown) => void;
 };
 
@@ -76,17 +76,20 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 	let doubtful = false;
 
 	return {
-		/** False: it is being tried already. Another node may give a claim back, which then comes to us again. */
+		/**
+		 * Returns `false` if it is already in progress: another node may release a claim, which is then made again
+		 * here.
+		 */
 		take(name: string): boolean {
 			const isNew = !names.has(name);
 			names.add(name);
 			return isNew;
 		},
 
-		/** Its result is stored, or it is to be released. */
+		/** Called when the result is stored, or the claim is to be released. */
 		end: (name: string): void => void names.delete(name),
 
-		/** The store may hold claims for us that we do not know: a claim may have been committed though it failed. */
+		/** Notes that the store may hold claims unknown to this process: a failed claim may have been committed. */
 		doubt(): void {
 			doubtful = true;
 		},
@@ -95,7 +98,7 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 			return doubtful;
 		},
 
-		/** Releases claims that this process does not track; null: the store failed, and may be asked again now. */
+		/** Releases claims unknown to this process. Returns `null` if the store failed; it may be tried again now. */
 		async releaseUnknown(): Promise<Released | null> {
 			doubtful = false;
 			try {
@@ -110,7 +113,7 @@ export function createHeldClaims<Released>({releaseUnknown: release, onStoreErro
 	};
 }
 
-/** Claims of recipients. A claim leaves the row in the queue as it is: without the claim it is due as before. */
+/** Claims of recipients. A claim does not change the row in the queue, so without the claim it is due as before. */
 export const recipientClaims: Claimable = {
 	table: 'claims',
 	name: 'recipient_id',
@@ -120,16 +123,16 @@ export const recipientClaims: Claimable = {
 };
 
 /**
- * Recipients that are neither held nor scheduled for later than `now`. A claimed one ends by its result, whenever it
- * was due.
+ * Queries recipients that are neither held nor scheduled for later than `now`. A claim ends with its result, whenever
+ * the recipient was due.
  */
 export function waitingRecipients(trx: Knex.Transaction, now: string): Knex.QueryBuilder {
 	return trx('queue').whereNull('held_at').whereRaw('(send_at is null or send_at <= ?)', [now]);
 }
 
 /**
- * Removes nodes that were silent too long and releases their claims (several machines on PostgreSQL); also claims of
- * unknown nodes that are older than an attempt may take.
+ * Removes nodes that were silent for too long and releases their claims (several machines on PostgreSQL). Also releases
+ * claims of unknown nodes that are older than an attempt may take.
  */
 export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: string, now: string): Promise<number> {
 	const dead = trx('nodes').select('id').where('seen_at', '<', silentSince);
@@ -142,7 +145,7 @@ export async function releaseSilentClaims(trx: Knex.Transaction, silentSince: st
 	return released;
 }
 
-/** Releases recipients that this daemon has claimed and does not track, by id. Returns their destination queues. */
+/** Releases recipients that this daemon has claimed but does not know, by id. Returns their destination queues. */
 export async function releaseUnknownClaims(
 	trx: Knex.Transaction,
 	boot: string,

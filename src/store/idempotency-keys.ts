@@ -2,15 +2,15 @@ import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
 
-/** What an Idempotency-Key is unique in. */
+/** The scope in which an Idempotency-Key is unique, and the key. */
 export type KeyName = {readonly workspaceId: string; readonly mode: Mode; readonly key: string};
 
-/** A key with what its first send was and was answered. */
+/** A key with its first send and the response to it. */
 export type KeyUse = KeyName & {
 	readonly fingerprint: string;
-	/** A digest of what the fingerprint leaves out; null: not known. */
+	/** A digest of what the fingerprint leaves out; `null` if it is not known. */
 	readonly others: string | null;
-	/** The answer's body, byte for byte. */
+	/** The body of the response, byte for byte. */
 	readonly response: string;
 	readonly messageId: string;
 	readonly createdAt: string;
@@ -26,21 +26,21 @@ type UseRow = NameRow & {
 	created_at: string;
 };
 
-/** One text for a name, for maps and for order: the key is the only part that can hold a space. */
+/** Returns one text for a name, for maps and sorting. The key is the only part that can contain a space. */
 export function keyNameText({workspaceId, mode, key}: KeyName): string {
 	return `${workspaceId} ${mode} ${key}`;
 }
 
 /**
- * Takes the keys that are not taken yet, or were before `expiredBefore`; answers which (as `keyNameText`). A key that
- * another node is taking is waited for, until its transaction ends.
+ * Takes the keys that are free, or were taken before `expiredBefore`; returns which (as `keyNameText`). If another node
+ * is taking a key, this waits until that transaction ends.
  */
 export async function takeKeys(
 	trx: Knex.Transaction,
 	uses: readonly KeyUse[],
 	expiredBefore: string,
 ): Promise<Set<string>> {
-	// In the order of their names, for two nodes may take the same keys.
+	// In the order of their names, because two nodes may take the same keys.
 	const rows = uses
 		.map(use => [keyNameText(use), use] as const)
 		.sort(([a], [b]) => (a < b ? -1 : 1))
@@ -67,7 +67,7 @@ export async function takeKeys(
 	return new Set(taken.map(row => keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key})));
 }
 
-/** What is known of keys that have not expired, by `keyNameText`. */
+/** Returns what is stored about keys that have not expired, by `keyNameText`. */
 export async function findKeyUses(
 	reader: Knex,
 	names: readonly KeyName[],
@@ -82,7 +82,7 @@ export async function findKeyUses(
 	);
 	return new Map(
 		rows
-			// Judged here, or PostgreSQL may read all that have not expired.
+			// Filtered here, because PostgreSQL might otherwise read all keys that have not expired.
 			.filter(row => row.created_at > expiredBefore)
 			.map(row => [
 				keyNameText({workspaceId: row.workspace_id, mode: row.mode, key: row.key}),
@@ -91,7 +91,7 @@ export async function findKeyUses(
 	);
 }
 
-/** Forgets keys that were just taken for sends which are not accepted after all. */
+/** Releases keys that were just taken for sends that are rejected after all. */
 export async function releaseKeys(trx: Knex.Transaction, names: readonly KeyName[]): Promise<void> {
 	const {sql, bindings} = rowSource(trx, names.map(nameRow), 3);
 	await trx.raw(
@@ -100,7 +100,7 @@ export async function releaseKeys(trx: Knex.Transaction, names: readonly KeyName
 	);
 }
 
-/** Removes at most `limit` keys that were first used before `before`, the oldest first; answers how many. */
+/** Removes at most `limit` keys that were first used before `before`, the oldest first; returns how many. */
 export async function purgeIdempotencyKeys(trx: Knex.Transaction, before: string, limit: number): Promise<number> {
 	return await trx('idempotency_keys')
 		.whereIn(

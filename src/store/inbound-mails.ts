@@ -4,20 +4,20 @@ import {liveDomains} from './domains.ts';
 import {rowSource, rowsOf} from './engine/dialect.ts';
 import {columnsOf, insertReturning} from './engine/rows.ts';
 
-/** A mail that came in, as it is kept until it was read. */
+/** An inbound message, which is stored until it has been read. */
 export type NewInbound = CameIn &
 	ReadingTurn & {
-		/** The daemon that is to read it; null: any. */
+		/** The daemon that should read it; `null` for any. */
 		readonly node: string | null;
-		/** The workspace whose smarthost posted it; absent: it is not an event of a workspace's own smarthost. */
+		/** The workspace whose own relay posted it; absent if it is not an event of such a relay. */
 		readonly workspaceId?: string | null;
 		readonly raw: Buffer;
 	};
 
-/** A mail that was not read yet, with its bytes. */
+/** A message that was not read yet, with its content. */
 export type UnreadInbound = CameIn & {
 	readonly raw: Buffer;
-	/** How often its reading began, and did not end. */
+	/** How often reading it was started without finishing. */
 	readonly begun: number;
 };
 
@@ -25,7 +25,7 @@ const newColumns = columnsOf(
 	'id digest source node workspaceId mailFrom rcptTo client helo raw size receivedAt precedence turn',
 );
 
-/** Stores mails; answers the ids of those that were not there yet. */
+/** Stores messages; returns the ids of those that are new. */
 export async function insertInbound(trx: Knex.Transaction, mails: readonly NewInbound[]): Promise<Set<string>> {
 	const inserted = await insertReturning<{id: string}>(
 		trx,
@@ -47,19 +47,19 @@ export async function insertInbound(trx: Knex.Transaction, mails: readonly NewIn
 }
 
 type UnreadQuery = {
-	/** Its own mails are read at once. */
+	/** The messages of this node are read at once. */
 	readonly node: string;
-	/** Mails of others are read if they came in no later than this, in the store's form. */
+	/** Messages of other nodes are read if they were received no later than this, in the store's form. */
 	readonly othersUntil: string;
 	readonly precedence: ReadingTurn['precedence'];
-	/** The turn that was served last; null: it begins with the first one. */
+	/** The turn that was served last; `null` to start with the first one. */
 	readonly after?: string | null;
-	/** Ids of mails that are not wanted now. */
+	/** Ids of messages to leave out. */
 	readonly except?: readonly string[];
-	/** Mails of one turn. */
+	/** The maximum number of messages of one turn. */
 	readonly perTurn: number;
 	readonly maxRows: number;
-	/** The first one is returned at any size. */
+	/** The first message is returned at any size. */
 	readonly maxBytes: number;
 };
 
@@ -77,19 +77,19 @@ type Row = {
 	readonly begun: number;
 };
 
-/** Turns that are looked at together. */
+/** How many turns are read together. */
 const maxGroups = 8;
 
 type Unread = {
 	readonly mails: UnreadInbound[];
-	/** There may be more of them, with `after` as the turn that was served last. */
+	/** Whether there may be more, with `after` as the turn that was served last. */
 	readonly more: boolean;
 	readonly after: string | null;
 };
 
 /**
- * The oldest mails of each turn that were not read, as many as fit. That columns stand behind `raw` costs nothing: with
- * auto_vacuum SQLite finds the pages of a long row by its pointer map, and reads none in between (128 rows of 1 MB: 7
+ * Returns the oldest unread messages of each turn, as many as fit. The columns after `raw` cost nothing. With
+ * `auto_vacuum`, SQLite finds the pages of a long row by its pointer map and reads none in between (128 rows of 1 MB: 7
  * ms, as with `raw` last).
  */
 export async function listUnread(reader: Knex, query: UnreadQuery): Promise<Unread> {
@@ -147,7 +147,7 @@ function unread(
 		.whereNotIn('id', except);
 }
 
-/** The turns that have unread mails, from the one after the last: one step in the index for each. */
+/** Returns the turns with unread messages, from the one after the last: one index lookup for each. */
 async function listTurns(reader: Knex, query: UnreadQuery): Promise<string[]> {
 	const first = unread(reader, query)
 		.where('turn', '>', query.after ?? '')
@@ -178,13 +178,13 @@ async function withBytes(reader: Knex, rows: readonly Row[]): Promise<UnreadInbo
 			'id',
 			rows.map(({id}) => id),
 		)
-		// Not the index on unread mails, which would be read as a whole.
+		// `coalesce` keeps the engine from using the index on unread messages, which it would scan entirely.
 		.whereRaw(`coalesce(read_at, '') = ''`)
 		.select('id', 'raw');
 	const rawOf = new Map(bytes.map(({id, raw}) => [id, raw]));
 	return rows.flatMap(row => {
 		const raw = rawOf.get(row.id);
-		// Another process read it meanwhile.
+		// Another process has read it in the meantime.
 		return raw === undefined ? [] : [{...cameInOf(row), begun: row.begun, raw}];
 	});
 }
@@ -210,7 +210,7 @@ function cameInOf(row: Row): CameIn {
 	};
 }
 
-/** When the oldest mail came in that was not read; null: all were. */
+/** Returns when the oldest unread message was received; `null` if there is none. */
 export async function findOldestUnread(reader: Knex): Promise<string | null> {
 	const row: {received_at: string} | undefined = await reader('inbound')
 		.whereNull('read_at')
@@ -219,7 +219,7 @@ export async function findOldestUnread(reader: Knex): Promise<string | null> {
 	return row?.received_at ?? null;
 }
 
-/** How many mails wait to be read. */
+/** Returns how many messages wait to be read. */
 export async function countUnread(reader: Knex): Promise<number> {
 	const row: {n: number | string} | undefined = await reader('inbound')
 		.whereNull('read_at')
@@ -227,12 +227,12 @@ export async function countUnread(reader: Knex): Promise<number> {
 	return Number(row?.n ?? 0);
 }
 
-/** Whether the mail with this key has these bytes. */
+/** Returns whether the message with this key has this content. */
 export async function hasInbound(reader: Knex, id: string, digest: string): Promise<boolean> {
 	return (await reader('inbound').where({id, digest}).first('id')) !== undefined;
 }
 
-/** How many events of a workspace's own smarthosts wait to be read, counted up to `most`. */
+/** Returns how many events of a workspace's own relays wait to be read, counted up to `most`. */
 export async function countUnreadEvents(reader: Knex, workspaceId: string, most: number): Promise<number> {
 	const unread = reader('inbound')
 		.whereNull('read_at')
@@ -243,7 +243,7 @@ export async function countUnreadEvents(reader: Knex, workspaceId: string, most:
 	return Number(row?.n ?? 0);
 }
 
-/** Addresses of recipients by their ids; those that are gone are missing. */
+/** Returns addresses of recipients by their ids. Removed recipients are missing. */
 export async function findRecipientAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const marks = new Array(ids.length).fill('?').join(',');
 	const rows: Array<{id: string; address: string}> = await rowsOf(
@@ -254,7 +254,7 @@ export async function findRecipientAddresses(reader: Knex, ids: readonly string[
 	return new Map(rows.map(({id, address}) => [id, address]));
 }
 
-/** The hosts of all domains' own return paths, in use or not. */
+/** Returns the hosts of all domains' own return paths, in use or not. */
 export async function listReturnPathHosts(reader: Knex): Promise<string[]> {
 	const rows: Array<{host: string}> = await liveDomains(reader).distinct(
 		reader.raw("coalesce(return_path_domain, 'bounce.' || name) as host"),
@@ -262,28 +262,28 @@ export async function listReturnPathHosts(reader: Knex): Promise<string[]> {
 	return rows.map(({host}) => host);
 }
 
-/** Notes that the reading of these mails begins (1), or that it was given up without a fault of theirs (-1). */
+/** Notes that reading these messages starts (1), or was abandoned for a reason that is not in the messages (-1). */
 export async function countBegun(trx: Knex.Transaction, ids: readonly string[], by: 1 | -1): Promise<void> {
 	await trx('inbound').whereIn('id', ids.toSorted()).whereRaw(isUnread).increment('begun', by);
 }
 
-/** The end of a mail's reading. */
+/** The outcome of reading a message. */
 export type InboundEnd = {
 	/** The row's key. */
 	readonly id: string;
 	readonly at: string;
-	/** Why the mail itself is kept, as far as `keptLength`; null: its bytes go. */
+	/** Why the message itself is retained, up to `keptLength`; `null` if its content is removed. */
 	readonly kept: Kept | null;
-	/** For a mail that is not kept: it had no effect, so its row goes too. */
+	/** Whether a message that is not retained had no effect, so that its row is removed too. */
 	readonly forgotten: boolean;
-	/** How it was read, JSON text; null where it is not kept. */
+	/** How it was interpreted, JSON text; `null` if it is not retained. */
 	readonly reading: string | null;
 	readonly fault: string | null;
 };
 
-/** Marks mails as read; those that were marked meanwhile stay as they are. */
+/** Marks messages as read. Those that were marked in the meantime stay as they are. */
 export async function markRead(trx: Knex.Transaction, ends: readonly InboundEnd[]): Promise<void> {
-	// In one order: others may be writing the same rows.
+	// In a fixed order, because others may be writing the same rows.
 	const sorted = ends.toSorted((a, b) => (a.id < b.id ? -1 : 1));
 	const cut = ', raw = case when inbound.size > ? then substr(inbound.raw, 1, ?) else inbound.raw end';
 	const kept = sorted.filter(end => end.kept !== null);
@@ -296,7 +296,7 @@ export async function markRead(trx: Knex.Transaction, ends: readonly InboundEnd[
 	}
 }
 
-/** Not by the index on unread mails, which would be read as a whole. */
+/** `coalesce` keeps the engine from using the index on unread messages, which it would scan entirely. */
 const isUnread = "coalesce(inbound.read_at, '') = ''";
 
 async function update(
@@ -319,14 +319,14 @@ async function update(
 	);
 }
 
-/** Until when mails that were read are removed, in the store's form. */
+/** Read messages received before these times are removed, in the store's form. */
 type ReadUntil = {
-	/** Nothing of these is left but their ids. */
+	/** For messages of which only the ids are left. */
 	readonly emptied: string;
 	readonly kept: string;
 };
 
-/** Removes old mails that were read, at most `limit`; how many they were. */
+/** Removes at most `limit` old messages that were read; returns how many. */
 export async function purgeRead(trx: Knex.Transaction, {emptied, kept}: ReadUntil, limit: number): Promise<number> {
 	const old = trx('inbound')
 		.where('received_at', '<', emptied)

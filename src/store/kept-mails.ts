@@ -2,22 +2,22 @@ import type {Knex} from 'knex';
 import {type CameIn, type Kept, keptLength} from '../mail/report.ts';
 import {columnsOf} from './engine/rows.ts';
 
-/** A mail that came in and is kept, without its bytes. */
+/** A retained inbound message, without its content. */
 export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
 	readonly kept: Kept;
-	/** Octets of the whole mail; `keptLength` of them are there at most. */
+	/** The size of the whole message in octets; at most `keptLength` of them are stored. */
 	readonly size: number;
-	/** JSON text; null: it was erased. */
+	/** JSON text; `null` if it was erased. */
 	readonly reading: string | null;
 	readonly fault: string | null;
-	/** Its first octets, kept for a mail to the operator, which nothing else describes. */
+	/** The first octets of a message to the operator, because nothing else describes it. */
 	readonly head: Uint8Array | null;
 };
 
 const {selected: columns} = columnsOf('id kept source mailFrom rcptTo size receivedAt reading fault');
 const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
 
-/** Newest first; `before`: those that are older than this one. */
+/** Returns retained messages, newest first. With `before`, only those older than that one. */
 export async function listKept(
 	reader: Knex,
 	limit: number,
@@ -35,7 +35,7 @@ export async function listKept(
 	return rows.map(keptMail);
 }
 
-/** Those with an id that begins so (hex), at most two. */
+/** Returns at most two retained messages whose ids begin with this text (hex). */
 export async function findKept(reader: Knex, beginning: string): Promise<KeptMail[]> {
 	const rows = await reader('inbound')
 		.whereBetween('id', [beginning, `${beginning}g`])
@@ -45,7 +45,7 @@ export async function findKept(reader: Knex, beginning: string): Promise<KeptMai
 	return rows.map(keptMail);
 }
 
-/** The bytes of a mail, as far as they are kept. */
+/** Returns the content of a message, as far as it is stored. */
 export async function readRaw(reader: Knex, id: string): Promise<Buffer | undefined> {
 	return (await reader('inbound').where({id}).first('raw'))?.raw;
 }
@@ -54,12 +54,12 @@ function keptMail(row: Omit<KeptMail, 'rcptTo'> & {rcptTo: string}): KeptMail {
 	return {...row, rcptTo: JSON.parse(row.rcptTo)};
 }
 
-/** How much is kept at most. */
+/** The limits of what is retained. */
 export type KeptCaps = {readonly mails: number; readonly bytes: number};
 
 /**
- * The share of the caps that mail to postmaster@ and abuse@ has for itself, so that reports from anybody cannot
- * displace it; and the share of each workspace for events of its own smarthosts, which displace nothing else.
+ * The share of the caps that is reserved for messages to postmaster@ and abuse@, so that reports from anybody cannot
+ * displace them. It is also the share of each workspace for events of its own relays, which displace nothing else.
  */
 const ownShare = 0.1;
 const shareOf = ({mails, bytes}: KeptCaps): KeptCaps => ({
@@ -67,7 +67,7 @@ const shareOf = ({mails, bytes}: KeptCaps): KeptCaps => ({
 	bytes: Math.floor(bytes * ownShare),
 });
 
-/** Removes the oldest of what is kept beyond the caps, at most `limit` mails; how many they were. */
+/** Removes the oldest retained messages beyond the caps, at most `limit`; returns how many. */
 export async function trimKept(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
 	let removed = await trimInstallation(trx, caps, limit);
 	const {mails, bytes} = shareOf(caps);
@@ -83,14 +83,14 @@ export async function trimKept(trx: Knex.Transaction, caps: KeptCaps, limit: num
 	return removed;
 }
 
-/** The same of what is kept of no workspace. */
+/** Like `trimKept`, for retained messages that belong to no workspace. */
 export async function trimInstallation(trx: Knex.Transaction, caps: KeptCaps, limit: number): Promise<number> {
 	const kept = () => trx('inbound').whereNotNull('kept').whereNull('workspace_id');
 	const removed = await trim(trx, () => kept().where('kept', '<>', 'operator'), caps, limit);
 	return removed + (await trim(trx, () => kept().where('kept', '=', 'operator'), shareOf(caps), limit - removed));
 }
 
-/** The same of events of a workspace's own smarthosts. */
+/** Like `trimKept`, for events of a workspace's own relays. */
 export async function trimWorkspace(
 	trx: Knex.Transaction,
 	workspaceId: string,

@@ -2,21 +2,21 @@ import type {Knex} from 'knex';
 import {partialsIn} from '../mail/layout-uses.ts';
 import {findVersion, listVariants, type Template, usesOfVersion} from './templates.ts';
 
-/** What names a layout or a partial within its workspace. */
+/** Identifies a layout or a partial within its workspace. */
 type LayoutKey = {
 	readonly kind: 'layout' | 'partial';
-	/** Unique among the workspace's of its kind. */
+	/** Unique among the layouts, or partials, of the workspace. */
 	readonly name: string;
 };
 
 /** A row of `layouts` without its workspace. */
 export type StoredLayout = LayoutKey & {
-	/** Sources by file name. */
+	/** Source texts by file name. */
 	readonly files: Readonly<Record<string, string>>;
 	readonly updated_at: string;
 };
 
-/** The same without its sources. */
+/** A layout without its sources. */
 export type ListedLayout = Omit<StoredLayout, 'files'> & {
 	/** The keys of the partials that its sources render (mail/layout-uses.ts). */
 	readonly uses: readonly string[];
@@ -26,7 +26,7 @@ type Uses = {readonly uses: string | null; readonly uses_at: string | null};
 
 const ofWorkspace = (reader: Knex, workspaceId: string) => reader('layouts').where({workspace_id: workspaceId});
 
-/** By kind and name. `lock`: until the transaction ends no other may change them. */
+/** Returns layouts by kind and name. `lock` prevents changes by others until the transaction ends. */
 export async function listLayouts(reader: Knex, workspaceId: string, {lock = false} = {}): Promise<ListedLayout[]> {
 	const query = reader('layouts as l')
 		.leftJoin('layout_uses as u', function () {
@@ -38,7 +38,7 @@ export async function listLayouts(reader: Knex, workspaceId: string, {lock = fal
 	const rows: Array<Omit<StoredLayout, 'files'> & Uses> = await (lock ? query.forUpdate('l') : query);
 	const listed = rows.map(async ({uses, uses_at: at, ...row}) => ({
 		...row,
-		// While a cluster is upgraded, nodes of the version before save layouts without noting what they use.
+		// During an upgrade of a cluster, nodes of the previous version save layouts without storing what they use.
 		uses: uses !== null && at === row.updated_at ? JSON.parse(uses) : await readUses(reader, workspaceId, row),
 	}));
 	return await Promise.all(listed);
@@ -57,7 +57,7 @@ export async function findLayout(
 	return (await readLayouts(reader, workspaceId, [{kind, name}]))[0];
 }
 
-/** Those of these that exist, with their sources. */
+/** Returns those of these that exist, with their sources. */
 export async function readLayouts(
 	reader: Knex,
 	workspaceId: string,
@@ -78,7 +78,7 @@ export async function readLayouts(
 	return found;
 }
 
-/** Makes it, or replaces its files. */
+/** Creates a layout or replaces its files. */
 export async function putLayout(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -97,7 +97,7 @@ export async function putLayout(
 		.merge(['uses', 'uses_at']);
 }
 
-/** False: the workspace has no such layout or partial. */
+/** Returns `false` if the workspace has no such layout or partial. */
 export async function deleteLayout(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -106,9 +106,9 @@ export async function deleteLayout(
 	return (await ofWorkspace(trx, workspaceId).where({kind, name}).delete()) === 1;
 }
 
-/** A template that uses a layout or partials in its newest version. */
+/** A template whose newest version uses a layout or partials. */
 export type LayoutUser = Pick<Template, 'id' | 'row_id' | 'name'> & {
-	/** Its newest. */
+	/** The number of the newest version. */
 	readonly version: number;
 	/** The keys of its layout and of the partials that its own sources render. */
 	readonly uses: readonly string[];
@@ -116,7 +116,7 @@ export type LayoutUser = Pick<Template, 'id' | 'row_id' | 'name'> & {
 
 type UserRow = Omit<LayoutUser, 'uses'> & {readonly uses: string | null; readonly uses_version: number | null};
 
-/** By name, without their sources. */
+/** Returns templates by name, without their sources. */
 export async function listLayoutUsers(reader: Knex, workspaceId: string): Promise<LayoutUser[]> {
 	const rows: UserRow[] = await reader('templates')
 		.where({workspace_id: workspaceId})
@@ -134,7 +134,7 @@ export async function listLayoutUsers(reader: Knex, workspaceId: string): Promis
 	return users.filter(({uses}) => uses.length > 0);
 }
 
-/** Of a version that a node of the version before saved. */
+/** Computes the uses of a version that a node of the previous version saved. */
 async function readUsesOfVersion(reader: Knex, {row_id: rowId, version}: Omit<LayoutUser, 'uses'>): Promise<string[]> {
 	const found = await findVersion(reader, rowId, version);
 	const variants = found ? await listVariants(reader, found.id) : [];

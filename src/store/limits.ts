@@ -18,8 +18,8 @@ const counted: Readonly<Record<LimitName, Counted>> = {
 };
 
 /**
- * How many of a thing the workspace has, and how many it may have. In a transaction, another one that adds to the
- * workspace waits for the end of this one, so that the count stays true until then.
+ * Returns how many objects of a kind the workspace has, and how many are allowed. Within a transaction, others that add
+ * to the workspace wait until this one ends, so that the count stays correct.
  *
  * @param now in the store's form
  */

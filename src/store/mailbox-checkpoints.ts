@@ -1,22 +1,22 @@
 import type {Knex} from 'knex';
 
-/** How far a mailbox was read, in its reader's form; null: not at all. */
+/** Returns how far a mailbox was read, in its reader's format; `null` if nothing was read yet. */
 export async function readCheckpoint(reader: Knex, mailbox: string): Promise<string | null> {
 	return (await readMailboxNote(reader, mailbox))?.position ?? null;
 }
 
-/** What is known of a mailbox that is polled. */
+/** The state of a polled mailbox. */
 export type MailboxNote = {
-	/** How far it was read, in its reader's form. */
+	/** How far it was read, in its reader's format. */
 	readonly position: string;
-	/** How many messages were skipped so far, because they could not be read. */
+	/** How many messages were skipped so far because they could not be read. */
 	readonly skipped: number;
-	/** When that was last, and why; null: never. */
+	/** When and why a message was last skipped; `null` if never. */
 	readonly skipped_at: string | null;
 	readonly skip_reason: string | null;
 };
 
-/** `undefined`: nothing was read yet. */
+/** Returns `undefined` if nothing was read yet. */
 export async function readMailboxNote(reader: Knex, mailbox: string): Promise<MailboxNote | undefined> {
 	return await reader('mailbox_checkpoints')
 		.where({mailbox})
@@ -27,7 +27,7 @@ type Checkpoint = {
 	readonly mailbox: string;
 	readonly position: string;
 	readonly at: string;
-	/** Why each message before the position was skipped that was not before the last one. */
+	/** Why messages were skipped between the previous position and this one. */
 	readonly skipReasons?: readonly string[];
 };
 

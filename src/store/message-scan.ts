@@ -10,43 +10,43 @@ import {readMessages, type StoredMessage} from './messages.ts';
 import {readOpenOf} from './queue/open-recipients.ts';
 import {stateOf} from './timeline.ts';
 
-/** Which messages of a workspace are meant; what is left out does not matter. */
+/** Selects messages of a workspace. Absent properties do not restrict the selection. */
 export type MessageFilter = {
 	readonly workspaceId: string;
-	/** Of live keys, or of test keys. */
+	/** Messages sent with live keys, or with test keys. */
 	readonly mode?: Mode | undefined;
 	/** The state of the `to` recipient. */
 	readonly status?: RecipientState | undefined;
-	/** Comparison forms (mail/address.ts). */
+	/** In comparison form (mail/address.ts). */
 	readonly toKey?: string | undefined;
 	readonly fromKey?: string | undefined;
 	readonly templateId?: string | undefined;
-	/** All of them: words of the subject, metadata, tags. */
+	/** Words of the subject, metadata and tags, all of which must match. */
 	readonly terms?: readonly Asked[] | undefined;
-	/** A copy waits for a time of its own that is after this one (the store's form). */
+	/** Messages with a recipient that is scheduled for a time after this one (the store's form). */
 	readonly scheduledAfter?: string | undefined;
-	/** This message alone. */
+	/** Only this message. */
 	readonly id?: string | undefined;
-	/** Half-open range of acceptance, milliseconds. */
+	/** The half-open range of the time of acceptance, in milliseconds. */
 	readonly since?: number | undefined;
 	readonly until?: number | undefined;
 };
 
-/** Ids of messages, newest first; `next` is where the rest begins, null: nothing is left. */
+/** Ids of messages, newest first. `next` is where the rest begins; `null` if there are no more. */
 type Scanned = {readonly ids: readonly string[]; readonly next: string | null};
 
-/** Rows of an index that are read for one page, at most. */
+/** The maximum number of index rows that are read for one page. */
 export const maxScanned = 10_000;
 
-/** An index that has all messages that match one thing, and perhaps others: those are looked at and left out. */
+/** An index of all messages that match one criterion. It may contain others, which are read and left out. */
 type Lead = {
-	/** How many it has in a range of ids, roughly, and at most `most`. */
+	/** Returns roughly how many messages it has in a range of ids, at most `most`. */
 	readonly count: (range: IdRange, most: number) => Promise<number>;
-	/** Their ids, newest first, at most `limit`. */
+	/** Returns their ids, newest first, at most `most`. */
 	readonly read: (range: IdRange, most: number) => Promise<readonly string[]>;
 };
 
-/** Messages by a column that an index begins with; null: all of the workspace. */
+/** Leads by a column that an index begins with; `null` leads by all messages of the workspace. */
 function byColumn(
 	reader: Knex,
 	workspaceId: string,
@@ -59,7 +59,7 @@ function byColumn(
 	);
 }
 
-/** Messages with a time of their own. */
+/** Leads by scheduled messages. */
 function bySchedule(reader: Knex, workspaceId: string): Lead {
 	const index = {leading: {'q.workspace_id': workspaceId}, id: 'q.scheduled_message'};
 	return byRows(reader, range =>
@@ -82,7 +82,7 @@ export function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder
 	};
 }
 
-/** Messages that any of these terms lists. */
+/** Leads by the messages that any of these terms lists. */
 function byTerms(reader: Knex, workspaceId: string, asked: Asked): Lead {
 	const lists = listsOf(workspaceId, asked);
 	return {
@@ -108,7 +108,10 @@ function listsOf(workspaceId: string, asked: Asked): TermList[] {
 	return terms.map(term => ({workspaceId, term}));
 }
 
-/** Messages that wait in the queue; null: too many to list, so that the newest messages have enough of them. */
+/**
+ * Leads by the messages in the queue. Returns `null` if there are too many to list; the newest messages then contain
+ * enough of them.
+ */
 async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> {
 	const recipientIds = await readOpenOf(reader, workspaceId, maxScanned + 1);
 	if (recipientIds.length > maxScanned) {
@@ -129,7 +132,7 @@ async function byQueue(reader: Knex, workspaceId: string): Promise<Lead | null> 
 	};
 }
 
-/** The indexes that may lead, usually the narrowest first. */
+/** Returns the indexes that may lead, usually the narrowest first. */
 async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 	const {workspaceId, toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode} = filter;
 	const all = (...match: Parameters<typeof byColumn>[2][]) => match.map(one => byColumn(reader, workspaceId, one));
@@ -141,7 +144,7 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 		...(status !== undefined && !isListed(status) ? [await byQueue(reader, workspaceId)] : []),
 		...(templateId === undefined ? [] : all(['m.template_id', templateId])),
 		...(fromKey === undefined ? [] : all(['m.from_key', fromKey])),
-		// As the partial index has it.
+		// The condition as the partial index has it.
 		...(mode === 'test'
 			? [byColumn(reader, workspaceId, null, messages => messages.whereRaw("m.mode = 'test'"))]
 			: []),
@@ -151,9 +154,8 @@ async function leadsOf(reader: Knex, filter: MessageFilter): Promise<Lead[]> {
 }
 
 /**
- * The messages that match and are older than `after` (null: all), at most `limit`. The index with the fewest rows
- * leads, and no more than `maxScanned` of its messages are looked at, so that there may be a next page after an empty
- * one.
+ * Returns the messages that match and are older than `after` (`null` for all), at most `limit`. The index with the
+ * fewest rows leads. At most `maxScanned` of its messages are read, so an empty page may have a next page.
  */
 export async function scanMessages(
 	reader: Knex,
@@ -165,10 +167,10 @@ export async function scanMessages(
 	return await scanRanges(ranges, await leadsOf(reader, filter), match, limit);
 }
 
-/** Those of some ids that match, in their order; null: all that leads does. */
+/** Returns the ids that match, in their order. It is `null` if everything that the index leads to matches. */
 type Match = ((ids: readonly string[]) => Promise<readonly string[]>) | null;
 
-/** What matches in ranges that follow one another, at most `limit`. */
+/** Returns the matches in consecutive ranges, at most `limit`. */
 export async function scanRanges(
 	ranges: readonly IdRange[],
 	leads: readonly Lead[],
@@ -177,7 +179,7 @@ export async function scanRanges(
 ): Promise<Scanned> {
 	const ids: string[] = [];
 	for (const range of ranges) {
-		// One more shows whether there is a next page.
+		// One more than needed shows whether there is a next page.
 		const part = await scanRange(leads, match, range, limit + 1 - ids.length);
 		ids.push(...part.ids);
 		if (ids.length > limit) {
@@ -190,11 +192,12 @@ export async function scanRanges(
 	return {ids, next: null};
 }
 
-/** Messages that one statement looks at. */
+/** The maximum number of messages that one statement reads. */
 const maxConcurrent = 2000;
 
 /**
- * At most `limit` messages of a range; `next` is where it continues after one page's share of messages was looked at.
+ * Returns at most `wanted` messages of a range. `next` is where to continue after one page's share of messages has been
+ * read.
  */
 async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, wanted: number): Promise<Scanned> {
 	const lead = await narrowest(leads, range);
@@ -216,7 +219,7 @@ async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, w
 }
 
 export function rangeOf(prefix: IdPrefix, {since, until, id}: Partial<MessageFilter>, after: string | null): IdRange {
-	// After an id in order comes the id with anything at its end.
+	// The id followed by any character sorts directly after the id.
 	const below = [until === undefined ? null : idFloor(prefix, until), id === undefined ? null : `${id}0`, after];
 	const from = [since === undefined ? null : idFloor(prefix, since), id ?? null];
 	return {from: given(from).at(-1) ?? null, below: given(below).at(0) ?? null};
@@ -237,14 +240,14 @@ async function narrowest(leads: readonly Lead[], range: IdRange): Promise<Lead> 
 	return narrow;
 }
 
-/** Whether all that leads matches: one column that an index begins with, or none. */
+/** Whether everything that the index leads to matches: the filter has one column that an index begins with, or none. */
 function isExact({toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode}: MessageFilter): boolean {
 	const columns = [toKey, templateId, fromKey, mode].filter(value => value !== undefined);
 	const others = [...terms, status, scheduledAfter].filter(value => value !== undefined);
 	return columns.length <= 1 && mode !== 'live' && others.length === 0;
 }
 
-/** Those of some messages that match, newest first. What is gone matches nothing. */
+/** Returns those of the messages that match, newest first. Removed messages match nothing. */
 async function thoseThatMatch(
 	reader: Knex,
 	{workspaceId, toKey, terms = [], status, scheduledAfter, templateId, fromKey, mode}: MessageFilter,
@@ -269,7 +272,7 @@ async function thoseThatMatch(
 	if (status === undefined) {
 		query.whereRaw(...among(reader, 'm.id', ids));
 	} else {
-		// The ids choose the recipients: PostgreSQL without statistics of a table would compare each of its rows with
+		// The ids select the recipients: without statistics of a table, PostgreSQL would compare each of its rows with
 		// each id.
 		query
 			.join('recipients as r', 'r.message_id', 'm.id')
@@ -293,7 +296,7 @@ async function thoseThatMatch(
 	return (await query.select('m.id as id')).map(({id}: {id: string}) => id);
 }
 
-/** As an expression it can use no index of its own: the ids are to be looked up. */
+/** An expression that no index can be used for, because the messages should be looked up by id. */
 function matching(reader: Knex, column: string, value: string): Knex.Raw {
 	return reader.raw('coalesce(?? = ?, false)', [column, value]);
 }
@@ -301,13 +304,13 @@ function matching(reader: Knex, column: string, value: string): Knex.Raw {
 /** A line of `mailctl message list`. */
 export type ListedMessage = Pick<StoredMessage, 'id' | 'mode' | 'status' | 'from' | 'to' | 'subject'> & {
 	readonly created_at: string;
-	/** Null: it was not scheduled. */
+	/** `null` if it was not scheduled. */
 	readonly send_at: string | null;
 };
 
 const linesAtOnce = 500;
 
-/** The newest messages that match, newest first, as `read` gives those of some ids. */
+/** Returns the newest messages that match, newest first. `read` returns the messages for ids. */
 export async function listMessages<Message>(
 	reader: Knex,
 	filter: MessageFilter,
@@ -327,7 +330,7 @@ export async function listMessages<Message>(
 	return found;
 }
 
-/** A page of whole messages, newest first. It ends early where they are large. */
+/** Returns a page of whole messages, newest first. It ends early if they are large. */
 export async function pageMessages(
 	reader: Knex,
 	filter: MessageFilter,
@@ -339,7 +342,7 @@ export async function pageMessages(
 	return {rows, next: fitting.length < ids.length ? (fitting.at(-1) ?? null) : next};
 }
 
-/** The lines of these messages, newest first. */
+/** Returns the lines of these messages, newest first. */
 export async function readLines(reader: Knex, ids: readonly string[]): Promise<ListedMessage[]> {
 	if (ids.length === 0) {
 		return [];

@@ -6,12 +6,12 @@ import {type IdRange, lockLists, type Row, rowSource, rowsOf} from './engine/dia
 import {alongIndex, insertRows, nearIds} from './engine/rows.ts';
 
 /*
- * An index of messages by terms. A row of `message_terms` lists messages of one second (`secondOf`) that share a term. Messages
- * that leave together mostly have the same words, and one row for ten of them costs a tenth. `message_id` is the newest of them,
- * `members` has the ends of all their ids; null: there is only the newest.
+ * An index of messages by terms. A row of `message_terms` lists messages of one second (`secondOf`) that share a term.
+ * Messages sent together mostly have the same words, and one row for ten of them costs a tenth. `message_id` is the
+ * newest of them. `members` has the ends of all their ids; it is null if there is only the newest.
  */
 
-/** What a message can be found by. */
+/** The terms by which a message can be found. */
 export type MessageTerms = {
 	readonly workspaceId: string;
 	readonly messageId: string;
@@ -25,21 +25,21 @@ const columns = ['workspace_id', 'term', 'message_id', 'members'];
 const keyColumns = columns.slice(0, 3);
 
 const secondLength = 12;
-/** Messages with the same beginning of their ids were made within 1,024 ms. A day has a whole number of these. */
+/** Messages whose ids have the same beginning were created within 1,024 ms. A day is a whole number of such spans. */
 const secondOf = (messageId: string): string => messageId.slice(0, secondLength);
 const endOf = (messageId: string): string => messageId.slice(secondLength);
-/** Comes after all ids of a second. */
+/** Sorts after all ids of a second. */
 const afterSecond = '~';
 
 const both = `coalesce(message_terms.members, substr(message_terms.message_id, ${secondLength + 1})) || ' ' || excluded.members`;
 const merging = `on conflict (${keyColumns.join(', ')}) do update set members = ${both} where excluded.members is not null`;
 
-/** Adds messages to lists in which none of them is. */
+/** Adds messages to lists that contain none of them. */
 export async function insertTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
 	await insertRows(trx, 'message_terms', columns, newRows(messages));
 }
 
-/** Adds messages to lists; those that are in them already stay. */
+/** Adds messages to lists, except those that are already in them. */
 export async function mergeTerms(trx: Knex.Transaction, messages: readonly MessageTerms[]): Promise<void> {
 	await insertRows(trx, 'message_terms', columns, newRows(messages), merging);
 }
@@ -64,7 +64,7 @@ function newRows(messages: readonly MessageTerms[]): Row[] {
 	});
 }
 
-/** Lists the messages with `to` recipients that have reached a state. */
+/** Lists the messages whose `to` recipients have reached a state. */
 export async function listState(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<Pick<Recipient, 'workspace_id' | 'message_id' | 'role'>>,
@@ -78,7 +78,7 @@ export async function listState(
 	);
 }
 
-/** Rows of a list by their newest messages. */
+/** Queries the rows of a list by their newest messages. */
 function listRows(reader: Knex, {workspaceId, term}: TermList, range: IdRange): Knex.QueryBuilder {
 	const index = {leading: {'w.workspace_id': workspaceId, 'w.term': term}, id: 'w.message_id'};
 	return alongIndex(reader, 'message_terms as w', index, range);
@@ -86,10 +86,10 @@ function listRows(reader: Knex, {workspaceId, term}: TermList, range: IdRange): 
 
 const idLength = 30;
 
-/** Rows list up to a hundred messages: a count begins with as few rows as may hold all that is counted. */
+/** Rows list up to a hundred messages. A count starts with as few rows as may contain everything to be counted. */
 const maxPerRow = 100;
 
-/** How many messages of a range a list has, roughly. Counts in as few of its rows as hold `most`, and stops there. */
+/** Returns roughly how many messages of a range a list has. Reads as few rows as contain `most`, and stops there. */
 export async function countListed(reader: Knex, list: TermList, range: IdRange, most: number): Promise<number> {
 	const members = `(length(w.members) + 1) / ${idLength - secondLength + 1}`;
 	let counted = 0;
@@ -116,7 +116,7 @@ export async function countListed(reader: Knex, list: TermList, range: IdRange, 
 
 const maxRows = 200;
 
-/** The messages of a list, newest first, at most `limit`. It may contain messages that are gone. */
+/** Returns the messages of a list, newest first, at most `most`. It may contain messages that were removed. */
 export async function readListed(
 	reader: Knex,
 	list: TermList,
@@ -125,7 +125,7 @@ export async function readListed(
 ): Promise<string[]> {
 	const found = new Set<string>();
 	const rowsAtOnce = Math.min(most, maxRows);
-	// A row lists messages of its second only, so that of `before` may have older ones in rows that are newer.
+	// A row lists messages of one second, so the row that contains `before` may be newer than `before` itself.
 	let below = before && secondOf(before) + afterSecond;
 	let members: string[] = [];
 	do {
@@ -134,7 +134,7 @@ export async function readListed(
 			.select('w.message_id', 'w.members');
 		below = rows.length < rowsAtOnce ? '' : (rows.at(-1)?.message_id ?? '');
 		members = [...members, ...rows.flatMap(membersOf)].sort().reverse();
-		// Rows to come have messages before theirs.
+		// The remaining rows only contain messages before theirs.
 		const settled = members.findIndex(id => id < (below ?? ''));
 		for (const id of members.splice(0, settled === -1 ? members.length : settled)) {
 			if (id >= (from ?? '') && (before === null || id < before)) {
@@ -152,7 +152,7 @@ function membersOf({message_id: id, members}: Listed): string[] {
 	return members?.split(' ').map(end => secondOf(id) + end) ?? [id];
 }
 
-/** A condition: the message of `m`, one of these, is in the list. */
+/** An SQL condition: the message of `m`, which is one of these ids, is in the list. */
 export function isInList(reader: Knex, {workspaceId, term}: TermList, ids: readonly string[]): Knex.Raw {
 	const row = reader('message_terms as o')
 		.where({'o.workspace_id': workspaceId, 'o.term': term})
@@ -162,18 +162,18 @@ export function isInList(reader: Knex, {workspaceId, term}: TermList, ids: reado
 			`coalesce(o.members, substr(o.message_id, ${secondLength + 1})) like '%' || substr(m.id, ${secondLength + 1}) || '%'`,
 		)
 		.whereRaw(...nearIds(reader, 'o.message_id', 'msg', ids));
-	// As a value it is looked up for each message: PostgreSQL might join by reading all of the index.
+	// A scalar subquery is looked up for each message. PostgreSQL might implement a join by reading the whole index.
 	return reader.raw('coalesce(?, false)', [row.limit(1).select(reader.raw('true'))]);
 }
 
 const messagesAtOnce = 500;
-/** PostgreSQL allows 65,535 parameters in a statement, and a key has four at most. */
+/** PostgreSQL allows 65,535 parameters in a statement, and a key has at most four. */
 const keysAtOnce = 5000;
 
 /**
- * Removes messages from the lists before they are deleted. Their rows give their lists, so it needs no second index. It
- * looks for list rows that have them as their newest message. In other rows they stay until the newest one goes;
- * readers leave out what does not exist.
+ * Removes messages from the lists before they are deleted. Their own rows determine their lists, so no second index is
+ * needed. It finds the list rows in which they are the newest message. In other rows they remain until the newest one
+ * is removed; readers leave out messages that do not exist.
  */
 export async function dropTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
@@ -189,7 +189,8 @@ export async function dropTerms(trx: Knex.Transaction, messageIds: readonly stri
 }
 
 /**
- * Takes messages out of the lists of all that a person may have said, before their rows lose it. Tags and states stay.
+ * Removes messages from the lists of everything that may come from a person, before their rows lose it. Tags and states
+ * stay.
  */
 export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await lockLists(trx);
@@ -212,7 +213,7 @@ export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly str
 	}
 }
 
-/** The rows of lists that may have these messages: those of their seconds from themselves on. */
+/** Returns the list rows that may contain these messages: those of their second, from the message on. */
 async function readRows(
 	trx: Knex.Transaction,
 	keys: ReadonlyArray<readonly [workspaceId: string, term: Term, from: string, below: string]>,
@@ -233,7 +234,7 @@ async function readRows(
 	);
 }
 
-/** Deletes rows of lists; answers those that were there. */
+/** Deletes rows of lists and returns them. */
 async function deleteRows(
 	trx: Knex.Transaction,
 	keys: ReadonlyArray<readonly [workspaceId: string, term: Term, messageId: string]>,
@@ -256,7 +257,7 @@ async function deleteRows(
 	);
 }
 
-/** Lists again the messages of deleted rows that are still there. */
+/** Lists the messages of deleted rows again if they still exist. */
 async function listOthers(trx: Knex.Transaction, rows: readonly ListRow[], gone: ReadonlySet<string>): Promise<void> {
 	const others = rows.flatMap(({workspace_id: workspaceId, term, ...row}) =>
 		membersOf(row)
@@ -284,12 +285,12 @@ type Found = {
 	readonly metadata: string | null;
 	readonly tags: string | null;
 	readonly subject: string | null;
-	/** Of the first attachment; null without attachments. */
+	/** The name of the first attachment; null if there is none. */
 	readonly filename?: string | null;
 	readonly content_type?: string | null;
 };
 
-/** What stored messages can be found by, but for their states. */
+/** Returns the terms of stored messages, except their states. */
 async function readTerms(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -306,7 +307,7 @@ async function readTerms(
 	return found.map(row => storedTerms({...row, ...without}));
 }
 
-/** All that a message as it is stored can be found by, but for its state. */
+/** Returns all terms of a stored message, except its state. */
 function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
 	const attachments = row.filename ? [{filename: row.filename, contentType: row.content_type ?? ''}] : [];
 	return {workspaceId, messageId: id, terms: [...termsOf({...row, attachments}), ...subjectTerms(subject ?? '')]};

@@ -9,7 +9,8 @@ import {isReadable} from './erasures.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';
 
 /**
- * A new message: addresses as spelled and in comparison form, JSON as text (null: empty), times in the store's form.
+ * A new message. Addresses are stored as spelled and in comparison form, JSON as text (`null` if empty), and times in
+ * the store's form.
  */
 export type NewMessage = {
 	readonly id: string;
@@ -33,11 +34,11 @@ export type NewMessage = {
 	readonly tracking: string | null;
 	/** `Extras`. */
 	readonly extras: string | null;
-	/** All variables, sealed, until the last attempt ends; null: `data` has them. */
+	/** All variables, sealed until the last attempt ends; `null` if they are in `data`. */
 	readonly sealed: string | null;
-	/** How many. */
+	/** The number of attachments. */
 	readonly attachments: number;
-	/** The message that this one repeats. */
+	/** The message that this one resends. */
 	readonly resentFrom: string | null;
 	readonly createdAt: string;
 };
@@ -47,7 +48,7 @@ const columns = columnsOf(
 	'locale timezone tracking extras sealed attachments resentFrom createdAt',
 );
 
-/** With each its `accepted` event is written: it is the message itself, which has a position for it. */
+/** Inserts messages. The row of a message is also its `accepted` event, and has a position for it. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
 	await insertPlaced(trx, 'messages', columns.names, messages.map(rowOf));
 }
@@ -56,7 +57,7 @@ function rowOf(one: NewMessage): Row {
 	return columns.valuesOf({...one, fromAddress: one.from, toAddress: one.to});
 }
 
-/** A message as it is read: with the state of its `to` recipient, its template's name and its attachments' names. */
+/** A message as it is read: with the state of its `to` recipient, and the names of its template and attachments. */
 export type StoredMessage = Pick<
 	NewMessage,
 	'id' | 'mode' | 'from' | 'to' | 'replyTo' | 'templateId' | 'resentFrom' | 'createdAt'
@@ -66,7 +67,7 @@ export type StoredMessage = Pick<
 	readonly subject: string | null;
 	readonly templateName: string;
 	readonly templateVersion: number;
-	/** Its numbers are Numerals where only that keeps their digits. */
+	/** Numbers are `Numeral`s where JavaScript numbers would lose digits. */
 	readonly data: Readonly<Record<string, unknown>>;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
@@ -75,15 +76,15 @@ export type StoredMessage = Pick<
 	readonly updatedAt: string;
 };
 
-/** The workspace of a message, and whether anything is left of it. */
+/** The mode of a message, and whether its content is still there. */
 export type MessageStatus = {
 	readonly mode: Mode;
 	readonly erasedAt: string | null;
-	/** Its content was removed before the message itself. */
+	/** Whether its content was removed before the message itself. */
 	readonly isEmptied: boolean;
 };
 
-/** Undefined: the workspace has no such message. */
+/** Returns `undefined` if the workspace has no such message. */
 export async function findMessageStatus(
 	reader: Knex,
 	workspaceId: string,
@@ -96,7 +97,7 @@ export async function findMessageStatus(
 	return row && {mode: row.mode, erasedAt: row.erasedAt, isEmptied: readExtras(row.extras).emptied === true};
 }
 
-/** What the links of a mail must know of its message; undefined: it is gone. */
+/** Returns what the links in an email need of its message; `undefined` if it was removed. */
 export async function findLinked(
 	reader: Knex,
 	workspaceId: string,
@@ -107,7 +108,7 @@ export async function findLinked(
 		.first('mode', 'locale', 'from_address as from');
 }
 
-/** What a mail must know of the message that it answers; undefined: the workspace has no such message. */
+/** Returns what a reply needs of the message that it responds to; `undefined` if the workspace has no such message. */
 export async function findAnswered(
 	reader: Knex,
 	workspaceId: string,
@@ -127,7 +128,7 @@ export async function findAnswered(
 		});
 }
 
-/** How many messages a workspace has. */
+/** Returns how many messages a workspace has. */
 export async function countMessages(reader: Knex, workspaceId: string): Promise<number> {
 	const [row] = await reader('messages').where({workspace_id: workspaceId}).count({n: '*'});
 	return Number(row?.n);
@@ -142,7 +143,7 @@ export async function findMessage(reader: Knex, workspaceId: string, id: string)
 	return message;
 }
 
-/** Messages of the workspace, newest first; those that are gone are left out. */
+/** Returns messages of the workspace, newest first. Removed messages are left out. */
 export async function readMessages(
 	reader: Knex,
 	workspaceId: string,
@@ -187,10 +188,7 @@ export async function readMessages(
 	}));
 }
 
-/**
- * What was said when the message was sent, to be sent again: JSON as text. Its attachments are read by
- * `listAttachments`.
- */
+/** A message as it was submitted, for resending it; JSON is text. `listAttachments` reads its attachments. */
 export type SentMessage = Pick<MessageStatus, 'erasedAt'> &
 	Omit<
 		NewMessage,
@@ -237,7 +235,7 @@ async function readAttachmentNames(
 
 type PostedMessage = Omit<WebhookMessage, 'subject'> & {readonly id: string; readonly mode: Mode};
 
-/** Some messages, by their ids; those that are gone are left out. */
+/** Returns messages by their ids. Removed messages are left out. */
 export async function readPosted(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, PostedMessage>> {
 	const rows: PostedMessage[] = await trx('messages')
 		.whereIn('id', [...new Set(ids)])
@@ -245,7 +243,7 @@ export async function readPosted(trx: Knex.Transaction, ids: readonly string[]):
 	return new Map(rows.map(row => [row.id, row]));
 }
 
-/** The subjects of some messages, by their ids; those that were not rendered yet are left out. */
+/** Returns the subjects of messages by their ids. Messages that were not rendered yet are left out. */
 export async function readSubjects(trx: Knex.Transaction, ids: readonly string[]): Promise<Map<string, string>> {
 	const rows: Array<{id: string; subject: string}> = await trx('recipients')
 		.whereIn('message_id', ids)
@@ -258,7 +256,7 @@ export async function readSubjects(trx: Knex.Transaction, ids: readonly string[]
 
 const attachmentColumns = ['message_id', 'position', 'filename', 'content_type', 'content', 'content_id'];
 
-/** Drivers copy what is bound to a statement, some twice. */
+/** Drivers copy the values that are bound to a statement, some of them twice. */
 const bytesPerStatement = 4 * 1024 * 1024;
 
 export async function insertAttachments(
@@ -270,7 +268,7 @@ export async function insertAttachments(
 	for (const {messageId, attachments} of messages) {
 		for (const [position, {filename, contentType, content, contentId = null}] of attachments.entries()) {
 			if (bytes + content.length > bytesPerStatement) {
-				// Waited for: then its recipients are free.
+				// Waits for the statement, so that its rows can be freed.
 				await insertReturning(trx, 'attachments', attachmentColumns, rows);
 				[rows, bytes] = [[], 0];
 			}
@@ -281,7 +279,7 @@ export async function insertAttachments(
 	await insertRows(trx, 'attachments', attachmentColumns, rows);
 }
 
-/** How many bytes a message's attachments have together. */
+/** Returns the total size of a message's attachments in bytes. */
 export async function sizeAttachments(reader: Knex, messageId: string): Promise<number> {
 	const row = await reader('attachments')
 		.where({message_id: messageId})
@@ -289,7 +287,7 @@ export async function sizeAttachments(reader: Knex, messageId: string): Promise<
 	return Number(row?.size ?? 0);
 }
 
-/** A message's attachments, in order. */
+/** Returns a message's attachments in order. */
 export async function listAttachments(reader: Knex, messageId: string): Promise<Attachment[]> {
 	return await reader('attachments')
 		.where({message_id: messageId})
@@ -297,17 +295,17 @@ export async function listAttachments(reader: Knex, messageId: string): Promise<
 		.select('filename', 'content_type as contentType', 'content', 'content_id as contentId');
 }
 
-/** Puts another mail in the place of the one that was submitted. */
+/** Replaces the email that was submitted. */
 export async function replaceSubmitted(trx: Knex.Transaction, messageId: string, content: Uint8Array): Promise<void> {
 	await trx('attachments').where({message_id: messageId, position: 0, content_type: submittedType}).update({content});
 }
 
-/** Replaces what few messages have. */
+/** Replaces the extras of a message, which few messages have. */
 export async function storeExtras(trx: Knex.Transaction, id: string, extras: string | null): Promise<void> {
 	await trx('messages').where({id}).update({extras});
 }
 
-/** Forgets the sealed variables of those of the messages that have no recipient in the queue any more. */
+/** Deletes the sealed variables of those of the messages that have no recipient in the queue any more. */
 export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly string[]): Promise<void> {
 	await trx('messages as m')
 		.whereIn('m.id', [...new Set(messageIds)])
@@ -315,7 +313,7 @@ export async function forgetSealed(trx: Knex.Transaction, messageIds: readonly s
 		.update({sealed: null});
 }
 
-/** The same for at most `limit` messages that have ended in any way; answers how many. */
+/** Deletes the sealed variables of at most `limit` messages without a recipient in the queue; returns how many. */
 export async function purgeSealed(trx: Knex.Transaction, limit: number): Promise<number> {
 	const ended = trx('messages as m')
 		.whereNotNull('m.sealed')

@@ -8,14 +8,14 @@ export type Node = {
 	readonly host: string;
 	readonly pid: number;
 	readonly version: string;
-	/** What it does: MAILCTL_ROLES. */
+	/** The roles of the node: MAILCTL_ROLES. */
 	readonly roles: readonly string[];
 };
 
-/** A node that is silent for this long is dead, milliseconds. */
+/** A node that is silent for this long is considered dead, in milliseconds. */
 export const silentMs = 30_000;
 
-/** This daemon is alive at `now`; a node that was given up for dead in the meantime is there again. */
+/** Notes that this daemon is alive at `now`. A node that was considered dead in the meantime is listed again. */
 export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles}: Node, now: string): Promise<void> {
 	await trx('nodes')
 		.insert({id, host, pid, version, roles: roles.join(','), started_at: now, seen_at: now})
@@ -24,8 +24,8 @@ export async function beat(trx: Knex.Transaction, {id, host, pid, version, roles
 }
 
 /**
- * Nodes that fell silent are taken off the list and noted as lost, for the alerts: until a daemon on the same host is
- * there again. Answers how many there were.
+ * Removes silent nodes from the list and notes them as lost, for the alerts, until a daemon on the same host is running
+ * again. Returns how many there were.
  */
 export async function loseNodes(
 	trx: Knex.Transaction,
@@ -38,8 +38,8 @@ export async function loseNodes(
 	for (const {host} of lost) {
 		const news = {began_at: now, seen_at: now, announced_at: null, ended_at: null};
 		const words = {
-			detail: `the node on ${host} is gone`,
-			fix: 'see whether the machine runs, and the log of its daemon',
+			detail: `the node on ${host} stopped responding`,
+			fix: 'check that the machine is running, and read the log of its daemon',
 		};
 		await trx('conditions')
 			.insert({
@@ -62,9 +62,7 @@ export async function removeNode(trx: Knex.Transaction, id: string): Promise<voi
 	await trx('nodes').where({id}).delete();
 }
 
-/**
- * Nodes that live, also in a store of the version before. Without several writers a lock keeps others out of the store.
- */
+/** Returns the running nodes, also of a store of the previous version. With SQLite a lock keeps other processes out. */
 export async function runningNodes(trx: Knex.Transaction): Promise<Array<Pick<Node, 'host' | 'pid'>>> {
 	if (hasOneWriter(trx)) {
 		return [];
@@ -75,7 +73,7 @@ export async function runningNodes(trx: Knex.Transaction): Promise<Array<Pick<No
 
 export type SeenNode = Node & {readonly startedAt: string; readonly seenAt: string};
 
-/** Nodes that were seen since then. */
+/** Returns the nodes that were seen since `since`. */
 export async function listNodes(reader: Knex, since: string): Promise<SeenNode[]> {
 	const rows: Array<Omit<SeenNode, 'version' | 'roles'> & {version: string | null; roles: string | null}> =
 		await reader('nodes')
@@ -85,35 +83,36 @@ export async function listNodes(reader: Knex, since: string): Promise<SeenNode[]
 	return rows.map(row => ({...row, version: row.version ?? '', roles: row.roles?.split(',') ?? []}));
 }
 
-/** What a node asks for of a key's window. */
+/** A node's request for a part of a key's rate limit window. */
 export type PartAsked = {
 	readonly keyId: string;
 	readonly bucket: string;
-	/** When the window ends, milliseconds. */
+	/** When the window ends, in milliseconds. */
 	readonly end: number;
-	/** What all nodes may use in it together. */
+	/** The limit of all nodes together. */
 	readonly limit: number;
-	/** What requests wait for: given if there is as much. */
+	/** What pending requests need. It is granted if that much is left. */
 	readonly wants: number;
-	/** What is given beyond that while much is left. */
+	/** What is granted beyond that while much is left. */
 	readonly usual: number;
 };
 
 export type PartGiven = {
 	readonly granted: number;
-	/** What is given out to all nodes now. */
+	/** What is granted to all nodes so far. */
 	readonly given: number;
 };
 
-/** Of what is left no more than this part is given to one node beyond what it needs. */
+/** Beyond its needs, a node gets at most one part in this many of what is left. */
 const share = 8;
 
-/** What is given out already of the window that is asked for: a row holds the newest window of its key. */
+/** What is already granted of the requested window. A row holds the newest window of its key. */
 const before = 'case when w.ends_at = excluded.ends_at then w.given else 0 end';
 
 /**
- * Gives a part of a key's window to the node that asks. PostgreSQL only. A statement of its own: the row is locked for
- * no longer. The table is unlogged, so that nothing waits for the disk; after a crash of the server windows restart.
+ * Grants a part of a key's window to a node. PostgreSQL only. It is a statement outside of a transaction, so that the
+ * row is locked only briefly. The table is unlogged, so nothing waits for the disk; after a crash of the server,
+ * windows restart.
  */
 export async function sharePart(
 	connection: Knex,

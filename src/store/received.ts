@@ -9,27 +9,27 @@ import {isReadableMail} from './erasures.ts';
 import {byRows, rangeOf, scanRanges} from './message-scan.ts';
 import {deleteDeliveries, findAbout} from './webhooks.ts';
 
-/** A row of `inbound_addresses`: mail to it is its workspace's. */
+/** A row of `inbound_addresses`: messages to it belong to its workspace. */
 export type InboundAddress = {
 	readonly id: string;
 	readonly workspace_id: string;
-	/** In comparison form; `*@` for all of a domain. */
+	/** In comparison form; `*@` matches all addresses of a domain. */
 	readonly address: string;
 	readonly created_at: string;
 };
 
-/** False: the address is taken. */
+/** Returns `false` if the address is taken. */
 export async function insertInboundAddress(trx: Knex.Transaction, row: InboundAddress): Promise<boolean> {
 	const inserted = await trx('inbound_addresses').insert(row).onConflict('address').ignore().returning('id');
 	return inserted.length > 0;
 }
 
-/** Newest first. */
+/** Returns the addresses of a workspace, newest first. */
 export async function listInboundAddresses(reader: Knex, workspaceId: string): Promise<InboundAddress[]> {
 	return await reader('inbound_addresses').where({workspace_id: workspaceId}).orderBy('id', 'desc');
 }
 
-/** Newest first, from after the one with the id `after`. */
+/** Returns a page of addresses, newest first, after the one with the id `after`. */
 export async function pageInboundAddresses(
 	reader: Knex,
 	workspaceId: string,
@@ -57,7 +57,7 @@ export async function deleteInboundAddress(
 	return row;
 }
 
-/** Those at a domain that are not the workspace's; answers them. */
+/** Deletes and returns the addresses at a domain that belong to other workspaces. */
 export async function deleteOthersInbound(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -70,7 +70,7 @@ export async function deleteOthersInbound(
 	return rows;
 }
 
-/** Those of a workspace at a domain or below it. */
+/** Deletes the addresses of a workspace at a domain or below it. */
 export async function deleteInboundAt(
 	trx: Knex.Transaction,
 	{workspace_id, name}: Pick<Domain, 'workspace_id' | 'name'>,
@@ -79,14 +79,15 @@ export async function deleteInboundAt(
 	await trx('inbound_addresses').where({workspace_id}).where(isThere).delete();
 }
 
-/** The domains for which some workspace takes mail. */
+/** Returns the domains for which any workspace receives mail. */
 export async function listInboundDomains(reader: Knex): Promise<string[]> {
 	const addresses: string[] = await reader('inbound_addresses').pluck('address');
 	return [...new Set(addresses.map(domainOf))];
 }
 
 /**
- * The workspaces of these addresses; an address without one is missing. An exact one wins over that of all its domain.
+ * Returns the workspaces of these addresses; an address without one is missing. An exact address takes precedence over
+ * `*@`.
  */
 export async function findInboxes(reader: Knex, addresses: readonly string[]): Promise<Map<string, string>> {
 	const keys = [...new Set(addresses.flatMap(address => [address, wildcardOf(address)]))];
@@ -100,7 +101,7 @@ export async function findInboxes(reader: Knex, addresses: readonly string[]): P
 	);
 }
 
-/** The domains of all workspaces that are this one or above it. */
+/** Returns the domains of all workspaces that are equal to this one or above it. */
 export async function listDomainsAbove(
 	reader: Knex,
 	domain: string,
@@ -109,7 +110,7 @@ export async function listDomainsAbove(
 	return await liveDomains(reader).whereIn('name', names).select('workspace_id', 'state');
 }
 
-/** Recipients by their ids, with their messages. */
+/** Returns recipients by their ids, with their messages. */
 export async function findReplied(
 	reader: Knex,
 	ids: readonly string[],
@@ -118,19 +119,19 @@ export async function findReplied(
 	return ids.length === 0 ? [] : await reader('recipients').whereIn('id', ids).select(selected);
 }
 
-/** Those of the messages that are the workspace's. */
+/** Returns those of the messages that belong to the workspace. */
 export async function findOwnMessages(reader: Knex, workspaceId: string, ids: readonly string[]): Promise<string[]> {
 	const own = reader('messages').where({workspace_id: workspaceId});
 	return ids.length === 0 ? [] : await own.whereIn('id', ids).pluck('id');
 }
 
-/** A mail to a workspace, before it is stored. */
+/** A message received for a workspace, before it is stored. */
 export type NewReceived = Omit<Received, 'size'> & {
-	/** The row of `inbound` as which it came. */
+	/** The row of `inbound` that it came from. */
 	readonly inboundId: string;
 	readonly content: ReceivedContent;
 	readonly files: readonly Uint8Array[];
-	/** By what it is found. */
+	/** The search terms of the message. */
 	readonly terms: readonly string[];
 	readonly raw: Buffer;
 };
@@ -138,7 +139,7 @@ export type NewReceived = Omit<Received, 'size'> & {
 const listed = columnsOf('id workspaceId inReplyTo fault summary size receivedAt');
 const stored = columnsOf('id workspaceId inReplyTo fault summary size receivedAt inboundId content raw');
 
-/** Stores mails; answers those that were not there: the same mail comes once to a workspace. */
+/** Stores messages and returns the new ones. The same message is stored only once for a workspace. */
 export async function insertReceived(trx: Knex.Transaction, mails: readonly NewReceived[]): Promise<NewReceived[]> {
 	const rows = mails.map(({summary, content, raw, ...mail}) =>
 		stored.valuesOf({
@@ -162,16 +163,16 @@ const fromRow = (row: Row): Received => ({...row, summary: JSON.parse(row.summar
 
 export type ReceivedFilter = {
 	readonly workspaceId: string;
-	/** Each must be there: `from:…`, `to:…`, `re:…`, `w:…` (inbound/received.ts). */
+	/** Terms that must all match: `from:…`, `to:…`, `re:…`, `w:…` (inbound/received.ts). */
 	readonly terms: readonly string[];
-	/** Milliseconds. */
+	/** In milliseconds. */
 	readonly since?: number | undefined;
 	readonly until?: number | undefined;
 };
 
 /**
- * Newest first. The term with the fewest mails leads, and a page may end before it is full: `next` is where the rest
- * begins.
+ * Returns received messages, newest first. The term with the fewest messages leads, and a page may end before it is
+ * full. `next` is where the rest begins.
  */
 export async function listReceived(
 	reader: Knex,
@@ -203,7 +204,7 @@ export async function listReceived(
 	return {rows: rows.map(fromRow), next};
 }
 
-/** With what it says. */
+/** Returns a received message with its content. */
 export async function findReceived(
 	reader: Knex,
 	workspaceId: string,
@@ -216,14 +217,14 @@ export async function findReceived(
 	return row && {...fromRow(row), content: JSON.parse(row.content)};
 }
 
-/** A mail as it came, or a file of it, to be read in pieces. */
+/** A message as it was received, or one of its files, to be read in pieces. */
 export type StoredBytes = {readonly size: number; readonly pieces: AsyncGenerator<Buffer>};
 
 const pieceLength = 1024 * 1024;
-/** One after the other: SQLite holds all of a mail in memory while it takes a piece of it. */
+/** One piece at a time: SQLite holds the whole message in memory while it reads a piece of it. */
 const readInTurn = inTurn();
 
-/** Reads piece by piece, as they are taken. Ends with an error if the mail is deleted meanwhile. */
+/** Reads piece by piece, as they are consumed. Throws if the message is deleted in the meantime. */
 export async function openReceivedBytes(
 	reader: Knex,
 	workspaceId: string,
@@ -242,7 +243,7 @@ export async function openReceivedBytes(
 			const piece = reader.raw(`substr(${column}, ?, ?) as piece`, [from + 1, pieceLength]);
 			const row: {piece: Uint8Array} | undefined = await readInTurn(async () => await bytes().first(piece));
 			if (row === undefined) {
-				throw new Error(`The received mail ${id} was deleted while it was read.`);
+				throw new Error(`The received mail ${id} was deleted while it was being read.`);
 			}
 			yield Buffer.from(row.piece);
 		}
@@ -257,7 +258,7 @@ function receivedBytes(reader: Knex, workspaceId: string, id: string, file: numb
 		: reader('received_files').whereIn('received_id', mail.select('id')).where({n: file});
 }
 
-/** The bytes of a mail as it came. */
+/** Returns the content of a message as it was received. */
 export async function readReceivedBytes(reader: Knex, workspaceId: string, id: string): Promise<Buffer | undefined> {
 	const row: {bytes: Uint8Array} | undefined = await reader('received')
 		.where({id, workspace_id: workspaceId})
@@ -266,25 +267,25 @@ export async function readReceivedBytes(reader: Knex, workspaceId: string, id: s
 	return row && Buffer.from(row.bytes);
 }
 
-/** Removes mails with what was posted of them; how many there were. */
+/** Deletes messages with their webhook deliveries; returns how many. */
 export async function deleteReceived(trx: Knex.Transaction, ids: readonly string[]): Promise<number> {
 	if (ids.length === 0) {
 		return 0;
 	}
 	await deleteDeliveries(trx, await findAbout(trx, ids));
-	// That they came stays known, by a digest: the same mail does not come again.
+	// Their digests remain known, so that the same messages are not stored again.
 	const inbound = trx('received').whereIn('id', ids).select('inbound_id');
 	await trx('inbound').whereIn('id', inbound).update({mail_from: null, rcpt_to: '[]', helo: null, client: null});
 	return await trx('received').whereIn('id', ids).delete();
 }
 
-/** Removes some mails from before a time, milliseconds. */
+/** Deletes some messages from before a time in milliseconds. */
 export async function purgeReceived(trx: Knex.Transaction, before: number, limit: number): Promise<number> {
 	const ids: string[] = await trx('received').where('id', '<', idFloor('rcv', before)).limit(limit).pluck('id');
 	return await deleteReceived(trx, ids);
 }
 
-/** Removes some mails from or to an address (comparison form). */
+/** Deletes some messages from or to an address (comparison form). */
 export async function eraseReceived(
 	trx: Knex.Transaction,
 	workspaceId: string,

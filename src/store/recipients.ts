@@ -10,7 +10,7 @@ import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.
 
 const newColumns = columnsOf('id workspace_id message_id address address_key role destination state state_at');
 
-/** Adds the recipients of new messages, and puts into the queue those that have a next attempt. */
+/** Inserts the recipients of new messages, and enqueues those that have a next attempt. */
 export async function insertRecipients(trx: Knex.Transaction, recipients: readonly NewRecipient[]): Promise<void> {
 	await insertRows(trx, 'recipients', [...newColumns.names, 'attempts', 'crashes'], recipients.map(rowOf));
 	await enqueue(trx, recipients.flatMap(waitingOf));
@@ -19,9 +19,9 @@ export async function insertRecipients(trx: Knex.Transaction, recipients: readon
 type NewRecipient = Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
 	readonly next_attempt_at: string | null;
 	readonly priority?: Priority;
-	/** Null or absent: it is not scheduled. */
+	/** `null` or absent if it is not scheduled. */
 	readonly send_at?: string | null;
-	/** Null or absent: it does not expire. */
+	/** `null` or absent if it does not expire. */
 	readonly expires_at?: string | null;
 };
 
@@ -37,8 +37,9 @@ function waitingOf(one: NewRecipient): Waiting[] {
 }
 
 /**
- * Moves the recipients that are in a state that allows it (compare-and-set), takes them out of the queue and returns
- * their ids. A recipient that is being tried keeps its claim: the end of its attempt is recorded, and cannot undo this.
+ * Moves recipients whose state allows it (compare-and-set), takes them out of the queue and returns their ids. A
+ * recipient with an attempt in progress keeps its claim: the outcome of the attempt is recorded, but cannot undo this
+ * change.
  *
  * @param from the states that allow it
  */
@@ -51,7 +52,7 @@ export async function moveRecipients(
 ): Promise<Set<string>> {
 	const queued = await takeQueued(trx, ids);
 	await lockOpen(trx, ids);
-	// And what was claimed until the queue was locked.
+	// The second call finds claims that were made until the queue was locked.
 	await storeQueued(trx, [...queued, ...(await takeQueued(trx, ids, lockLate))]);
 	const rows: Array<Pick<Recipient, 'id' | 'workspace_id' | 'message_id' | 'role'>> = await trx('recipients')
 		.whereIn('id', ids)
@@ -65,8 +66,8 @@ export async function moveRecipients(
 }
 
 /**
- * The recipient of a message for an address, which stays as it is until the transaction ends; undefined: it is gone, or
- * was erased.
+ * Returns the recipient of a message with an address, and locks it until the transaction ends. Returns `undefined` if
+ * it was removed or erased.
  */
 export async function findRecipientFor(
 	trx: Knex.Transaction,
@@ -80,10 +81,10 @@ export async function findRecipientFor(
 	return row?.id;
 }
 
-/** One conversation about a recipient, as it was stored. */
+/** One conversation with a mail server about a recipient, as it was stored. */
 export type StoredAttempt = Omit<Attempt, 'tlsResult'> & {
 	readonly recipient_id: string;
-	/** Which try of the recipient it belongs to, from 1. */
+	/** The number of the recipient's attempt that it belongs to, from 1. */
 	readonly n: number;
 };
 
@@ -93,7 +94,7 @@ export type StoredRecipient = Pick<Recipient, 'id' | 'address' | 'role' | 'state
 	readonly attempts: readonly StoredAttempt[];
 };
 
-/** A message's recipients, the `to` one first. */
+/** Returns a message's recipients, the `to` recipient first. */
 export async function listRecipients(
 	reader: Knex,
 	workspaceId: string,
@@ -108,7 +109,7 @@ export async function listRecipients(
 	return rows.map(shown) as Array<Omit<StoredRecipient, 'attempts'>>;
 }
 
-/** The same, each with its attempts in order. */
+/** Returns a message's recipients, each with its attempts in order. */
 export async function readRecipients(reader: Knex, workspaceId: string, messageId: string): Promise<StoredRecipient[]> {
 	const recipients = await listRecipients(reader, workspaceId, messageId);
 	const attempts = await readAttempts(
@@ -121,7 +122,7 @@ export async function readRecipients(reader: Knex, workspaceId: string, messageI
 	}));
 }
 
-/** Every conversation about these recipients, recipient by recipient, each in order. */
+/** Returns every conversation about these recipients, by recipient and in order. */
 export async function readAttempts(reader: Knex, recipientIds: readonly string[]): Promise<StoredAttempt[]> {
 	return await reader('attempts')
 		.whereIn('recipient_id', recipientIds)
@@ -129,12 +130,12 @@ export async function readAttempts(reader: Knex, recipientIds: readonly string[]
 		.select('recipient_id', 'n', 'at', 'host', 'ip', 'tls', 'phase', 'code', 'enhanced', 'reply', 'ms', 'dialogue');
 }
 
-/** More than the addresses of nearly every domain. */
+/** More mail servers than nearly every domain has. */
 const maxAttempts = 50;
 
 /**
- * The hosts that a recipient's attempts asked, in order, the last ones. Attempts without a conversation have no row
- * with a host.
+ * Returns the mail servers that a recipient's last attempts contacted, in order. Attempts without a conversation have
+ * no row with a host.
  */
 export async function readAsked(reader: Knex, recipientId: string): Promise<Asked[]> {
 	const asked: Asked[] = await reader('attempts')
@@ -149,15 +150,13 @@ export async function readAsked(reader: Knex, recipientId: string): Promise<Aske
 	return asked.reverse();
 }
 
-/** A conversation with its recipient; the id gives its order among those of the message. */
+/** A conversation with its recipient. The id defines its order among the conversations of the message. */
 export type ListedAttempt = Omit<StoredAttempt, 'dialogue' | 'ip'> & {
 	readonly id: string;
 	readonly recipient: Pick<Recipient, 'id' | 'address' | 'role'>;
 };
 
-/**
- * The conversations about recipients, recipient by recipient, each in order, from after the one with the id `after`.
- */
+/** Returns the conversations about recipients, by recipient and in order, after the one with the id `after`. */
 export async function pageAttempts(
 	reader: Knex,
 	recipients: ReadonlyArray<ListedAttempt['recipient']>,
@@ -189,7 +188,7 @@ export async function pageAttempts(
 	return found;
 }
 
-/** The state of a message's `to` recipient, and whether it is still in the queue. */
+/** Returns the state of a message's `to` recipient, and whether it is still in the queue. */
 export async function readStatus(
 	reader: Knex,
 	messageId: string,
@@ -204,25 +203,25 @@ export async function readStatus(
 
 export type EngagementType = 'opened' | 'clicked';
 
-/** How often a recipient was opened, or one of its links clicked; times in the store's form. */
+/** How often a recipient opened the message or clicked one of its links. Times are in the store's form. */
 export type EngagementCount = {
 	readonly recipientId: string;
 	readonly kind: EngagementType;
-	/** Where the link leads; empty for an open. */
+	/** The target of the link; empty for an open. */
 	readonly url: string;
 	readonly n: number;
-	/** Those of `n` that were a machine's. */
+	/** How many of `n` were automated. */
 	readonly machineN: number;
 	readonly firstAt: string;
 	readonly lastAt: string;
 };
 
-/** Whether what was added is the first of its row, and whether it has the first that was no machine's. */
+/** Whether the added count is the first in its row, and whether it contains the first that was not automated. */
 export type FirstOf = {readonly all: boolean; readonly people: boolean};
 
 /**
- * Adds the counts, at most one for each link, in their order; returns for each whether it is the first. All opens of a
- * recipient share one row, all clicks of one of its links another one.
+ * Adds counts, at most one for each link, and returns for each whether it is the first. All opens of a recipient share
+ * one row, and so do all clicks on one link.
  */
 export async function addEngagement(trx: Knex.Transaction, counts: readonly EngagementCount[]): Promise<FirstOf[]> {
 	if (counts.length === 0) {
@@ -244,7 +243,7 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 		bindings,
 	);
 	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row]));
-	// What was added is all there is: the row is new.
+	// If the total equals what was added, the row is new.
 	return counts.map(one => {
 		const {n = 0, machine_n: machineN = 0} = totals.get(`${one.recipientId} ${one.kind} ${one.url}`) ?? {};
 		const people = one.n - one.machineN;
@@ -255,8 +254,8 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 const followed = columnsOf('id workspace_id message_id address role destination state state_at links');
 
 /**
- * All recipients of these messages, as far as they are still there and not erased; they stay so until the transaction
- * ends.
+ * Returns the recipients of these messages, except those that were removed or erased, and locks them until the
+ * transaction ends.
  */
 export async function findTrackedRecipients(
 	trx: Knex.Transaction,
@@ -282,7 +281,7 @@ export async function findTrackedRecipients(
 
 const engagement = columnsOf('recipientId kind url n machineN firstAt lastAt');
 
-/** What was opened and clicked of a message, by recipient, opens first. */
+/** Returns a message's opens and clicks by recipient, opens first. */
 export async function readEngagement(reader: Knex, messageId: string): Promise<EngagementCount[]> {
 	return await reader('engagement as e')
 		.join('recipients as r', 'r.id', 'e.recipient_id')

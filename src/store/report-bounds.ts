@@ -1,24 +1,25 @@
 import type {Knex} from 'knex';
 import {type DmarcCount, otherAddresses} from '../mail/aggregate.ts';
 
-/** How much the reports about a domain that begin on one day may bring. */
+/** How much is accepted from the reports about a domain that begin on one day. */
 type Bound = {
-	/** Of one signer; unsigned reports count as those of one signer. */
+	/** The limit for one signer; unsigned reports count as those of one signer. */
 	readonly each: number;
-	/** Of all signers. */
+	/** The limit for all signers together. */
 	readonly all: number;
 	/**
-	 * Reserved for each signer beyond `all`, up to three times `all`: who signs for many domains keeps nobody else out.
+	 * Reserved for each signer beyond `all`, up to three times `all`, so that somebody who signs for many domains
+	 * cannot crowd out others.
 	 */
 	readonly reserved: number;
 };
 
 export const bounds = {
 	reports: {each: 300, all: 1000, reserved: 3},
-	/** Groups of messages by reports that their reporters signed. A report has its largest groups first. */
+	/** Groups of messages in reports signed by their reporters. A report lists its largest groups first. */
 	provenGroups: {each: 500, all: 1000, reserved: 20},
 	unprovenGroups: {each: 100, all: 100, reserved: 0},
-	/** Texts about failures of TLS, characters. */
+	/** Texts about TLS failures, in characters. */
 	failures: {each: 4096, all: 16_384, reserved: 1024},
 } as const satisfies Record<string, Bound>;
 
@@ -34,13 +35,13 @@ type UseOptions = {
 	/** The rows of the reports about a domain. */
 	readonly reports: Knex.QueryBuilder;
 	readonly day: string;
-	/** A signer may have any number of names below its domain. */
+	/** The domain of the signature. A signer may use any number of names below its domain. */
 	readonly signedBy: string | null;
-	/** What a report brought, as SQL. */
+	/** How much a report contributed, as SQL. */
 	readonly amount: string;
 };
 
-/** How many reports begin on a day, and how much they brought: those of all signers, and those of one. */
+/** Returns how many reports begin on a day, and how much they contributed: of all signers, and of this one. */
 export async function readUse(
 	trx: Knex.Transaction,
 	{reports, day, signedBy, amount}: UseOptions,
@@ -62,10 +63,10 @@ export async function readUse(
 	};
 }
 
-/** Groups of messages that are kept apart; `added`: those of them that are new. */
+/** The groups of messages that are stored separately. `added` is how many of them are new. */
 type Fitted = {readonly counts: readonly DmarcCount[]; readonly added: number};
 
-/** Keeps apart the groups that are there already, and as many new ones as there is room for. The rest is added up. */
+/** Keeps known groups separate, and as many new ones as there is room for. Adds up the rest. */
 export function fitCounts(
 	counts: readonly DmarcCount[],
 	isThere: (group: DmarcCount) => boolean,
@@ -88,6 +89,6 @@ export function fitCounts(
 	return {counts: [...apart, ...others.values()], added};
 }
 
-/** What distinguishes a group of messages of one day. */
+/** Returns the key that distinguishes groups of messages of one day. */
 export const groupKey = ({ip, dkim, spf, disposition, why}: Omit<DmarcCount, 'n'>): string =>
 	JSON.stringify([ip, Number(dkim), Number(spf), disposition, why]);

@@ -6,8 +6,8 @@ import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
 const copies = columnsOf('id workspace_id message_id address address_key role destination state sent_at attempts');
 
 /**
- * The recipients of these ids, or of these messages; they stay as they are until the transaction ends. None of a
- * workspace that is gone.
+ * Returns the recipients with these ids, or of these messages, and locks them until the transaction ends. Recipients of
+ * deleted workspaces are left out.
  */
 export async function findReportedRecipients(
 	trx: Knex.Transaction,
@@ -15,9 +15,9 @@ export async function findReportedRecipients(
 ): Promise<
 	Array<
 		Omit<Recipient, 'state_at' | 'last_reply'> & {
-			/** The topic that the message was tagged with. */
+			/** The topic of the message. */
 			readonly topic_id: string | null;
-			/** JSON of the message (`readExtras`). */
+			/** The message's extras as JSON (`readExtras`). */
 			readonly extras: string | null;
 		}
 	>
@@ -33,13 +33,13 @@ export async function findReportedRecipients(
 		.whereIn(column, ids)
 		.whereRaw(...nearIds(trx, 'c.id', 'rcp', ids))
 		.whereRaw(...nearIds(trx, 'm.id', 'msg', ids))
-		// In one order: others may be locking the same rows.
+		// In a fixed order, because others may be locking the same rows.
 		.orderBy('c.id')
 		.forNoKeyUpdate('c')
 		.select(...copies.selectedOf('c'), 'm.topic_id', 'm.extras');
 }
 
-/** Recipients by the id in a smarthost's reply to their mail. */
+/** Returns recipients by the id in a relay's reply to their message. */
 export async function findByProviderIds(
 	reader: Knex,
 	providerIds: readonly string[],
@@ -52,12 +52,12 @@ export async function findByProviderIds(
 				.limit(maxPerProvider);
 }
 
-/** An answer names one mail; more of them say nothing. */
+/** A reply identifies one message. If several match, more of them add nothing. */
 const maxPerProvider = 10;
 
 /**
- * The newest live message to an address (comparison form) since then, in each workspace that mailed it. The ids of
- * messages contain their time of acceptance.
+ * Returns the newest live message to an address (comparison form) since then, in each workspace that sent to it. The
+ * ids of messages contain their time of acceptance.
  */
 export async function findLastMailed(trx: Knex.Transaction, addressKey: string, since: string): Promise<string[]> {
 	const newest = trx('messages as m')
@@ -70,13 +70,13 @@ export async function findLastMailed(trx: Knex.Transaction, addressKey: string, 
 	return rows.flatMap(({id}) => (id === null ? [] : [id]));
 }
 
-/** What a mail said of a recipient. */
+/** What an inbound message reported about a recipient. */
 export type NewReport = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly messageId: string;
 	readonly recipientId: string;
-	/** SHA-256 of the mail in which it came, in hex. */
+	/** The SHA-256 of the inbound message, in hex. */
 	readonly inboundSha256: string;
 	readonly kind: ReportKind;
 	readonly category: string | null;
@@ -91,7 +91,7 @@ const columns = columnsOf(
 	'id workspaceId messageId recipientId inboundSha256 kind category rule matched detail createdAt',
 );
 
-/** Adds reports, one for each mail and recipient. Returns the ids of those that were added. */
+/** Adds reports, one for each inbound message and recipient. Returns the ids of the added ones. */
 export async function insertReports(trx: Knex.Transaction, reports: readonly NewReport[]): Promise<Set<string>> {
 	const added = await insertReturning<{id: string}>(
 		trx,
@@ -103,21 +103,20 @@ export async function insertReports(trx: Knex.Transaction, reports: readonly New
 	return new Set(added.map(({id}) => id));
 }
 
-/** Removes reports. */
 export async function deleteReports(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
 	if (ids.length > 0) {
 		await trx('reports').whereIn('id', ids).delete();
 	}
 }
 
-/** How many reports of a recipient are there, for those that have any. */
+/** Returns the number of reports about each recipient that has any. */
 export async function countReports(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
 ): Promise<Map<string, number>> {
 	const rows: Array<{recipientId: string; n: number | string}> = await trx('reports')
 		.whereIn('recipient_id', recipientIds)
-		// The condition of the index that has them.
+		// The condition of the index on these rows.
 		.whereNotNull('inbound_sha256')
 		.groupBy('recipient_id')
 		.select('recipient_id as recipientId')
@@ -125,7 +124,7 @@ export async function countReports(
 	return new Map(rows.map(({recipientId, n}) => [recipientId, Number(n)]));
 }
 
-/** Arrivals, refusals and complaints in the timelines of messages, by recipient. */
+/** Returns the deliveries, bounces and complaints in the timelines of messages, by recipient. */
 export async function readEnds(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -140,14 +139,14 @@ export async function readEnds(
 	return rows.map(row => ({...row, detail: JSON.parse(row.detail ?? '{}')}));
 }
 
-/** A report as it stands. */
+/** A stored report. */
 export type StoredReport = Omit<NewReport, 'workspaceId' | 'messageId' | 'inboundSha256' | 'detail'> & {
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
 const shownColumns = columnsOf('id recipientId kind category rule matched detail createdAt');
 
-/** What came back of a message, oldest first, at most `limit`. */
+/** Returns the reports about a message, oldest first, at most `limit`. */
 export async function readReports(reader: Knex, messageId: string, limit: number): Promise<StoredReport[]> {
 	const rows: Array<Omit<StoredReport, 'detail'> & {detail: string | null}> = await reader('reports')
 		.where({message_id: messageId})

@@ -9,13 +9,12 @@ import {alongIndex, among, idsSince} from './engine/rows.ts';
 import {scanMessages} from './message-scan.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
-/** What is added to the figures of the hour in which a recipient was first tried (`at`, in the store's form). */
+/** An addition to the figures of the hour in which a recipient was first attempted (`at`, in the store's form). */
 export type ReputationCount = Figures & {readonly workspaceId: string; readonly at: string};
 
 /**
- * Adds to the figures of hours. Recipients that were first tried before the workspace was last resumed are left out: it
- * is judged again from there. One statement, the rows in the order of their keys, for two nodes may count the same
- * hours.
+ * Adds to the figures of hours, in the order of their keys, because two nodes may count the same hours. Recipients
+ * first attempted before the workspace was last resumed are left out, because its reputation starts there.
  */
 export async function countHours(trx: Knex.Transaction, counts: readonly ReputationCount[]): Promise<void> {
 	if (counts.length === 0) {
@@ -44,19 +43,19 @@ export async function countHours(trx: Knex.Transaction, counts: readonly Reputat
 const countRow = (one: ReputationCount) =>
 	[one.workspaceId, one.at, one.attempted, one.hard, one.delivered, one.complained] as const;
 
-/** What is recorded of a recipient's tries. */
+/** What is recorded about a recipient's attempts. */
 export type EarlierTries = {
-	/** When the first conversation of one that counts was, in the store's form; null: there was none. */
+	/** When the first conversation of a counted attempt began, in the store's form; `null` if there was none. */
 	readonly at: string | null;
-	/** Whether a host took it in one that counts. */
+	/** Whether a mail server accepted the message in a counted attempt. */
 	readonly taken: boolean;
-	/** After how many it may have arrived unknown to us (`isPossibleDuplicate`). */
+	/** After how many attempts it may have been delivered without our knowledge (`isPossibleDuplicate`). */
 	readonly doubtful: number;
 	/** Whether a daemon died while it had the recipient. */
 	readonly cutOff: boolean;
 };
 
-/** By the ids of recipients. Absent: no try is recorded. */
+/** Returns earlier attempts by the ids of recipients. Recipients without recorded attempts are missing. */
 export async function readTries(reader: Knex, recipientIds: readonly string[]): Promise<Map<string, EarlierTries>> {
 	if (recipientIds.length === 0) {
 		return new Map();
@@ -80,7 +79,7 @@ export async function readTries(reader: Knex, recipientIds: readonly string[]): 
 	);
 }
 
-/** A workspace with its figures; times in the store's form. */
+/** A workspace with its figures. Times are in the store's form. */
 export type ReputationStatus = {
 	readonly id: string;
 	readonly name: string;
@@ -94,7 +93,7 @@ export type ReputationStatus = {
 type StatusQuery = {
 	/** The first hours of the windows. */
 	readonly starts: {readonly day: string; readonly week: string};
-	/** Absent: all workspaces that have figures, were warned of or are paused. */
+	/** If absent, all workspaces that have figures, were warned or are paused. */
 	readonly ids?: readonly string[];
 };
 
@@ -106,7 +105,7 @@ type StatusRow = {
 	readonly reputation_warned_at: string | null;
 } & {readonly [column: string]: number | string | null};
 
-/** The figures of workspaces, by their ids. */
+/** Returns the figures of workspaces, ordered by id. */
 export async function readStatuses(reader: Knex, {starts, ids}: StatusQuery): Promise<ReputationStatus[]> {
 	const query = reader('workspaces as w')
 		.leftJoin('reputation_hours as h', function () {
@@ -140,7 +139,7 @@ export async function readStatuses(reader: Knex, {starts, ids}: StatusQuery): Pr
 	}));
 }
 
-/** The figures of a workspace's hours from `since` (`2026-11-21T13`) on, oldest first. */
+/** Returns the figures of a workspace's hours from `since` (`2026-11-21T13`) on, oldest first. */
 export async function readReputationHours(
 	reader: Knex,
 	workspaceId: string,
@@ -153,15 +152,13 @@ export async function readReputationHours(
 		.select('hour', ...figureNames);
 }
 
-// Recipients that were found to be refused because of us are taken off, maybe from a row that was removed.
+// Refusals that turned out to be caused by us are subtracted, perhaps from a row that was removed, hence the minimum.
 function figuresOf(row: StatusRow, span: string): Figures {
 	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
 	return {attempted: of('attempted'), hard: of('hard'), delivered: of('delivered'), complained: of('complained')};
 }
 
-/**
- * Changes a workspace that is as it was when it was judged: neither paused nor resumed meanwhile. False: it was.
- */
+/** Changes a workspace if it was neither paused nor resumed since it was evaluated; otherwise returns `false`. */
 export async function updateJudged(
 	trx: Knex.Transaction,
 	{id, since}: Pick<ReputationStatus, 'id' | 'since'>,
@@ -175,26 +172,26 @@ export async function updateJudged(
 	return changed === 1;
 }
 
-/** Forgets a workspace's figures. */
+/** Deletes a workspace's figures. */
 export async function forgetFigures(trx: Knex.Transaction, workspaceId: string): Promise<void> {
 	await trx('reputation_hours').where({workspace_id: workspaceId}).delete();
 }
 
-/** Removes figures of hours before this one, at most this many; answers how many. */
+/** Removes figures of hours before this one, at most `limit`; returns how many. */
 export async function purgeReputation(trx: Knex.Transaction, firstHour: string, limit: number): Promise<number> {
 	const columns = ['workspace_id', 'hour'];
 	const old = trx('reputation_hours').where('hour', '<', firstHour).limit(limit).select(columns);
 	return await trx('reputation_hours').whereIn(columns, old).delete();
 }
 
-// Of millions of messages the newest few say enough of how mail fares now: what is read here is bounded.
+// The newest few of millions of messages show well enough how delivery is going, so reads are bounded below.
 
-/** The newest mail of a workspace that was accepted from `since` (milliseconds) on, at most `limit`. */
+/** The newest messages of a workspace that were accepted from `since` (milliseconds) on, at most `limit`. */
 export type Sample = {
 	readonly workspaceId: string;
 	readonly since: number;
 	readonly limit: number;
-	/** With simulated mail, which is left out otherwise. */
+	/** Whether to include simulated messages. */
 	readonly simulated?: boolean;
 };
 
@@ -209,7 +206,7 @@ async function newestIn(
 	return (await scanMessages(reader, {workspaceId, status, since}, {after: null, limit})).ids;
 }
 
-/** The `to` recipients of messages of the sample, the newest first. */
+/** Queries the `to` recipients of messages of the sample, newest first. */
 function recipientsOf(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
 	return reader('recipients as r')
 		.whereRaw(...among(reader, 'r.message_id', messageIds))
@@ -218,7 +215,7 @@ function recipientsOf(reader: Knex, {since}: Sample, messageIds: readonly string
 		.orderBy('r.message_id', 'desc');
 }
 
-/** How long each of the newest delivered messages took from its acceptance, milliseconds. */
+/** Returns how long the delivery of each of the newest delivered messages took, in milliseconds. */
 export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<number[]> {
 	const delivered = await newestIn(reader, sample, 'delivered');
 	const rows: Array<{message_id: string; state_at: string; destination: string}> = await recipientsOf(
@@ -231,19 +228,19 @@ export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<n
 		.map(({message_id: id, state_at: at}) => Math.max(0, Date.parse(at) - idTime(id)));
 }
 
-/** The id of a recipient that is in the queue. As a value it is looked up for each recipient. */
+/** The recipient's id if it is in the queue. A scalar subquery is looked up for each recipient. */
 const queued = '(select q.recipient_id from queue as q where q.recipient_id = r.id)';
 
-/** What a host said against a recipient. */
+/** An error that a mail server returned for a recipient. */
 export type Refusal = {
 	readonly destination: string;
 	readonly category: BounceCategory | null;
 	readonly reply: string;
-	/** It will be tried again. */
+	/** Whether delivery will be attempted again. */
 	readonly waits: boolean;
 };
 
-/** What is said against the newest messages that bounced, and against the newest that wait. */
+/** Returns the errors of the newest messages that bounced, and of the newest ones that wait. */
 export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusal[]> {
 	const [ofSince, since] = idsSince(reader, 'e.message_id', 'msg', sample.since);
 	const bounced: Array<{destination: string; detail: string | null}> = await recipientsOf(
@@ -251,7 +248,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 		sample,
 		await newestIn(reader, sample, 'bounced'),
 	)
-		// The first refusal ended the recipient.
+		// The first refusal ended delivery to the recipient.
 		.select('r.destination')
 		.select(
 			reader.raw(
@@ -263,7 +260,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 	const refusals: Refusal[] = bounced
 		.filter(({destination}) => counts(sample, destination))
 		.map(({destination, detail}) => {
-			// A report has no reply of a conversation.
+			// A report has no reply from a conversation.
 			const {category = null, reply = '', reason = reply} = JSON.parse(detail ?? '{}');
 			return {destination, category, reply: reason, waits: false};
 		});
@@ -283,14 +280,14 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 	return refusals;
 }
 
-/** What the last try of a recipient came to, cc ones too. */
+/** The result of a recipient's last attempt, including `cc` recipients. */
 export type LastTry = Pick<Recipient, 'destination' | 'state' | 'attempts'> & {
 	/** Whether it is still in the queue. */
 	readonly waits: boolean;
 	readonly host: string | null;
-	/** Null: plain, or there was no conversation. */
+	/** `null` if the connection was not encrypted, or there was no conversation. */
 	readonly tls: string | null;
-	/** Of the last reply. */
+	/** The code of the last reply. */
 	readonly code: number | null;
 };
 
@@ -301,14 +298,14 @@ function newestMessages(reader: Knex, {workspaceId, since, limit}: Sample): Knex
 		.select('id');
 }
 
-/** A message with mail that never left the machine. */
+/** A message that never left the machine. */
 export type SimulatedMessage = {
-	/** When it was accepted, milliseconds. */
+	/** When it was accepted, in milliseconds. */
 	readonly at: number;
 	readonly state: RecipientState;
 };
 
-/** The simulated ones among the newest messages: usage counts none of them. */
+/** Returns the simulated ones among the newest messages. They are not part of usage. */
 export async function readSimulated(reader: Knex, sample: Sample): Promise<SimulatedMessage[]> {
 	const rows: Array<{id: string; state: RecipientState}> = await reader
 		.with('newest', newestMessages(reader, sample))
@@ -321,7 +318,7 @@ export async function readSimulated(reader: Knex, sample: Sample): Promise<Simul
 	return rows.map(({id, state}) => ({at: idTime(id), state}));
 }
 
-/** The last try of each recipient of the newest messages, simulated ones too. */
+/** Returns the last attempt of each recipient of the newest messages, including simulated ones. */
 export async function readLastTries(reader: Knex, sample: Sample): Promise<LastTry[]> {
 	const {since} = sample;
 	const [ofLast, sinceLast] = idsSince(reader, 'b.recipient_id', 'rcp', since);
@@ -339,7 +336,7 @@ export async function readLastTries(reader: Knex, sample: Sample): Promise<LastT
 		.orderBy(['r.id', 'a.position'])
 		.select('r.id', 'r.destination', 'r.state', 'r.attempts', 'a.host', 'a.tls', 'a.code')
 		.select(reader.raw(`${queued} as queued`));
-	// Of the conversations of its last try the last one counts.
+	// Of several conversations of an attempt, the last one counts.
 	const recipients = new Map(
 		rows.map(({id, queued: open, ...recipient}) => [id, {...recipient, waits: open !== null}]),
 	);

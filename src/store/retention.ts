@@ -19,28 +19,28 @@ import {storeQueued, takeClaims} from './timeline.ts';
 import {deleteDeliveries, findAbout} from './webhooks.ts';
 
 type Removal = {
-	/** Messages after this id are looked at; empty: from the oldest. */
+	/** Messages after this id are checked; empty means from the oldest. */
 	readonly after: string;
-	/** Ids from this one on are kept. */
+	/** Messages from this id on are retained. */
 	readonly before: string;
-	/** Of this workspace alone; absent: of all. */
+	/** Only messages of this workspace; all workspaces if absent. */
 	readonly workspaceId?: string;
-	/** Messages to look at. */
+	/** How many messages to check. */
 	readonly limit: number;
 };
 
 type Removed = {
-	/** The message after which the next step goes on; null: there are no more. */
+	/** The message after which the next step continues; `null` if there are no more. */
 	readonly next: string | null;
-	/** How many messages are gone. */
+	/** How many messages were removed. */
 	readonly messages: number;
-	/** The recipients that are gone, and may have files. */
+	/** The removed recipients, which may have files. */
 	readonly recipientIds: readonly string[];
 };
 
 /**
- * Removes old messages with all that belongs to them, but none with a recipient in the queue. Messages that another
- * node is removing, or that get new rows at this moment, are skipped.
+ * Removes old messages with everything that belongs to them, except messages with a recipient in the queue. Messages
+ * that another node is removing, or adding rows to, are skipped.
  */
 export async function removeMessages(
 	trx: Knex.Transaction,
@@ -56,7 +56,8 @@ export async function removeMessages(
 	const ids = rows.map(({id}) => id);
 	const waiting = await waitingOf(trx, ids);
 	const old = ids.filter(id => !waiting.has(id));
-	// What is just being added to a recipient has locked its row, and is there when the others go.
+	// A transaction that adds rows to a recipient holds a lock on it. Waiting for that lock makes its rows visible to
+	// the deletes below.
 	const recipientIds: string[] = await trx('recipients')
 		.whereIn('message_id', old)
 		.whereRaw(...nearIds(trx, 'id', 'rcp', old))
@@ -76,7 +77,7 @@ export async function removeMessages(
 	return {next: ids.length === limit ? (ids.at(-1) ?? null) : null, messages, recipientIds};
 }
 
-/** Those of the messages that have a recipient in the queue. */
+/** Returns those of the messages that have a recipient in the queue. */
 async function waitingOf(trx: Knex.Transaction, ids: readonly string[]): Promise<ReadonlySet<string>> {
 	const waiting: string[] = await trx('recipients as r')
 		.whereIn('r.message_id', ids)
@@ -87,13 +88,12 @@ async function waitingOf(trx: Knex.Transaction, ids: readonly string[]): Promise
 }
 
 type Emptied = Pick<Removed, 'next' | 'recipientIds'> & {
-	/** Whether all that were looked at are without content now: none waits in the queue. */
+	/** Whether none of the checked messages has content left, because none waits in the queue. */
 	readonly isAll: boolean;
 };
 
 /**
- * Removes the content of old messages of a workspace: variables, subject, attachments, and what they are found by. The
- * rest stays.
+ * Removes the content of a workspace's old messages: variables, subject, attachments and search terms. The rest stays.
  */
 export async function emptyMessages(
 	trx: Knex.Transaction,
@@ -134,7 +134,8 @@ export async function emptyMessages(
 const erasedDomain = erasedAddress.slice(erasedAddress.indexOf('@') + 1);
 
 /**
- * How much there is of a person: messages to the address, messages with it in `cc`, mails that came in from or to it.
+ * How much is stored about a person: messages to the address, recipients with it in `cc`, and received mail from or to
+ * it.
  */
 export type Traces = {readonly messages: number; readonly recipients: number; readonly received: number};
 
@@ -158,7 +159,7 @@ export async function countTraces(reader: Knex, {workspaceId, addressKey, below}
 	};
 }
 
-/** Some messages to an address, oldest first. */
+/** Returns some messages to an address, oldest first. */
 export async function findMessagesTo(
 	reader: Knex,
 	{workspaceId, addressKey, below}: Erasure,
@@ -172,7 +173,7 @@ export async function findMessagesTo(
 		.pluck('id');
 }
 
-/** Recipients with an address in the `cc` of a message. */
+/** Queries the `cc` recipients with this address. */
 function copiesTo(reader: Knex, {workspaceId, addressKey, below}: Erasure): Knex.QueryBuilder {
 	return reader('recipients')
 		.where({workspace_id: workspaceId, address_key: addressKey})
@@ -180,7 +181,7 @@ function copiesTo(reader: Knex, {workspaceId, addressKey, below}: Erasure): Knex
 		.whereRaw("role = 'cc'");
 }
 
-/** Some of them. */
+/** Returns some of these recipients. */
 export async function findRecipientsTo(
 	trx: Knex.Transaction,
 	erasure: Erasure,
@@ -193,8 +194,8 @@ const messagesAtOnce = 500;
 const maxPages = 20;
 
 /**
- * Copies that wait of the newest messages to a person, and of those with the person in `cc`: at most `limit`. What is
- * older, or more, ends when its message is erased.
+ * Returns queued recipients of the person's newest messages, and queued `cc` recipients with the address, at most
+ * `limit`. Older or further ones end when their message is erased.
  */
 export async function findOpenOf(reader: Knex, erasure: Erasure, limit: number): Promise<string[]> {
 	const open: string[] = await ofQueue(copiesTo(reader, erasure)).limit(limit);
@@ -219,7 +220,7 @@ function ofQueue(recipients: Knex.QueryBuilder): Knex.QueryBuilder {
 	return recipients.whereRaw('exists (select 1 from queue as q where q.recipient_id = recipients.id)').pluck('id');
 }
 
-/** Every recipient of messages. */
+/** Returns every recipient of the messages. */
 export async function findRecipientsOf(
 	trx: Knex.Transaction,
 	messageIds: readonly string[],
@@ -236,8 +237,8 @@ export async function isErased(reader: Knex, recipientId: string): Promise<boole
 }
 
 /**
- * Takes recipients out of the queue, also from a daemon that is trying one: it loses its claim, and its outcome is not
- * written. Returns those that were in the queue.
+ * Takes recipients out of the queue, even while a daemon is attempting delivery: it loses its claim, and its outcome is
+ * not written. Returns those that were in the queue.
  */
 export async function endRecipients(
 	trx: Knex.Transaction,
@@ -245,7 +246,8 @@ export async function endRecipients(
 	{state, at}: {readonly state: RecipientState; readonly at: string},
 ): Promise<Array<Pick<Recipient, 'id' | 'message_id' | 'role'>>> {
 	const claims = () => trx('claims').whereIn('recipient_id', recipientIds);
-	// Before the queue, as outcomes do; and what was claimed until the queue was locked.
+	// Claims are locked before the queue, in the same order as outcomes do it. The second call finds claims that were
+	// made until the queue was locked.
 	const before = await takeClaims(trx, claims());
 	const open = await lockOpen(trx, recipientIds);
 	const ended = [...before, ...(await takeClaims(trx, claims(), lockLate))];
@@ -263,7 +265,7 @@ export async function endRecipients(
 	return moved;
 }
 
-/** Erases the address, and what hosts said of it, from recipients. */
+/** Erases the address and the replies of mail servers from recipients. */
 export async function eraseRecipients(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<void> {
 	await trx('recipients')
 		.whereIn('id', recipientIds)
@@ -274,7 +276,7 @@ export async function eraseRecipients(trx: Knex.Transaction, recipientIds: reado
 }
 
 /**
- * Erases the details of events (but those that are `kept`), reports and engagement of recipients; the events themselves
+ * Erases the details of events (except those in `kept`), reports and engagement of recipients. The events themselves
  * stay.
  */
 export async function eraseTimelines(
@@ -287,18 +289,19 @@ export async function eraseTimelines(
 	const about = (table: string) => trx(table).whereIn('message_id', messageIds).whereIn('recipient_id', recipientIds);
 	await about('events').whereNotNull('detail').whereNotIn('detail', kept).update({detail: null});
 	await trx('engagement').whereIn('recipient_id', recipientIds).delete();
-	// The mail in which a report came stays known by its hash, so that it is not read again.
+	// The hash of the message that contained the report is retained, so that it is not read again.
 	const inbound = about('reports').whereNotNull('inbound_sha256').select('inbound_sha256');
 	await trx('inbound').whereIn('digest', inbound).update(emptied);
 	await about('reports').update({detail: null, matched: null});
 }
 
-/** What stays of a mail that came in. */
+/** What remains of an erased inbound message. */
 const emptied = {mail_from: null, rcpt_to: '[]', raw: Buffer.alloc(0), kept: null, reading: null, fault: null};
 
 /**
- * Mails about no known recipient, or unreadable ones, that contain an address (comparison form), as it is or in what
- * was read: nothing else identifies their person. It reads all of them, up to a gibibyte, so it must not block writers.
+ * Finds inbound messages without a known recipient, or unreadable ones, that contain an address (comparison form) as it
+ * is or in what was read. Nothing else links them to the person. It reads all of them, up to a gibibyte, so it must not
+ * block writers.
  */
 export async function findUnmatched(reader: Knex, addressKey: string): Promise<string[]> {
 	const like = `%${addressKey.replace(/[\\%_]/g, '\\$&')}%`;
@@ -324,7 +327,7 @@ export async function findUnmatched(reader: Knex, addressKey: string): Promise<s
 		.pluck('id');
 }
 
-/** Empties mails that came in. */
+/** Empties inbound messages. */
 export async function eraseUnmatched(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
 	if (ids.length > 0) {
 		await trx('inbound').whereIn('id', ids).update(emptied);
@@ -354,7 +357,7 @@ export async function eraseMessages(trx: Knex.Transaction, messageIds: readonly 
 	await trx('attachments').whereIn('message_id', messageIds).delete();
 }
 
-/** The Message-IDs of the mails that were submitted for messages. */
+/** Returns the Message-IDs of the emails that were submitted for messages. */
 export async function findSubmittedNames(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
 	if (messageIds.length === 0) {
 		return [];
@@ -366,7 +369,7 @@ export async function findSubmittedNames(reader: Knex, messageIds: readonly stri
 	return [...new Set(names.filter(isMessageId))];
 }
 
-/** Messages that mails with this Message-ID were submitted for, newest first, at most `limit`. */
+/** Returns messages for which an email with this Message-ID was submitted, newest first, at most `limit`. */
 export async function findSubmitted(
 	reader: Knex,
 	workspaceId: string,
@@ -377,8 +380,8 @@ export async function findSubmitted(
 }
 
 /**
- * Changes the other addresses of messages, as spelled: those of `cc` and `reply_to`. The name before one that changes
- * goes.
+ * Rewrites the other addresses of messages, `cc` and `reply_to`, as they were spelled. The display name of a changed
+ * `reply_to` is dropped.
  */
 export async function rewriteAddresses(
 	trx: Knex.Transaction,
@@ -388,7 +391,7 @@ export async function rewriteAddresses(
 	const messages: Array<Record<'cc' | 'reply_to' | 'extras', string | null> & {id: string}> = await trx('messages')
 		.whereIn('id', messageIds)
 		.select('id', 'cc', 'reply_to', 'extras');
-	// Another node may have removed them meanwhile.
+	// Another node may have removed them in the meantime.
 	if (messages.length === 0) {
 		return;
 	}
@@ -411,8 +414,8 @@ export async function rewriteAddresses(
 export type WebhookBody = {readonly recipient: string; readonly metadata: Readonly<Record<string, string>>};
 
 /**
- * Changes the stored bodies of webhooks about messages: those to be sent, and those kept for a replay. What was
- * answered may name anybody.
+ * Rewrites the stored webhook bodies about messages, both pending ones and those retained for a replay. Responses are
+ * erased, because they may name anybody.
  */
 export async function rewriteWebhookBodies(
 	trx: Knex.Transaction,
@@ -434,20 +437,20 @@ export async function rewriteWebhookBodies(
 	}
 }
 
-/** Null: there is no such contact. */
+/** Returns `null` if there is no such contact. */
 export async function findContactId(reader: Knex, workspaceId: string, addressKey: string): Promise<string | null> {
 	const row = await reader('contacts').where({workspace_id: workspaceId, address_key: addressKey}).first('id');
 	return row?.id ?? null;
 }
 
-/** Forgets the contact and how its mail fared. False: there was no such contact. */
+/** Deletes the contact and its delivery failures. Returns `false` if there was no such contact. */
 export async function deleteContact(trx: Knex.Transaction, workspaceId: string, addressKey: string): Promise<boolean> {
 	const person = {workspace_id: workspaceId, address_key: addressKey};
 	await trx('address_health').where(person).delete();
 	return (await trx('contacts').where(person).delete()) > 0;
 }
 
-/** Removes at most `limit` deliveries of deleted endpoints, then the endpoint itself. True: there may be more. */
+/** Deletes at most `limit` deliveries of deleted endpoints, then the endpoint. Returns `true` if there may be more. */
 export async function purgeEndpoints(trx: Knex.Transaction, limit: number): Promise<boolean> {
 	const row: {id: string} | undefined = await trx('webhook_endpoints').whereNotNull('deleted_at').first('id');
 	if (!row) {

@@ -2,31 +2,31 @@ import {createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes} fro
 import type {Knex} from 'knex';
 import {withPasswords} from '../mail/route.ts';
 
-/** Master keys by id; `current` seals, every one of them opens. */
+/** Master keys by id. `current` seals; each of them opens. */
 export type MasterKeys = {readonly current: number; readonly keys: Readonly<Record<number, Uint8Array>>};
 
-/** Secrets at rest: DKIM keys and webhook secrets are readable only with the key that lives outside the database. */
+/** Encrypts stored secrets, such as DKIM keys: they can only be read with a key from outside of the database. */
 export type Vault = {
-	/** The id of the key that seals. */
+	/** Returns the id of the key that seals. */
 	readonly current: () => number;
-	/** `owner` (the row's id) is authenticated, so that a sealed value cannot be moved to another row. */
+	/** Seals a secret. `owner` (the row's id) is authenticated: a sealed value cannot be moved to another row. */
 	readonly seal: (owner: string, plain: string) => string;
-	/** Throws if the value was sealed by another key, for another owner, or was changed. */
+	/** Opens a secret. Throws if it was sealed by another key or for another owner, or was changed. */
 	readonly open: (owner: string, sealed: string) => string;
-	/** HMACs of a text by each key, that of the key that seals first: `<name of the key>.<base64url>`. */
+	/** Returns HMACs of a text by each key, the sealing key's first: `<name of the key>.<base64url>`. */
 	readonly macs: (purpose: string, text: string) => readonly string[];
 };
 
 type VaultOptions = {
 	readonly random?: (size: number) => Buffer;
-	/** Reads the keys again where a value needs one that is not known: they may have been rotated since. */
+	/** Reads the keys again if a value needs an unknown one: they may have been rotated. */
 	readonly reread?: () => MasterKeys;
 };
 
 const ivLength = 12;
 const tagLength = 16;
 
-/** AES-256-GCM; the text is `v1.<key id>.<base64url of iv ‖ tag ‖ ciphertext>`. */
+/** Creates a vault with AES-256-GCM. A sealed value is `v1.<key id>.<base64url of iv ‖ tag ‖ ciphertext>`. */
 export function createVault(first: MasterKeys, {random = randomBytes, reread}: VaultOptions = {}): Vault {
 	let {current, keys} = first;
 	function keyOf(id: number): Uint8Array {
@@ -36,7 +36,9 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 			keys = {...keys, ...now.keys};
 		}
 		if (!Object.hasOwn(keys, id)) {
-			throw unopened(`The store holds a secret sealed with key ${id}, which is not among the secret keys.`);
+			throw unopened(
+				`A secret in the store was sealed with key ${id}, which is not configured: restore that key.`,
+			);
 		}
 		return keys[id] as Uint8Array;
 	}
@@ -45,7 +47,7 @@ export function createVault(first: MasterKeys, {random = randomBytes, reread}: V
 		const name = `${id} ${purpose}`;
 		const key = macKeys.get(name) ?? Buffer.from(hkdfSync('sha256', keyOf(id), '', `mailctl mac ${purpose}`, 40));
 		macKeys.set(name, key);
-		// An id names another key on a node with another list of keys.
+		// Not the id, because on a node with another list of keys the same id may belong to another key.
 		const tag = key.subarray(32).toString('base64url');
 		return `${tag}.${createHmac('sha256', key.subarray(0, 32)).update(text).digest('base64url')}`;
 	}
@@ -90,7 +92,7 @@ function unopened(message: string): Error {
 
 type RowKey = 'id' | 'name' | 'directory';
 
-/** A column that holds secrets, sealed for the row's key unless another column is the `owner`. */
+/** A column with secrets, sealed for the row's key unless another column is the `owner`. */
 export type SealedColumn = {
 	readonly table:
 		| 'dkim_keys'
@@ -103,21 +105,21 @@ export type SealedColumn = {
 		| 'certificates'
 		| 'acme_accounts';
 	readonly column: string;
-	/** The column that names a row; absent: `id`. */
+	/** The column that identifies a row; `id` if absent. */
 	readonly key?: RowKey;
 	readonly owner?: RowKey | 'workspace_id';
-	/** Octets at its beginning that name the keys of all secrets in it. */
+	/** How many octets at its beginning contain the ids of the keys of all its secrets. */
 	readonly head: number;
-	/** Puts each sealed secret of a value through `change`. */
+	/** Passes each sealed secret of a value through `change`. */
 	readonly each: (value: string, change: (sealed: string) => string) => string;
 };
 
-/** `v1.255.` */
+/** The length of `v1.255.` */
 const sealedHead = 7;
 const whole = (value: string, change: (sealed: string) => string) => change(value);
 
 /**
- * Every column that a vault seals: DKIM keys, secrets of webhooks, passwords of smarthosts, secrets of one-time codes,
+ * Every column that a vault seals: DKIM keys, webhook secrets, passwords of relays, secrets of one-time codes,
  * sensitive variables, keys of certificates.
  */
 export const sealedColumns: readonly SealedColumn[] = [
@@ -133,13 +135,13 @@ export const sealedColumns: readonly SealedColumn[] = [
 	{table: 'acme_accounts', column: 'secret', key: 'directory', head: sealedHead, each: whole},
 ];
 
-/** The id of the key that sealed it; null: it is no sealed secret. */
+/** Returns the id of the key that sealed a value; `null` if it is not a sealed secret. */
 function sealingIdOf(sealed: string): number | null {
 	const [, id] = /^v1\.([1-9]\d{0,2})\./.exec(sealed) ?? [];
 	return id === undefined ? null : Number(id);
 }
 
-/** The ids of the keys that sealed something in the store. */
+/** Returns the ids of the keys that sealed something in the store. */
 export async function sealingIds(reader: Knex): Promise<number[]> {
 	const ids = new Set<number>();
 	for (const {table, column, head, each} of sealedColumns) {
@@ -159,7 +161,7 @@ export async function sealingIds(reader: Knex): Promise<number[]> {
 	return [...ids].sort((a, b) => a - b);
 }
 
-/** Every secret of the store, with the id that it is sealed for. */
+/** Returns every secret of the store with the id that it is sealed for. */
 export async function readSealed(reader: Knex): Promise<Array<{owner: string; sealed: string}>> {
 	const secrets: Array<{owner: string; sealed: string}> = [];
 	for (const {table, column, key = 'id', owner: ownerColumn = key, each} of sealedColumns) {
@@ -176,12 +178,12 @@ export async function readSealed(reader: Knex): Promise<Array<{owner: string; se
 	return secrets;
 }
 
-/** What one step of re-sealing did; `last` is where the next one starts, null at the end. */
+/** The result of one step of resealing. `last` is where the next one starts, `null` at the end. */
 type Resealed = {readonly resealed: number; readonly damaged: readonly string[]; readonly last: string | null};
 
 /**
- * Reseals the secrets of up to `most` rows of a column by the vault's first key, in the order of their keys. What is
- * sealed by it stays, and so does what cannot be opened (`damaged`: the keys of those rows).
+ * Reseals the secrets of up to `most` rows of a column with the vault's current key, in the order of the rows' keys.
+ * Values sealed by that key stay, and so do values that cannot be opened (`damaged` has the keys of those rows).
  */
 export async function resealRows(
 	trx: Knex.Transaction,
@@ -202,7 +204,7 @@ export async function resealRows(
 		if (next === null) {
 			damaged.push(id);
 		} else if (next !== value) {
-			// Unless another node has changed it meanwhile.
+			// Compare-and-set: another node may have changed the value in the meantime.
 			resealed += await trx(table)
 				.where({[key]: id, [column]: value})
 				.update({[column]: next});
@@ -221,11 +223,12 @@ function resealedValue(owner: string, value: string, each: SealedColumn['each'],
 	}
 }
 
-/** A key as it was configured. The ids of `secrets.json` are its own, those of MAILCTL_SECRET_KEY are the store's. */
+/** A configured key. A key in `secrets.json` has its id there; the store assigns the id of MAILCTL_SECRET_KEY. */
 export type ConfiguredKey = {readonly id: number | null; readonly key: Uint8Array};
 
 /**
- * Why keys are not those of a store: none of them is, one has another key's id, or one that sealed secrets is missing.
+ * Why the keys do not fit the store: it knows none of them, one has the id of another key, or a key that sealed secrets
+ * is missing.
  */
 export type KeyFault =
 	| {readonly kind: 'foreign'}
@@ -233,37 +236,37 @@ export type KeyFault =
 	| {readonly kind: 'missing'; readonly id: number}
 	| {readonly kind: 'full'};
 
-/** A key that the store does not know yet, as it notes it. */
+/** A key that the store does not know yet, in the form in which it is stored. */
 export type FreshKey = {readonly id: number; readonly proof: string};
 
 type Matched =
 	| {readonly ok: true; readonly keys: MasterKeys; readonly fresh: readonly FreshKey[]}
 	| {readonly ok: false; readonly fault: KeyFault};
 
-/** What the store keeps of a key: it proves the key without revealing it. */
+/** Returns what the store retains of a key: proof of the key that does not reveal it. */
 function proofOf(key: Uint8Array): string {
 	return Buffer.from(hkdfSync('sha256', key, '', 'mailctl secret key proof', 32)).toString('base64url');
 }
 
-/** The keys that the store was used with: their ids by their proofs. */
+/** Returns the keys that the store was used with: their ids by their proofs. */
 async function readKnown(reader: Knex): Promise<Map<string, number>> {
 	const rows: Array<{id: number; proof: string}> = await reader('secret_keys').orderBy('id');
 	return new Map(rows.map(({id, proof}) => [proof, id]));
 }
 
-/** Ids that were given to keys, also to those that are no longer configured. */
+/** Returns the ids that were assigned to keys, including keys that are no longer configured. */
 export async function keyIds(reader: Knex): Promise<number[]> {
 	return [...(await readKnown(reader)).values()];
 }
 
-/** Whether the store was used with a key before. */
+/** Returns whether the store was used with a key before. */
 export async function expectsKeys(reader: Knex): Promise<boolean> {
 	return (await reader('secret_keys').first('id')) !== undefined || (await sealingIds(reader)).length > 0;
 }
 
 /**
- * Compares the configured keys (the first of them seals) with those that the store was used with. Where none was noted,
- * what is sealed says which key is right, and an empty store takes every key. `freeId`: an id that none of these has.
+ * Compares the configured keys (the first one seals) with those that the store was used with. If none was stored, the
+ * sealed values show which key is right, and an empty store accepts every key. `freeId` returns an unused id.
  */
 export async function matchKeys(
 	reader: Knex,
@@ -305,14 +308,14 @@ export async function matchKeys(
 	return {ok: true, keys: {current: ids[0] as number, keys}, fresh};
 }
 
-/** From now on the store is used with these keys too. */
+/** Stores that these keys are in use. */
 export async function noteKeys(trx: Knex.Transaction, fresh: readonly FreshKey[], now: string): Promise<void> {
 	if (fresh.length > 0) {
 		await trx('secret_keys').insert(fresh.map(key => ({...key, created_at: now})));
 	}
 }
 
-/** The keys that open what was sealed before the store knew its keys; null: what is sealed opens with none of them. */
+/** Returns the keys that open values sealed before the store knew its keys; `null` if none of them opens one. */
 async function provenBySecrets(
 	reader: Knex,
 	configured: readonly ConfiguredKey[],
@@ -329,7 +332,7 @@ async function provenBySecrets(
 	return proven;
 }
 
-// One is enough: a single secret may be damaged.
+// One secret is enough, because single secrets may be damaged.
 function opensOne(key: Uint8Array, id: number, secrets: ReadonlyArray<{owner: string; sealed: string}>): boolean {
 	const vault = createVault({current: id, keys: {[id]: key}});
 	return secrets.some(({owner, sealed}) => {

@@ -4,24 +4,24 @@ import {hourMs, storeTime} from '../kit/time.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {GroupWrite} from './engine/writer.ts';
 
-/** A service that sends mail for us and posts its events: a row of `smarthosts`. */
+/** A relay that posts events about the messages that it sends for us: a row of `smarthosts`. */
 export type Smarthost = {
 	readonly id: string;
-	/** Null: mail of every workspace goes there. */
+	/** `null` if messages of every workspace go through it. */
 	readonly workspace_id: string | null;
 	readonly provider: ProviderName;
 	/** SHA-256 of the token in its URL, hex. */
 	readonly token_hash: string;
-	/** Sealed for its id; null: its posts are signed, or the provider's key is not known yet. */
+	/** Sealed for its id; `null` if its posts are signed, or the provider's key is not known yet. */
 	readonly secret: string | null;
-	/** The only SNS topic that may post; null: no subscription was confirmed yet. */
+	/** The only SNS topic that may post; `null` if no subscription was confirmed yet. */
 	readonly topic: string | null;
 	readonly takes: readonly OptionalEvent[];
 	readonly last_event_at: string | null;
 	readonly created_at: string;
-	/** When it last accepted a message; `null`: it never did. */
+	/** When it last accepted a message; `null` if never. */
 	readonly used_at: string | null;
-	/** When it accepted the first message since its last event; `null`: it accepted none. */
+	/** When it accepted the first message since its last event; `null` if it has accepted none. */
 	readonly unreported_since: string | null;
 };
 
@@ -36,13 +36,13 @@ export async function insertSmarthost(
 	await trx('smarthosts').insert({...smarthost, takes: JSON.stringify(smarthost.takes)});
 }
 
-/** Newest first; `workspaceId`: its own, and those of every workspace; null: all. */
+/** Returns relays, newest first: the workspace's own, or all of them if `workspaceId` is `null`. */
 export async function listSmarthosts(reader: Knex, workspaceId: string | null): Promise<Smarthost[]> {
 	const rows: Row[] = await ofWorkspace(reader, workspaceId).orderBy('id', 'desc');
 	return rows.map(fromRow);
 }
 
-/** The providers of the smarthosts of each workspace; null: those of every workspace. */
+/** Returns the providers of each workspace's relays. The key `null` has those for every workspace. */
 export async function readProviders(reader: Knex): Promise<ReadonlyMap<string | null, readonly ProviderName[]>> {
 	const rows: Array<Pick<Smarthost, 'workspace_id' | 'provider'>> = await reader('smarthosts').distinct(
 		'workspace_id',
@@ -66,7 +66,7 @@ function ofWorkspace(reader: Knex, workspaceId: string | null): Knex.QueryBuilde
 	return workspaceId === null ? all : all.where({workspace_id: workspaceId});
 }
 
-/** The smarthost with this token in its URL. */
+/** Returns the relay with this token in its URL. */
 export async function findSmarthostByToken(reader: Knex, tokenHash: string): Promise<Smarthost | undefined> {
 	const row: Row | undefined = await reader('smarthosts').where({token_hash: tokenHash}).first();
 	return row && fromRow(row);
@@ -80,12 +80,12 @@ export async function updateSmarthost(
 	await trx('smarthosts').where({id}).update(changes);
 }
 
-/** False: there is no such smarthost. */
+/** Returns `false` if there is no such relay. */
 export async function deleteSmarthost(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('smarthosts').where({id}).delete()) === 1;
 }
 
-/** An event that a smarthost posted. */
+/** An event that a relay posted. */
 type PostedEvent = {readonly id: string; readonly at: string};
 
 /** A message that a relay accepted. */
@@ -97,11 +97,12 @@ export type RelayUse = {
 };
 
 /**
- * A message accepted this soon after an event is not waited for: the times of events are stored about once a minute.
+ * A message accepted this soon after an event does not make a relay count as silent, because the times of events are
+ * stored only about once a minute.
  */
 const recentEventMs = hourMs;
 
-/** Stores when smarthosts last posted events and accepted messages: the newest of each counts. */
+/** Stores when relays last posted events and accepted messages. The newest of each counts. */
 export const smarthostNoteWrite: GroupWrite<PostedEvent | RelayUse, void> = {
 	name: 'smarthost_note',
 	rank: 9,

@@ -8,38 +8,49 @@ import {loadSqlite, refuseTruncated, sqliteConfig, type WriteAheadLog, writeAhea
 import {createWriter, type Writer, writeBeside} from './engine/writer.ts';
 import {NoAnswerError, postgresConfig, postgresLimits, type Use} from './postgres/postgres-client.ts';
 
-/** An open store: connections to read with, and what writes. */
+/*
+ * The store is everything that mailctl keeps in its database, SQLite or PostgreSQL. The files of this folder hold the
+ * queries, roughly one file for each kind of data; `engine/` and `postgres/` hide the differences between the two
+ * engines. Queries rely on knex and on the types and rules of `src/mail`. They take a connection or transaction as
+ * their first argument, and all writes go through a `Writer`. The store never sends mail, never decides an outcome, and
+ * knows nothing of HTTP or SMTP.
+ */
+
+/** An open store: connections for reading, and the writers. */
 export type Store = {
 	readonly dialect: Dialect;
 	/** Several connections, for reading only. */
 	readonly reader: Knex;
 	readonly writer: Writer;
 	/**
-	 * For what nodes agree on: such a transaction may wait for a slow node, and outcomes must not wait behind it.
-	 * SQLite: the writer.
+	 * For agreements between nodes. Such a transaction may wait for a slow node, and outcomes must not wait behind it.
+	 * On SQLite this is the same writer.
 	 */
 	readonly agreeing: Writer;
 	/** The writer's connections. */
 	readonly writing: readonly Knex[];
-	/** For migrations and maintenance while nothing else runs; on SQLite the writer's own connection. */
+	/** For migrations and maintenance while nothing else runs. On SQLite this is the writer's own connection. */
 	readonly database: Knex;
-	/** SQLite's; null: PostgreSQL looks after its own. */
+	/** SQLite's write-ahead log; `null` with PostgreSQL, which manages its own. */
 	readonly wal: WriteAheadLog | null;
-	/** What must stay where it is while a daemon runs: SQLite's files and what the daemon named besides. Else empty. */
+	/**
+	 * Files that must not be moved or replaced while a daemon runs: SQLite's own, and those in `beside`. Otherwise
+	 * empty.
+	 */
 	readonly files: readonly OpenFile[];
-	/** Those of them that a commit goes to, which are checked after each one. */
+	/** Those of `files` that commits are written to. They are checked after each commit. */
 	readonly committed: readonly OpenFile[];
-	/** The time that all daemons of the store share: on PostgreSQL the server's, else the system's. */
+	/** The time that all daemons of the store share: the server's with PostgreSQL, otherwise the system's. */
 	readonly clock: SharedClock;
 	/** Milliseconds that this machine's own clock is ahead of the store's. */
 	readonly skew: () => number;
-	/** Shows other daemons that the one of this name lives, for as long as the server sees its connection. */
+	/** Shows other daemons that the one with this name is alive, for as long as the server sees its connection. */
 	readonly hold: (name: string) => Promise<void>;
-	/** PostgreSQL: receives other nodes' notices. Null: some may have been missed. SQLite: never called. */
+	/** Receives other nodes' notices, with PostgreSQL only. The notice is `null` if some may have been missed. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
-	/** PostgreSQL: notifies all nodes, at most `maxNoticeLength` octets. What is lost is found later. */
+	/** Notifies all nodes, with PostgreSQL only: at most `maxNoticeLength` octets. Lost notices only cause a delay. */
 	readonly tell: (notice: string) => Promise<void>;
-	/** Resolves if the store answers soon. */
+	/** Resolves if the store responds soon. */
 	readonly ping: () => Promise<void>;
 	/** Waits for the writer, then closes every connection. */
 	readonly close: () => Promise<void>;
@@ -49,17 +60,18 @@ export type StoreLocation = {readonly file: string} | {readonly url: string};
 
 export type StoreOptions = {
 	/**
-	 * PostgreSQL: statements may take as long as they need while the server answers: migrations, verbs of an operator.
+	 * With PostgreSQL, statements may take as long as they need while the server responds. For migrations and commands
+	 * of an operator.
 	 */
 	readonly isPatient?: boolean;
 	/**
-	 * SQLite, for a daemon: what else must stay where it is. Its writer then refuses what went to a removed or replaced
-	 * store.
+	 * With SQLite, for a daemon: other files that must not be moved. The writer then rejects commits that went to a
+	 * removed or replaced store.
 	 */
 	readonly beside?: readonly OpenFile[];
 };
 
-/** What differs by the engine before anything is asked of it. */
+/** What depends on the engine, before any connection is used. */
 type Engine = Pick<Store, 'dialect' | 'wal' | 'files' | 'committed' | 'clock' | 'skew' | 'hold' | 'listen'> & {
 	readonly connect: (connections: number, use: Use) => Knex;
 	/** Throws if the store cannot be used. */
@@ -67,21 +79,22 @@ type Engine = Pick<Store, 'dialect' | 'wal' | 'files' | 'committed' | 'clock' | 
 	readonly stop: () => void;
 };
 
-/** PostgreSQL takes 8,000 at most. */
+/** PostgreSQL's limit is 8,000. */
 export const maxNoticeLength = 7900;
 
 const readers = 4;
 const pingMs = 1500;
 
 /**
- * Opens (and for SQLite creates) the store; throws DriverError, or what the driver throws when it cannot be reached.
+ * Opens the store, and creates it if it is a missing SQLite file. Throws `DriverError`, or what the driver throws if
+ * the store cannot be reached.
  */
 export async function openStore(location: StoreLocation, options: StoreOptions = {}): Promise<Store> {
 	const {connect, check, stop, ...engine} =
 		'file' in location ? await openSqlite(location.file, options) : await openPostgres(location.url, options);
 	const database = connect(1, 'maintenance');
 	const reader = connect(readers, 'reading');
-	// Where there is more than one writer, accepts wait for no locks of outcomes.
+	// With several writers, accepting messages does not wait for the locks that outcomes hold.
 	const writing = engine.dialect.isShared ? [connect(1, 'writing'), connect(1, 'writing')] : [database];
 	const [most, accepts] = writing.map(connection => createWriter(connection, engine.dialect, engine.committed)) as [
 		Writer,
@@ -96,14 +109,14 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 		agreeing,
 		writing,
 		database,
-		// A transaction of its own that writes nothing: within that of the mail, NOTIFY would let commits wait for each
-		// other.
+		// In a transaction of its own that writes nothing: NOTIFY takes a lock until the commit, so within the
+		// transaction of the message it would make commits wait for each other.
 		tell: async notice => void (await reader.raw('select pg_notify(?, ?)', [channel, notice])),
 		ping: () => soon(reader.raw('select 1')),
 		async close() {
 			await writer.idle();
 			await agreeing.idle();
-			// One after the other: the last connection to close takes SQLite's log into the file.
+			// In this order: the last connection to close moves SQLite's log into the database file.
 			for (const connection of new Set([reader, ...writing, database])) {
 				await connection.destroy();
 			}
@@ -119,7 +132,9 @@ export async function openStore(location: StoreLocation, options: StoreOptions =
 	}
 }
 
-/** A connection to write with, for a thread beside the one that opened the store: SQLite only. */
+/**
+ * Returns a writer with a connection of its own, for a thread other than the one that opened the store. SQLite only.
+ */
 export async function openWriter(
 	file: string,
 	committed: readonly OpenFile[] = [],
@@ -144,7 +159,8 @@ export async function openWriter(
 }
 
 async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine> {
-	await loadSqlite(); // knex would make prose of its fault.
+	// Loaded first, because knex would reduce the error to a message.
+	await loadSqlite();
 	const connect = (connections: number) => createKnex(sqliteConfig(file, connections));
 	const files: OpenFile[] = [];
 	const committed: OpenFile[] = [];
@@ -161,7 +177,7 @@ async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine>
 		async check(connection) {
 			await refuseTruncated(connection, file);
 			if (beside) {
-				// The connection has them open, and so nothing replaces the log before the last one closes.
+				// The connection holds them open, so nothing replaces the log before the last connection closes.
 				committed.push(...identifyFiles([file, `${file}-wal`]));
 				files.push(...beside, ...committed, ...identifyFiles([`${file}-shm`]));
 			}
@@ -171,7 +187,7 @@ async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine>
 }
 
 async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Engine> {
-	// Loaded here: with SQLite, which is usual, every command would wait for PostgreSQL's driver.
+	// Loaded here, so that commands with SQLite, the default, do not wait for PostgreSQL's driver.
 	const [{createPostgresClient}, {startPulse}] = await Promise.all([
 		import('./postgres/postgres-client.ts'),
 		import('./postgres/pulse.ts'),
@@ -197,7 +213,7 @@ async function soon(answer: Promise<unknown>): Promise<void> {
 	let timer: NodeJS.Timeout | undefined;
 	const late = new Promise<never>((_, reject) => {
 		timer = setTimeout(
-			() => reject(new NoAnswerError(`the store did not answer within ${pingMs / 1000} s`)),
+			() => reject(new NoAnswerError(`the store did not respond within ${pingMs / 1000} s`)),
 			pingMs,
 		);
 	});
@@ -205,8 +221,8 @@ async function soon(answer: Promise<unknown>): Promise<void> {
 }
 
 /**
- * Copies SQLite's store, as it is at this moment, into a new file, while others read and write on. The copy is whole:
- * its last migration. Throws what SQLite throws of a damaged file.
+ * Copies SQLite's store, as it is at this moment, into a new file while others keep reading and writing. Returns the
+ * last migration of the copy. Throws SQLite's error if the file is damaged.
  */
 export async function copyStore(reader: Knex, file: string): Promise<string> {
 	writeFileSync(file, '', {mode: 0o600, flag: 'wx'});
@@ -214,7 +230,7 @@ export async function copyStore(reader: Knex, file: string): Promise<string> {
 	return await checkCopy(file);
 }
 
-/** The last migration of a copied store. Throws what SQLite throws of a damaged file. */
+/** Checks a copied store and returns its last migration. Throws SQLite's error if the file is damaged. */
 export async function checkCopy(file: string): Promise<string> {
 	const copy = await openStore({file});
 	try {

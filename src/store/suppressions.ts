@@ -17,17 +17,17 @@ export type NewSuppression = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly address: string;
-	/** The comparison form (mail/address.ts). */
+	/** In comparison form (mail/address.ts). */
 	readonly addressKey: string;
 	readonly reason: SuppressionReason;
-	/** `api`, `one-click`, `cli`, `dashboard`, `import`, or the message it came from. */
+	/** `api`, `one-click`, `cli`, `dashboard`, `import`, or the id of the message that caused it. */
 	readonly source: string;
-	/** `test`: it stops test mail alone; absent: all mail. */
+	/** `test` blocks only test messages; if absent, all messages are blocked. */
 	readonly mode?: Mode;
 	readonly createdAt: string;
 };
 
-/** An entry as it is stored. */
+/** A stored entry. */
 export type Suppression = {
 	readonly id: string;
 	readonly address: string;
@@ -41,9 +41,9 @@ const columns = ['id', 'address', 'reason', 'source', 'mode', 'created_at'] as c
 const newColumns = columnsOf('id workspaceId address addressKey reason source mode createdAt');
 
 /**
- * Adds entries; an address already listed keeps its first entry, but one of a test key gives way to any other. Answers
- * the ids of those that were added. They are written in the order of their addresses: others may write the same ones,
- * and neighbours share pages of the index.
+ * Adds entries; returns the ids of the added ones. An address that is already listed keeps its entry, but an entry of a
+ * test key is replaced by any other. Entries are written in the order of their addresses, because others may write the
+ * same ones, and neighbors share pages of the index.
  */
 export async function insertSuppressions(
 	trx: Knex.Transaction,
@@ -63,7 +63,7 @@ export async function insertSuppressions(
 	return new Set(added.map(({id}) => id));
 }
 
-/** One statement must not write a row twice (PostgreSQL). */
+/** Returns the first entry of each address, because a PostgreSQL statement must not write a row twice. */
 function firstOfEach(entries: readonly NewSuppression[]): Map<string, NewSuppression> {
 	const first = new Map<string, NewSuppression>();
 	for (const one of entries) {
@@ -76,13 +76,13 @@ function firstOfEach(entries: readonly NewSuppression[]): Map<string, NewSuppres
 	return first;
 }
 
-/** Which of the addresses are on their workspace's suppression list: the mode of the entry, by `pairKey`. */
+/** Returns which addresses are on their workspace's suppression list: the mode of the entry, by `pairKey`. */
 export async function findSuppressed(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Mode>> {
 	const rows = await selectPairs<{mode: Mode}>(trx, 'suppressions', ['mode'], pairs);
 	return new Map(rows.map(row => [pairKey(row.workspace_id, row.address_key), row.mode]));
 }
 
-/** Takes an address off its workspace's list, where its entry has this reason and source. */
+/** Removes an address from its workspace's list if its entry has this reason and source. */
 export async function deleteSuppressionOf(
 	trx: Knex.Transaction,
 	[workspaceId, addressKey]: Pair,
@@ -91,7 +91,7 @@ export async function deleteSuppressionOf(
 	await trx('suppressions').where({workspace_id: workspaceId, address_key: addressKey, reason, source}).delete();
 }
 
-/** The entries of these addresses, by `pairKey`. */
+/** Returns the entries of these addresses, by `pairKey`. */
 export async function readSuppressions(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Suppression>> {
 	const rows = await selectPairs<Suppression>(trx, 'suppressions', columns, pairs);
 	return new Map(rows.map(row => [pairKey(row.workspace_id, row.address_key), row]));
@@ -99,20 +99,23 @@ export async function readSuppressions(trx: Knex, pairs: readonly Pair[]): Promi
 
 export type SuppressionFilter = {
 	readonly workspaceId: string;
-	/** The comparison form. */
+	/** In comparison form. */
 	readonly addressKey?: string | undefined;
 	readonly reason?: SuppressionReason | undefined;
-	/** Entries that follow this id; null: from the newest. */
+	/** Entries after this id; from the newest if `null`. */
 	readonly after: string | null;
 	readonly limit: number;
 };
 
-/** Newest first. */
+/** Returns entries, newest first. */
 export async function listSuppressions(reader: Knex, filter: SuppressionFilter): Promise<Suppression[]> {
 	return await suppressionListQuery(reader, filter);
 }
 
-/** Each filter has its index: `suppressions_by_address`, `suppressions_by_reason`, none `suppressions_by_workspace`. */
+/**
+ * Each filter has an index: `suppressions_by_address`, `suppressions_by_reason`; without one,
+ * `suppressions_by_workspace`.
+ */
 function suppressionListQuery(
 	reader: Knex,
 	{workspaceId, addressKey, reason, after, limit}: SuppressionFilter,
@@ -151,26 +154,26 @@ export async function findSuppression(
 		.first(...columns, 'address_key');
 }
 
-/** False: another node has removed it meanwhile. */
+/** Returns `false` if another node has removed it in the meantime. */
 export async function deleteSuppression(trx: Knex.Transaction, id: string): Promise<boolean> {
 	return (await trx('suppressions').where({id}).delete()) === 1;
 }
 
-/** What keeps mail from an address, as far as it concerns one message; null where there is nothing such. */
+/** What blocks messages to an address, as far as it concerns one message. Properties that do not apply are `null`. */
 type StatusRow = {
-	/** Of the message; null: it is gone. */
+	/** The mode of the message; `null` if it was removed. */
 	readonly mode: Mode | null;
 	readonly topicCode: string | null;
 	readonly topicName: string | null;
 	readonly description: string | null;
 	readonly requiredAt: string | null;
-	/** A pause does not count. */
+	/** Pauses are ignored. */
 	readonly optOutSource: string | null;
 	readonly reason: SuppressionReason | null;
 	readonly source: string | null;
 };
 
-/** Undefined: there is no such workspace. */
+/** Returns `undefined` if there is no such workspace. */
 export async function findStatus(
 	reader: Knex,
 	[workspaceId, addressKey]: Pair,
@@ -200,10 +203,10 @@ export async function findStatus(
 		);
 }
 
-/** Failures of an address that do not suppress by themselves, since the last delivery to it. */
+/** The failures of an address that do not suppress it by themselves, since the last delivery to it. */
 export type AddressHealth = {
 	readonly softMessages: number;
-	/** When the first of them was. */
+	/** When the first of them occurred. */
 	readonly softSince: string;
 	readonly lastMessageId: string;
 };
@@ -214,10 +217,10 @@ type Row = {
 	readonly last_message_id: string | null;
 };
 
-/** How long before the first failure a message may have been accepted that was delivered after it, milliseconds. */
+/** How long before the first failure a message may have been accepted that was delivered after it, in milliseconds. */
 const maxQueueMs = 7 * 86_400_000;
 
-/** The health of those addresses that failed before, by `pairKey`. */
+/** Returns the health of the addresses that failed before, by `pairKey`. */
 export async function readHealth(trx: Knex.Transaction, pairs: readonly Pair[]): Promise<Map<string, AddressHealth>> {
 	const rows = await selectPairs<Row>(
 		trx,
@@ -237,7 +240,7 @@ export async function readHealth(trx: Knex.Transaction, pairs: readonly Pair[]):
 	);
 }
 
-/** Writes the health of addresses, in an order of its own: others may write the same ones. */
+/** Stores the health of addresses in a fixed order, because others may write the same ones. */
 export async function saveHealth(
 	trx: Knex.Transaction,
 	rows: ReadonlyArray<{readonly pair: Pair; readonly health: AddressHealth; readonly at: string}>,
@@ -253,12 +256,12 @@ export async function saveHealth(
 	);
 }
 
-/** Forgets the failures of an address: the next one is the first. */
+/** Deletes the failures of an address, so that the next one counts as the first. */
 export async function removeHealth(trx: Knex.Transaction, [workspaceId, addressKey]: Pair): Promise<void> {
 	await trx('address_health').where({workspace_id: workspaceId, address_key: addressKey}).delete();
 }
 
-/** Whether a recipient for the address stands as delivered since then: no report took it back. */
+/** Returns whether a recipient with the address was delivered to since `since`, and no report has revoked that. */
 export async function hasDelivery(
 	trx: Knex.Transaction,
 	[workspaceId, addressKey]: Pair,
@@ -268,7 +271,7 @@ export async function hasDelivery(
 	const delivered = trx('recipients')
 		.whereIn('recipients.state', ['delivered', 'complained'])
 		.where('recipients.state_at', '>', since)
-		// The days in which they are.
+		// Limits the partitions that are read.
 		.where('recipients.id', '>=', idFloor('rcp', Date.parse(since) - maxQueueMs))
 		.where('recipients.address_key', addressKey);
 	const direct = await delivered

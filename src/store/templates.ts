@@ -3,63 +3,66 @@ import {layoutUses} from '../mail/layout-uses.ts';
 import type {Priority} from '../mail/message.ts';
 import {alongIndex, insertRows} from './engine/rows.ts';
 
-/** What holds for all versions of a template, and for mail that is accepted from now on. */
+/** Settings of all versions of a template. They apply to messages that are accepted from now on. */
 export type TemplateSettings = {
-	/** The code of the topic of sends that name none; null: none. */
+	/** The code of the default topic; `null` if there is none. */
 	readonly topic: string | null;
-	/** Of its mail, where neither the send nor its topic has one; null: normal. */
+	/** The priority of its messages if neither the send nor its topic sets one; `null` means normal. */
 	readonly priority: Priority | null;
-	/** Names of variables that are not kept. */
+	/** The names of variables that are not stored permanently. */
 	readonly sensitive: readonly string[];
 };
 
 /** A row of `templates`. */
 export type Template = TemplateSettings & {
-	/** Unique among the workspace's templates that are not deleted; chosen by people, or equal to `row_id`. */
+	/** Unique among the workspace's templates that are not deleted. Chosen by a user, or equal to `row_id`. */
 	readonly id: string;
-	/** The row's own id, by which its versions know it. */
+	/** The row's own id, which its versions refer to. */
 	readonly row_id: string;
 	readonly workspace_id: string;
 	/** Unique among the workspace's templates that are not deleted. */
 	readonly name: string;
-	/** Null: nothing was saved yet. */
+	/** `null` if no version was saved yet. */
 	readonly latest_version: number | null;
 	readonly created_at: string;
 	readonly updated_at: string;
 	readonly deleted_at: string | null;
 };
 
-/** A row of `template_versions`; immutable. */
+/** A row of `template_versions`. It is immutable. */
 export type TemplateVersion = {
 	readonly id: string;
 	/** The template's `row_id`. */
 	readonly template_id: string;
-	/** From 1. */
+	/** Counted from 1. */
 	readonly version: number;
 	/** SHA-256 of the variants' source, hex. */
 	readonly fingerprint: string;
-	/** Variables for previews: a JSON object as its author wrote it; null: none. */
+	/** The variables for previews: a JSON object as its author wrote it; `null` if there is none. */
 	readonly sample: string | null;
-	/** The name of the layout that its variants are in; null: none. */
+	/** The name of the layout that surrounds its variants; `null` if there is none. */
 	readonly layout: string | null;
 	readonly created_at: string;
 };
 
-/** A row of `template_variants` without its version: one language of a version, source and compiled. */
+/** A row of `template_variants` without its version: one language of a version, as source and compiled. */
 export type TemplateVariant = {
-	/** Null: the default variant. */
+	/** `null` for the default variant. */
 	readonly locale: string | null;
 	readonly subject: string;
 	readonly kind: 'mjml' | 'html';
-	/** With the layout and the partials in them. */
+	/** Including the layout and the partials. */
 	readonly source: string;
 	readonly text_source: string | null;
-	/** As written, where a layout or partials were put in; null: `source` and `text_source` are as written. */
+	/**
+	 * The source as written, if a layout or partials were inserted; `null` if `source` and `text_source` are as
+	 * written.
+	 */
 	readonly own_source: string | null;
 	readonly own_text_source: string | null;
-	/** What is rendered: the source, MJML made html. */
+	/** What is rendered: the source, with MJML compiled to HTML. */
 	readonly html: string;
-	/** What the text part is rendered from; null: it is made from the html. */
+	/** What the text part is rendered from; `null` if it is generated from the HTML. */
 	readonly text: string | null;
 };
 
@@ -94,7 +97,7 @@ const templateColumns = {
 type Row = Omit<Template, 'sensitive'> & {readonly sensitive: string | null};
 const toTemplate = (row: Row): Template => ({...row, sensitive: JSON.parse(row.sensitive ?? '[]')});
 
-/** False: the workspace has a template of this id or this name. */
+/** Returns `false` if the workspace already has a template with this id or name. */
 export async function insertTemplate(
 	trx: Knex.Transaction,
 	{id, row_id: rowId, topic, sensitive, ...template}: Template,
@@ -123,12 +126,12 @@ export async function changeSettings(
 		.update({...settingsRow(changes), updated_at: at});
 }
 
-/** Newest first. */
+/** Returns the templates of a workspace, newest first. */
 export async function listTemplates(reader: Knex, workspaceId: string): Promise<Template[]> {
 	return (await templatesQuery(reader, workspaceId, null)).map(toTemplate);
 }
 
-/** Newest first, from after the one with the `row_id` `after`. */
+/** Returns a page of templates, newest first, after the one with the `row_id` `after`. */
 export async function pageTemplates(
 	reader: Knex,
 	workspaceId: string,
@@ -144,13 +147,13 @@ function templatesQuery(reader: Knex, workspaceId: string, after: string | null)
 
 type TemplateKey = {readonly id: string} | {readonly name: string};
 
-/** By id or by name. */
+/** Finds a template by id or name. */
 export async function findTemplate(reader: Knex, workspaceId: string, key: TemplateKey): Promise<Template | undefined> {
 	const row: Row | undefined = await templateQuery(reader, workspaceId, key).first();
 	return row && toTemplate(row);
 }
 
-/** The names of templates by the ids that messages keep: of deleted ones too, of several the newest. */
+/** Returns the names of templates by the ids that messages store, including deleted ones; of several, the newest. */
 export async function readTemplateNames(
 	reader: Knex,
 	workspaceId: string | undefined,
@@ -164,13 +167,13 @@ export async function readTemplateNames(
 	return new Map(rows.map(({id, name}) => [id, name]));
 }
 
-/** As `findTemplate`; a transaction that saves another version of it waits for the end of this one. */
+/** Like `findTemplate`, but a transaction that saves another version waits until this one ends. */
 export async function lockTemplate(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	key: TemplateKey,
 ): Promise<Template | undefined> {
-	// SQLite has one writer: nothing to lock, and knex leaves it out.
+	// SQLite has one writer, so there is nothing to lock; knex omits the clause.
 	const row: Row | undefined = await templateQuery(trx, workspaceId, key).forUpdate().first();
 	return row && toTemplate(row);
 }
@@ -182,7 +185,9 @@ function templateQuery(reader: Knex, workspaceId: string, key: TemplateKey): Kne
 		.select(templateColumns);
 }
 
-/** Its messages keep their versions; the name is free again. False: there is no such template. */
+/**
+ * Deletes a template; messages keep their versions, and the name is free again. Returns `false` if it does not exist.
+ */
 export async function deleteTemplate(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -193,7 +198,7 @@ export async function deleteTemplate(
 	return (await template.update({deleted_at: at, updated_at: at})) === 1;
 }
 
-/** A version without its sample and what stands behind it: SQLite would read the sample to get there. */
+/** A version without its sample and the columns after it, because SQLite would have to read the sample to get there. */
 export type ListedVersion = Omit<TemplateVersion, 'sample' | 'layout'>;
 
 const listedColumns = ['id', 'template_id', 'version', 'fingerprint', 'created_at'] as const;
@@ -201,12 +206,12 @@ const listedColumns = ['id', 'template_id', 'version', 'fingerprint', 'created_a
 const versionsOf = (reader: Knex, rowId: string) =>
 	reader('template_versions').where({template_id: rowId}).orderBy('version', 'desc').select(listedColumns);
 
-/** Newest first. */
+/** Returns versions, newest first. */
 export async function listVersions(reader: Knex, rowId: string): Promise<ListedVersion[]> {
 	return await versionsOf(reader, rowId);
 }
 
-/** Newest first, from before the version `before`. */
+/** Returns a page of versions, newest first, those before the version `before`. */
 export async function pageVersions(
 	reader: Knex,
 	rowId: string,
@@ -222,7 +227,7 @@ export async function findVersion(reader: Knex, rowId: string, version: number):
 		.first(...listedColumns, 'sample', 'layout');
 }
 
-/** The keys of the layout and the partials that were put into a version. */
+/** Returns the keys of the layout and the partials that a version includes. */
 export function usesOfVersion(
 	layout: string | null,
 	variants: ReadonlyArray<Pick<TemplateVariant, 'own_source' | 'own_text_source'>>,
@@ -232,7 +237,7 @@ export function usesOfVersion(
 	return own.length === 0 ? [] : layoutUses(layout, texts);
 }
 
-/** Compare-and-set on the number: false where another version was saved since the template was read. */
+/** Compare-and-set on the number: returns `false` if another version was saved since the template was read. */
 export async function insertVersion(
 	trx: Knex.Transaction,
 	version: TemplateVersion,
@@ -260,7 +265,7 @@ export async function insertVersion(
 	return true;
 }
 
-/** The locales and subjects of versions, without their sources; each version's in the order they were saved. */
+/** Returns the locales and subjects of versions without their sources, each version's in the order they were saved. */
 export async function listSubjects(
 	reader: Knex,
 	versionIds: readonly string[],
@@ -278,7 +283,7 @@ export async function listSubjects(
 	return byVersion;
 }
 
-/** In the order they were saved. */
+/** Returns the variants in the order they were saved. */
 export async function listVariants(reader: Knex, versionId: string): Promise<TemplateVariant[]> {
 	return await reader('template_variants').where({version_id: versionId}).select(variantColumns).orderBy('position');
 }
@@ -286,13 +291,13 @@ export async function listVariants(reader: Knex, versionId: string): Promise<Tem
 /** What a send needs of a template. */
 export type TemplateRow = Pick<TemplateSettings, 'topic' | 'priority'> & {
 	readonly id: string;
-	/** The newest version; null: none was saved. */
+	/** The newest version; `null` if none was saved. */
 	readonly version_id: string | null;
-	/** Names of variables that are not kept, JSON; null: none. */
+	/** The names of variables that are not stored permanently, as JSON; `null` if there are none. */
 	readonly sensitive: string | null;
 };
 
-/** Read by sends, through a cache. */
+/** Reads a template for a send, through a cache. */
 export async function lookUpTemplate(reader: Knex, workspaceId: string, id: string): Promise<TemplateRow | undefined> {
 	return await reader('templates as t')
 		.leftJoin('template_versions as v', function () {

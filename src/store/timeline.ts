@@ -5,12 +5,13 @@ import type {EventType, RecipientState, Role} from '../mail/message.ts';
 import {hasOneWriter, type Row, rowSource, rowsOf} from './engine/dialect.ts';
 import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
 
-// The position of an event in the stream of all events. A reader up to a settled position has missed none before it,
-// regardless of clocks: docs/internals/decisions/0021-event-positions.md.
+// Each event has a position in the stream of all events. A reader that has read up to a settled position has missed no
+// event before it, regardless of clocks: docs/internals/decisions/0021-event-positions.md.
 
 /**
- * Takes positions for as many events in a transaction, and answers the one before the first. SQLite has one writer at a
- * time: the order of positions is that of commits. Null: PostgreSQL gives them by itself, when rows are inserted.
+ * Reserves consecutive positions in a transaction and returns the one before the first. SQLite has one writer at a
+ * time, so positions are in the order of commits. Returns `null` with PostgreSQL, which assigns positions when rows are
+ * inserted.
  */
 export async function takePositions(trx: Knex.Transaction, count: number): Promise<number | null> {
 	if (!hasOneWriter(trx)) {
@@ -21,7 +22,7 @@ export async function takePositions(trx: Knex.Transaction, count: number): Promi
 	return last - count;
 }
 
-/** Inserts rows of events, each with a position. */
+/** Inserts rows of events or messages, each with a position. */
 export async function insertPlaced(
 	trx: Knex.Transaction,
 	table: 'events' | 'messages',
@@ -40,7 +41,7 @@ export async function insertPlaced(
 	}
 }
 
-/** The last position that was taken, by transactions that may not have ended. */
+/** Returns the last position that was reserved, perhaps by a transaction that is still running. */
 export async function readLastPosition(reader: Knex): Promise<number> {
 	if (!hasOneWriter(reader)) {
 		const {rows} = await reader.raw(
@@ -52,16 +53,17 @@ export async function readLastPosition(reader: Knex): Promise<number> {
 	return row?.last ?? 0;
 }
 
-// Every transaction that inserts an event or a message takes this lock before it takes a position, and holds it to its
-// end.
+// Every transaction that inserts an event or a message takes this lock before it reserves a position, and holds it
+// until it ends.
 const writersNow = `select virtualtransaction as id from pg_locks where locktype = 'relation' and granted
 	and relation in ('events'::regclass, 'messages'::regclass) and database = (select oid from pg_database where datname = current_database())
 	and mode = 'RowExclusiveLock'`;
 
 /**
- * Returns at each call (one at a time) a settled position: no event will come at or before it. On PostgreSQL
- * transactions take positions in one order and commit in another: a position is settled once those that wrote while it
- * was the last have ended. 0: none is settled yet.
+ * Creates a function that returns the latest settled position: no event will be added at or before it. Calls must not
+ * overlap. PostgreSQL's transactions may commit in another order than they reserve positions. So a position is settled
+ * once all transactions that were writing when it was the last one have ended. The result is 0 until a position is
+ * settled.
  */
 export function createSettled(reader: Knex): () => Promise<number> {
 	if (hasOneWriter(reader)) {
@@ -70,7 +72,8 @@ export function createSettled(reader: Knex): () => Promise<number> {
 	let settled = 0;
 	let next: {readonly last: number; readonly writers: readonly string[]} | null = null;
 	return async () => {
-		// In this order: a transaction that has taken a position of before is among the writers, or has ended.
+		// The order matters: a transaction that has reserved a position up to `last` is either among the writers or has
+		// ended.
 		const last = await readLastPosition(reader);
 		const {rows}: {rows: Array<{id: string}>} = await reader.raw(writersNow);
 		const writers = new Set(rows.map(({id}) => id));
@@ -86,11 +89,12 @@ export function createSettled(reader: Knex): () => Promise<number> {
 }
 
 /*
- * How events are stored. The events of a recipient in one transaction share a row: its columns are those of the last event, and
- * `earlier` has those before it, if they can be derived from the last (docs/internals/decisions/0026-rows-of-events.md).
+ * How events are stored: the events of a recipient in one transaction share a row. Its columns are those of the last
+ * event; `earlier` has the events before it that can be derived from it
+ * (docs/internals/decisions/0026-rows-of-events.md).
  */
 
-/** A timeline entry to be written; times in the store's form, `detail` as JSON text. */
+/** A new timeline entry. Times are in the store's form, `detail` is JSON text. */
 export type NewEvent = {
 	readonly id: string;
 	readonly messageId: string;
@@ -109,7 +113,7 @@ export type StoredEvent = {
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
-/** An event and those before it that share its row: JSON text, null: it is alone. */
+/** An event with the earlier events that share its row as JSON text; `null` if it is the only one. */
 type SharedRow = NewEvent & {readonly earlier: string | null};
 
 /** A row as it is read. */
@@ -117,7 +121,7 @@ export type StoredRow = Omit<StoredEvent, 'detail'> & {readonly detail: string |
 
 export const rowColumns = ['id', 'type', 'occurred_at as occurredAt', 'recorded_at as recordedAt', 'detail', 'earlier'];
 
-/** Without a time it happened when its id was made. */
+/** If the time is absent, the event occurred when its id was created. */
 type Earlier = readonly [id: string, type: 'queued' | 'sent', occurredAt?: string];
 
 const timeOf = (id: string) => storeTime(idTime(id));
@@ -130,7 +134,7 @@ const sentDetail = ({recipient, role, attempt}: Detail): Detail => ({
 	...(attempt !== undefined && {attempt}),
 });
 
-/** Puts events into rows. */
+/** Groups events into rows. */
 export function sharedRows(events: readonly NewEvent[]): SharedRow[] {
 	const rows: SharedRow[] = [];
 	let earlier: Earlier[] = [];
@@ -147,8 +151,8 @@ export function sharedRows(events: readonly NewEvent[]): SharedRow[] {
 }
 
 /**
- * Whether the next event says all that is to be known of this one, but its id and its time. `sent` has its place right
- * before: of two ids that were made one after the other within a millisecond no other is between.
+ * Returns whether the next event implies everything about this one except its id and time. A `sent` event is placed
+ * directly before the next event. Of two ids created in succession within one millisecond, no other id is between them.
  */
 function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewEvent & {readonly type: Earlier[1]} {
 	if (event.messageId !== next?.messageId || event.recipientId !== next.recipientId) {
@@ -162,7 +166,7 @@ function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewE
 				event.detail === JSON.stringify(sentDetail(parsed(next.detail)));
 }
 
-/** The events of a row in their order, each with what else the row has. */
+/** Returns the events of a row in order, each with the row's other columns. */
 export function eventsOf<Row extends StoredRow>({
 	earlier,
 	detail: text,
@@ -180,13 +184,13 @@ export function eventsOf<Row extends StoredRow>({
 	];
 }
 
-/** The first event of a message, which is encoded in the message's row. */
+/** Returns the first event of a message, which is derived from the message's row. */
 export function acceptedEvent(messageId: string, createdAt: string): StoredEvent {
 	const id = `evt${messageId.slice(3)}`;
 	return {id, type: 'accepted', occurredAt: createdAt, recordedAt: createdAt, detail: {}};
 }
 
-/** The event of a recipient that was claimed for the first time. */
+/** Returns the `queued` event of a recipient that was claimed for the first time. */
 export function queuedEvent(id: string): Pick<NewEvent, 'id' | 'occurredAt' | 'recordedAt' | 'detail'> & {
 	readonly type: 'queued';
 } {
@@ -194,19 +198,20 @@ export function queuedEvent(id: string): Pick<NewEvent, 'id' | 'occurredAt' | 'r
 }
 
 /*
- * A recipient is queued from its first claim on, but only the end of the claim writes that into its row (`takeQueued`). Until then
- * the claim shows it, which has the id of the `queued` event. All code that shows a state reads it with these expressions.
+ * A recipient is queued from its first claim on, but that is written into its row only when the claim ends
+ * (`takeQueued`). Until then the claim has the id of the `queued` event. All code that shows a state reads it with
+ * these expressions.
  */
 
-/** An expression: the id of the event, if the recipient is in its first claim. */
+/** An SQL expression: the id of the `queued` event if the recipient is in its first claim. */
 const queuedOf = (recipient: string): string =>
 	`case when ${recipient}.state = 'accepted' then (select c.queued from claims as c where c.recipient_id = ${recipient}.id) end`;
 
-/** An expression: the state of a recipient. */
+/** An SQL expression: the state of a recipient. */
 export const stateOf = (recipient: string): string =>
 	`case when ${queuedOf(recipient)} is null then ${recipient}.state else 'queued' end`;
 
-/** Columns for `shown`. */
+/** The columns that `shown` needs. */
 export const stateColumns = (recipient: string): string =>
 	`${recipient}.state, ${recipient}.state_at, ${queuedOf(recipient)} as queued_event`;
 
@@ -216,12 +221,12 @@ type ReadState = {
 	readonly queued_event: string | null;
 };
 
-/** A row with the state that its recipient has, and since when. */
+/** Returns a row with the current state of its recipient, and the time since when it has that state. */
 export function shown<Row extends ReadState>({queued_event: queued, ...row}: Row): Omit<Row, 'queued_event'> {
 	return queued === null ? row : {...row, state: 'queued', state_at: storeTime(idTime(queued))};
 }
 
-/** Writes events; those of a recipient that follow one another share a row where they can. */
+/** Writes events. Consecutive events of a recipient share a row where they can. */
 export async function insertEvents(trx: Knex.Transaction, events: readonly NewEvent[]): Promise<void> {
 	if (events.length === 0) {
 		return;
@@ -237,13 +242,13 @@ function rowOf(one: ReturnType<typeof sharedRows>[number]): Row {
 	];
 }
 
-/** A message's timeline, oldest first, after the event `after` (null: from the start). */
+/** Returns a message's timeline, oldest first, after the event `after`, or from the start if it is `null`. */
 export async function readEvents(
 	reader: Knex,
 	messageId: string,
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<StoredEvent[]> {
-	// Before the rows: should its try end meanwhile, `queued` is in one of them.
+	// Read before the rows: if the attempt ends in the meantime, one of the rows has the `queued` event.
 	const begun = await readBegun(reader, messageId);
 	const page: StoredRow[] = await reader('events')
 		.where({message_id: messageId})
@@ -251,7 +256,8 @@ export async function readEvents(
 		.orderBy('id')
 		.limit(limit)
 		.select(rowColumns);
-	// `queued` may have its place here, and its row, which has the id of its last event, behind the end.
+	// The `queued` event may belong on this page although its row, whose id is that of its last event, is on a later
+	// page.
 	const beyond = page.length < limit ? undefined : await findQueuedRow(reader, messageId);
 	const events = new Map(
 		[...begun, ...[...page, ...(beyond ? [beyond] : [])].flatMap(eventsOf)].map(event => [event.id, event]),
@@ -263,8 +269,8 @@ export async function readEvents(
 }
 
 /**
- * The row that has a message's `queued` event, which is among its first ones. As an expression, for PostgreSQL to look
- * row by row: it believes every second one to be it.
+ * Finds the row with a message's `queued` event, which is among its first rows. The condition is an expression, so that
+ * PostgreSQL checks row by row; otherwise it estimates that every second row matches.
  */
 async function findQueuedRow(reader: Knex, messageId: string): Promise<StoredRow | undefined> {
 	return await reader('events')
@@ -274,7 +280,7 @@ async function findQueuedRow(reader: Knex, messageId: string): Promise<StoredRow
 		.first(rowColumns);
 }
 
-/** The events of a message that have no row of their own: its acceptance, and `queued` during the first try. */
+/** Returns the events of a message without rows of their own: its acceptance, and `queued` during the first attempt. */
 async function readBegun(reader: Knex, messageId: string): Promise<StoredEvent[]> {
 	const [near, ofMessage] = nearIds(reader, 'r.id', 'rcp', [messageId]);
 	const message: {position: unknown; created_at: string; queued: string | null} | undefined = await reader(
@@ -295,7 +301,7 @@ async function readBegun(reader: Knex, messageId: string): Promise<StoredEvent[]
 	];
 }
 
-/** The details of a recipient's events of one type that has rows of its own. */
+/** Returns the details of a recipient's events of one type. Types that may share a row are excluded. */
 export async function readDetails(
 	reader: Knex,
 	{
@@ -314,7 +320,7 @@ export async function readDetails(
 	return rows.map(({detail}) => JSON.parse(detail ?? '{}'));
 }
 
-/** What a claim says of its recipient: `queued` is the id of the event of a first one. */
+/** A claim on a recipient. `queued` is the id of its `queued` event if this is its first claim. */
 type Claim = {readonly recipient_id: string; readonly attempts: number; readonly queued: string | null};
 
 const claimColumns = ['recipient_id', 'attempts', 'queued'] as const;
@@ -325,17 +331,17 @@ export async function endClaims(trx: Knex.Transaction, claims: Knex.QueryBuilder
 }
 
 /**
- * The same after the daemon died: each recipient may have been sent, so its timeline says so. It does not count as an
- * attempt.
+ * Ends the claims of a daemon that died. Each message may have been sent, so the recipient's attempts show a possible
+ * duplicate. This does not count as an attempt.
  */
 export async function endCutOff(trx: Knex.Transaction, claims: Knex.QueryBuilder, now: string): Promise<number> {
 	const ended = await end(trx, claims);
-	const reply = 'possible duplicate: the daemon ended while it had this copy, which may have been sent';
+	const reply = 'possible duplicate: the daemon stopped during this attempt, and the message may have been sent';
 	await insertRows(
 		trx,
 		'attempts',
 		['recipient_id', 'n', 'position', 'at', 'phase', 'reply', 'ms'],
-		// Before the conversations of the try that follows.
+		// Position -1 sorts before the conversations of the next attempt.
 		ended.map(({recipient_id: id, attempts}) => [id, attempts + 1, -1, now, 'dot', reply, 0]),
 		'on conflict (recipient_id, n, position) do nothing',
 	);
@@ -348,7 +354,10 @@ async function end(trx: Knex.Transaction, claims: Knex.QueryBuilder): Promise<Cl
 	return ended;
 }
 
-/** The same in two steps, for those who lock something between: rows of `recipients` come last. */
+/**
+ * Deletes claims and returns them, without storing `queued`. For callers that lock other rows in between, because rows
+ * of `recipients` are locked last.
+ */
 export async function takeClaims(
 	trx: Knex.Transaction,
 	claims: Knex.QueryBuilder,
@@ -359,7 +368,7 @@ export async function takeClaims(
 	return taken;
 }
 
-/** Takes the event out of the claims of recipients that change their state during an attempt: the caller stores it. */
+/** Removes the `queued` event from claims of recipients whose state changes during an attempt. The caller stores it. */
 export async function takeQueued(
 	trx: Knex.Transaction,
 	recipientIds: readonly string[],
@@ -376,7 +385,7 @@ export async function takeQueued(
 	return first;
 }
 
-/** Before rows of the queue are locked. After that it is `lockLate`. */
+/** For use before rows of the queue are locked. After that, use `lockLate`. */
 const lockInOrder = async (claims: Knex.QueryBuilder): Promise<Claim[]> => await claims.forUpdate();
 
 function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBuilder {
@@ -390,8 +399,8 @@ function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBu
 }
 
 /**
- * Moves the recipients of first claims on to `queued`, and stores their events. A recipient that had moved already
- * keeps its state.
+ * Moves the recipients of first claims to `queued` and stores their events. A recipient whose state has already changed
+ * keeps it.
  */
 export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[]): Promise<void> {
 	const first = claims.flatMap(({recipient_id: id, queued}) => (queued === null ? [] : [{id, queued}]));

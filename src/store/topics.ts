@@ -21,13 +21,13 @@ export type Topic = {
 	readonly workspace_id: string;
 	readonly code: string;
 	readonly name: string;
-	/** The priority of its mail, unless a send has one. */
+	/** The priority of its messages, unless a send sets one. */
 	readonly priority: Priority | null;
-	/** Since when people find it on the preference page; null: they do not. */
+	/** Since when it is listed on the preference page; `null` if it is not. */
 	readonly public_at: string | null;
-	/** Since when its mail has no opt-out of its own; null: it has one. */
+	/** Since when it is required, so that its messages have no opt-out of their own; `null` if it is optional. */
 	readonly required_at: string | null;
-	/** For the people who get its mail. */
+	/** Shown to the recipients of its messages. */
 	readonly description: string | null;
 	readonly created_at: string;
 };
@@ -38,12 +38,12 @@ export type TopicChanges = Partial<Omit<Topic, 'id' | 'workspace_id' | 'code' | 
 /** What a send needs of its topic. */
 export type TopicRow = Pick<Topic, 'id' | 'code' | 'priority'>;
 
-/** Read by sends, through a cache. */
+/** Reads a topic for a send, through a cache. */
 export async function lookUpTopic(reader: Knex, workspaceId: string, code: string): Promise<TopicRow | undefined> {
 	return await reader('topics').where({workspace_id: workspaceId, code}).first('id', 'code', 'priority');
 }
 
-/** False: the workspace has a topic with this code. */
+/** Returns `false` if the workspace already has a topic with this code. */
 export async function insertTopic(trx: Knex.Transaction, topic: Topic): Promise<boolean> {
 	const inserted = await trx('topics').insert(topic).onConflict(['workspace_id', 'code']).ignore().returning('id');
 	return inserted.length === 1;
@@ -51,12 +51,12 @@ export async function insertTopic(trx: Knex.Transaction, topic: Topic): Promise<
 
 type TopicPage = {
 	readonly workspaceId: string;
-	/** Topics that follow this id; null: from the newest. */
+	/** Topics after this id; from the newest if `null`. */
 	readonly after: string | null;
 	readonly limit: number;
 };
 
-/** Newest first, along `topics_by_workspace`. */
+/** Returns topics, newest first, along `topics_by_workspace`. */
 export async function listTopics(reader: Knex, page: TopicPage): Promise<Topic[]> {
 	return await topicListQuery(reader, page);
 }
@@ -69,7 +69,7 @@ function topicListQuery(reader: Knex, {workspaceId, after, limit}: TopicPage): K
 /** What recipients see of a topic. */
 export type PublicTopic = Pick<Topic, 'code' | 'name' | 'description' | 'required_at'>;
 
-/** Those on the preference page, the newest `maxPublicTopics`. */
+/** Returns the topics on the preference page, the newest `maxPublicTopics`. */
 export async function listPublicTopics(reader: Knex, workspaceId: string): Promise<PublicTopic[]> {
 	return await reader('topics')
 		.where({workspace_id: workspaceId})
@@ -79,12 +79,12 @@ export async function listPublicTopics(reader: Knex, workspaceId: string): Promi
 		.select('code', 'name', 'description', 'required_at');
 }
 
-/** The codes of the topics that people may leave. */
+/** Returns the codes of the topics that recipients may opt out of. */
 export async function listOptionalCodes(reader: Knex, workspaceId: string): Promise<string[]> {
 	return await reader('topics').where({workspace_id: workspaceId}).whereNull('required_at').pluck('code');
 }
 
-/** The topic as it is. Undefined: the workspace has no such topic. */
+/** Returns the topic, or `undefined` if the workspace has no such topic. */
 export async function findTopic(reader: Knex, workspaceId: string, code: string): Promise<Topic | undefined> {
 	return await reader('topics').where({workspace_id: workspaceId, code}).first();
 }
@@ -95,7 +95,7 @@ export async function updateStoredTopic(trx: Knex.Transaction, id: string, chang
 		.update({id, ...changes});
 }
 
-/** Removes a topic and answers it; its opt-outs stay. Undefined: the workspace has no such topic. */
+/** Removes a topic and returns it; its opt-outs stay. Returns `undefined` if the workspace has no such topic. */
 export async function deleteTopic(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -107,19 +107,19 @@ export async function deleteTopic(
 	return topic && (await trx('topics').where({id: topic.id}).delete()) === 1 ? topic : undefined;
 }
 
-/** The code that opt-outs have which are of mail without a topic. */
+/** The code of opt-outs from messages without a topic. */
 export const noTopic = '';
 
 export type OptOut = {
 	readonly source: string;
-	/** It is a pause, which ends then; null: it does not end. */
+	/** When the opt-out ends if it is a pause; `null` if it does not end. */
 	readonly until: string | null;
 };
 
-/** At a time in the store's form; a pause that has ended keeps no mail back. */
+/** Whether an opt-out applies at a time in the store's form. A pause that has ended blocks no messages. */
 export const isInForce = ({until}: Pick<OptOut, 'until'>, now: string): boolean => until === null || until > now;
 
-/** What keeps mail from an address, of its opt-outs at a time in the store's form. */
+/** Returns what blocks messages to an address, given its opt-outs and a time in the store's form. */
 export function barsOf(optOuts: ReadonlyMap<string, OptOut> | undefined, now: string) {
 	const left = [...(optOuts ?? [])].filter(([, optOut]) => isInForce(optOut, now));
 	return {
@@ -133,7 +133,7 @@ export function barsOf(optOuts: ReadonlyMap<string, OptOut> | undefined, now: st
 	};
 }
 
-/** What each of the addresses opted out of, by `pairKey` and code, ended pauses too. An opt-out outlives its topic. */
+/** Returns each address's opt-outs, by `pairKey` and code, including ended pauses. An opt-out outlives its topic. */
 export async function findOptedOut(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Map<string, OptOut>>> {
 	const found = new Map<string, Map<string, OptOut>>();
 	const columns = ['code', 'source', 'until'];
@@ -154,10 +154,7 @@ type NewOptOut = OptOut & {
 
 const optOutColumns = columnsOf('workspaceId code addressKey address source createdAt until');
 
-/**
- * Opts an address out of topics. An opt-out stays as it is, a pause gives way. Answers the codes that were added or
- * changed.
- */
+/** Opts an address out of topics. It replaces pauses, but not opt-outs. Returns the added or changed codes. */
 export async function insertOptOuts(trx: Knex.Transaction, optOuts: readonly NewOptOut[]): Promise<string[]> {
 	const added = await insertReturning<{code: string}>(
 		trx,
@@ -171,7 +168,7 @@ export async function insertOptOuts(trx: Knex.Transaction, optOuts: readonly New
 	return added.map(({code}) => code);
 }
 
-/** Takes opt-outs of an address back: those of these codes, of these sources, or pauses alone. */
+/** Removes opt-outs of an address: those with these codes, from this source, or only pauses. */
 export async function deleteOptOuts(
 	trx: Knex.Transaction,
 	[workspaceId, addressKey]: Pair,
@@ -190,14 +187,14 @@ export async function deleteOptOuts(
 	await query.delete();
 }
 
-/** Removes pauses that have ended; how many there were. */
+/** Removes pauses that have ended; returns how many. */
 export async function purgePauses(trx: Knex.Transaction, now: string, limit: number): Promise<number> {
 	const key = ['workspace_id', 'address_key', 'code'];
 	const ended = trx('topic_optouts').where('until', '<=', now).select(key).limit(limit);
 	return await trx('topic_optouts').whereIn(key, ended).delete();
 }
 
-/** How many addresses opted out for good, by code: also of topics that are gone. */
+/** Returns how many addresses opted out permanently, by code, including codes of removed topics. */
 export async function countOptOuts(reader: Knex, workspaceId: string): Promise<Map<string, number>> {
 	const rows: Array<{code: string; addresses: number | string}> = await reader('topic_optouts')
 		.where({workspace_id: workspaceId})
@@ -209,7 +206,7 @@ export async function countOptOuts(reader: Knex, workspaceId: string): Promise<M
 	return new Map(rows.map(({code, addresses}) => [code, Number(addresses)]));
 }
 
-/** Forgets at most `limit` opt-outs of a code; how many there were. */
+/** Removes at most `limit` opt-outs of a code; returns how many. */
 export async function purgeOptOuts(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -222,22 +219,22 @@ export async function purgeOptOuts(
 
 export type Preferences = {readonly locale: string | null; readonly timezone: string | null};
 
-/** What a send says of its recipient; null: nothing. */
+/** What a send says about its recipient. Properties that it does not set are null. */
 type Lesson = Preferences & {
-	/** Makes the id if the contact is new. */
+	/** Creates the id if the contact is new. */
 	readonly id: () => string;
 	readonly workspaceId: string;
 	readonly address: string;
 	readonly addressKey: string;
-	/** What the contact prefers; undefined without a contact. */
+	/** The preferences of the contact; `undefined` if there is none. */
 	readonly known: Preferences | undefined;
-	/** False: the contact is read, but neither made nor changed. */
+	/** If `false`, the contact is read, but neither created nor changed. */
 	readonly learns: boolean;
 };
 
 /**
- * Makes the contacts that are missing, stores what sends say of them, and answers for each lesson the preferences that
- * hold for it: its own, else the contact's.
+ * Creates missing contacts and stores what sends say about them. Returns the preferences that apply to each lesson: its
+ * own, otherwise the contact's.
  */
 export async function teachContacts(
 	trx: Knex.Transaction,
@@ -269,7 +266,7 @@ export async function teachContacts(
 	return preferences;
 }
 
-/** The language that a contact prefers; null: it is not known. */
+/** Returns the preferred language of a contact; `null` if it is not known. */
 export async function findContactLocale(reader: Knex, [workspaceId, addressKey]: Pair): Promise<string | null> {
 	const row = await reader('contacts').where({workspace_id: workspaceId, address_key: addressKey}).first('locale');
 	return row?.locale ?? null;
@@ -277,7 +274,7 @@ export async function findContactLocale(reader: Knex, [workspaceId, addressKey]:
 
 const byKey = ([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number => (a < b ? -1 : 1);
 
-// In the order of their keys, for two nodes may write the same contacts; what another one just wrote stays.
+// In the order of their keys, because two nodes may write the same contacts. What another node has just written stays.
 async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string, Lesson>, now: string): Promise<void> {
 	const rows: Row[] = [];
 	for (const [, one] of [...learned].sort(byKey)) {
@@ -294,19 +291,19 @@ async function writeContacts(trx: Knex.Transaction, learned: ReadonlyMap<string,
 	);
 }
 
-/** A recipient that the workspace has mailed, with what keeps it from being mailed again. */
+/** A recipient that the workspace has sent to, and what blocks further messages to it. */
 export type Contact = Preferences & {
 	readonly id: string;
-	/** As its first send spelled it. */
+	/** As spelled in the first send. */
 	readonly address: string;
 	readonly addressKey: string;
 	readonly createdAt: string;
 	readonly updatedAt: string;
-	/** Codes of the topics it opted out of, paused ones too. */
+	/** The codes of the topics that it opted out of, including paused ones. */
 	readonly topics: readonly string[];
-	/** It gets no mail without a topic. */
+	/** Whether it opted out of messages without a topic. */
 	readonly leftOther: boolean;
-	/** When a pause that it asked for ends; null: it asked for none. */
+	/** When the pause that it requested ends; `null` if there is none. */
 	readonly pausedUntil: string | null;
 	readonly suppressed: boolean;
 };
@@ -318,14 +315,14 @@ const {selected: columns} = columnsOf('id address addressKey locale timezone cre
 type ContactPart = {
 	/** Only the contact with this comparison form of its address. */
 	readonly addressKey?: string | undefined;
-	/** Those older than the contact with this id; null: all. */
+	/** Contacts older than the one with this id; `null` for all. */
 	readonly after: string | null;
 	readonly limit: number;
-	/** The time in the store's form. */
+	/** The current time, in the store's form. */
 	readonly now: string;
 };
 
-/** A workspace's contacts, newest first. */
+/** Returns a workspace's contacts, newest first. */
 export async function listContacts(
 	reader: Knex,
 	workspaceId: string,
@@ -368,7 +365,7 @@ async function withBars(
 	});
 }
 
-/** Sets what is given, null clears it. False: there is no such contact. */
+/** Sets the given preferences; null clears one. Returns `false` if there is no such contact. */
 export async function updateContact(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -378,13 +375,13 @@ export async function updateContact(
 	return (await trx('contacts').where({id, workspace_id: workspaceId}).update(changes)) === 1;
 }
 
-/** What a workspace knows of an address that it is to mail. */
+/** What a workspace knows about an address that it is about to send to. */
 export type Addressee = {
-	/** Of its entry on the suppression list; null without one. */
+	/** The mode of its entry on the suppression list; `null` if there is none. */
 	readonly suppressed: Mode | null;
-	/** Of its opt-out from mail without a topic; undefined without one. */
+	/** Its opt-out from messages without a topic; `undefined` if there is none. */
 	readonly left: Pick<OptOut, 'until'> | undefined;
-	/** Of its contact; undefined without one. */
+	/** The preferences of its contact; `undefined` if there is none. */
 	readonly preferences: Preferences | undefined;
 };
 
@@ -397,7 +394,7 @@ type AddresseeRow = Preferences & {
 	readonly contact: string | null;
 };
 
-/** By `pairKey`, all that a send asks of its addresses: one statement. */
+/** Reads everything that a send needs about its addresses in one statement, by `pairKey`. */
 export async function readAddressees(trx: Knex, pairs: readonly Pair[]): Promise<Map<string, Addressee>> {
 	const rows = await selectOfPairs<AddresseeRow>(
 		trx,

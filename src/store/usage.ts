@@ -8,7 +8,7 @@ import {unanswered} from './postgres/postgres-client.ts';
 /** The figures of a day in the API. */
 export const usageStatuses = ['accepted', 'delivered', 'bounced', 'complained'] as const;
 
-/** What is counted by the hour and by the day: `opened` is the first open of a message. */
+/** What is counted by hour and by day. `opened` counts the first open of a message. */
 export const countedStatuses = [...usageStatuses, 'opened'] as const;
 export type CountedStatus = (typeof countedStatuses)[number];
 
@@ -20,7 +20,7 @@ type UsageCount = {
 	readonly n: number;
 };
 
-/** The tables of figures, each with its column of times and how much of a stored time stands there. */
+/** The tables of figures, each with its time column and how many characters of a stored time that column holds. */
 export const usageSpans = {days: ['usage_days', 'day', 10], hours: ['usage_hours', 'hour', 13]} as const;
 export type UsageSpan = keyof typeof usageSpans;
 
@@ -32,7 +32,7 @@ export async function countUsage(trx: Knex.Transaction, counts: readonly UsageCo
 			const key = `${workspaceId} ${at.slice(0, length)} ${status}`;
 			sums.set(key, [workspaceId, at.slice(0, length), status, n + (sums.get(key)?.[3] ?? 0)]);
 		}
-		// In the order of their keys, for two nodes may count the same times.
+		// In the order of their keys, because two nodes may count for the same times.
 		const rows = [...sums].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
 		await insertRows(
 			trx,
@@ -44,10 +44,10 @@ export async function countUsage(trx: Knex.Transaction, counts: readonly UsageCo
 	}
 }
 
-/** The number of a status on a UTC day (`2026-11-05`) or in an hour of it (`2026-11-05T13`). */
+/** The count of a status on a UTC day (`2026-11-05`) or in an hour of it (`2026-11-05T13`). */
 type UsageFigure = {readonly time: string; readonly status: CountedStatus; readonly n: number};
 
-/** The figures of a workspace's days or hours from `since` on. Those of hours are kept for some days. */
+/** Returns the figures of a workspace's days or hours from `since` on. Those of hours are retained for some days. */
 export async function readUsage(
 	reader: Knex,
 	workspaceId: string,
@@ -61,14 +61,14 @@ export async function readUsage(
 		.select(`${column} as time`, 'status', 'n');
 }
 
-/** Removes figures of hours before this one, at most this many; answers how many. */
+/** Removes figures of hours before this one, at most `limit`; returns how many. */
 export async function purgeUsageHours(trx: Knex.Transaction, firstHour: string, limit: number): Promise<number> {
 	const columns = ['workspace_id', 'hour', 'status'];
 	const old = trx('usage_hours').where('hour', '<', firstHour).limit(limit).select(columns);
 	return await trx('usage_hours').whereIn(columns, old).delete();
 }
 
-/** Sends of a workspace to be counted in a month (`2026-11`), real and simulated ones apart. */
+/** Sends of a workspace to be counted in a month (`2026-11`), with simulated ones counted separately. */
 export type MonthCount = {readonly workspaceId: string; readonly accepted: number; readonly test: number};
 
 /** Adds to the figures of a month. */
@@ -79,8 +79,8 @@ export async function addToMonth(trx: Knex.Transaction, month: string, counts: r
 }
 
 /**
- * The same; answers what `accepted` is now, by workspace. The rows stay locked until the transaction ends, so that what
- * is judged by them is exact.
+ * Adds to the figures of a month and returns the new values of `accepted` by workspace. The rows stay locked until the
+ * transaction ends, so that decisions based on them are exact.
  */
 export async function countMonth(
 	trx: Knex.Transaction,
@@ -101,7 +101,7 @@ function addition(
 	month: string,
 	counts: readonly MonthCount[],
 ): [sql: string, bindings: Knex.RawBinding[]] {
-	// In the order of their keys, for two nodes may count for the same workspaces.
+	// In the order of their keys, because two nodes may count for the same workspaces.
 	const rows = counts
 		.toSorted((a, b) => (a.workspaceId < b.workspaceId ? -1 : 1))
 		.map(one => [one.workspaceId, month, one.accepted, one.test]);
@@ -112,7 +112,7 @@ function addition(
 	return [adding, bindings as Knex.RawBinding[]];
 }
 
-/** Takes back what `countMonth` added too much in the same transaction. */
+/** Subtracts what `countMonth` added in excess in the same transaction. */
 export async function giveBack(
 	trx: Knex.Transaction,
 	month: string,
@@ -123,7 +123,7 @@ export async function giveBack(
 	}
 }
 
-/** How many messages workspaces had accepted in a month; a missing one accepted 0. */
+/** Returns how many messages workspaces had accepted in a month. Workspaces with none are missing. */
 export async function readAccepted(
 	reader: Knex,
 	workspaceIds: readonly string[],
@@ -136,7 +136,7 @@ export async function readAccepted(
 	return new Map(rows.map(({id, accepted}) => [id, accepted]));
 }
 
-/** The figures of a workspace's month. */
+/** Returns the figures of a workspace's month. */
 export async function readMonth(
 	reader: Knex,
 	workspaceId: string,
@@ -146,29 +146,32 @@ export async function readMonth(
 	return row ?? {accepted: 0, test: 0};
 }
 
-/** What messages can be grouped by: `domain` is the sender's, `category` the one of the bounce. */
+/** What messages can be grouped by: `domain` is the sender's domain, `category` that of the bounce. */
 export const statsGroups = ['workspace', 'domain', 'template', 'destination', 'category'] as const;
 export type StatsGroup = (typeof statsGroups)[number];
 
 export const statsFigures = ['accepted', 'delivered', 'bounced', 'complained', 'opened', 'clicked', 'errored'] as const;
 export type StatsFigures = {readonly [Figure in (typeof statsFigures)[number]]: number};
 
-/** The figures of a group: `key` is the id of the workspace or template, the domain or the category; null: of all. */
+/**
+ * The figures of a group. `key` is the id of the workspace or template, the domain or the category; `null` for the
+ * total.
+ */
 export type StatsRow = StatsFigures & {readonly key: string | null};
 
 export type StatsQuery = {
-	/** Undefined: all workspaces. */
+	/** All workspaces if `undefined`. */
 	readonly workspaceId?: string | undefined;
-	/** Null: one row of all. */
+	/** `null` for a single row with the totals. */
 	readonly by: StatsGroup | null;
-	/** Half-open range of acceptance, milliseconds. */
+	/** The half-open range of the time of acceptance, in milliseconds. */
 	readonly from: number;
 	readonly to: number;
-	/** At most this many groups, the largest ones. */
+	/** Only this many groups, the largest ones. */
 	readonly limit?: number;
 };
 
-// A complaint is about a mail that arrived.
+// A complaint concerns a message that was delivered.
 const outcomes = {
 	delivered: ['delivered', 'complained'],
 	bounced: ['bounced'],
@@ -177,8 +180,8 @@ const outcomes = {
 } as const;
 
 /**
- * Counts messages by their outcome so far, the largest groups first. Real mail only: what the simulator gets leaves no
- * machine. Ids are made in the order of time, so this reads the recipients of the range and no others.
+ * Counts messages by their outcome so far, the largest groups first. Only real messages count, because simulated ones
+ * never leave the machine. Ids are in the order of time, so this reads only the recipients of the range.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
 	const recipients = recipientsOf(reader, query, tablesOf(reader, query)).select('r.state');
@@ -204,7 +207,7 @@ type Engaged = {readonly opened: number; readonly clicked: number};
 
 async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
 	const recipients = tablesOf(reader, query);
-	// Whichever is fewer: the recipients of one workspace, or what was opened and clicked in all of them.
+	// Starts with whatever is smaller: the recipients of one workspace, or the engagement of all workspaces.
 	const tables =
 		query.workspaceId === undefined ? ['engagement as e', ...recipients] : [...recipients, 'engagement as e'];
 	const engaged = recipientsOf(reader, query, tables)
@@ -221,16 +224,16 @@ async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string
 
 const messages = 'messages as m';
 
-/** Tables of recipients, in the order in which SQLite reads them. Only messages have an index by workspace. */
+/** Returns the tables of recipients in the order in which SQLite reads them. Only messages are indexed by workspace. */
 function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 	if (workspaceId !== undefined) {
-		// Of an index that covers more SQLite would read all of the workspace.
+		// With an index that covers more columns, SQLite would read all messages of the workspace.
 		return [readBy(reader, messages, 'messages_by_workspace'), 'recipients as r'];
 	}
 	return by === 'domain' || by === 'template' ? ['recipients as r', messages] : ['recipients as r'];
 }
 
-/** The `to` recipients of the messages, with the key of their group. */
+/** Queries the `to` recipients of the messages, with the key of their group. */
 function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
 	const {workspaceId, by, from, to} = query;
 	const range = {from: idFloor('msg', from), below: idFloor('msg', to)};
@@ -239,7 +242,7 @@ function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]
 		.whereRaw("r.role = 'to'")
 		.whereNot('r.destination', simulatorDomain);
 	if (hasDays(reader)) {
-		// The days in which they are.
+		// Limits the partitions that are read.
 		void recipients.whereBetween('r.id', [idFloor('rcp', from), idFloor('rcp', to + lagMs)]);
 	}
 	if (by === 'category') {
@@ -251,7 +254,7 @@ function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]
 		void recipients.where('m.workspace_id', workspaceId);
 	}
 	if (workspaceId !== undefined || tables.includes(messages)) {
-		// With the range of their ids PostgreSQL reads them from the index, not the whole table.
+		// With the range of their ids, PostgreSQL reads them from the index and not the whole table.
 		void recipients.whereRaw('r.message_id = m.id').where('m.id', '>=', range.from).where('m.id', '<', range.below);
 	}
 	return recipients.select(reader.raw(`${by === null ? 'null' : keys[by](reader)} as key`));
@@ -262,7 +265,7 @@ const keys: Readonly<Record<StatsGroup, (reader: Knex) => string>> = {
 	domain: reader => domainOf(reader, 'm.from_key'),
 	template: () => 'm.template_id',
 	destination: () => 'r.destination',
-	// Of the first refusal, which ended the recipient. The details of an erased person are gone.
+	// The category of the first refusal, which ended delivery. The details of an erased person are gone.
 	category: reader => `coalesce((
 		select ${jsonField(reader, 'e.detail', 'category')} from events as e
 		where e.message_id = r.message_id and e.recipient_id = r.id and e.type = 'bounced'

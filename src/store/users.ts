@@ -7,10 +7,10 @@ export type User = {
 	/** In comparison form. */
 	readonly email: string;
 	readonly role: Role;
-	/** Null: all workspaces. */
+	/** `null` if the user has access to all workspaces. */
 	readonly workspace_id: string | null;
 	readonly password_hash: string | null;
-	/** Sealed for the row. */
+	/** Sealed for the row's id. */
 	readonly totp: string | null;
 	readonly totp_step: number | null;
 	readonly link_hash: string | null;
@@ -21,7 +21,7 @@ export type User = {
 	readonly last_login_at: string | null;
 };
 
-/** False: there is a user of this address. */
+/** Returns `false` if there already is a user with this address. */
 export async function insertUser(trx: Knex.Transaction, user: User): Promise<boolean> {
 	return (await trx('users').insert(user).onConflict('email').ignore().returning('id')).length === 1;
 }
@@ -35,10 +35,10 @@ export async function findUserByEmail(reader: Knex, email: string): Promise<User
 	return await reader('users').where({email}).first();
 }
 
-/** A user, the name of their workspace, and how many passkeys they have. */
+/** A user with the name of their workspace and the number of their passkeys. */
 export type ListedUser = User & {readonly workspace: string | null; readonly passkeys: number};
 
-/** By address. `workspaceId`: those of this workspace alone, without those of all. */
+/** Lists users by address. With `workspaceId`, only users of this workspace, without those who have access to all. */
 export async function listUsers(reader: Knex, workspaceId?: string): Promise<ListedUser[]> {
 	const keys = reader('passkeys').count('*').whereRaw('passkeys.user_id = u.id').as('passkeys');
 	const query = reader('users as u')
@@ -54,19 +54,19 @@ export async function listUsers(reader: Knex, workspaceId?: string): Promise<Lis
 
 type UserChanges = Partial<Omit<User, 'id' | 'email' | 'created_at'>>;
 
-/** Undefined: there is no such user. */
+/** Returns `undefined` if there is no such user. */
 export async function updateUser(trx: Knex.Transaction, id: string, changes: UserChanges): Promise<User | undefined> {
 	const [row] = await trx('users').where({id}).update(changes).returning('*');
 	return row;
 }
 
-/** Removes a user with their sessions and passkeys. Undefined: there is no such user. */
+/** Removes a user with their sessions and passkeys. Returns `undefined` if there is no such user. */
 export async function deleteUser(trx: Knex.Transaction, id: string): Promise<User | undefined> {
 	const user = await findUser(trx, id);
 	return user && (await trx('users').where({id}).delete()) === 1 ? user : undefined;
 }
 
-/** Compare-and-set: uses up a link that has not ended by `now`. Undefined: no such link. */
+/** Compare-and-set: uses up a link that has not expired at `now`. Returns `undefined` if there is no such link. */
 export async function takeLink(trx: Knex.Transaction, hash: string, now: string): Promise<User | undefined> {
 	const [row] = await trx('users')
 		.where({link_hash: hash})
@@ -76,7 +76,7 @@ export async function takeLink(trx: Knex.Transaction, hash: string, now: string)
 	return row;
 }
 
-/** Compare-and-set: notes the step of a one-time code. False: a code of this step or of a later one was used before. */
+/** Compare-and-set: stores the step of a one-time code. Returns `false` if a code of it or a later step was used. */
 export async function takeTotpStep(trx: Knex.Transaction, id: string, step: number): Promise<boolean> {
 	const user = trx('users')
 		.where({id})
@@ -84,7 +84,7 @@ export async function takeTotpStep(trx: Knex.Transaction, id: string, step: numb
 	return (await user.update({totp_step: step})) === 1;
 }
 
-/** Forgets links that have ended; how many there were. */
+/** Removes expired links; returns how many. */
 export async function purgeLinks(trx: Knex.Transaction, now: string): Promise<number> {
 	return await trx('users').where('link_expires_at', '<=', now).update({link_hash: null, link_expires_at: null});
 }
@@ -95,25 +95,25 @@ export type UserSession = {
 	readonly user_id: string;
 	/** SHA-256 of the token, hex. */
 	readonly token_hash: string;
-	/** The workspace that is looked at; null: none was chosen. */
+	/** The workspace that is displayed; `null` if none was chosen. */
 	readonly workspace_id: string | null;
 	readonly created_at: string;
 	readonly seen_at: string;
 	readonly confirmed_at: string;
-	/** The client's address, and what its browser calls itself. */
+	/** The client's address, and the browser's `User-Agent`. */
 	readonly address: string;
 	readonly agent: string;
 };
 
-/** A session with what decides who its user is. */
+/** A session with the properties of its user that determine access. */
 type OwnedSession = UserSession & {
 	readonly email: string;
 	readonly role: Role;
-	/** The user's own; null: all. */
+	/** The user's own workspace; `null` for all. */
 	readonly of_workspace: string | null;
 };
 
-/** Sessions that began and were seen after these times, in the store's form. */
+/** Sessions that began and were last seen after these times, in the store's form. */
 export type SessionLimits = {readonly begun: string; readonly seen: string};
 
 function livingSessions(reader: Knex, {begun, seen}: SessionLimits): Knex.QueryBuilder {
@@ -124,7 +124,7 @@ export async function insertUserSession(trx: Knex.Transaction, session: UserSess
 	await trx('user_sessions').insert(session);
 }
 
-/** Undefined: no such session, or it has ended. */
+/** Returns `undefined` if there is no such session, or it has expired. */
 export async function findUserSession(
 	reader: Knex,
 	tokenHash: string,
@@ -136,12 +136,12 @@ export async function findUserSession(
 		.first('s.*', 'u.email', 'u.role', {of_workspace: 'u.workspace_id'});
 }
 
-/** Newest first. */
+/** Returns a user's sessions, newest first. */
 export async function listUserSessions(reader: Knex, userId: string, limits: SessionLimits): Promise<UserSession[]> {
 	return await livingSessions(reader, limits).where('s.user_id', userId).orderBy('s.id', 'desc').select('s.*');
 }
 
-/** False: there is no such session. */
+/** Returns `false` if there is no such session. */
 export async function updateUserSession(
 	trx: Knex.Transaction,
 	id: string,
@@ -150,7 +150,7 @@ export async function updateUserSession(
 	return (await trx('user_sessions').where({id}).update(changes)) === 1;
 }
 
-/** Ends one session of a user, or all but one; how many there were. */
+/** Ends one session of a user, or all but one; returns how many. */
 export async function deleteUserSessions(
 	trx: Knex.Transaction,
 	userId: string,
@@ -165,7 +165,7 @@ export async function deleteUserSessions(
 	return await sessions.delete();
 }
 
-/** Removes at most `limit` sessions that have ended; how many there were. */
+/** Removes at most `limit` expired sessions; returns how many. */
 export async function purgeUserSessions(
 	trx: Knex.Transaction,
 	{begun, seen}: SessionLimits,
@@ -179,18 +179,18 @@ export async function purgeUserSessions(
 export type Passkey = {
 	readonly id: string;
 	readonly user_id: string;
-	/** What the authenticator calls it, base64url. */
+	/** The authenticator's name for it, base64url. */
 	readonly credential_id: string;
-	/** In the form of COSE (RFC 9052 §7). */
+	/** In COSE format (RFC 9052 §7). */
 	readonly public_key: Uint8Array;
-	/** How often the authenticator says that it was used, a decimal number. */
+	/** The authenticator's count of uses, a decimal number. */
 	readonly counter: string;
 	readonly name: string;
 	readonly created_at: string;
 	readonly used_at: string | null;
 };
 
-/** False: it is there already. */
+/** Returns `false` if it already exists. */
 export async function insertPasskey(trx: Knex.Transaction, passkey: Passkey): Promise<boolean> {
 	const row = {...passkey, public_key: Buffer.from(passkey.public_key)};
 	return (await trx('passkeys').insert(row).onConflict('credential_id').ignore().returning('id')).length === 1;
@@ -200,12 +200,12 @@ export async function findPasskey(reader: Knex, credentialId: string): Promise<P
 	return await reader('passkeys').where({credential_id: credentialId}).first();
 }
 
-/** Oldest first. */
+/** Returns a user's passkeys, oldest first. */
 export async function listPasskeys(reader: Knex, userId: string): Promise<Passkey[]> {
 	return await reader('passkeys').where({user_id: userId}).orderBy('id');
 }
 
-/** Compare-and-set: notes a use. False: it was used meanwhile, or is gone. */
+/** Compare-and-set: stores a use. Returns `false` if the passkey was used in the meantime, or was removed. */
 export async function usePasskey(
 	trx: Knex.Transaction,
 	{id, counter: before}: Pick<Passkey, 'id' | 'counter'>,
@@ -214,7 +214,7 @@ export async function usePasskey(
 	return (await trx('passkeys').where({id, counter: before}).update({counter, used_at})) === 1;
 }
 
-/** Undefined: the user has no such passkey. */
+/** Returns `undefined` if the user has no such passkey. */
 export async function deletePasskey(trx: Knex.Transaction, userId: string, id: string): Promise<Passkey | undefined> {
 	const passkey: Passkey | undefined = await trx('passkeys').where({user_id: userId, id}).first();
 	return passkey && (await trx('passkeys').where({id}).delete()) === 1 ? passkey : undefined;

@@ -5,11 +5,11 @@ import {among, insertRows, namedIds, selectInTurns, type TurnLimits} from './eng
 import type {Claimable} from './held-claims.ts';
 
 /*
- * The table `webhook_queue`: a row for each delivery that is to be posted, due or claimed. It goes when the delivery comes to
- * its end. A change of both locks this row before that of the delivery.
+ * The table `webhook_queue` has a row for each delivery that is to be posted, due or claimed. The row is deleted when
+ * the delivery finishes. A change of both locks this row before the row of the delivery.
  */
 
-/** A delivery that is to be posted; `generation` counts replays. */
+/** A delivery to be posted. `generation` counts its replays. */
 type QueuedDelivery = {
 	readonly id: string;
 	readonly endpointId: string;
@@ -17,7 +17,7 @@ type QueuedDelivery = {
 	readonly generation: number;
 };
 
-/** Puts deliveries into the queue; one that is queued or claimed already restarts. */
+/** Enqueues deliveries. A delivery that is queued or claimed already restarts. */
 export async function enqueueDeliveries(trx: Knex.Transaction, deliveries: readonly QueuedDelivery[]): Promise<void> {
 	await insertRows(
 		trx,
@@ -38,7 +38,7 @@ export async function dequeueDeliveries(trx: Knex.Transaction, ids: readonly str
 /** How many attempts an endpoint may start now. */
 export type EndpointPermit = {readonly endpointId: string; readonly limit: number};
 
-/** A delivery to be posted, with where it goes. */
+/** A delivery to be posted, with its endpoint. */
 export type ClaimedDelivery = {
 	readonly id: string;
 	readonly workspaceId: string;
@@ -49,26 +49,26 @@ export type ClaimedDelivery = {
 	readonly attempts: number;
 	readonly generation: number;
 	readonly url: string;
-	/** Sealed for the endpoint's id, as the one before it, which signs too until `previousUntil`. */
+	/** Sealed for the endpoint's id, and so is the previous secret, which also signs until `previousUntil`. */
 	readonly secret: string;
 	readonly previousSecret: string | null;
 	readonly previousUntil: string | null;
-	/** Since when the endpoint's attempts fail; null: the last one did not. */
+	/** When the endpoint's attempts began to fail; `null` if the last one succeeded. */
 	readonly failingSince: string | null;
-	/** `long`: it is tried for days; null: as usual. */
+	/** `long` if it is retried for days; `null` for the default. */
 	readonly retry: WebhookRetry | null;
-	/** When the first attempt of its generation began; null: none was made. */
+	/** When the first attempt of its generation began; `null` if there was none. */
 	readonly firstAt: string | null;
 };
 
 export type ClaimedDeliveries = {
-	/** In the order in which they are to start. */
+	/** In the order in which they should start. */
 	readonly deliveries: readonly ClaimedDelivery[];
-	/** When each endpoint's next delivery is due; a missing endpoint has no delivery, or takes none now. */
+	/** When the next delivery of each endpoint is due. Endpoints without deliveries, and disabled ones, are missing. */
 	readonly nextDue: ReadonlyMap<string, string>;
 };
 
-/** An endpoint that takes deliveries, with its first ones: `<when it is due> <id>`, between commas. */
+/** An enabled endpoint with its first deliveries as `<due time> <id>`, separated by commas. */
 type Found = Pick<
 	ClaimedDelivery,
 	'endpointId' | 'url' | 'secret' | 'previousSecret' | 'previousUntil' | 'failingSince' | 'retry'
@@ -77,8 +77,8 @@ type Found = Pick<
 };
 
 /**
- * Claims due deliveries for one daemon, until a result. When they are due is left as it is: moving it would cost as
- * much as all the rest of a claim.
+ * Claims due deliveries for one daemon until their results are written. The due times stay as they are: changing them
+ * would cost as much as the rest of the claim.
  */
 export async function claimDeliveries(
 	trx: Knex.Transaction,
@@ -103,7 +103,7 @@ export async function claimDeliveries(
 	return {deliveries: await markClaimed(trx, boot, wanted), nextDue};
 }
 
-/** The first deliveries of each endpoint, one more than it may start: that one shows when the next is due. */
+/** Finds the first deliveries of each endpoint. One more than it may start shows when the next one is due. */
 async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit[]): Promise<Found[]> {
 	if (permits.length === 0) {
 		return [];
@@ -132,7 +132,7 @@ type OfEndpoint = Omit<Found, 'endpointId' | 'first'>;
 type Marked = Pick<ClaimedDelivery, 'id' | 'generation'>;
 type Read = Omit<ClaimedDelivery, keyof OfEndpoint | 'generation'>;
 
-/** Compare-and-set: what another node claimed meanwhile is passed over. */
+/** Compare-and-set: skips what another node has claimed in the meantime. */
 async function markClaimed(
 	trx: Knex.Transaction,
 	boot: string,
@@ -181,10 +181,10 @@ async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promi
 	);
 }
 
-/** An endpoint with something to do: when its first delivery is due, and since when it fails. */
+/** An endpoint with deliveries: when its first one is due, and when its attempts began to fail. */
 export type EndpointWork = {readonly endpointId: string; readonly due: string; readonly failingSince: string | null};
 
-/** Every endpoint that takes deliveries and has some; each costs one look at the index, however many wait. */
+/** Returns every enabled endpoint that has deliveries. Each costs one index lookup, however many deliveries wait. */
 export async function readEndpointWork(reader: Knex): Promise<EndpointWork[]> {
 	const rows: Array<Omit<EndpointWork, 'due'> & {due: string | null}> = await reader('webhook_endpoints as e')
 		.whereNull('e.deleted_at')
@@ -198,7 +198,7 @@ export async function readEndpointWork(reader: Knex): Promise<EndpointWork[]> {
 	return rows.filter((row): row is EndpointWork => row.due !== null);
 }
 
-/** Endpoints with deliveries that a claim would get now. */
+/** Returns endpoints with deliveries that a claim would get now. */
 export async function readDueEndpoints(reader: Knex, now: string): Promise<string[]> {
 	return await reader('webhook_endpoints as e')
 		.whereNull('e.deleted_at')
@@ -219,7 +219,7 @@ const giveBack: Claimable['giveBack'] = (trx, claims, now) =>
 		next_attempt_at: trx.raw('case when next_attempt_at > :now then :now else next_attempt_at end', {now}),
 	});
 
-/** Deliveries. They are due since when they were, so that they keep their places; now, where the clock stepped back. */
+/** Claims of deliveries. A released delivery keeps its due time, and so its place, unless the clock was set back. */
 export const deliveryClaims: Claimable = {
 	table: 'webhook_queue',
 	name: "delivery_id || ' ' || generation",
@@ -228,17 +228,17 @@ export const deliveryClaims: Claimable = {
 	identifiedBy: ['endpoint_id'],
 };
 
-/** Deliveries that are not claimed. A claimed one ends by its result. */
+/** Queries the deliveries that are not claimed. The claim of the others ends with their result. */
 export function waitingDeliveries(trx: Knex.Transaction): Knex.QueryBuilder {
 	return trx(deliveryClaims.table).whereNull('claimed_by');
 }
 
-/** A replay begins a new generation, which may be tried while the attempt before it is under way. */
+/** Names a claim. A replay starts a new generation, whose attempt may run while one of the previous generation does. */
 export function claimName({id, generation}: Pick<ClaimedDelivery, 'id' | 'generation'>): string {
 	return `${id} ${generation}`;
 }
 
-/** Releases the claims of nodes that were silent too long or are unknown (several machines on PostgreSQL). */
+/** Releases the claims of nodes that are unknown or were silent for too long (several machines on PostgreSQL). */
 export async function releaseSilentDeliveries(
 	trx: Knex.Transaction,
 	silentSince: string,
@@ -249,22 +249,22 @@ export async function releaseSilentDeliveries(
 	return await deliveryClaims.giveBack(trx, ofOthers, now);
 }
 
-/** Deliveries that wait for an attempt. */
+/** Returns how many deliveries wait for an attempt. */
 export async function countPending(reader: Knex): Promise<number> {
 	const row: {n: number | string} | undefined = await reader(deliveryClaims.table).first(reader.raw('count(*) as n'));
 	return Number(row?.n ?? 0);
 }
 
-/** The end of an attempt, judged, to be written. Times in the store's form. */
+/** The outcome of an attempt, to be written. Times are in the store's form. */
 export type DeliveryEnd = {
 	readonly id: string;
 	readonly generation: number;
-	/** Which attempt of the generation it was, from 1. */
+	/** The number of the attempt within its generation, from 1. */
 	readonly n: number;
 	readonly state: string;
 	readonly nextAttemptAt: string | null;
 	readonly at: string;
-	/** Null: it could not begin, and is not kept. */
+	/** `null` if the attempt could not begin; it is not stored then. */
 	readonly end: {
 		readonly status: number | null;
 		readonly error: string | null;
@@ -274,9 +274,9 @@ export type DeliveryEnd = {
 };
 
 /**
- * Writes ends of attempts in few statements. Compare-and-set: a delivery that was replayed meanwhile, or that this
- * daemon no longer holds, stays as it is; its attempt is kept all the same. Of a deleted one nothing is written.
- * Answers the ids of those that moved.
+ * Writes outcomes in a few statements. Compare-and-set: a delivery that was replayed in the meantime, or that this
+ * daemon no longer holds, does not change, but its attempt is stored. Nothing is written about a deleted delivery.
+ * Returns the ids of the deliveries that changed.
  */
 export async function writeDeliveryEnds(
 	trx: Knex.Transaction,
@@ -309,13 +309,13 @@ export async function writeDeliveryEnds(
 	return new Set(rows.map(({id}) => id));
 }
 
-/** For attempts with deliveries that this daemon still holds: takes them out of the queue, or schedules the next. */
+/** Dequeues or reschedules the deliveries that this daemon still holds, and returns their outcomes. */
 async function endClaims(
 	trx: Knex.Transaction,
 	boot: string,
 	ends: readonly DeliveryEnd[],
 ): Promise<readonly DeliveryEnd[]> {
-	// Not an index on claims, which would be read as a whole for each row.
+	// `coalesce` keeps the engine from using the index on claims, which it would scan entirely for each row.
 	const isHeld = `coalesce(webhook_queue.claimed_by, '') = ?`;
 	const last = await changeQueued(
 		trx,
@@ -334,7 +334,7 @@ async function endClaims(
 	return [...last, ...repeated];
 }
 
-/** Those of the ends with rows that the statement changed. */
+/** Returns the outcomes whose rows the statement changed. */
 async function changeQueued(
 	trx: Knex.Transaction,
 	ends: readonly DeliveryEnd[],
@@ -387,10 +387,10 @@ async function keepAttempts(trx: Knex.Transaction, ends: readonly DeliveryEnd[])
 	);
 }
 
-/** An endpoint that fails since then, in the store's form, or fails no more (null). */
+/** Since when an endpoint's attempts fail, in the store's form; `null` if they no longer fail. */
 export type Failing = {readonly endpointId: string; readonly since: string | null};
 
-/** What is noted as failing already stays noted from its first failure on. */
+/** Notes when endpoints began to fail. An endpoint that is already failing keeps its first time. */
 export async function noteFailing(trx: Knex.Transaction, changes: readonly Failing[]): Promise<void> {
 	if (changes.length === 0) {
 		return;
@@ -408,7 +408,7 @@ export async function noteFailing(trx: Knex.Transaction, changes: readonly Faili
 	);
 }
 
-/** Endpoints that take no events since then or longer, or were disabled for it, workspaces in turn. */
+/** Returns endpoints that have failed since `since` or longer, or were disabled for that, taking workspaces in turn. */
 export async function listDeadEndpoints(
 	reader: Knex,
 	since: string,
@@ -425,19 +425,19 @@ export async function listDeadEndpoints(
 	return await selectInTurns(reader, dead, 'id', limits);
 }
 
-/** An attempt as it was stored; `generation` counts replays. */
+/** A stored attempt. `generation` counts replays. */
 export type StoredPost = {
 	readonly generation: number;
 	readonly n: number;
 	readonly at: string;
 	readonly status: number | null;
 	readonly error: string | null;
-	/** How the body of an answer begins that refused. */
+	/** The beginning of the response body, if the response was a refusal. */
 	readonly answer: string | null;
 	readonly ms: number;
 };
 
-/** Oldest first. */
+/** Returns the attempts of a delivery, oldest first. */
 export async function listPosts(reader: Knex, deliveryId: string): Promise<StoredPost[]> {
 	return await reader('webhook_attempts')
 		.where({delivery_id: deliveryId})

@@ -8,26 +8,25 @@ import {findHidden} from './erasures.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 import {dequeueDeliveries, enqueueDeliveries} from './webhook-queue.ts';
 
-/** An endpoint that events are posted to. */
 export type Endpoint = EndpointForm & {
 	readonly id: string;
 	readonly workspaceId: string;
-	/** `test`: a test key made it, and it gets events of test mail alone; `live`: it gets all. */
+	/** `test` if it was created with a test key and gets only events of test messages; `live` if it gets all events. */
 	readonly mode: Mode;
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
 	/** Sealed for the endpoint's id. */
 	readonly secret: string;
-	/** The former secret, sealed likewise, which signs too until `previousUntil`; null without one. */
+	/** The previous secret, sealed in the same way, which also signs until `previousUntil`; `null` if there is none. */
 	readonly previousSecret: string | null;
 	readonly previousUntil: string | null;
 	readonly disabledAt: string | null;
-	/** When the first attempt failed after the last one that did not; null: the last one did not. */
+	/** When the current series of failed attempts began; `null` if the last attempt succeeded. */
 	readonly failingSince: string | null;
 	readonly createdAt: string;
 };
 
-/** `failing`: the last attempt failed. */
+/** Returns `failing` if the last attempt failed. */
 export function endpointState({
 	disabledAt,
 	failingSince,
@@ -46,14 +45,14 @@ const columns = columnsOf(
 
 const toEndpoint = (row: Row): Endpoint => ({...row, events: JSON.parse(row.events)});
 
-/** Endpoints that were not deleted. */
+/** Queries the endpoints that were not deleted. */
 function present(connection: Knex): Knex.QueryBuilder {
 	return connection('webhook_endpoints').whereNull('deleted_at');
 }
 
-/** False: the workspace has `most` endpoints already. */
+/** Returns `false` if the workspace already has `most` endpoints. */
 export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, most: number): Promise<boolean> {
-	// On PostgreSQL another node may add one at this moment.
+	// Locked because, on PostgreSQL, another node may add an endpoint at this moment.
 	await trx('workspaces').where({id: endpoint.workspaceId}).forUpdate().select('id');
 	const row: {n: number | string} | undefined = await present(trx)
 		.where({workspace_id: endpoint.workspaceId})
@@ -66,7 +65,7 @@ export async function insertEndpoint(trx: Knex.Transaction, endpoint: Endpoint, 
 	return true;
 }
 
-/** Newest first, after the endpoint `after` (null: from the newest), of this mode (undefined: of any). */
+/** Returns endpoints, newest first: those after `after`, or from the newest if it is `null`, of one mode or of both. */
 export async function listEndpoints(
 	reader: Knex,
 	workspaceId: string,
@@ -81,7 +80,6 @@ export async function listEndpoints(
 	return rows.map(toEndpoint);
 }
 
-/** Whether any workspace has an endpoint. */
 export async function hasEndpoints(reader: Knex): Promise<boolean> {
 	return (await present(reader).first('id')) !== undefined;
 }
@@ -91,7 +89,7 @@ export async function findEndpoint(reader: Knex, workspaceId: string, id: string
 	return row && toEndpoint(row);
 }
 
-/** False: there is no such endpoint. */
+/** Returns `false` if there is no such endpoint. */
 export async function switchEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -103,12 +101,12 @@ export async function switchEndpoint(
 	return changed === 1;
 }
 
-/** Absent or undefined: it stays as it is. */
+/** Properties that are absent or `undefined` stay as they are. */
 export type EndpointChanges = {
 	readonly [Name in 'url' | 'events' | 'format' | 'retry']?: NonNullable<Endpoint[Name]> | undefined;
 };
 
-/** False: there is no such endpoint. */
+/** Returns `false` if there is no such endpoint. */
 export async function updateEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -119,7 +117,7 @@ export async function updateEndpoint(
 	return (await present(trx).where({workspace_id: workspaceId, id}).update(values)) === 1;
 }
 
-/** An endpoint that the program disables; answers its workspace and URL, undefined where it is disabled already. */
+/** Disables an endpoint; returns its workspace and URL, or `undefined` if it was disabled before. */
 export async function disableEndpoint(
 	trx: Knex.Transaction,
 	id: string,
@@ -146,20 +144,20 @@ export async function updateSecrets(
 		.update({secret, previous_secret: previousSecret, previous_until: previousUntil});
 }
 
-/** Hides it; `purgeEndpoints` removes its rows. False: there is no such endpoint. */
+/** Hides an endpoint; `purgeEndpoints` removes its rows. Returns `false` if there is no such endpoint. */
 export async function deleteEndpoint(
 	trx: Knex.Transaction,
 	workspaceId: string,
 	id: string,
 	now: string,
 ): Promise<boolean> {
-	// The secrets are of no use any more.
+	// The secrets are no longer needed.
 	const gone = {deleted_at: now, secret: '', previous_secret: null, previous_until: null};
 	const changed = await present(trx).where({workspace_id: workspaceId, id}).update(gone);
 	return changed === 1;
 }
 
-/** Endpoints of listeners that did not take a delivery from before that id. */
+/** Returns the endpoints of listeners that have not accepted a delivery created before that id. */
 export async function findAbandoned(
 	reader: Knex,
 	before: string,
@@ -176,7 +174,7 @@ export async function findAbandoned(
 
 export type Subscriber = Pick<Endpoint, 'id' | 'workspaceId' | 'mode' | 'url' | 'events' | 'format'>;
 
-/** The endpoints of some workspaces that get events now. */
+/** Returns the endpoints of these workspaces that get events now. */
 export async function findSubscribers(trx: Knex.Transaction, workspaceIds: readonly string[]): Promise<Subscriber[]> {
 	const rows: Row[] = await present(trx)
 		.whereIn('workspace_id', workspaceIds)
@@ -191,19 +189,19 @@ export type NewDelivery = {
 	readonly id: string;
 	readonly workspaceId: string;
 	readonly endpointId: string;
-	/** Null: it is about no message, or about one that is gone. */
+	/** `null` if the event is about no message, or the message was removed. */
 	readonly messageId: string | null;
 	readonly eventId: string;
 	readonly eventType: WebhookEventType;
 	readonly body: string;
-	/** Null: the daemon never posts it, because its endpoint is a listener. */
+	/** `null` if the daemon never posts it, because its endpoint is a listener. */
 	readonly dueAt: string | null;
 	readonly createdAt: string;
 };
 
 const rowsAtOnce = 2000;
 
-/** Adds rows of the outbox, in the transaction of their events. */
+/** Adds rows to the outbox, in the transaction of their events. */
 export async function insertDeliveries(trx: Knex.Transaction, deliveries: readonly NewDelivery[]): Promise<void> {
 	for (let start = 0; start < deliveries.length; start += rowsAtOnce) {
 		const {sql, bindings} = rowSource(
@@ -241,7 +239,7 @@ export async function insertDeliveries(trx: Knex.Transaction, deliveries: readon
 	);
 }
 
-/** The oldest delivery that waits for a listener. */
+/** Returns the oldest delivery that waits for a listener. */
 export async function findWaiting(reader: Knex, endpointId: string): Promise<StoredDelivery | undefined> {
 	const rows = await reader('webhook_deliveries')
 		.where({endpoint_id: endpointId})
@@ -251,12 +249,12 @@ export async function findWaiting(reader: Knex, endpointId: string): Promise<Sto
 	return (await withTries(reader, rows))[0];
 }
 
-/** The deliveries about messages, whenever their events came. */
+/** Returns the ids of all deliveries about these messages. */
 export async function findAbout(reader: Knex, messageIds: readonly string[]): Promise<string[]> {
 	return await reader('webhook_deliveries').whereIn('message_id', messageIds).pluck('id');
 }
 
-/** Some deliveries about no message, from before a time in milliseconds. */
+/** Returns the ids of some deliveries about no message, created before a time in milliseconds. */
 export async function findAboutNone(reader: Knex, before: number): Promise<string[]> {
 	return await reader('webhook_deliveries')
 		.whereNull('message_id')
@@ -265,10 +263,10 @@ export async function findAboutNone(reader: Knex, before: number): Promise<strin
 		.pluck('id');
 }
 
-/** Removes deliveries with their attempts; how many there were. */
+/** Deletes deliveries with their attempts; returns how many. */
 export async function deleteDeliveries(trx: Knex.Transaction, ids: readonly string[]): Promise<number> {
 	let deleted = 0;
-	// A few messages may have more deliveries than a statement takes values.
+	// A few messages may have more deliveries than a statement accepts parameters.
 	for (let start = 0; start < ids.length; start += rowsAtOnce) {
 		const some = ids.slice(start, start + rowsAtOnce);
 		await dequeueDeliveries(trx, some);
@@ -278,7 +276,6 @@ export async function deleteDeliveries(trx: Knex.Transaction, ids: readonly stri
 	return deleted;
 }
 
-/** A delivery as it is read. */
 export type StoredDelivery = {
 	readonly id: string;
 	readonly endpointId: string;
@@ -290,7 +287,7 @@ export type StoredDelivery = {
 	readonly nextAttemptAt: string | null;
 	readonly lastAttemptAt: string | null;
 	readonly createdAt: string;
-	/** The result of the last attempt; null: none was made. */
+	/** The result of the last attempt; `null` if there was none. */
 	readonly lastStatus: number | null;
 	readonly lastError: string | null;
 };
@@ -300,20 +297,20 @@ const {selected: deliveryColumns} = columnsOf(
 );
 
 type DeliveryPage = {
-	/** After this delivery; null: from the newest. */
+	/** After this delivery; from the newest if `null`. */
 	readonly after: string | null;
 	readonly limit: number;
 	readonly state?: DeliveryState | undefined;
-	/** Only those with an event of then or later, milliseconds. */
+	/** Only deliveries of events at this time or later, in milliseconds. */
 	readonly since?: number | undefined;
 };
 
-/** Newest first. */
+/** Returns a page of deliveries, newest first. */
 export async function listDeliveries(reader: Knex, endpointId: string, page: DeliveryPage): Promise<StoredDelivery[]> {
 	return await readDeliveries(reader, await listIds(reader, endpointId, page));
 }
 
-/** The newest delivery of each endpoint that has one, by the endpoint's id. */
+/** Returns the newest delivery of each endpoint that has one, by the endpoint's id. */
 export async function findNewest(reader: Knex, endpointIds: readonly string[]): Promise<Map<string, StoredDelivery>> {
 	const ids: string[] = [];
 	let missing = endpointIds;
@@ -342,7 +339,7 @@ export async function findNewest(reader: Knex, endpointIds: readonly string[]): 
 	return new Map(rows.map(row => [row.endpointId, row]));
 }
 
-/** The same, no more than fit one answer together; `next` is where the rest begins, null at the end. */
+/** Like `listDeliveries`, but only as many as fit one response. `next` is where the rest begins, `null` at the end. */
 export async function scanDeliveries(
 	reader: Knex,
 	endpointId: string,
@@ -388,7 +385,7 @@ export async function findDelivery(reader: Knex, workspaceId: string, id: string
 	return (await withTries(reader, rows))[0];
 }
 
-/** With the last attempt and the next one. */
+/** Adds the result of the last attempt and the time of the next one. */
 async function withTries(
 	reader: Knex,
 	rows: ReadonlyArray<Omit<StoredDelivery, 'nextAttemptAt' | 'lastStatus' | 'lastError'>>,
@@ -408,7 +405,7 @@ async function withTries(
 		.whereIn('delivery_id', ids)
 		.orderBy(['delivery_id', 'generation', 'n'])
 		.select('delivery_id as deliveryId', 'status', 'error');
-	// In order, so that the last one stays.
+	// Later attempts replace earlier ones.
 	const last = new Map(attempts.map(attempt => [attempt.deliveryId, attempt]));
 	const queued: Array<{id: string; at: string}> = await reader('webhook_queue')
 		.whereIn('delivery_id', ids)
@@ -416,7 +413,7 @@ async function withTries(
 	const next = new Map(queued.map(({id, at}) => [id, at]));
 	return read.map(row => ({
 		...row,
-		// It is the id of a mail that came in, where it is about one.
+		// It is the id of a received message if the delivery is about one.
 		messageId: row.messageId?.startsWith('msg_') ? row.messageId : null,
 		nextAttemptAt: next.get(row.id) ?? null,
 		lastStatus: last.get(row.id)?.status ?? null,
@@ -424,14 +421,13 @@ async function withTries(
 	}));
 }
 
-/** Those of the workspace that were not deleted. */
 function presentEndpoints(connection: Knex, workspaceId: string): Knex.QueryBuilder {
 	return connection('webhook_endpoints').where({workspace_id: workspaceId}).whereNull('deleted_at').select('id');
 }
 
 /**
- * Restarts a delivery in any state, in a new generation, so that the end of a running attempt changes nothing.
- * Undefined: there is no such delivery, or its endpoint was deleted, or is not of the mode that is given.
+ * Restarts a delivery in any state. The new generation makes the outcome of a running attempt irrelevant. Returns
+ * `undefined` if the delivery does not exist, or its endpoint was deleted or has another mode.
  */
 export async function replayDelivery(
 	trx: Knex.Transaction,
@@ -451,7 +447,7 @@ export async function replayDelivery(
 export type ReplayFilter = {
 	readonly workspaceId: string;
 	readonly endpointId: string;
-	/** Half-open range of the events' time, milliseconds. */
+	/** The half-open range of the events' times, in milliseconds. */
 	readonly since: number;
 	readonly until: number;
 	readonly eventType?: WebhookEventType | undefined;
@@ -474,10 +470,7 @@ function replayQuery(connection: Knex, filter: ReplayFilter): Knex.QueryBuilder 
 	return query;
 }
 
-/**
- * Restarts at most `limit` deliveries, oldest first, after the delivery `after` (null: from the first); returns their
- * ids.
- */
+/** Restarts at most `limit` deliveries, oldest first, after `after` or from the first; returns their ids. */
 export async function replayDeliveries(
 	trx: Knex.Transaction,
 	filter: ReplayFilter,

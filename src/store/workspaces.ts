@@ -14,28 +14,28 @@ export type Workspace = {
 	readonly track_clicks_at: string | null;
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
-	/** `workspace`: its own users paused it, and may resume it. Null: the operator did, or it is not paused. */
+	/** `workspace` if its own users paused it and may resume it; `null` if an operator did, or it is not paused. */
 	readonly paused_by: 'workspace' | null;
-	/** When it was last resumed: its reputation counts from here. Null: never. */
+	/** When it was last resumed, which is where its reputation starts; `null` if never. */
 	readonly reputation_since: string | null;
-	/** Since when its figures are high; null: they are not. */
+	/** Since when its bounce or complaint rate is high; `null` if it is not. */
 	readonly reputation_warned_at: string | null;
 	readonly queue_lifetime_s: number | null;
 	/** A pool of MAILCTL_SOURCE_POOLS. */
 	readonly source_pool: string | null;
-	/** `mx`, `relay` or URLs of smarthosts, the passwords in them sealed (mail/route.ts). */
+	/** `mx`, `relay` or URLs of relays with sealed passwords (mail/route.ts). */
 	readonly route: string | null;
 	/** JSON text (mail/branding.ts). */
 	readonly branding: string | null;
-	/** The code of the topic of sends that name none. One that was removed counts as none. */
+	/** The code of the default topic. A topic that was removed counts as none. */
 	readonly default_topic: string | null;
 	/**
-	 * Days that its messages, and their content, are kept, where those of the installation are more; null: as the
-	 * installation says.
+	 * How many days its messages, and their content, are retained if that is shorter than for the installation; `null`
+	 * for the installation's setting.
 	 */
 	readonly retention_days: number | null;
 	readonly content_days: number | null;
-	/** What attachments a send may have; null: as the interface says. */
+	/** The limits for attachments of a send; `null` for the defaults of the API. */
 	readonly max_attachments: number | null;
 	readonly max_attachment_bytes: number | null;
 	/** JSON text (mail/workspace-limits.ts); `null` if it has the default limits. */
@@ -49,7 +49,7 @@ const {names: columns} = columnsOf(
 	'max_attachment_bytes limits created_at',
 );
 
-/** What is left out is null. Undefined: the name is taken. */
+/** Inserts a workspace; absent columns are null. Returns `undefined` if the name is taken. */
 export async function insertWorkspace(
 	trx: Knex.Transaction,
 	workspace: Pick<Workspace, 'id' | 'name' | 'created_at'> & WorkspaceChanges,
@@ -58,22 +58,22 @@ export async function insertWorkspace(
 	return inserted;
 }
 
-/** Workspaces that were not deleted: of the others only rows are left, which the sweep removes. */
+/** Queries the workspaces that were not deleted. Of the others only rows are left, which the sweep removes. */
 function present(reader: Knex): Knex.QueryBuilder {
 	return reader('workspaces').whereNull('deleted_at');
 }
 
-/** The ids of the deleted ones. */
+/** Queries the ids of deleted workspaces. */
 export function deletedWorkspaces(reader: Knex): Knex.QueryBuilder {
 	return reader('workspaces').whereNotNull('deleted_at').select('id');
 }
 
-/** Newest first. */
+/** Returns all workspaces, newest first. */
 export async function listWorkspaces(reader: Knex): Promise<Workspace[]> {
 	return await present(reader).select(columns).orderBy('id', 'desc');
 }
 
-/** Some of them, newest first, behind the workspace `after` (null: from the newest), with this in their names. */
+/** Returns workspaces, newest first, after `after` (or from the newest), whose names contain `named`. */
 export async function findWorkspaces(
 	reader: Knex,
 	{after, limit, named = ''}: {readonly after: string | null; readonly limit: number; readonly named?: string},
@@ -88,22 +88,22 @@ export async function findWorkspaces(
 	return await query;
 }
 
-/** The one that the first start made; undefined: it is gone. */
+/** Returns the workspace that the first start created; `undefined` if there is none. */
 export async function findOldestWorkspace(reader: Knex): Promise<Workspace | undefined> {
 	return await present(reader).orderBy('id').first(columns);
 }
 
-/** Some of those that are paused, newest first. */
+/** Queries some paused workspaces, newest first. */
 export function findPaused(reader: Knex, limit: number): Knex.QueryBuilder<object, Workspace[]> {
 	return present(reader).whereNotNull('paused_at').select(columns).orderBy('id', 'desc').limit(limit);
 }
 
-/** The same without those that their own users paused. */
+/** Returns some paused workspaces, newest first, except those paused by their own users. */
 export async function findPausedByOthers(reader: Knex, limit: number): Promise<Workspace[]> {
 	return await findPaused(reader, limit).whereNull('paused_by');
 }
 
-/** The names of workspaces by their ids. */
+/** Returns the names of workspaces by their ids. */
 export async function readWorkspaceNames(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const rows: Array<{id: string; name: string}> = await present(reader).whereIn('id', ids).select('id', 'name');
 	return new Map(rows.map(({id, name}) => [id, name]));
@@ -117,7 +117,7 @@ export async function findWorkspaceByName(reader: Knex, name: string): Promise<W
 	return await present(reader).where({name}).first(columns);
 }
 
-/** The workspace of a store that has but one. */
+/** Returns the workspace of a store that has only one. */
 export async function findOnlyWorkspace(reader: Knex): Promise<Workspace | undefined> {
 	const rows: Workspace[] = await present(reader).select(columns).limit(2);
 	return rows.length === 1 ? rows[0] : undefined;
@@ -129,13 +129,13 @@ export async function hasWorkspace(reader: Knex): Promise<boolean> {
 
 export type WorkspaceChanges = Partial<Omit<Workspace, 'id' | 'created_at'>>;
 
-/** False: there is no such workspace. Throws where the new name is taken: look it up first. */
+/** Returns `false` if there is no such workspace. Throws if the new name is taken, so look it up first. */
 export async function updateWorkspace(trx: Knex.Transaction, id: string, changes: WorkspaceChanges): Promise<boolean> {
 	return (await trx('workspaces').where({id}).update(changes)) === 1;
 }
 
 /**
- * The deleted workspaces, as accepting mail asks for them. As text: the query builder would take longer than the
+ * Returns the deleted workspaces, for accepting messages. As text, because the query builder would take longer than the
  * engine.
  */
 export async function readDeletedWorkspaces(trx: Knex.Transaction): Promise<ReadonlySet<string>> {
@@ -148,9 +148,9 @@ export async function findDeletedWorkspace(reader: Knex): Promise<string | undef
 }
 
 /**
- * Marks a workspace as deleted: nothing finds it any more, and its name (now `name`) is free. What others could still
- * use ends: API keys, users of it alone, addresses, alerts, smarthosts, and endpoints, to which nothing more is posted.
- * Of these it has few. It is paused for nodes of the version before.
+ * Marks a workspace as deleted: nothing finds it any more, and its name is replaced by `name`, which frees it.
+ * Everything that others could still use is removed: API keys, its own users, addresses, alerts, relays, and endpoints,
+ * which get no more posts. It has few of these. It is paused for nodes of the previous version.
  */
 export async function markDeleted(
 	trx: Knex.Transaction,
@@ -178,18 +178,18 @@ const lists = [
 	['reputation_hours', ['workspace_id', 'hour'], 500],
 	['senders', ['id'], 500],
 	['received', ['id'], 20],
-	// With all their versions.
+	// Including all their versions.
 	['templates', ['id'], 5],
 	['layouts', ['workspace_id', 'kind', 'name'], 5],
 ] as const;
 
-/** The same of its domains. */
+/** The same for tables of its domains. */
 const domainLists = [
 	['dmarc_days', ['domain_id', 'day', 'ip', 'dkim', 'spf', 'disposition', 'why'], 500],
 	['dmarc_reports', ['domain_id', 'org', 'report_id'], 500],
 ] as const;
 
-/** Removes some of its lists; false: there is nothing more. */
+/** Removes some of these rows. Returns `false` if none are left. */
 export async function removeLists(trx: Knex.Transaction, workspaceId: string): Promise<boolean> {
 	const own = (table: string) => trx(table).where({workspace_id: workspaceId});
 	const endpoints = own('webhook_endpoints').select('id');
@@ -197,7 +197,7 @@ export async function removeLists(trx: Knex.Transaction, workspaceId: string): P
 	if ((await deleteDeliveries(trx, deliveries)) > 0) {
 		return true;
 	}
-	// One index has the unread events of its smarthosts, another one those that are retained.
+	// One index contains the unread events of its relays, another one the retained events.
 	for (const isLeft of ['read_at is null', 'kept is not null']) {
 		const events = await own('inbound').whereRaw(isLeft).limit(500).pluck('id');
 		if (events.length > 0) {
@@ -225,7 +225,7 @@ export async function removeLists(trx: Knex.Transaction, workspaceId: string): P
 	return false;
 }
 
-/** Removes the workspace with the rest of its rows. */
+/** Deletes the workspace with the rest of its rows. */
 export async function deleteWorkspaceRow(trx: Knex.Transaction, id: string): Promise<void> {
 	await trx('lane_waits').where({workspace_id: id}).delete();
 	await trx('workspaces').where({id}).delete();
@@ -243,12 +243,12 @@ const tables = {
 	sup: 'suppressions',
 } as const;
 
-/** Kinds of ids that commands take. */
+/** The kinds of ids that commands accept. */
 export type OwnedKind = keyof typeof tables;
 
 export type OwnedId = {readonly id: string; readonly workspace_id: string};
 
-/** The first `limit` ids that begin with a text, of one workspace or of all, each with its workspace. */
+/** Returns the first `limit` ids that begin with a text, of one workspace or of all, each with its workspace. */
 export async function findIds(
 	reader: Knex,
 	kind: OwnedKind,
@@ -261,7 +261,7 @@ export async function findIds(
 	const column = kind === 'tpl' ? 'public_id' : 'id';
 	const query = reader(tables[kind])
 		.select({id: column, workspace_id: 'workspace_id'})
-		// No character of an id sorts after z, in any collation.
+		// No character of an id sorts after `z`, in any collation.
 		.whereBetween(column, [start, start.padEnd(start.length + 26, 'z')])
 		.orderBy(column)
 		.limit(limit);
@@ -275,7 +275,7 @@ export async function findIds(
 	return await query;
 }
 
-/** The workspaces that keep messages, or their content, for a time of their own. */
+/** Returns the workspaces with retention settings of their own. */
 export async function findShortKept(
 	reader: Knex,
 ): Promise<ReadonlyArray<Pick<Workspace, 'id' | 'retention_days' | 'content_days'>>> {

@@ -5,31 +5,29 @@ import type {OfEnvelope, Refusal} from './submit.ts';
 
 type Read = {readonly ok: true; readonly envelope: OfEnvelope} | ({readonly ok: false} & Refusal);
 
-/** The keywords of EHLO for what `readParameters` reads. */
+/** Returns the EHLO keywords for what `readParameters` supports. */
 export const extensionsAt = (now: number): readonly string[] => [
 	'MT-PRIORITY',
 	`FUTURERELEASE ${furthestMs / 1000} ${storeTime(now + furthestMs).slice(0, 19)}Z`,
 	`DELIVERBY ${minMs / 1000}`,
 ];
 
-/**
- * What the parameters of MAIL say of a send: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852).
- */
+/** Reads the parameters of MAIL: MT-PRIORITY (RFC 6710), HOLDFOR and HOLDUNTIL (RFC 4865), BY (RFC 2852). */
 export function readParameters(args: Readonly<Record<string, unknown>>, now: number): Read {
 	const {'MT-PRIORITY': level, HOLDFOR: holdFor, HOLDUNTIL: holdUntil, BY: by} = args;
 	if (level !== undefined && !/^(?:0|-?[1-9])$/.test(String(level))) {
 		return refused(501, 'MT-PRIORITY must be from -9 to 9');
 	}
 	if (holdFor !== undefined && holdUntil !== undefined) {
-		return refused(501, 'HOLDFOR and HOLDUNTIL exclude each other');
+		return refused(501, 'HOLDFOR and HOLDUNTIL cannot be combined');
 	}
 	const sendAt = readHold(holdFor, holdUntil, now);
 	if (sendAt === undefined) {
 		return refused(
 			501,
 			holdFor === undefined
-				? 'HOLDUNTIL must be an RFC 3339 time with its offset, at most 30 days ahead'
-				: `HOLDFOR must be seconds from 1 to ${furthestMs / 1000}`,
+				? 'HOLDUNTIL must be an RFC 3339 time with an offset, at most 30 days ahead'
+				: `HOLDFOR must be 1 to ${furthestMs / 1000} seconds`,
 		);
 	}
 	const times = sendAt === null ? {} : {sendAt};
@@ -39,23 +37,23 @@ export function readParameters(args: Readonly<Record<string, unknown>>, now: num
 	}
 	const [, seconds, mode] = /^([-+]?\d{1,9});([NR])T?$/i.exec(String(by)) ?? [];
 	const end = now + Number(seconds) * 1000;
-	// Mode N asks for a notification at that time, and there is none (RFC 2852 §4: 555 for what cannot be honoured).
+	// Mode N requests a notification, which is not supported (RFC 2852 §4 requires 555 for what cannot be honored).
 	if (mode?.toUpperCase() === 'N') {
-		return refused(555, 'BY is honoured with mode R only: nobody is notified of a delay');
+		return refused(555, 'BY is supported with mode R only: delay notifications are not sent');
 	}
 	if (mode === undefined || end <= now) {
-		return refused(501, 'BY must be seconds and the mode: BY=120;R');
+		return refused(501, 'BY must be a number of seconds and a mode, such as BY=120;R');
 	}
 	const start = sendAt === null ? now : Date.parse(sendAt);
 	if (end < start) {
-		return refused(501, 'BY ends before the mail is released');
+		return refused(501, 'BY ends before the message is released');
 	}
 	return end - start < minMs
-		? refused(555, `BY must leave ${minMs / 1000} seconds for the delivery`)
+		? refused(555, `BY must leave ${minMs / 1000} seconds for delivery`)
 		: {ok: true, envelope: {...envelope, expiresAt: storeTime(end)}};
 }
 
-/** In the store's form; null: it is not held. Undefined: the value is wrong, or too far ahead. */
+/** Returns the time in the store's form, `null` if the message is not held, and `undefined` if the value is invalid. */
 function readHold(holdFor: unknown, holdUntil: unknown, now: number): string | null | undefined {
 	if (holdFor !== undefined) {
 		return /^[1-9]\d{0,8}$/.test(String(holdFor))

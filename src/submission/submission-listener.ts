@@ -15,7 +15,7 @@ import type {Address} from '../mail/address.ts';
 import {extensionsAt, readParameters} from './parameters.ts';
 import type {OfEnvelope, Refusal, Submission, Submitted} from './submit.ts';
 
-/** A mail that was answered with 250. */
+/** A message that was accepted with 250. */
 export type SubmittedMail = Pick<Submitted, 'ids' | 'left' | 'leftFor'> & {
 	readonly client: string;
 	readonly key: string;
@@ -43,21 +43,23 @@ type SubmissionAddress = {
 	readonly port: number;
 	/** TLS from the first octet. */
 	readonly implicitTls: boolean;
-	/** A password may come unencrypted. */
+	/** Passwords are allowed without TLS. */
 	readonly isLoopback: boolean;
 };
 
-/** Programs on one machine share its address, and keep sessions open. */
+/** Programs on one machine share its address and keep sessions open. */
 const submissionLimits: ListenerLimits = {...defaultLimits, perClient: 50, recipients: 100};
-/** A client that does not log in has this long. */
+/** How long a client has to authenticate. */
 const logInMs = 60_000;
 const disabledCommands = ['HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 type State = {
-	/** The API key of the log-in; it is checked again for each mail, as it may be revoked meanwhile. */
+	/**
+	 * The API key that authenticated the session. It is checked again for each message, as it may be revoked meanwhile.
+	 */
 	key: string;
 	caller: Caller | null;
-	/** Of the current mail. */
+	/** The recipients of the current message. */
 	recipients: Map<string, Address>;
 	envelope: OfEnvelope;
 };
@@ -65,7 +67,12 @@ type State = {
 const unavailable: Refusal = {code: 451, text: storeFails, reason: 'store'};
 const over: Refusal = {code: 421, text: sessionOver, reason: 'session_over'};
 
-/** The submission listener (RFC 6409): a key logs in, and a mail is answered with 250 when it is on stable storage. */
+/**
+ * The submission listener (RFC 6409), for programs that send over SMTP instead of the API. A client authenticates with
+ * an API key and gets a 250 once its message is on stable storage. The folder relies on the API's keys, on the checks
+ * of `accept`, and on the SMTP sessions of `inbound`. It never accepts a message without a key, and never delivers one:
+ * that is up to the queue.
+ */
 export class SubmissionListener extends SmtpListener<State> {
 	declare protected readonly options: SubmissionListenerOptions;
 
@@ -73,16 +80,16 @@ export class SubmissionListener extends SmtpListener<State> {
 		super(options, {...submissionLimits, ...options.limits});
 	}
 
-	/** On one address of several. */
+	/** Listens on one of possibly several addresses. */
 	listen(at: SubmissionAddress): Promise<AddressInfo> {
 		const own = {
 			banner: 'mailctl submission',
 			secure: at.implicitTls,
 			authMethods: ['PLAIN', 'LOGIN'],
 			allowInsecureAuth: at.isLoopback,
-			// The library would let a key come unencrypted where it offers no STARTTLS.
+			// Without STARTTLS, the library would otherwise allow a key to be sent unencrypted.
 			awaitsTls: this.options.tls === null && (at.implicitTls || !at.isLoopback),
-			authRequiredMessage: '5.7.0 Log in first: any user name, an API key as the password',
+			authRequiredMessage: '5.7.0 Authenticate first: any user name, an API key as the password',
 			hideSMTPUTF8: true,
 			hideDSN: true,
 			hideREQUIRETLS: true,
@@ -106,7 +113,7 @@ export class SubmissionListener extends SmtpListener<State> {
 		return Math.min(logInMs, this.limits.sessionMs);
 	}
 
-	/** Clients that only connect keep out no client that logs in. */
+	/** Sessions that have not authenticated yield to those that want to. */
 	protected override givesWay({key}: Session<State>): boolean {
 		return key === '';
 	}
@@ -174,13 +181,13 @@ export class SubmissionListener extends SmtpListener<State> {
 		return null;
 	}
 
-	/** What a key may send is counted by its rate limit and quota. */
+	/** Always granted: the key's rate limit and quota apply instead. */
 	protected async share(): Promise<MailShare> {
 		return {add: () => true, giveBack: () => undefined, prove: () => undefined};
 	}
 
 	protected notReceived({client}: Session<State>, refused: Refused): void {
-		// `too_many` is for clients that have an allowance.
+		// `too_many` applies only to clients with an allowance.
 		const reason = refused === 'too_large' ? 'too_large' : 'no_room';
 		const code = reason === 'too_large' ? 552 : 452;
 		this.options.observer.submissionRefused({client, code, text: reason, reason});

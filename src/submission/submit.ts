@@ -27,10 +27,10 @@ import {suppresses} from '../mail/suppression.ts';
 import {decodeWords} from '../report/decode.ts';
 import {readAddressees} from '../store/topics.ts';
 
-/** An answer to a client: a code, and a text that begins with the enhanced code. */
+/** A reply to a client: a code, and a text that begins with the enhanced code. */
 type Reply = {readonly code: number; readonly text: string};
 
-/** Why something is refused: a word for metrics and the log. */
+/** Why something is refused, as a label for metrics and the log. */
 type RefusalReason =
 	| ('key' | 'key_scope' | 'too_many_failures')
 	| ('too_many_sessions' | 'session_over')
@@ -41,58 +41,58 @@ type RefusalReason =
 
 export type Refusal = Reply & {readonly reason: RefusalReason};
 
-/** What the parameters of MAIL say of a send. */
+/** The send fields set by the parameters of MAIL. */
 export type OfEnvelope = Pick<Extras, 'priority' | 'sendAt' | 'expiresAt'>;
 
-/** A mail as it came. */
+/** A message as received. */
 type Incoming = {
 	readonly caller: Caller;
 	readonly recipients: readonly Address[];
 	readonly raw: Buffer;
 	readonly envelope: OfEnvelope;
-	/** Our Received field. */
+	/** The Received field to add. */
 	readonly trace: string;
 };
 
 export type Submitted = Reply & {
-	/** Null: it was accepted, for some recipients at least. */
+	/** `null` if it was accepted for at least one recipient. */
 	readonly reason: RefusalReason | null;
-	/** The messages that it became, in the order of its recipients. */
+	/** The messages created from it, in the order of its recipients. */
 	readonly ids: readonly string[];
-	/** Recipients that it was not accepted for, though it was for others. */
+	/** The recipients that were refused although others were accepted. */
 	readonly left: ReadonlyArray<{readonly recipient: string; readonly reason: string}>;
-	/** Why, of each of those. */
+	/** The reason for each of those. */
 	readonly leftFor: readonly RefusalReason[];
 };
 
 type SubmissionOptions = {
-	/** The caller that a key belongs to; null if the key is not valid. */
+	/** Returns the caller that a key belongs to, or `null` if the key is invalid. */
 	readonly identify: (key: string) => Promise<Caller | null>;
-	/** Counts a wrong key of a client; null if it may go on trying. */
+	/** Counts an invalid key of a client. Returns `null` if the client may try again. */
 	readonly countFailure: (client: string) => number | null;
 	readonly accept: Accept;
 	readonly reader: Knex;
-	/** The id of the workspace's template `submission`, made if it is missing. */
+	/** Returns the id of the workspace's template `submission`, and creates the template if it is missing. */
 	readonly templateOf: (workspaceId: string) => Promise<string>;
-	/** Takes one send of the key's rate limit; false if none is left. */
+	/** Takes one send from the key's rate limit. Returns `false` if none is left. */
 	readonly takeRate: (caller: Caller) => Promise<boolean>;
-	/** False while outcomes cannot be stored, or the daemon stops. */
+	/** Returns `false` while outcomes cannot be stored, or while the daemon stops. */
 	readonly mayAccept: () => boolean;
 };
 
 type LoggedIn = {readonly ok: true; readonly caller: Caller} | ({readonly ok: false} & Refusal);
 
-/** One mail for many recipients is stored for each of them: together no more than a batch of sends. */
+/** A message is stored once per recipient: all of them together may not exceed a batch of sends. */
 const maxStored = 32 * 1024 * 1024;
 const maxReplyLength = 480;
-/** Octets of a mail that takes long to read: other work gets its turn between two of them. */
+/** Octets from which a message takes long to parse, so that other work gets a turn in between. */
 const large = 32 * 1024;
 
-const notNow: Refusal = {code: 451, text: '4.3.0 The mail cannot be stored now, try again later', reason: 'store'};
+const notNow: Refusal = {code: 451, text: '4.3.0 The message cannot be stored now, try again later', reason: 'store'};
 const wrongKey: Refusal = {code: 535, text: '5.7.8 The password must be an API key', reason: 'key'};
 const tooManyFailures: Refusal = {
 	code: 454,
-	text: '4.7.0 Too many wrong keys came from this address, try again later',
+	text: '4.7.0 Too many invalid keys from this address, try again later',
 	reason: 'too_many_failures',
 };
 const noScope: Refusal = {
@@ -108,7 +108,7 @@ function refusing(reason: RefusalReason, code: number, text: string): Refusal {
 	return {code, text, reason};
 }
 
-/** Accepts mail that programs submit: each recipient gets a message of its own, by the same checks as a send. */
+/** Accepts messages from programs. Each recipient gets its own message, with the same checks as an API send. */
 export class Submission {
 	readonly #options: SubmissionOptions;
 
@@ -116,7 +116,7 @@ export class Submission {
 		this.#options = options;
 	}
 
-	/** The password is the key; any user name does. */
+	/** Authenticates by the password, which is the key. Any user name is accepted. */
 	async logIn(password: string, client: string): Promise<LoggedIn> {
 		const caller = await this.#options.identify(password);
 		if (caller === null) {
@@ -125,7 +125,7 @@ export class Submission {
 		return caller.scopes.includes('messages:submit') ? {ok: true, caller} : {ok: false, ...noScope};
 	}
 
-	/** Why the caller may submit nothing now; null: it may. */
+	/** Returns why the caller cannot submit now, or `null`. */
 	async refuse({workspaceId}: Caller): Promise<Refusal | null> {
 		if (!this.#options.mayAccept()) {
 			return notNow;
@@ -133,7 +133,7 @@ export class Submission {
 		return (await this.#options.accept.isPaused(workspaceId)) ? paused : null;
 	}
 
-	/** Reads a recipient and looks whether it may be mailed. */
+	/** Parses a recipient and checks whether it may be sent to. */
 	async judge(
 		caller: Caller,
 		text: string,
@@ -152,18 +152,18 @@ export class Submission {
 			: {ok: true, address};
 	}
 
-	/** Resolves when the messages are on stable storage, or nothing is. */
+	/** Resolves once the messages are on stable storage, or nothing was stored. */
 	async submit({caller, recipients, raw, envelope, trace}: Incoming): Promise<Submitted> {
 		if (isLooping(raw, [])) {
-			return none(refusing('looping', 554, '5.4.6 The mail goes round in circles'));
+			return none(refusing('looping', 554, '5.4.6 Mail loop detected'));
 		}
 		const read = raw.length > large ? await inSlice(() => readSubmitted(raw, trace)) : readSubmitted(raw, trace);
 		if (!read.ok) {
-			return none(refusing('malformed', 550, `5.6.0 The mail is refused: ${read.fault}`));
+			return none(refusing('malformed', 550, `5.6.0 The message is refused: ${read.fault}`));
 		}
 		const {mail} = read;
 		if (mail.source.length * recipients.length > maxStored) {
-			const text = '5.3.4 The mail is too large for so many recipients: send it to fewer at once';
+			const text = '5.3.4 The message is too large for so many recipients: send it to fewer at once';
 			return none(refusing('too_large', 552, text));
 		}
 		const templateId = await this.#options.templateOf(caller.workspaceId);
@@ -192,7 +192,7 @@ export class Submission {
 
 const jsonOrNull = (value: object): string | null => (Object.keys(value).length === 0 ? null : JSON.stringify(value));
 
-/** A refusal of all recipients, or the accepted messages and the refused recipients: SMTP has one reply for both. */
+/** Combines the results into SMTP's single reply: a refusal of all recipients, or the accepted messages. */
 function submittedAs(sends: readonly Send[], results: readonly Accepted[]): Submitted {
 	const ids = results.flatMap(result => (result.ok ? [result.id] : []));
 	const refused = sends.flatMap((send, index) => {
@@ -226,10 +226,10 @@ function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 			return refusing(
 				'unsubscribed',
 				550,
-				`5.7.1 ${to.wire} has unsubscribed from ${topicCode === null ? 'such mail' : `the topic ${topicCode}`}`,
+				`5.7.1 ${to.wire} has unsubscribed from ${topicCode === null ? 'mail of this kind' : `the topic ${topicCode}`}`,
 			);
 		case 'unknown_unsubscribe_group':
-			return refusing('topic', 550, '5.7.1 X-Mailctl-Topic names no topic of the workspace');
+			return refusing('topic', 550, '5.7.1 X-Mailctl-Topic does not name a topic of the workspace');
 		case 'quota_exceeded':
 			return refusing('quota', 452, '4.7.1 The monthly quota of the workspace is used up');
 		default:
@@ -239,18 +239,18 @@ function refusal(code: ApiErrorCode, {from, to, topicCode}: Send): Refusal {
 
 const none = (refusal: Refusal): Submitted => ({...refusal, ids: [], left: [], leftFor: []});
 
-/** What a submitted mail says in its header, and the mail as it is kept. */
+/** The header of a submitted message, and the message as stored. */
 type SubmittedMail = {
 	readonly from: Address;
-	/** Null: none, or several. */
+	/** `null` if there is none, or more than one. */
 	readonly replyTo: Address | null;
-	/** Null if the field is missing or not a Message-ID. */
+	/** `null` if the field is missing or not a Message-ID. */
 	readonly messageId: string | null;
 	readonly topicCode: string | null;
 	readonly priority: Priority | null;
 	readonly metadata: Readonly<Record<string, string>>;
 	readonly tags: readonly string[];
-	/** Without the fields that are for us alone, with a trace field before the others; its body may have long lines. */
+	/** Starts with a trace field, and lacks the fields that are only for mailctl. Its body may have long lines. */
 	readonly source: Buffer;
 };
 
@@ -264,10 +264,10 @@ const once: ReadonlySet<string> = new Set([
 	...['from', 'to', 'cc', 'reply-to', 'date', 'message-id', 'subject', 'in-reply-to', 'references'],
 	...['mime-version', 'content-type', 'content-transfer-encoding'],
 ]);
-/** Hidden recipients, and senders: the verified From alone is the sender. */
+/** Hidden recipients, and senders: only the verified From is the sender. */
 const dropped: ReadonlySet<string> = new Set(['bcc', 'resent-bcc', 'return-path', 'sender', 'resent-sender']);
 
-/** Of what a program wrote: what we add comes on top. */
+/** The limits for the submitted header; fields that mailctl adds do not count. */
 const headerLimits: HeaderLimits = {octets: 256 * 1024, fields: 1000};
 const own = 'x-mailctl-';
 const metadataField = /^x-mailctl-metadata-([a-z0-9][a-z0-9_-]{0,39})$/;
@@ -275,7 +275,7 @@ const maxMetadata = 50;
 const maxValueLength = 500;
 const maxTagLength = 64;
 
-/** Reads a mail's header and checks what it may hold. `trace` is our Received field (RFC 5321 §4.4). */
+/** Parses a message's header and checks it. `trace` is the Received field to add (RFC 5321 §4.4). */
 export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 	const octets = octetFault(raw);
 	const given = octets === null ? readAnySource(raw, headerLimits) : fault(octets);
@@ -316,8 +316,8 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 }
 
 /**
- * What RFC 6409 §8 allows: fields are encoded and folded, and a renderer will encode the parts of the body that need
- * it. A signature of the program's own would break by that.
+ * Makes the repairs that RFC 6409 §8 allows: encodes and folds fields. (The renderer encodes parts of the body if
+ * needed.) Refuses a repair that would break the program's own signature.
  */
 function repaired({fields: given, body}: Source): ReadSource {
 	const isSigned = given.some(({name}) => name === 'dkim-signature');
@@ -349,7 +349,7 @@ function repaired({fields: given, body}: Source): ReadSource {
 }
 
 const longLine = `a line of more than ${maxLineLength} octets`;
-const signedAlready = 'which the DKIM-Signature of the mail forbids to repair';
+const signedAlready = 'which cannot be repaired because of the DKIM-Signature';
 
 function mailOf(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buffer {
 	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
@@ -357,7 +357,7 @@ function mailOf(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buf
 
 type Wishes = Pick<SubmittedMail, 'topicCode' | 'priority' | 'metadata' | 'tags'>;
 
-/** The fields `X-Mailctl-…`. One that is not known is refused: a misspelt one would lose what it says. */
+/** Reads the `X-Mailctl-…` fields. An unknown one is refused, because a misspelled field would lose its effect. */
 function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} | {ok: false; fault: string} {
 	let topicCode: string | null = null;
 	let priority: Priority | null = null;
@@ -384,11 +384,11 @@ function readWishes(fields: readonly SourceField[]): {ok: true; wishes: Wishes} 
 		} else if (key !== undefined) {
 			metadata[key] = value;
 		} else if (field.name !== `${own}ref`) {
-			return fault(`${field.name} is not a field that mailctl knows`);
+			return fault(`${field.name} is not a field that mailctl supports`);
 		}
 	}
 	return Object.keys(metadata).length > maxMetadata
-		? fault(`the header has more than ${maxMetadata} fields of metadata`)
+		? fault(`the header has more than ${maxMetadata} metadata fields`)
 		: {ok: true, wishes: {topicCode, priority, metadata, tags}};
 }
 
@@ -397,9 +397,8 @@ function fault(text: string): {readonly ok: false; readonly fault: string} {
 }
 
 /**
- * The address of a field that holds one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or the bare address,
- * comments and quoted names among them. Null for anything else: lists, groups, routes, two addresses, a backslash
- * outside of quotes.
+ * Returns the address of a field with one mailbox (RFC 5322 §3.4): `Name <name@example.com>` or a bare address,
+ * possibly with comments. Returns `null` for lists, groups, routes, and a backslash outside of quotes.
  */
 export function onlyMailbox(value: string): Address | null {
 	const plain = withoutQuotes(value);
@@ -411,7 +410,7 @@ export function onlyMailbox(value: string): Address | null {
 	return parsed?.ok ? parsed.address : null;
 }
 
-/** A quoted name becomes `"`, which no address may have; a comment a space. Null: one of them has no end. */
+/** Replaces a quoted name with `"`, which no address has, and a comment with a space. `null` if one never ends. */
 function withoutQuotes(value: string): string | null {
 	let plain = '';
 	let depth = 0;

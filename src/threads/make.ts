@@ -17,30 +17,30 @@ import {decodeWords} from '../report/decode.ts';
 export type MakeOptions = {
 	readonly links: Links;
 	readonly renderer: Renderer;
-	/** Milliseconds that an unsubscribe link works. */
+	/** How long an unsubscribe link is valid, in milliseconds. */
 	readonly tokenLifetimeMs: number;
-	/** Whether mail to the return-path domain is read: only then can one unsubscribe by mail. */
+	/** Whether mail to the return-path domain is read. Unsubscribing by mail needs that. */
 	readonly listening: boolean;
-	/** Whether answers to `reply+…@` the return-path domain are taken. */
+	/** Whether replies to `reply+…@` the return-path domain are accepted. */
 	readonly replies: boolean;
-	/** Our sender id in Feedback-ID. */
+	/** The installation's sender id in Feedback-ID. */
 	readonly senderId: string;
-	/** Null: no mail asks for feedback reports. */
+	/** `null` if messages do not request feedback reports. */
 	readonly cfbl: FeedbackAddresses | null;
 	readonly clock: Clock;
 };
 
-/** A variant of a template version, compiled. */
+/** A compiled variant of a template version. */
 export type Variant = RenderVariant & {readonly locale: string | null};
 
-/** What a renderer looks up by name before it makes a job. */
+/** What a renderer looks up by name before it processes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
 
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
 /**
- * Renders, composes and signs the mail of one recipient; its locale is the send's, then the workspace's, then `en`, so
- * the zone. Everything but the signature's time is the same at every try.
+ * Renders, composes and signs the message for one recipient. The locale is the send's, else the workspace's, else `en`;
+ * the time zone is found likewise. Everything but the signature's time is the same in every attempt.
  */
 export function createMake(options: MakeOptions): Make {
 	const {links, renderer, tokenLifetimeMs, listening, replies, senderId, cfbl, clock} = options;
@@ -68,7 +68,7 @@ export function createMake(options: MakeOptions): Make {
 			},
 			ref,
 			feedbackId: feedbackIdOf(recipient, senderId),
-			// RFC 9477 §3.1.4: what no signature covers is not obeyed.
+			// RFC 9477 §3.1.4: receivers ignore the field unless a signature covers it.
 			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(from, returnPathDomain, cfbl),
 		};
 		const once = {
@@ -116,10 +116,10 @@ export function createMake(options: MakeOptions): Make {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}
 
-		// The text part keeps the links as they are: they are read by people.
+		// The text part keeps its original links, because people read them.
 		const tracking = trackingOf(recipient);
 		const {opens} = tracking;
-		// A click keeps its URL, which may have a sensitive variable.
+		// A click event stores its URL, which may contain a sensitive variable.
 		const clicks = tracking.clicks && job.variables === null;
 		const {
 			html,
@@ -158,17 +158,17 @@ export function createMake(options: MakeOptions): Make {
 	};
 }
 
-/** The subject without the values of sensitive variables. */
+/** Returns the subject without the values of sensitive variables. */
 function keptSubject(rendered: ReturnType<Renderer['renderPieces']>): string {
 	return rendered.ok ? rendered.subject : hiddenValue;
 }
 
-/** Mail that refers to no topic. */
+/** The stream name of messages without a topic. */
 const plainStream = 'transactional';
 
 /**
- * The value of Feedback-ID, by which Gmail counts complaints: template, workspace, topic, and who sends (at the right).
- * Nothing in it identifies a recipient (R3.20).
+ * Returns the value of Feedback-ID, by which Gmail groups complaints: template, workspace, topic, and the sender at the
+ * right. Nothing in it identifies a recipient (R3.20).
  */
 export function feedbackIdOf(
 	{template_id: template, workspace_id: workspace, topic_code: topic}: MakeJob['recipient'],
@@ -177,17 +177,17 @@ export function feedbackIdOf(
 	return [template, workspace, topic ?? plainStream, senderId].join(':');
 }
 
-/** Where feedback reports may be sent. */
+/** The addresses to which feedback reports may be sent. */
 export type FeedbackAddresses = {
-	/** MAILCTL_FEEDBACK_ADDRESS. */
+	/** The setting MAILCTL_FEEDBACK_ADDRESS. */
 	readonly own: string;
-	/** Whether `fbl@` at each return-path domain is answered. */
+	/** Whether `fbl@` at each return-path domain accepts reports. */
 	readonly listening: boolean;
 };
 
 /**
- * The CFBL-Address of a recipient's mail: the first with the sender's domain or one under it, so that the sender's
- * signature covers it (RFC 9477 §3.1); null: none is.
+ * Returns the CFBL-Address for a recipient's message: the first one at or below the sender's domain, so that the
+ * sender's signature covers it (RFC 9477 §3.1), or `null` if there is none.
  */
 export function cfblAddressOf(
 	from: string,
@@ -198,7 +198,7 @@ export function cfblAddressOf(
 	return addresses.find(address => isUnder(domainOf(address), domainOf(from))) ?? null;
 }
 
-/** The addresses of the Cc header, without erased ones. */
+/** Returns the addresses for the Cc header, without erased ones. */
 function ccOf({cc}: MakeJob['recipient']): string[] {
 	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
 	return addresses.filter(address => address !== erasedAddress);

@@ -4,7 +4,7 @@ import {answerCalls} from '../kit/thread-calls.ts';
 import type {PosterMethods} from '../webhook/post.ts';
 import {createPosting, type Posting} from './posting.ts';
 
-/** What the thread is started with: how it posts, and the time of the daemon's clock. */
+/** The data with which the thread is started: the posting options, and the daemon's clock. */
 export type PosterData = Posting & {readonly time: SharedArrayBuffer};
 
 const {time, ...posting} = workerData as PosterData;

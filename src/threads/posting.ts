@@ -5,13 +5,13 @@ import {AddressGuard, type GuardOptions} from '../webhook/address-guard.ts';
 import {Connections} from '../webhook/connections.ts';
 import {Poster} from '../webhook/post.ts';
 
-/** How endpoints are posted to, in a form that can be copied to another thread. */
+/** The options for posting to endpoints, in a form that can be copied to another thread. */
 export type Posting = GuardOptions & {
-	/** Authorities that are trusted in addition to the public ones (PEM). */
+	/** Additional trusted certificate authorities, as PEM. */
 	readonly ca: readonly string[];
-	/** `ip` or `ip:port`; empty: the system's. */
+	/** `ip` or `ip:port`; empty for the system's servers. */
 	readonly dnsServers: readonly string[];
-	/** One attempt in all, milliseconds. */
+	/** The time limit of a whole attempt, in milliseconds. */
 	readonly timeoutMs: number;
 	readonly maxIdle: number;
 	readonly userAgent: string;
@@ -20,11 +20,11 @@ export type Posting = GuardOptions & {
 const idleMs = 15_000;
 const dnsTimeoutMs = 5000;
 
-/** A poster, to be closed after use. */
+/** Creates a poster. Close it after use. */
 export function createPosting(posting: Posting, clock: Clock): Poster {
 	const {ca, dnsServers, timeoutMs, maxIdle, userAgent} = posting;
 	const connections = new Connections({
-		// Made once: reading all public certificates again for each connection would cost milliseconds.
+		// Created once: reading all public certificates for each connection would cost milliseconds.
 		secureContext: createSecureContext({
 			minVersion: 'TLSv1.2',
 			...(ca.length > 0 && {ca: [...rootCertificates, ...ca]}),

@@ -10,10 +10,10 @@ import {KnownAnswers} from '../report/known-answers.ts';
 import {readInbound} from '../report/read-inbound.ts';
 import {missingAnswers} from '../report/verdicts.ts';
 
-/** What a reader thread is started with. */
+/** The data with which a reader thread is started. */
 export type ReaderData = {
 	readonly shared: SharedArrayBuffer;
-	/** By which refusals are judged, until others are sent. */
+	/** The rules for classifying refusals, until others are sent. */
 	readonly bounceRules: readonly BounceRule[];
 };
 
@@ -31,15 +31,15 @@ port.on('message', (message: ToWorker<ReaderJob> | NewRules) => {
 	}
 });
 
-/** In order: a parser may let others in. What it throws ends the thread. */
+/** Reads in order, because a parser may yield. An error thrown by a parser ends the thread. */
 async function doAll(jobs: readonly ReaderJob[]): Promise<void> {
 	for (const job of jobs) {
 		Atomics.add(cells, progress.begun, 1);
 		Atomics.store(cells, progress.working, 1);
 		const result = await resultOf(job);
-		// Not where it threw: the thread ends, and the parent must learn which mail caused it.
+		// Not in a `finally`: after an error the thread ends, and the parent must learn which job caused it.
 		Atomics.store(cells, progress.working, 0);
-		// At once: one that comes next may take long.
+		// Sent at once, because the next job may take long.
 		port.postMessage({kind: 'done', results: [result]} satisfies FromWorker<ReaderResult>);
 	}
 }

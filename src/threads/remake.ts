@@ -11,19 +11,19 @@ import {leavesOf, readMail} from '../report/mime.ts';
 import {createMake, type MakeOptions, type Variant} from './make.ts';
 import type {SigningKeyText} from './renderer.ts';
 
-/** A recipient whose mail is made once more, with all that this takes. */
+/** A recipient whose message is rendered again, with everything this requires. */
 export type Remake = {
 	readonly options: Omit<MakeOptions, 'links' | 'renderer' | 'clock'>;
 	readonly keys: TokenKeys;
 	readonly publicUrl: string;
-	/** Milliseconds: the time of its signatures. */
+	/** The time for its signatures, in milliseconds. */
 	readonly now: number;
 	readonly job: MakeJob;
 	readonly variants: readonly Variant[];
 	readonly signing: readonly SigningKeyText[];
 };
 
-/** The mail, and what its template rendered. `message`: why there is no mail. */
+/** The message and the content that its template rendered, or the reason why there is none (`message`). */
 export type Remade =
 	| {
 			readonly ok: true;
@@ -59,12 +59,12 @@ function remake({options, keys, publicUrl, now, job, variants, signing}: Remake)
 	return {ok: true, mail, content: submittedSource(job.attachments) === null ? content : {subject, ...textsOf(mail)}};
 }
 
-/** What a submitted mail says: nothing was rendered. */
+/** Returns the content of a submitted message, which is not rendered from a template. */
 function textsOf(mail: Uint8Array): {readonly html: string; readonly text: string} {
 	const leaves = leavesOf(readMail(Buffer.from(mail)).root);
 	const textOf = (wanted: string) => leaves.find(({type}) => type === wanted)?.text() ?? '';
 	return {html: textOf('text/html'), text: textOf('text/plain')};
 }
 
-// The body of a thread that lives for one mail: its template is foreign code.
+// The thread exists for one message only, because templates are untrusted code.
 await answer(input => remake(input as Remake));

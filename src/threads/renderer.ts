@@ -21,10 +21,16 @@ import {createRenderer} from '../render/render.ts';
 import type {FeedbackAddresses} from './make.ts';
 import {createMake, type Ingredients, type Variant} from './make.ts';
 
-/** What a renderer is started with. */
+/**
+ * The data with which a renderer is started.
+ *
+ * The folder holds the entry points of the worker threads. They connect a port to the code that does the work, which
+ * comes from other folders; for this thread, `make.ts` renders, composes and signs messages. Threads get their data from
+ * the main thread. Only `store-writer.ts` opens the store.
+ */
 export type RendererData = {
 	readonly shared: SharedArrayBuffer;
-	/** Of the daemon's clock. */
+	/** The memory of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
 	readonly keys: TokenKeys;
 	readonly publicUrl: string;
@@ -55,7 +61,9 @@ const cached = 500;
 const templates = new LRUCache<string, readonly Variant[]>({max: cached});
 const signings = new LRUCache<string, readonly SigningKey[]>({max: cached});
 const faults = new Map<string, string>();
-/** By template version, `known` of its job that took long last: those sent before it did are given back. */
+/**
+ * By template version, the `known` of its last job that took long. Jobs sent earlier than that are returned unrendered.
+ */
 const slow = new LRUCache<string, number>({max: cached});
 const batches: Array<readonly SentJob[]> = [];
 const asked = new Set<string>();
@@ -80,12 +88,12 @@ function take({name, value, fault}: Extract<ToRenderer, {kind: 'resource'}>): vo
 			signings.set(name, (value as SigningKeyText[]).map(importSigningKey));
 		}
 	} catch (error) {
-		// A damaged key defers the mail that is signed with it; the thread goes on.
+		// A damaged key only defers the messages that it signs; the thread continues.
 		faults.set(name, error instanceof Error ? error.message : String(error));
 	}
 }
 
-/** Batches are done in order, each once everything it needs is here. */
+/** Processes batches in order, each as soon as everything it needs has arrived. */
 function work(): void {
 	for (let jobs = batches[0]; jobs; jobs = batches[0]) {
 		if (!hasAll(jobs)) {
@@ -120,8 +128,8 @@ function hasAll(jobs: readonly MakeJob[]): boolean {
 }
 
 /**
- * One batch holds mail of many senders: where a mail took long, others of its template are no longer made beside
- * theirs.
+ * A batch holds messages from many senders. If one message took long, others of its template are returned, so that they
+ * do not delay the rest.
  */
 function makeOne(job: SentJob): RendererResult {
 	if (job.known <= (slow.get(job.recipient.version_id) ?? -1)) {
@@ -153,7 +161,7 @@ function makeInTime(job: SentJob): MakeResult {
 	}
 }
 
-/** Not ok: what the store has of it cannot be used. Mail waits for its repair. */
+/** Returns an error if the stored template or key is unusable. The message waits until that is repaired. */
 function ingredientsOf({
 	recipient: {version_id: versionId},
 	signing,

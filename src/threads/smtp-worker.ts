@@ -13,37 +13,37 @@ import {ProviderClient, type StandIn} from '../net/provider-client.ts';
 import {postmarkMail} from '../providers/postmark-mail.ts';
 import {Permits, type SilentSite, type SmtpWorkerMethods} from '../queue/smtp-workers.ts';
 
-/** What an SMTP worker is started with: the deliverer's options that can be copied to another thread. */
+/** The data with which an SMTP worker is started: the deliverer's options that can be copied to another thread. */
 export type SmtpWorkerData = Omit<
 	DelivererOptions,
 	'classify' | 'resolver' | 'secureResolver' | 'apis' | 'clock' | 'permit' | 'judged' | 'silent'
 > & {
-	/** `ip` or `ip:port`; empty: the system's. */
+	/** `ip` or `ip:port`; empty for the system's servers. */
 	readonly dnsServers: readonly string[];
-	/** Of MAILCTL_PROVIDER_HOSTS. */
+	/** From MAILCTL_PROVIDER_HOSTS. */
 	readonly providerHosts: ReadonlyArray<readonly [string, StandIn]>;
 	readonly userAgent: string;
-	/** They validate DNSSEC: TLSA records are obeyed. */
+	/** Whether the DNS servers validate DNSSEC, so that TLSA records are honored. */
 	readonly dane: boolean;
-	/** Of the daemon's clock. */
+	/** The memory of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
-	/** By which refusals are read, until others are sent. */
+	/** The rules for classifying refusals, until others are sent. */
 	readonly bounceRules: readonly BounceRule[];
 };
 
-/** One query to one server, milliseconds. */
+/** The time limit of one query to one server, in milliseconds. */
 const dnsTimeoutMs = 5000;
 const dnsTries = 2;
-/** For one request to a provider's API, milliseconds. */
+/** The time limit of one request to a provider's API, in milliseconds. */
 const maxApiMs = 120_000;
 
 const {dnsServers, dane, bounceRules, time, providerHosts, userAgent, ...options} = workerData as SmtpWorkerData;
 const clock = createSharedClock(time);
 const stop = new AbortController();
-// Every waiting recipient listens; Node would take the eleventh for a leak.
+// Every waiting recipient adds a listener, which Node reports as a leak from the eleventh on.
 setMaxListeners(0, stop.signal);
 const permits = new Permits(options.maxSessions);
-/** By recipient: continues once its outcome is judged. */
+/** By recipient id: called once its outcome has been recorded. */
 const unjudged = new Map<string, () => void>();
 const dns = {servers: dnsServers, timeoutMs: dnsTimeoutMs, tries: dnsTries, clock};
 let classify = createClassify(bounceRules);
@@ -51,7 +51,7 @@ const resolver = createResolver(dns);
 const client = new ProviderClient({
 	...{resolver, userAgent, ca: options.ca},
 	standIns: new Map(providerHosts),
-	// As for the answer to the last dot: without one the mail may have been taken.
+	// The same limit as for the reply to the final dot: without a response, the message may have been accepted.
 	limitMs: Math.min(options.timeouts.dot, options.attemptDeadlineMs, maxApiMs),
 });
 const deliverer = new Deliverer({

@@ -15,36 +15,36 @@ import {siteWrite} from '../store/queue/sites.ts';
 import {openWriter} from '../store/store.ts';
 import {createTurnWrite} from '../webhook/turn.ts';
 
-/** What the thread that writes is started with. */
+/** The data with which the writer thread is started. */
 export type WriterData = {
-	/** SQLite's. */
+	/** The SQLite file. */
 	readonly file: string;
-	/** Where commits must go. */
+	/** The files that every commit must reach. */
 	readonly committed: readonly OpenFile[];
-	/** Of the daemon's clock. */
+	/** The memory of the daemon's clock. */
 	readonly time: SharedArrayBuffer;
-	/** The daemon's claims have this id. */
+	/** The id that the daemon's claims carry. */
 	readonly boot: string;
 	readonly live: WriterLive;
-	/** Shows that nothing is under way any more. */
+	/** Signals that nothing is in progress any more. */
 	readonly ended: SharedArrayBuffer;
 };
 
-/** The settings that may change while it runs. */
+/** The settings that may change at runtime. */
 export type WriterLive = {
-	/** How long an Idempotency-Key is remembered, milliseconds. */
+	/** How long an Idempotency-Key is remembered, in milliseconds. */
 	readonly keyRetention: number;
 };
 
 /**
- * What else was committed: endpoints have something due, workspaces have new reputation figures; how long a commit
+ * News about commits: endpoints with deliveries due, workspaces with new reputation figures, and how long a commit
  * took.
  */
 export type WriterNews =
 	| {readonly kind: 'due' | 'counted'; readonly ids: readonly string[]}
 	| {readonly kind: 'commit'; readonly ms: number};
 
-/** The main thread hears of slow commits, and of the first quick one after them. */
+/** The main thread is told about slow commits, and about the first fast one after them. */
 const slowCommitMs = 1000;
 
 const {file, committed, time, boot, ended, ...data} = workerData as WriterData;
@@ -60,8 +60,8 @@ const {writer, dialect, close} = await openWriter(file, committed);
 const tell = answerWrites<WriterLive, WriterNews>(parentPort as NonNullable<typeof parentPort>, {
 	ended,
 	writer,
-	// Those of busy hours that are made of plain data. The main thread makes the others: reports and suppressions bring
-	// functions.
+	// The frequent writes whose arguments are plain data. Reports and suppressions involve functions, so the main
+	// thread does those.
 	writes: [
 		createAcceptWrite({clock, newId, keyRetention: () => live.keyRetention}),
 		createClaimWrite({dialect, boot, newId, clock}),

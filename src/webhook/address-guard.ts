@@ -4,19 +4,19 @@ import {hostName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 
 const localNames = ['localhost', 'local', 'internal', 'home.arpa'];
-/** Each attempt asks, and a BlockList takes microseconds. */
+/** Verdicts are cached, because every attempt needs one and a `BlockList` takes microseconds. */
 const maxCachedVerdicts = 1000;
-// The URL standard drops some of them in silence: what is stored would not be what is called.
+// The URL standard silently drops some of these, so the URL called would differ from the one stored.
 const invisible = /[\s\p{Cc}]/u;
 
 export type GuardOptions = {
-	/** Non-public ranges that may be reached all the same (MAILCTL_WEBHOOK_ALLOW_CIDRS). Names stay refused. */
+	/** Non-public ranges that are allowed anyway (MAILCTL_WEBHOOK_ALLOW_CIDRS). Local names stay refused. */
 	readonly allowCidrs: readonly string[];
-	/** Capture mode: `http://localhost:PORT`, `http://127.0.0.1:PORT` and `http://[::1]:PORT` are taken. */
+	/** In capture mode: accepts `http://localhost:PORT`, `http://127.0.0.1:PORT` and `http://[::1]:PORT`. */
 	readonly takesLocal: boolean;
 };
 
-/** Where webhooks may go: rules for URLs when an endpoint is registered, and for addresses at each attempt. */
+/** Decides where webhooks may go. It checks URLs when an endpoint is registered, and addresses at each attempt. */
 export class AddressGuard {
 	readonly #allowed = new BlockList();
 	readonly #judged = new LRUCache<string, boolean>({max: maxCachedVerdicts});
@@ -30,7 +30,7 @@ export class AddressGuard {
 		}
 	}
 
-	/** Whether a connection to this address may be made. */
+	/** Whether connections to this address are allowed. */
 	allows(address: string): boolean {
 		const good =
 			this.#judged.get(address) ??
@@ -39,13 +39,13 @@ export class AddressGuard {
 		return good;
 	}
 
-	/** Whether the URL leads, unencrypted, to a program on this machine that an endpoint may be. */
+	/** Whether the URL names an allowed program on this machine, reached without TLS. */
 	isLocal(url: URL): boolean {
-		// With a port, so that it was meant: http://localhost alone is refused as ever.
+		// An explicit port shows intent: `http://localhost` alone is always refused.
 		return this.#takesLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
 	}
 
-	/** What is wrong with an endpoint's URL (`must …`), null: nothing. A name's addresses are not looked up here. */
+	/** Returns the problem with an endpoint's URL (`must …`), or `null`. Does not look up the host's addresses. */
 	urlFault(text: string): string | null {
 		const url = invisible.test(text) || !URL.canParse(text) ? null : new URL(text);
 		if (url === null) {
@@ -59,15 +59,15 @@ export class AddressGuard {
 			return `must be an https URL${fault?.isLab || isLocalHost(hostOf(url)) ? `: ${forLabs}` : ''}`;
 		}
 		if (url.username !== '' || url.password !== '') {
-			return 'must have no user name and no password';
+			return 'must not contain a user name or password';
 		}
 		if (!isWebhookPort(portOf(url))) {
-			return `must not name port ${url.port}: use 80, 443 or one above 1023 where no database listens by default`;
+			return `must not use port ${url.port}: use 80, 443, or a port above 1023 that no database uses by default`;
 		}
 		return fault?.isLab ? `${fault.text}: ${forLabs}` : (fault?.text ?? null);
 	}
 
-	// The URL standard has made every odd spelling of an IPv4 address (decimal, octal, hex, full-width) the usual one.
+	// The URL standard has already normalized unusual spellings of IPv4 addresses (decimal, octal, hex, full-width).
 	#hostFault(host: string): {readonly text: string; readonly isLab: boolean} | null {
 		if (isIP(host) !== 0) {
 			return this.allows(host)
@@ -82,12 +82,12 @@ export class AddressGuard {
 	}
 }
 
-/** The host of a URL as it is looked up and verified: no brackets, no dot at the end. */
+/** Returns the host of a URL as it is looked up and verified: without brackets and without a trailing dot. */
 export function hostOf({hostname}: URL): string {
 	return hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
 }
 
-/** The port of an https URL, or of a local one, which names it. */
+/** Returns the port of an https URL, or of a local one, which always names it. */
 export function portOf({port}: URL): number {
 	return port === '' ? 443 : Number(port);
 }
@@ -100,12 +100,12 @@ function familyOf(address: string): 'ipv4' | 'ipv6' {
 	return isIP(address) === 4 ? 'ipv4' : 'ipv6';
 }
 
-/** Ports up to 1023 that an endpoint may be on. */
+/** Allowed ports up to 1023. */
 const usual: ReadonlySet<number> = new Set([80, 443]);
 
 /**
- * Ports above 1023 where databases, caches, queues and administration listen by default: a webhook must not reach one
- * that its operator left open. No port is in the range that Linux takes for clients (32768 up).
+ * Ports above 1023 on which databases, caches, queues and administration listen by default. A webhook must not reach
+ * one that its operator left open. None is in the range that Linux uses for clients (32768 and up).
  */
 export const refusedPorts: readonly number[] = [
 	...[1433, 1434], // SQL Server
@@ -141,7 +141,6 @@ export const refusedPorts: readonly number[] = [
 
 const refused: ReadonlySet<number> = new Set(refusedPorts);
 
-/** Whether an endpoint may be on this port. */
 function isWebhookPort(port: number): boolean {
 	return port > 1023 ? !refused.has(port) : usual.has(port);
 }

@@ -4,34 +4,34 @@ import {Client} from 'undici';
 import {unprintable} from '../kit/text.ts';
 import {type CheckedHost, connectPinned} from '../net/pinned-connection.ts';
 
-/** An open connection, for one request at a time. */
+/** An open connection, which serves one request at a time. */
 export type Connection = {
 	readonly client: Client;
 	readonly origin: string;
-	/** The other end of the socket. */
+	/** The remote address of the socket. */
 	readonly address: string;
-	/** Protocol and cipher; null: not encrypted. */
+	/** Protocol and cipher, or `null` without TLS. */
 	readonly tls: string | null;
 };
 
 type Waiter = {readonly addresses: readonly string[]; readonly go: (connection: Connection | null) => void};
 
 type ConnectionsOptions = {
-	/** Trusts public authorities and those of the settings; TLS 1.2 at least. */
+	/** Trusts public authorities and those in the settings. Requires TLS 1.2 or newer. */
 	readonly secureContext: SecureContext;
-	/** How long a connection without a request stays open, milliseconds. */
+	/** How long an idle connection stays open, in milliseconds. */
 	readonly idleMs: number;
-	/** How many connections without a request stay open; the one that is idle longest goes first. */
+	/** How many idle connections stay open. The one that has been idle longest is closed first. */
 	readonly maxIdle: number;
 };
 
 const maxHeaderSize = 16 * 1024;
-/** How long an attempt waits for a connection that another one opens or uses, before it opens its own, milliseconds. */
+/** How long an attempt waits for a connection that another attempt opens or uses before it opens its own, in ms. */
 const waitLimitMs = 250;
 
 /**
- * Connections to checked addresses. A new one goes to an address of the target and nowhere else: the name is not looked
- * up again. An idle one is used again only for the same origin and while its address is among those just checked.
+ * Connections to checked addresses. A new one only goes to an address of the target, because the name is never looked
+ * up again. An idle one is reused only for the same origin, and only while its address is among those just checked.
  */
 export class Connections {
 	readonly #options: ConnectionsOptions;
@@ -39,16 +39,16 @@ export class Connections {
 	readonly #idle = new Set<Connection>();
 	/** By origin, in the same order. */
 	readonly #idleOf = new Map<string, Set<Connection>>();
-	/** How many are being opened, by origin. */
+	/** The number being opened, by origin. */
 	readonly #opening = new Map<string, number>();
-	/** Attempts that wait for one of them, by origin, in order. */
+	/** Attempts that wait for a connection, by origin and in order. */
 	readonly #waiters = new Map<string, Set<Waiter>>();
 
 	constructor(options: ConnectionsOptions) {
 		this.#options = options;
 	}
 
-	/** Lets the first attempt that waits go on: with this connection, or to open its own. */
+	/** Resumes the first waiting attempt, with this connection or to open its own. */
 	#wake(origin: string, connection: Connection | null): boolean {
 		for (const waiter of this.#waiters.get(origin) ?? []) {
 			if (connection === null || waiter.addresses.includes(connection.address)) {
@@ -103,8 +103,8 @@ export class Connections {
 	}
 
 	/**
-	 * A connection that served before; null: a new one must be made. While one is being opened others wait a moment: it
-	 * may serve them too, where a handshake each would cost a hundred times as much.
+	 * Returns an existing connection, or `null` if a new one must be opened. Attempts wait briefly for one that is
+	 * being opened, because it may serve them, too. A handshake for each would cost a hundred times as much.
 	 */
 	async take(target: Target): Promise<Connection | null> {
 		for (const connection of this.#idleOf.get(target.origin) ?? []) {
@@ -114,13 +114,11 @@ export class Connections {
 			}
 		}
 		const given = this.#opening.has(target.origin) ? await this.#wait(target) : null;
-		// Its other end may have said that it closes it.
+		// The remote end may have announced that it closes the connection.
 		return given?.client.destroyed ? null : given;
 	}
 
-	/**
-	 * A new connection, made and verified within the limit (milliseconds); rejects with what kept it from being made.
-	 */
+	/** Opens and verifies a connection within the limit (milliseconds). Rejects with the reason if it cannot. */
 	async open(target: Target, limitMs: number): Promise<Connection> {
 		this.#noteOpening(target.origin, 1);
 		const socket = await connect(target, this.#options.secureContext, limitMs).finally(() => {
@@ -129,7 +127,8 @@ export class Connections {
 		});
 		let given = false;
 		const client = new Client(target.origin, {
-			// The socket is there already, and a client never gets another one. Undici must not be answered at once.
+			// The socket is already open, and the client never gets another one. Undici does not expect a synchronous
+			// call.
 			connect(_options, callback) {
 				const again = given;
 				given = true;
@@ -138,7 +137,7 @@ export class Connections {
 				);
 			},
 			pipelining: 1,
-			// The time limit of an attempt is kept by `post`: these are per gap.
+			// `exchange` limits the whole attempt; these limits are per gap.
 			headersTimeout: 0,
 			bodyTimeout: 0,
 			keepAliveTimeout: this.#options.idleMs,
@@ -155,7 +154,7 @@ export class Connections {
 		return connection;
 	}
 
-	/** After a request that ended well: the connection may serve another one. */
+	/** Returns a connection after a successful request, so that another one may use it. */
 	giveBack(connection: Connection): void {
 		if (connection.client.destroyed || this.#wake(connection.origin, connection)) {
 			return;
@@ -168,7 +167,7 @@ export class Connections {
 		}
 	}
 
-	/** Closes what is idle. */
+	/** Closes idle connections. */
 	close(): void {
 		for (const connection of this.#idle) {
 			this.drop(connection);
@@ -180,22 +179,19 @@ export class Connections {
 	}
 }
 
-/** A host, and its addresses that were just checked. */
+/** A host with its addresses, which were just checked. */
 export type Target = CheckedHost & {
-	/** `https://host[:port]`, or `http:` where it is local. */
+	/** `https://host[:port]`, or `http:` if it is local. */
 	readonly origin: string;
 	/** A local endpoint, reached without TLS. */
 	readonly isLocal: boolean;
 };
 
-/**
- * Resolves when the certificate is verified, or a local program answers; rejects with what kept it from that, or after
- * the limit (milliseconds).
- */
+/** Resolves once the certificate is verified or a local program accepts. Rejects after the limit (milliseconds). */
 function connect(target: Target, secureContext: SecureContext, limitMs: number): Promise<Socket> {
 	return new Promise((resolve, reject) => {
 		const socket = connectPinned(target, target.isLocal ? null : secureContext);
-		const timer = setTimeout(() => socket.destroy(new PostFault('no connection in time')), limitMs);
+		const timer = setTimeout(() => socket.destroy(new PostFault('the connection attempt timed out')), limitMs);
 		socket.setNoDelay(true);
 		socket.once(target.isLocal ? 'connect' : 'secureConnect', () => {
 			clearTimeout(timer);
@@ -210,37 +206,37 @@ function connect(target: Target, secureContext: SecureContext, limitMs: number):
 }
 
 const longest = 200;
-// A host's own words reach terminals and logs.
+// Text from the server may reach terminals and logs.
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');
 
 const words: Readonly<Record<string, string>> = {
-	ECONNREFUSED: 'the connection was refused: nothing listens there',
+	ECONNREFUSED: 'the connection was refused: nothing is listening there',
 	ECONNRESET: 'the connection was reset',
 	EPIPE: 'the connection was reset',
-	ETIMEDOUT: 'the host did not answer the connection',
+	ETIMEDOUT: 'the connection timed out',
 	EHOSTUNREACH: 'the host cannot be reached',
 	ENETUNREACH: 'the network cannot be reached',
 	EADDRNOTAVAIL: 'the host cannot be reached',
 	CERT_HAS_EXPIRED: 'its certificate has expired',
 	CERT_NOT_YET_VALID: 'its certificate is not valid yet',
 	DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed',
-	SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is of an unknown authority',
+	SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is from an unknown authority',
 	UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-		'its certificate is of an unknown authority, or it sends no intermediate certificate',
-	UNABLE_TO_GET_ISSUER_CERT: 'its certificate is of an unknown authority',
-	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'its certificate is of an unknown authority',
+		'its certificate is from an unknown authority, or an intermediate certificate is missing',
+	UNABLE_TO_GET_ISSUER_CERT: 'its certificate is from an unknown authority',
+	UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'its certificate is from an unknown authority',
 	ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another host name',
 	ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
 	ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
-	ERR_SSL_UNSUPPORTED_PROTOCOL: 'it speaks no TLS version that is safe (1.2 or newer)',
-	ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'it speaks no TLS version that is safe (1.2 or newer)',
-	UND_ERR_SOCKET: 'it closed the connection without an answer',
-	UND_ERR_HEADERS_OVERFLOW: 'its answer has headers over 16 KiB',
+	ERR_SSL_UNSUPPORTED_PROTOCOL: 'it does not support a secure TLS version (1.2 or newer)',
+	ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: 'it does not support a secure TLS version (1.2 or newer)',
+	UND_ERR_SOCKET: 'it closed the connection without a response',
+	UND_ERR_HEADERS_OVERFLOW: 'its response headers exceed 16 KiB',
 };
 
-/** A fault that our own text describes. The text names nothing but what the endpoint's owner knows. */
+/** A failure described by our own text, which reveals nothing that the endpoint's owner does not know. */
 export class PostFault extends Error {
-	/** More for the operator's log; null: the text says all. */
+	/** More for the operator's log, or `null`. */
 	readonly detail: string | null;
 
 	constructor(text: string, detail: string | null = null) {
@@ -250,12 +246,11 @@ export class PostFault extends Error {
 }
 
 /**
- * Why an attempt failed: `error` for the endpoint's owner, `detail` for the operator's log (null: there is no more to
- * say).
+ * Why an attempt failed: `error` for the endpoint's owner, `detail` for the operator's log (`null` if there is none).
  */
 export type Fault = {readonly error: string; readonly detail: string | null};
 
-/** Texts of the system and of libraries may name addresses of this network, so only the operator sees them. */
+/** Hides texts of the system and libraries from the owner: they may name addresses of the internal network. */
 export function faultOf(error: unknown): Fault {
 	if (error instanceof PostFault) {
 		return {error: error.message, detail: error.detail};
@@ -270,7 +265,7 @@ export function faultOf(error: unknown): Fault {
 	return {error: code === '' ? text : `${text} (${code})`, detail};
 }
 
-// Where several addresses were tried, the last one counts.
+// If several addresses were tried, the last error counts.
 function codeOf(error: unknown): string {
 	const last = error instanceof AggregateError ? error.errors.at(-1) : error;
 	const code = last instanceof Error && 'code' in last ? last.code : '';

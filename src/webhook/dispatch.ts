@@ -11,32 +11,29 @@ import {type Attempted, createTurnWrite, endsOf, type Turned} from './turn.ts';
 type DispatcherOptions = EndpointQueuesOptions &
 	HeldClaimsOptions<unknown> & {
 		readonly writer: Writer;
-		/** Announces to endpoints that one was disabled. */
+		/** Notifies endpoints that one was disabled. */
 		readonly eventWriter: EventWriter;
-		/** The daemon's claims have this id. */
+		/** The id in this daemon's claims. */
 		readonly boot: string;
-		/** Endpoints with something to do, as the store says. */
+		/** Reads the endpoints with pending deliveries from the store. */
 		readonly readWork: () => Promise<readonly EndpointWork[]>;
-		/**
-		 * Makes one attempt; rejects only by a fault of ours, then the attempt has failed. Null: it could not begin,
-		 * for any endpoint; it does not count and is made later.
-		 */
+		/** Makes one attempt, or returns `null` if none can start at present. Rejects only on an internal error. */
 		readonly post: (delivery: ClaimedDelivery) => Promise<PostEnd | null>;
-		/** Wait after the end of a failed attempt, milliseconds. */
+		/** The wait after a failed attempt, in milliseconds. */
 		readonly backoffMs: number;
 		readonly clock: Clock;
 		readonly observer: {
-			/** After the end of an attempt is on stable storage, or that it could not begin. */
+			/** Called once an attempt's result, or that it could not start, is on stable storage. */
 			readonly posted: (attempted: Attempted) => void;
 			readonly webhookFault: (error: unknown) => void;
 		};
 	};
 
-/** How exactly waiting deliveries come due, milliseconds. */
+/** How precisely waiting deliveries come due, in milliseconds. */
 const tickMs = 100;
 const ourFault: PostEnd = {
 	status: null,
-	error: 'a fault of this server',
+	error: 'an internal error of this server',
 	detail: null,
 	answer: null,
 	address: null,
@@ -45,17 +42,18 @@ const ourFault: PostEnd = {
 };
 
 /**
- * Posts what is due. One transaction after the other stores the attempts that have ended and claims what may start in
- * their place; in memory is what is being tried and, for endpoints that answer at once, the next few. If an end cannot
- * be stored it is kept, and nothing is claimed: both are one transaction.
+ * Posts events to webhook endpoints. It relies on the deliveries in the store: one transaction after another stores the
+ * results of attempts and claims new deliveries. Memory holds only attempts in progress and, for prompt endpoints, the
+ * next few. A result that cannot be stored is retained, and nothing is claimed meanwhile. After a crash a delivery is
+ * posted again, never lost.
  */
 export class WebhookDispatcher {
 	readonly #options: DispatcherOptions;
 	readonly #endpoints: ReturnType<typeof createEndpointQueues<ClaimedDelivery>>;
 	readonly #turnWrite: ReturnType<typeof createTurnWrite>;
-	/** Ended, and not stored yet. */
+	/** Finished, but not stored yet. */
 	#ended: Attempted[] = [];
-	/** What is being tried, or waits for it. */
+	/** Attempts in progress, and deliveries waiting in memory. */
 	readonly #held: ReturnType<typeof createHeldClaims<unknown>>;
 	readonly #idle: Array<() => void> = [];
 	#state: 'idle' | 'running' | 'stopping' = 'idle';
@@ -69,7 +67,7 @@ export class WebhookDispatcher {
 		this.#turnWrite = createTurnWrite(options.eventWriter);
 	}
 
-	/** Something for these endpoints was committed and is due now. */
+	/** Reports that deliveries to these endpoints were committed and are due now. */
 	due(endpointIds: readonly string[]): void {
 		const now = this.#options.clock.now();
 		for (const endpointId of endpointIds) {
@@ -78,13 +76,13 @@ export class WebhookDispatcher {
 		this.#plan();
 	}
 
-	/** Endpoints or deliveries may have been changed: nothing begins any more as it was. */
+	/** Reports that endpoints or deliveries may have changed, so that no attempt starts with old data. */
 	recall(): void {
 		this.#endpoints.recall(this.#moment());
 		this.#plan();
 	}
 
-	/** Something else changed what is due (the CLI, another node, the clock): looks at the store again. */
+	/** Reads the store again, because something else changed what is due (the CLI, another node, the clock). */
 	async rescan(): Promise<void> {
 		const now = this.#options.clock.now();
 		this.recall();
@@ -94,7 +92,7 @@ export class WebhookDispatcher {
 		this.#plan();
 	}
 
-	/** Reads what is waiting in the store and begins. */
+	/** Reads the pending deliveries from the store and starts posting. */
 	async start(): Promise<void> {
 		this.#state = 'running';
 		this.#timer = setInterval(() => {
@@ -104,7 +102,7 @@ export class WebhookDispatcher {
 		await this.rescan();
 	}
 
-	/** Starts nothing more; resolves when every attempt under way has ended and is stored. */
+	/** Starts no more attempts. Resolves when all attempts in progress have finished and are stored. */
 	async stop(): Promise<void> {
 		this.#state = 'stopping';
 		this.#endpoints.recall(this.#moment());
@@ -115,7 +113,7 @@ export class WebhookDispatcher {
 		});
 	}
 
-	/** Attempts granted or under way. */
+	/** Attempts granted or in progress. */
 	get inFlight(): number {
 		return this.#endpoints.inFlight;
 	}
@@ -127,7 +125,7 @@ export class WebhookDispatcher {
 	#plan(): void {
 		if (!this.#turning && this.#state !== 'idle') {
 			this.#turning = true;
-			// What ends or comes due in the same turn of the event loop shares the transaction.
+			// Everything that finishes or comes due in the same turn of the event loop shares a transaction.
 			setImmediate(() => void this.#turns());
 		}
 	}
@@ -160,7 +158,7 @@ export class WebhookDispatcher {
 		}
 	}
 
-	/** False: the store could not be written, and everything is as before. */
+	/** Returns `false` if the store could not be written. Then nothing has changed. */
 	async #turn(permits: readonly Permit<ClaimedDelivery>[], attempted: readonly Attempted[]): Promise<boolean> {
 		const now = this.#options.clock.now();
 		let turned: Turned;
@@ -238,8 +236,7 @@ export class WebhookDispatcher {
 		if (after.disables !== undefined) {
 			this.#endpoints.recall(when);
 		}
-		// Its place is free from here on: for the next that waits, or for what the transaction claims that stores this
-		// end.
+		// Its slot is free from here on: for a waiting delivery, or for a claim of the transaction that stores this.
 		this.#start(this.#endpoints.ended(delivery.endpointId, monotonic, acknowledged, end?.ms ?? 0, when), when);
 		this.#ended.push({delivery, end, began, ended: when.now, after, wasFailing});
 		this.#plan();
@@ -251,69 +248,67 @@ function longOf({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0
 	return retry === 'long' ? {firstAt, failingSince: delivery.failingSince, status, retryAfterMs} : null;
 }
 
-/** What is known of one endpoint with work. */
+/** The state of one endpoint with pending deliveries. */
 type EndpointQueue<Item> = {
 	readonly endpointId: string;
-	/** When each attempt under way began, monotonic milliseconds. */
+	/** When each attempt in progress started, in monotonic milliseconds. */
 	readonly begun: number[];
-	/** Places that are granted, and not yet begun. */
+	/** Slots granted, but not used yet. */
 	granted: number;
-	/** Claimed beyond its places, in order: each begins as soon as an attempt ends. Only prompt endpoints get some. */
+	/** Claimed beyond its slots, in order. Each starts when an attempt finishes. Only prompt endpoints have any. */
 	ahead: Item[];
-	/** Some of what waited in memory went back since its last grant. */
+	/** Deliveries waiting in memory were returned to the store after the last grant. */
 	wentBack: boolean;
-	/** When something is due, wall clock; null: nothing that we know of. */
+	/** When something is due (wall clock), or `null` if nothing is known to be. */
 	due: number | null;
-	/** Something came due while the store was asked: what it says may be old. */
+	/** Something came due during the store's query, so its result may be outdated. */
 	woken: boolean;
-	/** After a failure, until an attempt succeeds: one at a time. */
+	/** From a failure until the next success, only one attempt is made at a time. */
 	failing: boolean;
-	/** Its last attempt succeeded soon, and none takes long now. */
+	/** Its last attempt succeeded quickly, and none in progress is slow. */
 	prompt: boolean;
-	/** When an attempt last began or ended, monotonic milliseconds. */
+	/** When an attempt last started or finished, in monotonic milliseconds. */
 	usedAt: number;
 };
 
-/** How many may be claimed; the first of them, at most `places`, begin now. */
+/** How many deliveries may be claimed. The first of them, at most `places`, start now. */
 export type Permit<Item> = {
 	readonly endpoint: EndpointQueue<Item>;
 	readonly places: number;
 	readonly limit: number;
-	/** How often all was recalled before it. */
+	/** The number of recalls before this permit. */
 	readonly recalls: number;
 };
 
-/** Wall clock and monotonic, milliseconds. */
+/** Wall clock and monotonic time, in milliseconds. */
 type Moment = {readonly now: number; readonly monotonic: number};
 
 type EndpointQueuesOptions = {
-	/** Attempts under way, per endpoint and in all; as many may wait in memory to begin. */
+	/** Attempts in progress, per endpoint and in total. As many may wait in memory. */
 	readonly perEndpoint: number;
 	readonly total: number;
 };
 
-/** An endpoint that takes longer for an answer is not prompt, milliseconds. */
+/** An endpoint that takes longer to respond is not prompt, in milliseconds. */
 const promptMs = 1000;
-/**
- * Endpoints that are slow, dead or not known share this part of the attempts: the rest is left to those that answer.
- */
+/** The share of attempts for slow, dead or unknown endpoints. The rest is reserved for prompt ones. */
 const unprovenShare = 0.75;
-/** At most this many times the requests in flight of an endpoint wait for it in memory. */
+/** How many deliveries may wait in memory per request that the endpoint may have in flight. */
 const aheadTimes = 4;
-/** How long an idle endpoint is remembered, milliseconds. */
+/** How long an idle endpoint is remembered, in milliseconds. */
 const rememberedMs = 600_000;
 
 /**
- * Which endpoint may start how many attempts: they take turns, and those that are slow or dead never take all the
- * capacity. Those that answer at once get the next ones ahead: a transaction takes longer than they do, and on a busy
- * machine many times as long. Decides only; it neither waits nor reads the store.
+ * Decides how many attempts each endpoint may start. Endpoints take turns, and slow or dead ones never use all the
+ * capacity. Prompt ones have deliveries claimed ahead, because a transaction takes longer than their response. Never
+ * waits or reads the store.
  */
 export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesOptions) {
 	const endpoints = new Map<string, EndpointQueue<Item>>();
-	/** Endpoint queues with something due and capacity of their own, in the order of their turns. */
+	/** Endpoints with something due and capacity of their own, in the order of their turns. */
 	const ready = new Set<EndpointQueue<Item>>();
 	const maxUnproven = Math.max(1, Math.ceil(total * unprovenShare));
-	/** Claimed ahead, and not to begin. */
+	/** Claimed ahead, but not to be started. */
 	let returned: Item[] = [];
 	let recalls = 0;
 	let inFlight = 0;
@@ -323,9 +318,9 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 
 	const held = ({begun, granted}: EndpointQueue<Item>) => begun.length + granted;
 	const room = (endpoint: EndpointQueue<Item>) => (endpoint.failing ? 1 : perEndpoint) - held(endpoint);
-	/** Only a place is missing. */
+	/** Whether the endpoint lacks only a slot. */
 	const waits = (endpoint: EndpointQueue<Item>) => room(endpoint) > 0 && (endpoint.prompt || unproven < maxUnproven);
-	/** Of few endpoints each may have more in memory: then a transaction serves more of what waits. */
+	/** If there are few endpoints, each may have more in memory, so that one transaction serves more deliveries. */
 	const maxAhead = () =>
 		Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
 	const roomAhead = (endpoint: EndpointQueue<Item>) =>
@@ -342,7 +337,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 		return endpoint;
 	}
 
-	/** Changes what an endpoint holds, or whether it is prompt, and keeps the sums right. */
+	/** Changes an endpoint's slots or whether it is prompt, and updates the totals. */
 	function change(endpoint: EndpointQueue<Item>, apply: () => void): void {
 		inFlight -= held(endpoint);
 		unproven -= endpoint.prompt ? 0 : held(endpoint);
@@ -351,7 +346,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 		unproven += endpoint.prompt ? 0 : held(endpoint);
 	}
 
-	/** What waits in memory goes back to the store. */
+	/** Returns an endpoint's waiting deliveries to the store. */
 	function giveBack(endpoint: EndpointQueue<Item>, now: number): void {
 		if (endpoint.ahead.length > 0) {
 			ahead -= endpoint.ahead.length;
@@ -362,7 +357,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 		}
 	}
 
-	/** The first that wait begin. */
+	/** Starts the first waiting deliveries. */
 	function next(endpoint: EndpointQueue<Item>, most: number, monotonic: number): Item[] {
 		const items = endpoint.ahead.splice(0, Math.max(0, Math.min(most, room(endpoint), total - inFlight)));
 		ahead -= items.length;
@@ -385,12 +380,12 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 	}
 
 	return {
-		/** Something of this endpoint is due then (wall clock). */
+		/** Reports that something of this endpoint is due at `at` (wall clock). */
 		due(endpointId: string, at: number, now: number): void {
 			wake(endpointOf(endpointId), at, now);
 		},
 
-		/** As the store says, at a start or after a change by others. */
+		/** Reports what the store knows, at startup or after a change by others. */
 		found(endpointId: string, at: number, failing: boolean, now: number): void {
 			const isNew = !endpoints.has(endpointId);
 			const endpoint = endpointOf(endpointId);
@@ -398,7 +393,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			wake(endpoint, at, now);
 		},
 
-		/** Sees what has come due, and what takes long by now; to be called a few times a second. */
+		/** Notices what has come due and what has become slow. Must be called a few times a second. */
 		advance({now, monotonic}: Moment): void {
 			for (const endpoint of endpoints.values()) {
 				if (endpoint.prompt && endpoint.begun.some(at => monotonic - at > promptMs)) {
@@ -413,17 +408,17 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			}
 		},
 
-		/** What may be claimed now; its places count as held until `claimed`. */
+		/** Returns what may be claimed now. Its slots count as used until `claimed`. */
 		permits(): Permit<Item>[] {
 			const permits: Permit<Item>[] = [];
-			// While endpoints wait for a slot, an endpoint may not keep its slot by claiming more.
+			// While other endpoints wait for a slot, an endpoint may not keep its own by claiming more.
 			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
 			for (const endpoint of [...ready]) {
 				const left = total - inFlight;
-				// Where capacity is scarce a turn is one place, so that the others have theirs.
+				// If capacity is scarce, a turn is a single slot, so that every endpoint gets one.
 				const turn = Math.min(room(endpoint), left, Math.max(1, Math.floor(left / ready.size)));
 				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, maxUnproven - unproven));
-				// What waits needs an attempt before it, and takes its slot.
+				// A waiting delivery needs an attempt before it, whose slot it takes over.
 				const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
 				const more = hasPlace ? Math.min(roomAhead(endpoint), total - ahead) : 0;
 				if (places + more > 0) {
@@ -441,8 +436,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 		},
 
 		/**
-		 * The store gave these for a grant; `nextDue` (wall clock) is that of the first that was not given, null: none.
-		 * Answers those that begin now.
+		 * Accepts claimed deliveries and returns those to start. `nextDue` (wall clock) is when the next one is due.
 		 */
 		claimed(permit: Permit<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
 			const {endpoint, places, limit} = permit;
@@ -454,7 +448,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			});
 			endpoint.ahead.push(...items);
 			const most = endpoint.prompt && !isRecalled ? perEndpoint : places;
-			// What went back is due before these.
+			// Returned deliveries are due before these.
 			const begin = endpoint.wentBack ? [] : next(endpoint, most, at.monotonic);
 			endpoint.due = endpoint.woken ? Math.min(endpoint.due ?? at.now, nextDue ?? at.now) : nextDue;
 			if (isRecalled || endpoint.wentBack || held(endpoint) === 0) {
@@ -464,10 +458,10 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			return begin;
 		},
 
-		/** Whether its last attempt failed, as far as is known. */
+		/** Whether the endpoint's last known attempt failed. */
 		isFailing: (endpointId: string): boolean => endpoints.get(endpointId)?.failing === true,
 
-		/** An attempt that began then has ended. Answers those that begin in its place. */
+		/** Reports that the attempt started at `begun` has finished. Returns the deliveries that start in its place. */
 		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
 			const endpoint = endpointOf(endpointId);
 			change(endpoint, () => {
@@ -484,7 +478,7 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			return begin;
 		},
 
-		/** What waits in memory is given back, of all, and what is being claimed to wait there. */
+		/** Returns all waiting deliveries to the store, including those just being claimed to wait. */
 		recall({now}: Moment): void {
 			recalls++;
 			for (const endpoint of endpoints.values()) {
@@ -492,14 +486,13 @@ export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesO
 			}
 		},
 
-		/** What was claimed, and is not to begin: to be given back to the store. */
+		/** Takes the claimed deliveries that must be returned to the store. */
 		takeReturned(): Item[] {
 			const items = returned;
 			returned = [];
 			return items;
 		},
 
-		/** Attempts granted or under way. */
 		get inFlight(): number {
 			return inFlight;
 		},

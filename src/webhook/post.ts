@@ -11,29 +11,29 @@ import type {EndpointSecrets} from '../store/webhooks.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
 import {type Connection, type Connections, type Fault, faultOf, PostFault, type Target} from './connections.ts';
 
-/** One delivery to be posted; the body is sent as it is stored. */
+/** A delivery to post. The body is sent exactly as stored. */
 export type Post = {
-	/** `whd_…`, the same at every attempt. */
+	/** `whd_…`, the same for every attempt. */
 	readonly id: string;
 	readonly url: string;
 	readonly signing: Signing;
 	readonly body: Uint8Array;
 };
 
-/** How one attempt ended. */
+/** The result of an attempt. */
 export type PostEnd = {
-	/** The endpoint's answer; null: none came. */
+	/** The status of the endpoint's response, or `null` if there was none. */
 	readonly status: number | null;
-	/** Why it failed, in plain words for the endpoint's owner; null: it was acknowledged (2xx). */
+	/** Why it failed, in plain words for the endpoint's owner, or `null` if it was acknowledged (2xx). */
 	readonly error: string | null;
-	/** What else is known of the failure, for the operator alone: it may name addresses. */
+	/** More about the failure, only for the operator because it may name addresses. */
 	readonly detail: string | null;
-	/** How the body of an answer begins that refused; null: there was none, or it was acknowledged. */
+	/** The start of the body of a refusal, or `null` if there is none or the delivery was acknowledged. */
 	readonly answer: string | null;
-	/** Where the connection went to, and its protocol and cipher; null: there was none. */
+	/** The remote address of the connection, and its protocol and cipher; `null` if there was none. */
 	readonly address: string | null;
 	readonly tls: string | null;
-	/** The wait that it asks for (RFC 9110 §10.2.3); absent: it does not ask. */
+	/** The delay requested by the endpoint (RFC 9110 §10.2.3), if any. */
 	readonly retryAfterMs?: number | undefined;
 	readonly ms: number;
 };
@@ -42,24 +42,22 @@ type PosterOptions = {
 	readonly guard: AddressGuard;
 	readonly resolver: {readonly a: AskAddresses; readonly aaaa: AskAddresses};
 	readonly connections: Connections;
-	/** One attempt in all, milliseconds. */
+	/** The limit of a whole attempt, in milliseconds. */
 	readonly timeoutMs: number;
 	readonly userAgent: string;
 	readonly clock: Clock;
 };
 
-/** Where a URL leads, before its host is looked up. */
+/** A parsed URL whose host has not been looked up yet. */
 type Place = Omit<Target, 'addresses'> & {readonly path: string};
 
 const maxConnectMs = 5000;
 const maxCachedUrls = 1000;
 
-/**
- * Makes attempts: look-up, check of every address, connection to a checked one, signed POST. No redirect is followed.
- */
+/** Makes attempts: lookup, check of every address, connection to a checked one, signed POST. Follows no redirects. */
 export class Poster {
 	readonly #options: PosterOptions;
-	/** URLs that the guard has passed, read. */
+	/** Parsed URLs that the guard has accepted. */
 	readonly #places = new LRUCache<string, Place>({max: maxCachedUrls});
 	readonly #connectMs: number;
 
@@ -68,7 +66,7 @@ export class Poster {
 		this.#connectMs = Math.min(options.timeoutMs / 3, maxConnectMs);
 	}
 
-	/** Makes one attempt; never rejects. */
+	/** Makes one attempt. Never rejects. */
 	async post(post: Post): Promise<PostEnd> {
 		const {clock, timeoutMs} = this.#options;
 		const began = clock.monotonic();
@@ -82,7 +80,7 @@ export class Poster {
 		return {...end, ms: clock.monotonic() - began};
 	}
 
-	/** Ends idle connections. */
+	/** Closes idle connections. */
 	close(): void {
 		this.#options.connections.close();
 	}
@@ -92,14 +90,14 @@ export class Poster {
 		const place = this.#placeOf(post.url);
 		const target = await inTime(
 			this.#connectMs,
-			() => new PostFault('DNS gave no answer in time'),
+			() => new PostFault('the DNS lookup timed out'),
 			() => this.#targetOf(place),
 		);
 		const idle = await connections.take(target);
 		if (idle) {
 			const answered = await this.#send(idle, place, post, deadline);
-			// The other end may have closed it in this very moment, which says nothing of the endpoint: a new one is
-			// made.
+			// The remote end may just have closed the idle connection, which says nothing about the endpoint, so open a
+			// new one.
 			if (answered.ok || answered.late) {
 				return this.#endOf(idle, answered);
 			}
@@ -131,7 +129,7 @@ export class Poster {
 	async #targetOf({origin, host, port, isLocal}: Place): Promise<Target> {
 		const {guard, resolver} = this.#options;
 		if (isLocal) {
-			// A hosts file or DNS may say otherwise of localhost.
+			// A hosts file or DNS could point localhost elsewhere.
 			return {origin, host, port, isLocal, addresses: isIP(host) === 0 ? ['127.0.0.1', '::1'] : [host]};
 		}
 		const addresses = isIP(host) === 0 ? await lookUp(host, resolver) : [host];
@@ -163,14 +161,14 @@ export class Poster {
 			const retryAfterMs = retryAfterOf(retryAfter, this.#options.clock.now());
 			return {status, error, detail: null, answer, address, tls, retryAfterMs};
 		}
-		const late: Fault = {error: `no answer within ${this.#options.timeoutMs / 1000} s`, detail: null};
+		const late: Fault = {error: `no response within ${this.#options.timeoutMs / 1000} s`, detail: null};
 		return {status: null, ...(answered.late ? late : faultOf(answered.error)), answer: null, address, tls};
 	}
 }
 
 /**
- * All addresses of a name, IPv4 first; rejects without an address. Looks it up again for each attempt, so that the
- * present answer is checked. Attempts to one host that begin together share the query.
+ * Returns all addresses of a name, IPv4 first. Rejects if there are none. It looks them up for each attempt, so that
+ * the current ones are checked. Concurrent attempts to one host share the query.
  */
 async function lookUp(host: string, resolver: PosterOptions['resolver']): Promise<readonly string[]> {
 	const found = await addressesOf(host, resolver, true);
@@ -178,9 +176,9 @@ async function lookUp(host: string, resolver: PosterOptions['resolver']): Promis
 		case 'found':
 			return found.addresses;
 		case 'failed':
-			throw new PostFault(`DNS gave no answer for ${host} (${found.code})`);
+			throw new PostFault(`the DNS lookup of ${host} failed (${found.code})`);
 		case 'unknown-host':
-			throw new PostFault(`there is no host ${host} in DNS`);
+			throw new PostFault(`the host ${host} does not exist in DNS`);
 		case 'none':
 			throw new PostFault(`${host} has no address in DNS`);
 	}
@@ -193,7 +191,7 @@ function refusalOf(status: number): string | null {
 	return status < 400 ? `it answered ${status}, and redirects are not followed` : `it answered ${status}`;
 }
 
-/** Seconds, or a date; undefined: neither. */
+/** Parses seconds or a date. Returns `undefined` for anything else. */
 function retryAfterOf(text: unknown, now: number): number | undefined {
 	const ms = /^\d+$/.test(String(text)) ? Number(text) * 1000 : Date.parse(String(text)) - now;
 	return ms > 0 ? ms : undefined;
@@ -205,23 +203,20 @@ type Request = {
 	readonly body: Uint8Array;
 };
 
-/** What came back: a status and how the body begins, or what kept it from coming. */
+/** The response's status and the start of its body, or why there is none. */
 type Answered =
 	| {readonly ok: true; readonly status: number; readonly retryAfter: unknown; readonly begin: string}
-	| {readonly ok: false; readonly error: unknown /** The time was up. */; readonly late: boolean};
+	| {readonly ok: false; readonly error: unknown /** Whether the time was up. */; readonly late: boolean};
 
-/**
- * The answer is its status: what follows is read for people, and so that the connection can serve again, no further
- * than this.
- */
+/** The limit up to which the body is read, for people to see and so that the connection can be reused. */
 const maxReadBytes = 64 * 1024;
-/** How much of it is kept, octets. */
+/** Octets of the body that are stored. */
 const maxStoredBytes = 1000;
 const readWaitMs = 1000;
 
 /**
- * Posts one request and waits for the status of the answer; what comes before it (1xx) or after it does not matter. The
- * limit is one for all, not per gap. `reusable`: the connection may serve another request.
+ * Posts one request and waits for the status of the response. Interim responses (1xx) and the body do not matter. The
+ * limit is for the whole exchange, not per gap. `reusable` tells whether the connection may serve another request.
  */
 function exchange(
 	client: Client,
@@ -279,12 +274,12 @@ function exchange(
 	});
 }
 
-/** What the thread does. */
+/** The methods of the thread. */
 export type PosterMethods = {readonly post: (post: Post) => Promise<PostEnd>};
 
 /**
- * A thread for the attempts: an endpoint that closes every connection costs a TLS handshake for each delivery, and the
- * main thread's time is the API's and the store's. What a dead thread held is posted again, once.
+ * A thread for attempts: an endpoint that closes every connection costs a TLS handshake per delivery, and the main
+ * thread is needed for the API and the store. Deliveries that a dead thread held are posted again, once.
  */
 export class PostThread {
 	readonly #caller = new ThreadCaller<PosterMethods>({send: calls => this.#thread.post(calls), tries: 2});
@@ -293,18 +288,18 @@ export class PostThread {
 	constructor(options: ThreadOptions) {
 		this.#thread = new Thread('poster', options, {
 			receive: message => this.#caller.receive(message),
-			ended: () => this.#caller.end(new Error('The thread that posted it ended twice.')),
+			ended: () => this.#caller.end(new Error('The webhook thread crashed twice while posting it.')),
 		});
 	}
 
-	/** Starts the thread ahead of the first attempt, which starts it otherwise. */
+	/** Starts the thread in advance. Otherwise the first attempt starts it. */
 	start(): void {
 		this.#thread.start();
 	}
 
 	post(post: Post): Promise<PostEnd> {
 		this.#thread.start();
-		// A copy of its own: a driver's buffer may be a part of a large one, which would travel with it.
+		// Copy the body: a database driver's buffer may be part of a large one, which would be transferred with it.
 		return this.#caller.call('post', {...post, body: new Uint8Array(post.body)});
 	}
 
@@ -313,7 +308,7 @@ export class PostThread {
 	}
 }
 
-/** The secrets that sign now; `next`: during the overlap of a rotation, the new one. */
+/** The current signing secrets. `next` is the new one during the overlap of a rotation. */
 export type Signing = {readonly secret: string; readonly next: string | null};
 
 type Signed = {
@@ -323,7 +318,7 @@ type Signed = {
 };
 
 /**
- * What signs at a time in the store's form. Until the overlap ends a receiver that knows only the old secret is served.
+ * Returns the secrets that sign at a time in the store's form. In an overlap, receivers with the old secret still work.
  */
 export function signingAt({secret, previousSecret, previousUntil}: EndpointSecrets, now: string): Signing {
 	return previousSecret !== null && previousUntil !== null && previousUntil > now
@@ -331,7 +326,6 @@ export function signingAt({secret, previousSecret, previousUntil}: EndpointSecre
 		: {secret, next: null};
 }
 
-/** The headers of a post. */
 export function postHeaders(
 	{id, signing, body}: {readonly id: string; readonly signing: Signing; readonly body: Uint8Array},
 	userAgent: string,
@@ -346,8 +340,8 @@ export function postHeaders(
 }
 
 /**
- * The proof of sender and time for the receiver: HMAC-SHA256 over `<timestamp>.<raw body>`, keyed by the whole
- * `whsec_…` text as UTF-8.
+ * Proves the sender and time to the receiver: HMAC-SHA256 over `<timestamp>.<raw body>`. The key is the whole `whsec_…`
+ * text as UTF-8.
  */
 export function signature({secret, next}: Signing, milliseconds: number, body: Uint8Array): Signed {
 	const timestamp = String(Math.floor(milliseconds / 1000));

@@ -16,20 +16,20 @@ import {
 import {disableEndpoint} from '../store/webhooks.ts';
 import type {PostEnd} from './post.ts';
 
-/** The end of an attempt, with what follows from it. */
+/** A finished attempt, and what follows from it. */
 export type Attempted = {
 	readonly delivery: ClaimedDelivery;
-	/** Null: it could not begin. */
+	/** `null` if it could not start. */
 	readonly end: PostEnd | null;
-	/** When it began and ended, milliseconds since the epoch. */
+	/** When it started and finished, in milliseconds since the epoch. */
 	readonly began: number;
 	readonly ended: number;
 	readonly after: ReturnType<typeof afterAttempt>;
-	/** The endpoint's attempt that ended before it had failed: what its claim says may be older. */
+	/** Whether the endpoint's previous attempt failed. The claim's information may be older. */
 	readonly wasFailing: boolean;
 };
 
-/** What the dispatcher writes in one transaction: ends of attempts, then claims in the capacity that they left. */
+/** What the dispatcher writes in one transaction: results of attempts, then claims for the capacity they free. */
 type Turn = {
 	readonly boot: string;
 	readonly ends: readonly DeliveryEnd[];
@@ -41,7 +41,7 @@ type Turn = {
 };
 
 export type Turned = ClaimedDeliveries & {
-	/** Deliveries that their attempt moved; others were replayed or deleted meanwhile. */
+	/** Deliveries whose state the attempt changed. Others were replayed or deleted in the meantime. */
 	readonly moved: ReadonlySet<string>;
 };
 
@@ -65,7 +65,7 @@ export const createTurnWrite = (eventWriter: EventWriter): GroupWrite<Turn, Turn
 	},
 });
 
-/** An endpoint that a delivery's end disables. */
+/** An endpoint to disable because of a delivery's result. */
 type Disabled = Pick<ClaimedDelivery, 'id' | 'endpointId'> & {readonly reason: DisabledReason; readonly at: string};
 
 async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eventWriter: EventWriter): Promise<void> {
@@ -77,12 +77,12 @@ async function disable(trx: Knex.Transaction, disabled: readonly Disabled[], eve
 	}
 }
 
-/** What is written of attempts: much less than what was posted. */
+/** Returns what is written about attempts, which is much less than what was posted. */
 export function endsOf(attempted: readonly Attempted[]): Pick<Turn, 'ends' | 'failing' | 'disabled'> {
 	return {ends: attempted.map(endOf), failing: failingOf(attempted), disabled: attempted.flatMap(disabledOf)};
 }
 
-/** Endpoints that began to fail, or to answer again: seldom any. */
+/** Returns the few endpoints that started to fail, or recovered. */
 function failingOf(attempted: readonly Attempted[]): Failing[] {
 	const changes = new Map<string, Failing>();
 	for (const {delivery, end, ended, wasFailing} of attempted) {

@@ -169,13 +169,13 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 	const {id, workspaceId} = await prepare(store);
 	const time = '2026-06-09 12:01:00 UTC';
 	const words: Record<Exclude<WaitCode, 'operator'>, string> = {
-		pace: 'capacity at mx.x.test: its hosts get 5 connections now, 20 mails are under way.',
-		rate: `the rate limit of mx.x.test until ${time}: its hosts get 30 mails per minute for now.`,
-		warm_up: `the next day until ${time}: 192.0.2.1 is new and has sent big the 50 mails of today.`,
-		turn: 'its turn: all sessions are busy with other mail, its turn comes.',
-		route: 'the route mx.x.test: the smarthost refuses us: 535 5.7.8 no.; one mail is on its way to find out whether that is over.',
-		dns: 'DNS: where mail for x.test goes is being found out.',
-		suspension: `mx.x.test until ${time}: sending to the hosts of x.test is backing off: 421 4.7.0 go away.`,
+		pace: 'capacity at mx.x.test: its servers get 5 connections for now, with 20 messages in progress.',
+		rate: `the rate limit of mx.x.test until ${time}: its servers get 30 messages per minute for now.`,
+		warm_up: `the next day until ${time}: 192.0.2.1 is new and has sent big its 50 messages for today.`,
+		turn: 'its turn: all sessions are busy with other messages.',
+		route: 'the route mx.x.test: the relay refuses our mail: 535 5.7.8 no.; one message is testing whether that is over.',
+		dns: 'DNS: the mail servers of x.test are being looked up.',
+		suspension: `mx.x.test until ${time}: sending to the mail servers of x.test is backing off: 421 4.7.0 go away.`,
 	};
 	for (const [waitsFor, text] of Object.entries(words)) {
 		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;

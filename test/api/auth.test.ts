@@ -129,7 +129,7 @@ sqliteTest(test, 'an address with too many wrong keys waits, and a good key pass
 	const {error} = JSON.parse(refused.text);
 	t.is(error.code, 'rate_limited');
 	t.is(error.request_id, refused.headers.get('x-request-id'));
-	t.regex(error.message, /wrong key/);
+	t.regex(error.message, /invalid key/);
 
 	t.is((await ask(api.base, `Bearer ${api.key}`)).status, 200);
 	t.is((await ask(api.base, null)).status, 401);

@@ -150,7 +150,7 @@ sqliteTest(test, 'a contact of another workspace, an unknown one and what is no 
 			t.is(status, 404);
 			t.is(
 				text.replace(/req_[0-9a-z]{26}/, ''),
-				'{"error":{"code":"not_found","message":"There is no such resource.","request_id":""}}',
+				'{"error":{"code":"not_found","message":"The resource does not exist.","request_id":""}}',
 			);
 		}
 	}

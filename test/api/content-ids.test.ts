@@ -31,7 +31,7 @@ sqliteTest(test, 'a contentId that no mail can name is refused where it stands',
 	}
 	const twice = ['a', 'b', 'a'].map(contentId => ({...file, contentId}));
 	t.deepEqual(((await api.send({attachments: twice})).body as {error: {violations: object[]}}).error.violations, [
-		{field: 'attachments[2].contentId', message: 'must be unique in the mail'},
+		{field: 'attachments[2].contentId', message: 'must be unique within the message'},
 	]);
 });
 

@@ -103,7 +103,7 @@ storeTest(test, 'domains: listed newest first, once each, removed when no sender
 	const refused = await api.remove(`/v1/domains/${ids[0]}`);
 	t.is(refused.status, 409);
 	t.like(refused.body, {
-		error: {code: 'conflict', message: 'The domain has senders (x@a.example): remove them first.'},
+		error: {code: 'conflict', message: 'The domain has senders (x@a.example). Remove them first.'},
 	});
 	await api.remove(`/v1/senders/${sender}`);
 	t.is((await api.remove(`/v1/domains/${ids[0]}`)).status, 204);

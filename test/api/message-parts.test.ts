@@ -174,12 +174,12 @@ test('content and raw say why there is no mail, and nothing of what was erased',
 			t.regex(answer.text, why);
 		}
 	};
-	await refused(/The mail cannot be made: The template version has no variant\./);
+	await refused(/The message cannot be rendered again: The template version has no variant\./);
 	await addVariant(api, 'x', '{% for a in (1..999999999) %}{% for b in (1..999999999) %}{% endfor %}{% endfor %}');
 	// It renders for seconds, until it is ended.
-	await refused(/The mail cannot be made: .*limit/, ['content']);
+	await refused(/The message cannot be rendered again: .*limit/, ['content']);
 	await api.store.database('senders').delete();
-	await refused(/The mail cannot be made: its sender was removed\./);
+	await refused(/The message cannot be rendered again: its sender was removed\./);
 	await api.store
 		.database('messages')
 		.where({id})

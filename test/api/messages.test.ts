@@ -197,7 +197,7 @@ sqliteTest(test, 'a message of another workspace, an unknown one and what is no 
 			bodies,
 			bodies.map(() => [
 				404,
-				'{"error":{"code":"message_not_found","message":"There is no such message.","request_id":""}}',
+				'{"error":{"code":"message_not_found","message":"The message does not exist.","request_id":""}}',
 			]),
 		);
 	}

@@ -28,7 +28,7 @@ test('a seat is given back whether its work ends, fails or throws at once', asyn
 	const leave = seats.take('a');
 	await t.throwsAsync(
 		seats.hold('a', async () => 7),
-		{message: /cannot take this request now/},
+		{message: /cannot accept this request now/},
 	);
 	leave?.();
 	t.is(await seats.hold('a', async () => 8), 8);

@@ -86,7 +86,7 @@ sqliteTest(test, 'an id may be given, once in a workspace; sends and reads use i
 	const again = await api.post('/v1/templates', {name: 'bill', id: 'tpl_receipt'});
 	t.like(again, {
 		status: 409,
-		body: {error: {code: 'conflict', message: 'There is a template with this id already.'}},
+		body: {error: {code: 'conflict', message: 'A template with this id already exists.'}},
 	});
 	for (const id of ['receipt', 'tpl_', 'tpl_a b', `tpl_${'a'.repeat(65)}`, 'tpl_ä', 'tpl_a\n', '']) {
 		const refused = await api.post('/v1/templates', {name: 'bill', id});

@@ -41,7 +41,7 @@ test('who asks for too much is told to come again, others are not', async t => {
 	const turns = createTurns(2);
 	const {work, open} = gate();
 	const pieces = ['a', 'a', 'a'].map(owner => turns(owner, work));
-	await t.throwsAsync(turns('a', work), {message: /cannot take this request now/});
+	await t.throwsAsync(turns('a', work), {message: /cannot accept this request now/});
 	const other = turns('b', work);
 	for (let count = 0; count < 4; count++) {
 		open[count]?.();

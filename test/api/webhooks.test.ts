@@ -56,7 +56,7 @@ test('every URL that leads inside, or is none, is refused', async t => {
 		const answer = await api.post('/v1/webhooks', {url: refused, events: ['delivered']});
 		t.is(answer.status, 422, refused);
 		t.is(codeOf(answer), 'unprocessable_entity', refused);
-		t.regex((answer.body as {error: {message: string}}).error.message, /^The url must .+\.$/);
+		t.regex((answer.body as {error: {message: string}}).error.message, /^The URL must .+\.$/);
 	}
 	t.deepEqual((await api.get('/v1/webhooks')).body, {data: [], next_cursor: null});
 });
@@ -79,7 +79,7 @@ test('the fields are checked, all at once', async t => {
 		active: 'is not a known field',
 	});
 	t.deepEqual(await violations({url, events: []}), {events: 'must not be empty'});
-	t.deepEqual(await violations({url, events: ['delivered', 'delivered']}), {events: 'must not name anything twice'});
+	t.deepEqual(await violations({url, events: ['delivered', 'delivered']}), {events: 'must not contain duplicates'});
 	t.deepEqual(await violations({url, events: ['delivered', 'sent', 5]}), {
 		'events[1]': known,
 		'events[2]': known,
@@ -126,7 +126,7 @@ storeTest(test, 'deliveries: newest first, with what the last attempt came to', 
 	const [first = '', second = '', third = ''] = await insertDue(store, api.workspace.id, endpoint, 3);
 	const attempt = {at: '2026-06-09T10:15:31.500Z', ms: 12, generation: 0};
 	await store.database('webhook_attempts').insert([
-		{...attempt, delivery_id: first, n: 1, status: null, error: 'no answer within 15 s'},
+		{...attempt, delivery_id: first, n: 1, status: null, error: 'no response within 15 s'},
 		{...attempt, delivery_id: first, n: 2, status: 503, error: 'it answered 503'},
 		{...attempt, delivery_id: second, n: 1, status: 200, error: null},
 	]);

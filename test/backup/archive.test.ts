@@ -91,7 +91,7 @@ test('damage is never taken for a backup: it is refused, or changed nothing that
 
 test('whatever else is there is no backup', async t => {
 	const {unpack} = await prepare(t);
-	const why = /is no backup of mailctl$/;
+	const why = /is not a backup of mailctl$/;
 	for (const bytes of [Buffer.alloc(0), Buffer.alloc(4096), Buffer.from('SQLite format 3\0'), gzipSync('text')]) {
 		await t.throwsAsync(unpack(bytes), {instanceOf: RefusedFileError, message: why});
 	}
@@ -138,13 +138,16 @@ test('only the files of a backup come out: no path, link, folder or second file'
 		['folder/', {'manifest.json': 'manifest.json', folder: 'folder'}],
 	] as const) {
 		const error = await t.throwsAsync(unpack(await renamed(more)), {instanceOf: RefusedFileError}, name);
-		t.true(error?.message.endsWith(`is damaged (it has ${name}, which does not belong there)`), error?.message);
+		t.true(
+			error?.message.endsWith(`is damaged (it contains ${name}, which does not belong to a backup)`),
+			error?.message,
+		);
 	}
 	t.false(existsSync(join(folder, 'evil')));
 	const lacking = renamed({'manifest.json': 'manifest.json', 'secrets.json': 'secrets.json'});
 	await t.throwsAsync(unpack(await lacking), {message: /is damaged \(mailctl\.db is missing\)$/});
 	const noManifest = renamed({'secrets.json': 'secrets.json', 'mailctl.db': 'mailctl.db'});
-	await t.throwsAsync(unpack(await noManifest), {message: /is no backup of mailctl$/});
+	await t.throwsAsync(unpack(await noManifest), {message: /is not a backup of mailctl$/});
 });
 
 test('a manifest that is read is one that was written', t => {

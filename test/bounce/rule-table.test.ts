@@ -101,8 +101,8 @@ test('every problem is named with its place', t => {
 		}).map(each => each.replace(/one of unknown_user .*/, 'one of …')),
 		[
 			'the file.rule: is not one of rules $comment',
-			'rules[1]: is no object',
-			'rules[2].name: use 1 to 64 small letters, digits, dots, - and _',
+			'rules[1]: is not an object',
+			'rules[2].name: use 1 to 64 lowercase letters, digits, dots, - and _',
 			'rules[3] (good): another rule has this name',
 			'rules[4] (c).category: use one of …',
 			'rules[5] (d).when: name at least one of class code enhanced phase host address text unless',
@@ -111,20 +111,20 @@ test('every problem is named with its place', t => {
 			'rules[6] (e).when.code: use codes such as 550, 55x, 5xx, or none',
 			'rules[6] (e).when.enhanced: use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none',
 			'rules[6] (e).when.phase: use route connect greeting ehlo starttls auth mail rcpt data dot',
-			'rules[6] (e).when.host: use names such as outlook.com; what is below them is meant too',
+			'rules[6] (e).when.host: use names such as outlook.com, which include their subdomains',
 			'rules[7] (f).when.text: "(" is not a regular expression: Unterminated group',
 			'rules[7] (f).when.unless: use regular expressions',
 			'rules[8] (g).when.text: "b.*c" repeats without a bound: use {0,40} instead of * or +',
-			'rules[9] (h).when.text: "(a{1,9}b){1,9}" repeats what repeats or has a choice: spell it out',
+			'rules[9] (h).when.text: "(a{1,9}b){1,9}" repeats a group that has a repetition or a choice: write the group out',
 			'rules[10] (i).note: is not one of name why when category',
-			'rules[11] (j).when.text: "(?:a|a){0,30}b" repeats what repeats or has a choice: spell it out',
-			'rules[11] (j).when.text: "((a)?){30}b" repeats what repeats or has a choice: spell it out',
+			'rules[11] (j).when.text: "(?:a|a){0,30}b" repeats a group that has a repetition or a choice: write the group out',
+			'rules[11] (j).when.text: "((a)?){30}b" repeats a group that has a repetition or a choice: write the group out',
 			'rules[12] (l).when.enhanced: use codes such as 5.1.1, x.1.1, x.7.*, x.7.600-649, or none',
-			'rules[13] (k).when.text: ".{0,100}a.{0,100}b.{2}" repeats too often in all: the product of its bounds is over 10000',
+			'rules[13] (k).when.text: ".{0,100}a.{0,100}b.{2}" repeats too often: the product of its bounds exceeds 10000',
 		],
 	);
-	t.regex(problemsOf('{"rules": [\n x]}').join(), /^the file: is not JSON(: look at line 2)?$/);
-	t.deepEqual(problemsOf([]), ['the file: is no JSON object with a list `rules`']);
+	t.regex(problemsOf('{"rules": [\n x]}').join(), /^the file: is not JSON(: see line 2)?$/);
+	t.deepEqual(problemsOf([]), ['the file: is not a JSON object with a list `rules`']);
 });
 
 test('no file makes the reader fail', t => {

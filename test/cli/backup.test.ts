@@ -48,7 +48,7 @@ test('backup: what it refuses', async t => {
 		t,
 		await cli.run('backup', 'data/mailctl.db'),
 		65,
-		/data\/mailctl\.db is no backup of mailctl, name another/,
+		/data\/mailctl\.db is not a backup of mailctl, name another/,
 	);
 	refused(t, await cli.run('backup', 'data'), 65, /data is a folder, name another file/);
 	refused(t, await cli.run('backup', 'nowhere/b.tar'), 74, /cannot be read or written \(ENOENT/);
@@ -133,7 +133,12 @@ test('restore: what it refuses, and then changes nothing', async t => {
 	write('text', Buffer.from('no tar'));
 	refused(t, await cli.run('restore', 'cut.tar', '--yes'), 65, /cut\.tar is damaged \(.*\), restore another backup/);
 	refused(t, await cli.run('restore', 'flipped.tar', '--yes'), 65, /is damaged \(mailctl\.db has changed\)/);
-	refused(t, await cli.run('restore', 'text', '--yes'), 65, /text is no backup of mailctl, restore another backup/);
+	refused(
+		t,
+		await cli.run('restore', 'text', '--yes'),
+		65,
+		/text is not a backup of mailctl, restore another backup/,
+	);
 	refused(t, await cli.run('restore', 'nix.tar', '--yes'), 65, /there is no file nix\.tar, name an existing file/);
 	refused(t, await cli.run('restore', 'data', '--yes'), 65, /data is a folder/);
 
@@ -206,7 +211,7 @@ test('restore: over a store that is damaged, empty or lost its keys', async t =>
 		t.deepEqual(await namesOf(cli), ['acme']);
 	}
 	chmodSync(data, 0o777);
-	refused(t, await cli.run('restore', file, '--yes'), 78, /may be written by others/);
+	refused(t, await cli.run('restore', file, '--yes'), 78, /is writable by others/);
 });
 
 test('restore --hold: all that waits is held, and queue why says so', async t => {

@@ -137,7 +137,7 @@ test('several files: one that cannot be read fails nothing', async t => {
 test('an archive that is no report says why', async t => {
 	const cli = await newCli(t);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
-	const why = /there is no mail in bomb\.gz: unpacked it is larger than 10 MiB/;
+	const why = /there is no mail in bomb\.gz: its content is larger than 10 MiB/;
 	refused(t, await cli.run('bounce', 'explain', 'bomb.gz'), 65, why);
 	const {code, stdout, stderr} = await cli.run('bounce', 'explain', 'bomb.gz', 'bomb.gz', '--json');
 	t.is(code, 0);
@@ -263,7 +263,7 @@ test('what cannot be asked', async t => {
 		t,
 		await explain('--reply', '250 2.1.5 ok'),
 		65,
-		/the reply 250 refuses nothing, give one that begins with 4 or 5/,
+		/the reply 250 is not a refusal, use one that starts with 4 or 5/,
 	);
 	refused(t, await explain('--reply', 'no'), 65, /the reply has no code, begin it with one/);
 	refused(t, await explain('--reply', '550 no', '--phase', 'lunch'), 64, /--phase "lunch" is not allowed, use route/);

@@ -146,7 +146,7 @@ test('doctor: columns stay aligned whatever a check is called, and a refused log
 		t.true(line.length <= 80 || !line.slice(22).includes(' '), 'a long word is not broken, to be copied');
 	}
 	t.regex(findings, /^WARN {2}smarthost-events\n {22}no provider posts its events here$/m);
-	t.regex(findings, /\n {22}fix: check user and password in the URL of the smarthost\n/);
+	t.regex(findings, /\n {22}fix: check user and password in the relay URL\b/);
 	t.regex(findings, /\n {27}https:\/\/support\.test\/mail\?p=BadCredentials\n/);
 });
 

@@ -247,7 +247,7 @@ test('what a provider refuses or garbles: each has its exit code, and nothing is
 		[{body: '<html>Hello'}, 69, /answered 200 with no suppression list, run the same command again/],
 		[{body: {result: []}}, 69, /with no suppression list/],
 		[{body: '["a@x.example"]'}, 69, /with no suppression list/],
-		[{body: `[${'0,'.repeat(33 * 1024 ** 2)}0]`}, 75, /api\.sendgrid\.com: its answer is too long, run the same/],
+		[{body: `[${'0,'.repeat(33 * 1024 ** 2)}0]`}, 75, /api\.sendgrid\.com: its response is too long, run the same/],
 		[{status: 429, headers: {'retry-after': '99999'}, body: ''}, 75, /answered 429, run the same command again/],
 	];
 	for (const [given, code, stderr] of ends) {

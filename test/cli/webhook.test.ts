@@ -140,7 +140,7 @@ test('test posts a signed example and says what came back, or why nothing did', 
 	const lost = await cli.run('webhook', 'test', nobody);
 	t.is(lost.code, 69);
 	t.regex(lost.stdout, /^answer {3}none$/m);
-	t.regex(lost.stderr, /the connection was refused: nothing listens there/);
+	t.regex(lost.stderr, /the connection was refused: nothing is listening there/);
 	t.deepEqual(await cli.json('webhook', 'deliveries', id), [], 'nothing is stored');
 });
 

@@ -238,5 +238,5 @@ test('a file of one’s own is read where it is named, over the shipped one', as
 	t.true(destinationsOf({...settings, destinationsFile: file}).ok);
 	writeFileSync(file, '{"google": {"connections": "hunter2"');
 	const broken = destinationsOf({...settings, destinationsFile: file});
-	t.deepEqual(broken, {ok: false, faults: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: look at line 1`]});
+	t.deepEqual(broken, {ok: false, faults: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: see line 1`]});
 });

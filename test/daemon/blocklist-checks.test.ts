@@ -189,7 +189,7 @@ storeTest(
 		await checks.stop();
 		await looking;
 		t.deepEqual(await states(), ['shop.example names.test: unknown']);
-		t.is((await listBlocklistings(store.reader, 0))[0]?.reason, 'not asked yet');
+		t.is((await listBlocklistings(store.reader, 0))[0]?.reason, 'not checked yet');
 		t.false(dns.queries.some(query => query.endsWith(nameOnList(address, 'list.test'))));
 	},
 );

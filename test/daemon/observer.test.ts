@@ -182,7 +182,7 @@ test('a route that is stopped says first what the smarthost replied, then what h
 		line?.msg.startsWith(`${reason} (smarthost user@relay.example:587). The smarthost refuses the address of`),
 		line?.msg,
 	);
-	t.regex(line?.msg, / Its mail waits, none is lost\.$/);
+	t.regex(line?.msg, / Its mail is waiting; none is lost\.$/);
 });
 
 test('a connection that is lost, and any other refusal, is no refused log-in', t => {

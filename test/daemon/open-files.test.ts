@@ -8,7 +8,7 @@ test('too few open files are refused with 78, few are a warning, and both say ho
 		checkOpenFiles({maxSessions: 64}, {warn: (...told: unknown[]) => void warnings.push(told[1])}, limit);
 	const error = t.throws(() => check(127), {instanceOf: ConfigError});
 	t.is(error.exitCode, 78);
-	t.regex(error.problems[0] ?? '', /127 files.*least that works is 128: raise it: ulimit -n 576/);
+	t.regex(error.problems[0] ?? '', /127 files.*at least 128: raise it: ulimit -n 576/);
 	check(128);
 	t.regex(String(warnings), /^At most 128 .* 576 may be needed: raise it: ulimit -n 576, LimitNOFILE=576/);
 	for (const limit of [576, Number.POSITIVE_INFINITY, null]) {

@@ -61,7 +61,7 @@ test('the mail has the form of RFC 8460', async t => {
 	t.is(headers.get('tls-report-domain'), 'b.example');
 	t.is(headers.get('tls-report-submitter'), 'a.example');
 	t.regex(String(headers.get('subject')), /^Report Domain: b\.example Submitter: a\.example Report-ID: <.+>$/);
-	t.regex(text ?? '', /^How TLS to the mail hosts of b\.example went on 2026-11-26/);
+	t.regex(text ?? '', /^TLS connections to the mail servers of b\.example on 2026-11-26/);
 	t.like(attachments[0], {
 		...{contentType: 'application/tlsrpt+gzip', filename: 'a.example!b.example!1795651200!1795737599.json.gz'},
 	});

@@ -30,7 +30,7 @@ test('a guessed base of links is said once: for a wildcard address, in a contain
 	t.deepEqual(events({roles: ['webhook']}, true), []);
 	t.regex(
 		warned({httpListen: {host: '0.0.0.0', port: 8125}}, true)[0]?.msg ?? '',
-		/links in mail lead to http:\/\/127\.0\.0\.1:8125, .* container: set MAILCTL_PUBLIC_URL/,
+		/links in messages point to http:\/\/127\.0\.0\.1:8125, .* container: set MAILCTL_PUBLIC_URL/,
 	);
 });
 

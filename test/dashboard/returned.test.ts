@@ -37,7 +37,7 @@ test.serial('a report that matches nothing is listed and shown in full, whatever
 	const {text} = await visitor.get(path);
 	t.regex(text, /<h1>About gone@dest\.example<\/h1>/);
 	t.regex(text, /A delivery status notification/);
-	t.regex(text, /failed, permanent: the address takes no mail/);
+	t.regex(text, /failed, permanent: the address does not accept mail/);
 	t.regex(text, /unknown_user/);
 	t.regex(text, /suppresses the address/);
 	t.regex(text, /Reporting-MTA: dns; mx\.dest\.example/, 'the mail itself');

@@ -88,7 +88,7 @@ test('an error of the disk is told apart from a full one, a used-up quota and ot
 	const dataDir = await temporaryFolder(t);
 	const fails = explainDiskError(sqliteError('SQLITE_IOERR'), dataDir) as ConfigError;
 	t.is(fails.exitCode, 74);
-	t.regex(fails.message, /the disk of the data folder .* fails/);
+	t.regex(fails.message, /the disk of the data folder .* is failing/);
 	// Node has no name for it.
 	const unnamed = Object.assign(new Error('unknown error, write'), {code: 'UNKNOWN', errno: -constants.errno.EDQUOT});
 	const quota = explainDiskError(unnamed, dataDir) as ConfigError;

@@ -91,7 +91,7 @@ workspaces:
 			'line 5: workspaces[0].settings.monthly_quota must be >= 0',
 			'line 6: workspaces[0].settings.colour is not a known field',
 			`line 8: workspaces[0].keys[0].scopes[0] must be one of ${scopes.join(', ')}`,
-			'line 9: workspaces[0].keys[1].name must have 1 to 200 characters and no space at its ends',
+			'line 9: workspaces[0].keys[1].name must have 1 to 200 characters and no leading or trailing spaces',
 		],
 	);
 });

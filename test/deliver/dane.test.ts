@@ -74,7 +74,7 @@ test('an anchor vouches for a certificate of the MX name', async t => {
 test('a certificate that no record names defers: no mail, no plain text', async t => {
 	const {mx, deliver} = await daneLab(t, {host: {tls: issued}, tlsa: signed(recordOf(own, 3, 1, 1), unusable)});
 	const {outcome, attempts} = await deliver();
-	t.like(outcome, {kind: 'deferred', category: 'policy', reason: 'DANE: no TLSA record fits the certificate'});
+	t.like(outcome, {kind: 'deferred', category: 'policy', reason: 'DANE: no TLSA record matches the certificate'});
 	t.like(attempts, {length: 1, 0: {phase: 'starttls', tlsResult: {policy: 'tlsa', result: 'tlsa-invalid'}}});
 	t.is(mx.count(), 0);
 	t.false(mx.connections.some(({commands}) => commands.some(line => line.startsWith('MAIL'))));

@@ -66,7 +66,7 @@ const expiresMs = 10_000;
 test('a mail that expires is taken from a host that is stuck', async t => {
 	const lab = await startLab(t, [{rcpt: never}, {}]);
 	const {outcome, attempts} = await lab.deliver({endsAt: Date.now() + expiresMs, expires: true});
-	t.like(outcome, {kind: 'deferred', reason: 'the mail expired before the host took it'});
+	t.like(outcome, {kind: 'deferred', reason: 'the message expired before the mail server accepted it'});
 	t.is(attempts.length, 1);
 	t.is(lab.hosts[1]?.connections.length, 0, 'no other host is asked');
 });

@@ -103,7 +103,7 @@ test('enforce: a policy that names none of the hosts defers', async t => {
 	t.like(outcome, {
 		kind: 'deferred',
 		category: 'policy',
-		reason: '4.7.5 the MTA-STS policy of example.test does not name the host mx0.example.test',
+		reason: '4.7.5 the MTA-STS policy of example.test does not list the mail server mx0.example.test',
 	});
 	t.like(attempts, {length: 1, 0: {phase: 'route', tlsResult: {policy: 'sts', result: 'validation-failure'}}});
 	t.true(lab.hosts.every(({connections}) => connections.length === 0));

@@ -168,7 +168,10 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 	t.false(only4.dns.queries.some(query => query.startsWith('AAAA')));
 	const sixOnly = (await only4.hosts('six.test')) as NoHost;
 	t.like(sixOnly, {outcome: {kind: 'deferred', category: 'config'}, enhanced: '4.4.4'});
-	t.is(sixOnly.reply, 'the mail hosts of six.test have only IPv6, which this machine does not send by');
+	t.is(
+		sixOnly.reply,
+		'the mail servers of six.test have only IPv6 addresses, but this machine does not send over IPv6',
+	);
 	t.like(await only4.hosts('none.test'), {outcome: {category: 'no_address'}});
 	for (const domain of ['inside.test', 'both-inside.test']) {
 		t.like(await only4.hosts(domain), {outcome: {kind: 'bounced', suppresses: false}, enhanced: '5.4.4'}, domain);

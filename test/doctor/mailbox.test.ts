@@ -14,7 +14,7 @@ test('a Maildir that can be used, and a folder that is none', async t => {
 	const check = mailboxCheck({kind: 'maildir', path: folder}, options);
 	const [missing] = await check.look();
 	t.is(missing?.status, 'fail');
-	t.is(missing?.detail, `${folder} is no Maildir: it has no folders new and cur`);
+	t.is(missing?.detail, `${folder} is not a Maildir: it has no folders new and cur`);
 	for (const part of ['new', 'cur', 'tmp']) {
 		await mkdir(path.join(folder, part));
 	}
@@ -35,7 +35,7 @@ test('a server that is not there', async t => {
 	};
 	const [found] = await mailboxCheck(mailbox as Parameters<typeof mailboxCheck>[0], options).look();
 	t.is(found?.status, 'fail');
-	t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: .*ECONNREFUSED/);
+	t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not respond: .*ECONNREFUSED/);
 	t.regex(found?.fix ?? '', /MAILCTL_BOUNCE_MAILBOX/);
 });
 
@@ -51,7 +51,7 @@ test('a server that falls silent at the log-in, at IDLE or after it', async t =>
 		server.silentAt = where;
 		const found = await look(1000);
 		t.is(found?.status, 'fail', where);
-		t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not answer: it hangs, nothing came for 1 s/);
+		t.regex(found?.detail ?? '', /^127\.0\.0\.1:\d+ does not respond: no data for 1 s/);
 	}
 });
 
@@ -71,10 +71,10 @@ test('a message that the server does not hand out, and messages that were skippe
 	server.letters.set(3, 'NO');
 	const [refused] = await check.look();
 	t.is(refused?.status, 'fail');
-	t.is(refused?.detail, `${where} does not hand out message UID 3 of INBOX: message 3 is corrupt`);
+	t.is(refused?.detail, `${where} does not return message UID 3 of INBOX: message 3 is corrupt`);
 	server.letters.set(3, 'close');
 	const [lost] = await check.look();
-	t.regex(lost?.detail ?? '', /breaks off while it hands out message UID 3 of INBOX: /);
+	t.regex(lost?.detail ?? '', /closed the connection while returning message UID 3 of INBOX: /);
 
 	const later = {...options, clock: {now: () => now + 8 * 86_400_000}, readNote: async () => note};
 	server.letters.clear();

@@ -234,20 +234,20 @@ test.serial('a host that wants less gets half the connections, and more again as
 	const more = await sendMany(daemon, shop, users(40, 'busy.example', 'more'));
 	const some = more.filter((_, n) => n % 5 === 0);
 	const last = await send('last@busy.example');
-	await untilWaits(program, some, 'pace', /its hosts get 4 connections now/);
+	await untilWaits(program, some, 'pace', /its servers get 4 connections for now/);
 	await waitFor('four connections', () => waiting.length >= 4);
-	await untilWaits(program, some, 'pace', /its hosts get 4 connections now/);
+	await untilWaits(program, some, 'pace', /its servers get 4 connections for now/);
 	t.is(waiting.length, 4);
 	answer('421 4.3.2 Too many connections');
-	await untilWaits(program, some, 'pace', /its hosts get 2 connections now/);
+	await untilWaits(program, some, 'pace', /its servers get 2 connections for now/);
 	// No place is lent again before it is known how many there are; a third one is earned by three mails taken.
 	for (const pair of ['the first two', 'the next two']) {
 		await waitFor(pair, () => waiting.length === 2);
 		answer('250 2.0.0 Ok: queued');
 	}
-	await untilWaits(program, some, 'pace', /its hosts get 3 connections now/);
+	await untilWaits(program, some, 'pace', /its servers get 3 connections for now/);
 	await waitFor('three connections', () => waiting.length >= 3);
-	await untilWaits(program, some, 'pace', /its hosts get 3 connections now/);
+	await untilWaits(program, some, 'pace', /its servers get 3 connections for now/);
 	t.is(waiting.length, 3);
 
 	open(true);
@@ -294,7 +294,7 @@ test.serial('a dead site is left alone, one mail finds out that it is back; a re
 	await waitFor('the probe', () => waiting.length === 1);
 	await waitFor('the others wait for it', async () => {
 		const whys = await program.cli<Why[]>('queue', 'why', ...ids);
-		const said = /one mail is on its way to find out whether that is over/;
+		const said = /one message is testing whether that is over/;
 		return whys.some(({waits_for, detail}) => waits_for === 'suspension' && said.test(detail));
 	});
 	t.is(connections.length, 3);
@@ -392,7 +392,7 @@ test.serial(
 			const states = await Promise.all([slower, less].map(status));
 			return states.includes('delivered') && (states[0] === 'delivered' ? less : slower);
 		});
-		const slow = await untilWaits(program, waiting, 'rate', /its hosts get 1 mail per minute for now/);
+		const slow = await untilWaits(program, waiting, 'rate', /its servers get 1 message per minute for now/);
 		t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
 		t.is(host('mx.slower.example').count(), 1);
 

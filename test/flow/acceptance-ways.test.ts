@@ -54,7 +54,7 @@ test.serial('a new source sends its share of the day, the rest waits, or goes to
 		return left.every(({waits_for}) => waits_for === 'warm_up') && left;
 	});
 	t.is(waiting.length, 10);
-	t.regex(waiting[0]?.detail ?? '', /has sent default the 50 mails of today/);
+	t.regex(waiting[0]?.detail ?? '', /has sent default its 50 messages for today/);
 	t.is(waiting[0]?.until, new Date((Math.floor(Date.now() / dayMs) + 1) * dayMs).toISOString());
 	t.is(count(), 50);
 	const hosts = [host('mx.a.example'), host('mx.b.example')];

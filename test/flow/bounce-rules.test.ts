@@ -54,7 +54,7 @@ test('a rules file with problems: exit 78 at the start and by config check, all 
 	for (const command of [['config', 'check'], ['serve']]) {
 		const {code, stderr} = await program.run(...command);
 		t.is(code, 78);
-		t.regex(stderr, /rules\.json" rules\[0\]: is no object\n/);
+		t.regex(stderr, /rules\.json" rules\[0\]: is not an object\n/);
 		t.regex(stderr, /rules\.json" rules\[1\] \(a\)\.when: name at least one of/);
 	}
 });

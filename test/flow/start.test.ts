@@ -146,7 +146,7 @@ test.serial('a data folder that others may write is refused with the chmod, also
 			t,
 			await program.run(...command),
 			78,
-			/data folder .* may be written by others .*: run chmod go-w \S+data$/m,
+			/data folder .* is writable by others .*: run chmod go-w \S+data$/m,
 		);
 	}
 	chmodSync(program.data, 0o700);
@@ -315,7 +315,7 @@ for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
 		const program = await usedFolder(t);
 		rmSync(join(program.data, name), {force: true});
 		mkdirSync(join(program.data, name), {mode: 0o700});
-		refused(t, await program.run('serve'), 78, new RegExp(`${name} is no file: move it away\n$`));
+		refused(t, await program.run('serve'), 78, new RegExp(`${name} is not a file: move it away\n$`));
 	});
 }
 

@@ -118,7 +118,7 @@ test('each domain gets its mail as it announces: by MTA-STS, by DANE, or in plai
 	// A wrong certificate defers, the right one gets the mail.
 	const mismatch = 'MTA-STS: the certificate is not for mx.enforced.example';
 	await waitFor('two deferrals', async () => (await deferrals(mismatch)) >= 2);
-	await waitFor('a deferral', async () => (await deferrals('DANE: no TLSA record fits the certificate')) > 0);
+	await waitFor('a deferral', async () => (await deferrals('DANE: no TLSA record matches the certificate')) > 0);
 	for (const name of ['enforced', 'dane'] as const) {
 		t.is(mx[name].count(), 0);
 		t.false(mx[name].connections.some(({commands}) => commands.some(line => line.startsWith('MAIL'))));

@@ -43,7 +43,7 @@ test('an entry of the destinations file sends a domain by a smarthost; SIGHUP re
 	writeDestinations('{"partner": {"domains": ["b.example"], "conections": 3, "route": "nowhere"}');
 	daemon.signal('SIGHUP');
 	const [refusal] = await logged(program, 'reload_refused');
-	t.regex(JSON.stringify(refusal), /MAILCTL_DESTINATIONS_FILE=.*is not JSON: look at line 1/);
+	t.regex(JSON.stringify(refusal), /MAILCTL_DESTINATIONS_FILE=.*is not JSON: see line 1/);
 	await send('two@a.example');
 	await arrived('smarthost', 'two@a.example');
 

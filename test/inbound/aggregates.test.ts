@@ -116,22 +116,22 @@ storeTest(
 	'what is not about a verified domain, or about no time of now, is kept for a person',
 	async (t, store) => {
 		await insertWorkspace(store);
-		const foreign = 'unmatched: it is about other.example, which is not a verified domain here';
+		const foreign = 'unmatched: the report is about other.example, which is not a verified domain here';
 		t.is(await bring(store, dmarcMail(google, {...facts, domain: 'other.example'})), foreign);
 		const long = {begin: day - 200 * 86_400, end: day - 199 * 86_400};
 		t.is(
 			await bring(store, dmarcMail(google, {...facts, ...long})),
-			'unmatched: it is about a time long ago or to come',
+			'unmatched: the reported period is too old or in the future',
 		);
 		const later = {begin: day + 4 * 86_400, end: day + 5 * 86_400};
 		t.is(
 			await bring(store, dmarcMail(google, {...facts, ...later})),
-			'unmatched: it is about a time long ago or to come',
+			'unmatched: the reported period is too old or in the future',
 		);
 		await store.writer.transaction(async trx => void (await trx('domains').update({state: 'pending'})));
 		t.is(
 			await bring(store, dmarcMail(google, {...facts, id: 'r-3'})),
-			'unmatched: it is about shop.example, which is not a verified domain here',
+			'unmatched: the report is about shop.example, which is not a verified domain here',
 		);
 		t.is(Number((await store.reader('dmarc_days').count('* as n').first())?.n), 0);
 	},
@@ -149,7 +149,7 @@ storeTest(
 			const many = Array.from({length: 300}, (_, n) => ({...head, ...named(n)}));
 			await store.writer.transaction(trx => trx.batchInsert('dmarc_reports', many, 50));
 		};
-		const tooMany = 'unmatched: too many reports about shop.example of that day from one signer, or unsigned';
+		const tooMany = 'unmatched: too many reports about shop.example for that day are unsigned or from one signer';
 		await flood(null);
 		await flood('notgoogle.com');
 		t.is(await bring(store, dmarcMail(google, facts)), tooMany);
@@ -199,7 +199,7 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 	t.is(await bring(store, await signed(tlsMail(about('in.shop.example')))), 'counted', 'a domain of received mail');
 	t.is(
 		await bring(store, await signed(tlsMail(about('i_.shop.example')))),
-		'unmatched: it is about i_.shop.example, which is not a verified domain here',
+		'unmatched: the report is about i_.shop.example, which is not a verified domain here',
 		'a name is no pattern',
 	);
 	const row = await store.reader('tls_reports').first();
@@ -213,13 +213,13 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 		t.is(
 			await bring(store, await signed(tlsMail({'report-id': site}))),
 			site === 'google.com'
-				? 'unmatched: too many reports about bounce.shop.example of that day from one signer, or unsigned'
+				? 'unmatched: too many reports about bounce.shop.example for that day are unsigned or from one signer'
 				: 'counted',
 		);
 	}
 	t.is(
 		await bring(store, await signed(tlsMail(about('other.example')))),
-		'unmatched: it is about other.example, which is not a verified domain here',
+		'unmatched: the report is about other.example, which is not a verified domain here',
 	);
 });
 
@@ -270,7 +270,7 @@ storeTest(test, 'what unsigned reports leave is bounded for each day, and remove
 	const old = {begin: day - 40 * 86_400, end: day - 39 * 86_400};
 	t.is(
 		await bring(store, dmarcMail(google, {...facts, ...old})),
-		'unmatched: it is about a time long ago or to come',
+		'unmatched: the reported period is too old or in the future',
 	);
 	t.is(await bring(store, await signed(dmarcMail(google, {...facts, ...old}))), 'counted');
 });

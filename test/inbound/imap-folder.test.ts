@@ -97,7 +97,7 @@ for (const [fault, words] of [
 		put(letter('1'), letter('2'), fault, letter('4'), letter('5'));
 		t.deepEqual(await readOnce(), {taken: 4, known: 0, cut: 0, skipped: 1});
 		t.deepEqual(seen.subjects.toSorted(), ['1', '2', '4', '5']);
-		t.deepEqual(reasons(), [`does not hand out message UID 3 of INBOX: ${words}`]);
+		t.deepEqual(reasons(), [`does not return message UID 3 of INBOX: ${words}`]);
 		t.is(seen.position, '7:5');
 
 		// Later messages are fetched together again.
@@ -113,12 +113,12 @@ test('a message at which the server ends the connection is skipped once others c
 	while (seen.position !== '7:5' && rounds.length < 9) {
 		rounds.push(await readOnce());
 	}
-	t.regex(String(rounds[0]), /^breaks off while it hands out messages UID 1 to 5 of INBOX: /);
-	t.regex(String(rounds[1]), /^breaks off while it hands out message UID 3 of INBOX: /);
-	t.regex(String(rounds[2]), /^breaks off while it hands out message UID 3 of INBOX: /);
+	t.regex(String(rounds[0]), /^closed the connection while returning messages UID 1 to 5 of INBOX: /);
+	t.regex(String(rounds[1]), /^closed the connection while returning message UID 3 of INBOX: /);
+	t.regex(String(rounds[2]), /^closed the connection while returning message UID 3 of INBOX: /);
 	t.like(rounds[3], {taken: 0, skipped: 1});
 	t.deepEqual(seen.subjects.toSorted(), ['1', '2', '4', '5']);
-	t.regex(reasons()[0] ?? '', /^breaks off while it hands out message UID 3 of INBOX: /);
+	t.regex(reasons()[0] ?? '', /^closed the connection while returning message UID 3 of INBOX: /);
 	t.is(seen.skipped.length, 1);
 });
 
@@ -136,7 +136,7 @@ test('one connection that ends by chance makes no message be skipped', async t =
 test('a server that hands out no message at all is broken, and nothing is skipped', async t => {
 	const {put, readOnce, server, seen} = await startFolder(t);
 	put('NO', 'NO');
-	t.is(await readOnce(), 'does not hand out message UID 1 of INBOX: message 1 is corrupt');
+	t.is(await readOnce(), 'does not return message UID 1 of INBOX: message 1 is corrupt');
 	t.is(seen.position, null);
 	server.letters.set(1, letter('1'));
 	server.letters.set(2, letter('2'));
@@ -147,7 +147,7 @@ test('the last message of a folder that cannot be read waits for the next one', 
 	const {put, readOnce, reasons, seen} = await startFolder(t);
 	put('close');
 	for (let n = 0; n < 3; n++) {
-		t.regex(String(await readOnce()), /^breaks off while it hands out message UID 1 of INBOX: /);
+		t.regex(String(await readOnce()), /^closed the connection while returning message UID 1 of INBOX: /);
 	}
 	put(letter('2'));
 	t.deepEqual(await readOnce(), {taken: 1, known: 0, cut: 0, skipped: 1});

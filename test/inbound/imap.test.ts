@@ -176,14 +176,14 @@ test('says what is wrong and how to fix it, and never the password', async t => 
 	};
 	await server.stop();
 	const gone = await faultOf({});
-	t.regex(faults.login.reason, /^127\.0\.0\.1:\d+ refuses the log-in: /);
+	t.regex(faults.login.reason, /^127\.0\.0\.1:\d+ rejected the login: /);
 	t.regex(faults.login.fix, /user and password/);
 	t.regex(faults.folder.reason, /^the folder Bounces\/2026 of 127\.0\.0\.1:\d+ cannot be read: /);
 	t.regex(faults.certificate.reason, /^the certificate of 127\.0\.0\.1:\d+ is not trusted: /);
 	t.regex(faults.certificate.fix, /MAILCTL_CA_FILE/);
 	t.regex(faults.starttls.reason, /^the certificate of /);
 	t.regex(faults.implicit.reason, /^TLS with /);
-	t.regex(gone.reason, /^127\.0\.0\.1:\d+ does not answer: .*ECONNREFUSED/);
+	t.regex(gone.reason, /^127\.0\.0\.1:\d+ does not respond: .*ECONNREFUSED/);
 	for (const {reason, fix} of [...Object.values(faults), gone]) {
 		t.log(`${reason}, ${fix}`);
 		t.false(`${reason}${fix}`.includes(server.password));
@@ -202,6 +202,6 @@ test('what a server repeats of the log-in is masked', t => {
 	});
 	t.is(
 		imapFault(error, mailbox).reason,
-		'imap.example:993 refuses the log-in: no such user: AUTHENTICATE PLAIN **** (****), ****',
+		'imap.example:993 rejected the login: no such user: AUTHENTICATE PLAIN **** (****), ****',
 	);
 });

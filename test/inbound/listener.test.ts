@@ -229,7 +229,7 @@ test('the store fails: 451, and the session goes on', async t => {
 	);
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
-	t.is(await talk.data('x'), '451 4.3.0 The mail cannot be stored now, try again later');
+	t.is(await talk.data('x'), '451 4.3.0 The message cannot be stored now, try again later');
 	failing = false;
 	await talk.say('MAIL FROM:<>');
 	await talk.say('RCPT TO:<b1@bounces.test>');

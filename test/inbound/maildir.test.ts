@@ -126,8 +126,8 @@ test('a folder that is no Maildir is a failure that says how to fix it', async t
 	const {failures} = follow(t, folder);
 	await waitFor('it fails', () => failures.length > 0);
 	t.deepEqual(mailboxFault(failures[0], {kind: 'maildir', path: '/box'}), {
-		reason: '/box is no Maildir: it has no folders new and cur',
-		fix: 'name a folder with new, cur and tmp in MAILCTL_BOUNCE_MAILBOX',
+		reason: '/box is not a Maildir: it has no folders new and cur',
+		fix: 'set MAILCTL_BOUNCE_MAILBOX to a folder with new, cur and tmp',
 	});
 });
 

@@ -182,7 +182,7 @@ storeTest(test, 'a fault in writing it down keeps the mail; a store that fails h
 	await reading.idle();
 	t.deepEqual(recorded, ['good', 'later']);
 	t.deepEqual(unrecorded, ['a bug']);
-	t.deepEqual(unreadable, ['What it says could not be recorded; the log says why.']);
+	t.deepEqual(unreadable, ['The result could not be recorded; see the log for the reason.']);
 	t.deepEqual(storeErrors, failed);
 	t.is(failures.length, 0);
 	t.is(await countUnread(store.reader), 0);
@@ -207,7 +207,7 @@ storeTest(
 		await take(store, ['mail']);
 		reading.wake();
 		await reading.idle();
-		const fault = 'What it says could not be recorded; the log says why.';
+		const fault = 'The result could not be recorded; see the log for the reason.';
 		t.deepEqual([given, unreadable, unrecorded.length], [[null, fault], [], 1]);
 		const [row] = await store.reader('inbound').select('kept', 'fault');
 		t.like(row, {kept: null, fault: null});
@@ -325,13 +325,13 @@ storeTest(
 		reading.wake();
 		await reading.idle();
 		t.false(read.includes('fatal'));
-		t.deepEqual(unreadable, ['The program ended 2 times while it was read.']);
-		t.deepEqual(given, ['64 The program ended 2 times while it was read.']);
+		t.deepEqual(unreadable, ['The daemon crashed 2 times while reading it.']);
+		t.deepEqual(given, ['64 The daemon crashed 2 times while reading it.']);
 		t.is(await countUnread(store.reader), 0);
 		const kept = await store.reader('inbound').whereNotNull('kept').select('raw', 'kept', 'fault');
 		t.deepEqual(
 			kept.map(({raw, ...row}) => ({...row, raw: raw.toString()})),
-			[{raw: 'fatal', kept: 'unread', fault: 'The program ended 2 times while it was read.'}],
+			[{raw: 'fatal', kept: 'unread', fault: 'The daemon crashed 2 times while reading it.'}],
 		);
 	},
 );

@@ -38,7 +38,7 @@ test('keys that verify nothing', t => {
 	t.like(parseDkimRecord(`v=DKIM2; p=${base64}`), {fault: 'its v= is not DKIM1 at the beginning'});
 	t.like(parseDkimRecord(`v=DKIM1; h=sha1; p=${base64}`), {fault: 'its h= excludes sha256'});
 	t.like(parseDkimRecord(`v=DKIM1; s=tlsrpt; p=${base64}`), {fault: 'its s= excludes email'});
-	t.like(parseDkimRecord('v=DKIM1; p=a*b'), {key: null, fault: 'its p= is no Base64'});
+	t.like(parseDkimRecord('v=DKIM1; p=a*b'), {key: null, fault: 'its p= is not Base64'});
 });
 
 test('no key at all', t => {

@@ -13,12 +13,12 @@ test('a reason is stored as its code and what belongs to it', t => {
 
 for (const [reason, text] of [
 	[{...reasonOf.warm_up, perDay: 0}, '192.0.2.1 is new and does not send yet (MAILCTL_WARM_UP)'],
-	[{...reasonOf.warm_up, perDay: 1}, '192.0.2.1 is new and has sent big the 1 mail of today'],
-	[{...reasonOf.rate, perMinute: 1, slowed: false}, 'its hosts get 1 mail per minute'],
-	[{...reasonOf.route, probing: false}, 'the smarthost refuses us: 535 5.7.8 no.'],
+	[{...reasonOf.warm_up, perDay: 1}, '192.0.2.1 is new and has sent big its 1 message for today'],
+	[{...reasonOf.rate, perMinute: 1, slowed: false}, 'its servers get 1 message per minute'],
+	[{...reasonOf.route, probing: false}, 'the relay refuses our mail: 535 5.7.8 no.'],
 	[
 		{...reasonOf.suspension, reply: 'connect ETIMEDOUT', probing: true},
-		'sending to the hosts of x.test is backing off: connect ETIMEDOUT; one mail is on its way to find out whether that is over',
+		'sending to the mail servers of x.test is backing off: connect ETIMEDOUT; one message is testing whether that is over',
 	],
 ] as const) {
 	test(`the sentence: ${text}`, t => {

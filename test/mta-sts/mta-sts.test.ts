@@ -181,7 +181,7 @@ test('a policy host that hangs holds mail for the limit only; its policy counts 
 test('a fetch is given up after its limit', async t => {
 	const {policyOf, failures} = await start(t, {answer: 'hangs', limitMs: 300});
 	t.is(await policyOf(), null);
-	t.regex(failures[0]?.reason ?? '', /^mta-sts\.example\.test gave no policy within 0\.3 s$/);
+	t.regex(failures[0]?.reason ?? '', /^mta-sts\.example\.test did not return a policy within 0\.3 s$/);
 });
 
 const refused: ReadonlyArray<readonly [what: string, failure: string, setup: Setup]> = [

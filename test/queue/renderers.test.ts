@@ -211,7 +211,7 @@ test.serial('a message that outlasts the limit has its maker killed, is tried on
 	]);
 	t.like(bad, {ok: false, unmade: {reason: 'render_limit'}});
 	t.true(good.every(result => result.ok));
-	t.deepEqual(crashes, new Array(2).fill('maker: a message took longer than 1000 ms'));
+	t.deepEqual(crashes, new Array(2).fill('renderer: a message took longer than 1000 ms'));
 });
 
 /** So much time passes once a message was seen at work, but none of the CPU's. The gate opens after some more looks. */

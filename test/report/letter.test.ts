@@ -156,7 +156,7 @@ test('a domain is shown as it was written', async t => {
 test('what is beyond the limits has its fault and its header, and the library does not see it', async t => {
 	for (const [mail, fault] of [
 		[parts(1000), 'too many parts'],
-		[deep, 'parts lie too deep in each other'],
+		[deep, 'parts are nested too deeply'],
 		['Subject: x\r\nContent-Type: multipart/mixed\r\n\r\nHello', 'a multipart without parts'],
 		[`${'X-A: b\r\n'.repeat(2000)}Subject: x\r\n\r\n.`, 'too many header fields'],
 		[`Subject: x\r\nX-A: ${'a'.repeat(300_000)}\r\n\r\n.`, 'a header is too long'],

@@ -185,7 +185,7 @@ test('what lies too deep, and what is too much, is left out and said', t => {
 		{length: 1000},
 		(_, layer) => `Content-Type: multipart/mixed; boundary=b${layer}\n\n--b${layer}\n`,
 	);
-	t.is(read(`${layers.join('')}\ntext`).fault, 'parts lie too deep in each other');
+	t.is(read(`${layers.join('')}\ntext`).fault, 'parts are nested too deeply');
 	t.is(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).fault, 'too many parts');
 	t.is(leavesOf(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).root).length, 200);
 	t.is(read('X-A: b\n'.repeat(2000)).fault, 'too many header fields');

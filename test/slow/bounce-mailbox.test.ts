@@ -132,7 +132,7 @@ test('a mailbox whose log-in or IDLE hangs shows in the figures and on the page 
 	const {text} = await visitor.get('/health/checks');
 	t.regex(
 		text.replaceAll('<wbr>', ''),
-		/fail<\/span><\/td><td[^>]*>mailbox<\/td><td.*?127\.0\.0\.1:\d+ does not answer: it hangs/s,
+		/fail<\/span><\/td><td[^>]*>mailbox<\/td><td.*?127\.0\.0\.1:\d+ does not respond: no data for/s,
 	);
 	t.true(await isUp(0), 'nor does the next log-in work');
 	const [failed] = await eventsOf(program, 'mailbox_failed');

@@ -209,7 +209,7 @@ async function sendRefused(t: ExecutionContext, lab: Lab, peer: Peer): Promise<v
 		lab,
 		`user0@${domain}`,
 		{
-			reply: peer.tooLarge ?? /the host takes 2000000 octets, the message has/,
+			reply: peer.tooLarge ?? /the mail server accepts 2000000 octets, the message has/,
 			phase: peer.tooLarge ? 'dot' : 'ehlo',
 			category: 'too_big',
 			suppresses: false,

@@ -85,7 +85,7 @@ storeTest(test, 'a large mail is read in pieces, as they are taken', async (t, s
 	const other = await openReceivedBytes(store.reader, workspaceId, id);
 	await other?.pieces.next();
 	await store.writer.transaction(trx => deleteReceived(trx, [id]));
-	await t.throwsAsync(async () => await other?.pieces.next(), {message: /was deleted while it was read/});
+	await t.throwsAsync(async () => await other?.pieces.next(), {message: /was deleted while it was being read/});
 });
 
 storeTest(test, 'retention and erasure take a mail with its files and with what was posted of it', async (t, store) => {

@@ -356,7 +356,10 @@ test('parts in parts are repaired while they are not looked through too often', 
 	t.regex((await repaired(nested(9, part(`Hello\r\n${long}`)))).text ?? '', /Hello/);
 	const lines = '\r\n'.repeat(4 * 1024 * 1024);
 	t.regex((await repaired(nested(3, part(`Hello${lines}${long}`)))).text ?? '', /Hello/);
-	t.regex(`${sent(mailOf([nested(9, part(`${lines}${long}`))]))}`, /998 octets, in a large part that lies too deep/);
+	t.regex(
+		`${sent(mailOf([nested(9, part(`${lines}${long}`))]))}`,
+		/998 octets, in a large part that is nested too deeply/,
+	);
 });
 
 test('a text before the first part loses its lines if one is too long', async t => {

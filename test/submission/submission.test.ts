@@ -154,7 +154,7 @@ sqliteTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key'
 	const session = await lab.talk();
 	t.is(
 		await session.say('MAIL FROM:<a@example.com>'),
-		'530 5.7.0 Log in first: any user name, an API key as the password',
+		'530 5.7.0 Authenticate first: any user name, an API key as the password',
 	);
 	const noScope = await addKey(store, lab.workspace.id, {scopes: '["messages:send"]'});
 	t.regex(await session.say(plain(noScope)), /^535 5\.7\.1 The key lacks the scope messages:submit/);
@@ -162,7 +162,7 @@ sqliteTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key'
 	for (const key of [revoked, 'hunter2', '']) {
 		t.is(await session.say(plain(key)), '535 5.7.8 The password must be an API key');
 	}
-	t.regex(await session.say(plain('hunter2')), /^454 4\.7\.0 Too many wrong keys/);
+	t.regex(await session.say(plain('hunter2')), /^454 4\.7\.0 Too many invalid keys/);
 	await session.say('AUTH LOGIN');
 	await session.say(Buffer.from('gitea').toString('base64'));
 	t.regex(await session.say(Buffer.from(lab.key).toString('base64')), /^235 2\.7\.0 /, 'a valid key always passes');
@@ -296,19 +296,19 @@ sqliteTest(test, 'a mail that is held, and one that ends in time', async (t, sto
 
 	const count = (await stored(store)).length;
 	for (const [wrong, reply] of [
-		['HOLDFOR=0', /^501 5\.5\.4 HOLDFOR must be seconds from 1 to 2592000$/],
+		['HOLDFOR=0', /^501 5\.5\.4 HOLDFOR must be 1 to 2592000 seconds$/],
 		['HOLDFOR', /^501 5\.5\.4 HOLDFOR /],
 		['HOLDFOR=2592001', /^501 5\.5\.4 HOLDFOR /],
 		['HOLDUNTIL=2099-01-01T00:00:00Z', /^501 5\.5\.4 HOLDUNTIL /],
 		[`HOLDUNTIL=${future}`, /^501 5\.5\.4 HOLDUNTIL /],
 		['HOLDUNTIL=+2h', /^501 5\.5\.4 HOLDUNTIL /],
-		[`HOLDFOR=60 HOLDUNTIL=${future}Z`, /^501 5\.5\.4 HOLDFOR and HOLDUNTIL exclude/],
+		[`HOLDFOR=60 HOLDUNTIL=${future}Z`, /^501 5\.5\.4 HOLDFOR and HOLDUNTIL cannot be combined/],
 		['HOLDFOR=60 HOLDFOR=60', /^501 /],
 		['BY=120', /^501 5\.5\.4 BY must/],
 		['BY=0;R', /^501 5\.5\.4 BY must/],
 		['BY=-5;R', /^501 5\.5\.4 BY must/],
 		['BY=59;R', /^555 5\.5\.4 BY must leave 60 seconds/],
-		['BY=120;N', /^555 5\.5\.4 BY is honoured with mode R only/],
+		['BY=120;N', /^555 5\.5\.4 BY is supported with mode R only/],
 		['HOLDFOR=121 BY=120;R', /^501 5\.5\.4 BY ends before/],
 		['HOLDFOR=61 BY=120;R', /^555 5\.5\.4 BY must leave/],
 	] as const) {
@@ -358,7 +358,7 @@ storeTest(test, 'mails that are too large, for one or for many', async (t, store
 	const session = await loggedIn(lab);
 	const many = Array.from({length: 40}, (_, n) => `a${n}@example.org`);
 	const line = `${'x'.repeat(98)}\r\n`;
-	t.regex(await submit(session, many, mail + line.repeat(9000)), /^552 5\.3\.4 The mail is too large for so many/);
+	t.regex(await submit(session, many, mail + line.repeat(9000)), /^552 5\.3\.4 The message is too large for so many/);
 	t.regex(await submit(session, ['a@example.org'], mail + line.repeat(110_000)), /^552 5\.3\.4 /);
 	await session.say('MAIL FROM:<a@example.com>');
 	for (let n = 0; n < 100; n++) {
@@ -481,7 +481,7 @@ test('strangers who only connect keep out nobody who logs in', async t => {
 	t.regex(await first.say(plain('key')), /^235 /);
 	for (const stranger of strangers) {
 		const next = await greeted();
-		t.is(await stranger.reply(), '421 4.7.0 Another session needs the place, log in sooner');
+		t.is(await stranger.reply(), '421 4.7.0 Another session needs this slot, authenticate sooner');
 		t.is(await stranger.reply(), 'closed');
 		await next.say('EHLO peer.test');
 		t.regex(await next.say(plain('key')), /^235 /);

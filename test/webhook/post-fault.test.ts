@@ -6,13 +6,13 @@ const coded = (code: string, message = 'no') => Object.assign(new Error(message)
 const errorOf = (error: unknown) => faultOf(error).error;
 
 test('known codes have a sentence of ours, others show their code alone', t => {
-	t.is(errorOf(coded('ECONNREFUSED')), 'the connection was refused: nothing listens there (ECONNREFUSED)');
+	t.is(errorOf(coded('ECONNREFUSED')), 'the connection was refused: nothing is listening there (ECONNREFUSED)');
 	t.is(errorOf(coded('toString')), 'the attempt failed (toString)');
 	t.is(errorOf(coded('EODD', 'EODD: odd')), 'the attempt failed (EODD)');
 	t.is(errorOf(coded('<script>')), 'the attempt failed');
 	t.is(
 		errorOf(new AggregateError([coded('ENETUNREACH'), coded('ECONNREFUSED')])),
-		'the connection was refused: nothing listens there (ECONNREFUSED)',
+		'the connection was refused: nothing is listening there (ECONNREFUSED)',
 	);
 	t.is(errorOf(new Error('something')), 'the attempt failed');
 	t.is(errorOf(new PostFault('no connection in time')), 'no connection in time');

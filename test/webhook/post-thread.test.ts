@@ -52,7 +52,7 @@ test('what a thread held when it ended is posted by the next', async t => {
 
 test('what ends two threads is given up, and the others go on', async t => {
 	const {post, crashes} = threadOf(t, [['bad'], ['bad']]);
-	await t.throwsAsync(post('bad'), {message: 'The thread that posted it ended twice.'});
+	await t.throwsAsync(post('bad'), {message: 'The webhook thread crashed twice while posting it.'});
 	t.like(await post('good'), {status: 200});
 	t.is(crashes.length, 2);
 });

@@ -194,13 +194,13 @@ test.serial('a name without an address, without DNS, and a URL that would be ref
 	const post = posting(t, {dnsServers: [dns.server]});
 	const errorOf = async (url: string) => (await post(url)).error;
 	t.is(await errorOf('https://empty.example/'), 'empty.example has no address in DNS');
-	t.is(await errorOf('https://missing.example/'), 'there is no host missing.example in DNS');
-	t.is(await errorOf('https://broken.example/'), 'DNS gave no answer for broken.example (ESERVFAIL)');
+	t.is(await errorOf('https://missing.example/'), 'the host missing.example does not exist in DNS');
+	t.is(await errorOf('https://broken.example/'), 'the DNS lookup of broken.example failed (ESERVFAIL)');
 	t.regex((await errorOf('https://localhost/')) ?? '', /^the URL must not name a local host: /);
 	t.is(await errorOf('http://ok.test/'), 'the URL must be an https URL');
-	t.regex((await errorOf('https://ok.test:5432/')) ?? '', /^the URL must not name port 5432: /);
+	t.regex((await errorOf('https://ok.test:5432/')) ?? '', /^the URL must not use port 5432: /);
 	const hasty = posting(t, {dnsServers: [dns.server], timeoutMs: 1500});
-	t.is((await hasty('https://silent.example/')).error, 'DNS gave no answer in time');
+	t.is((await hasty('https://silent.example/')).error, 'the DNS lookup timed out');
 	const strict = posting(t, {allowCidrs: []});
 	t.regex(
 		(await strict('https://127.0.0.1/')).error ?? '',
@@ -261,7 +261,7 @@ test.serial('TLS older than 1.2, no TLS, no HTTP, nobody there', async t => {
 	const garbage = await startTls(t, certificate, socket => void socket.end('220 mail.example ESMTP\r\n'));
 	t.regex((await post(`https://127.0.0.1:${garbage}/`)).error ?? '', /^it does not speak HTTP/);
 	const silent = await startTls(t, certificate, socket => void socket.once('data', () => socket.destroy()));
-	t.regex((await post(`https://127.0.0.1:${silent}/`)).error ?? '', /^it closed the connection without an answer/);
+	t.regex((await post(`https://127.0.0.1:${silent}/`)).error ?? '', /^it closed the connection without a response/);
 });
 
 /** Calls `send` again and again until the connection is gone. */
@@ -293,7 +293,7 @@ for (const [what, talk] of [
 		const end = await posting(t, {timeoutMs: 9000})(`https://127.0.0.1:${port}/`);
 		t.is(end.status, null);
 		if (what !== 'sends its answer byte by byte') {
-			t.is(end.error, 'no answer within 9 s');
+			t.is(end.error, 'no response within 9 s');
 		}
 	});
 }
@@ -305,7 +305,7 @@ test.serial('an endpoint that never ends its handshake has a third of the time',
 	t.teardown(() => silent.close());
 	const {port} = silent.address() as {port: number};
 	const end = await posting(t, {timeoutMs: 1500})(`https://127.0.0.1:${port}/`);
-	t.like(end, {status: null, error: 'no connection in time'});
+	t.like(end, {status: null, error: 'the connection attempt timed out'});
 });
 
 for (const [what, headers, chunk] of [

@@ -21,16 +21,16 @@ const timeOrNull = Type.Union([time, Type.Null()]);
 const fields = {
 	id: Type.String(),
 	way: Type.Enum([...alertWays]),
-	target: Type.String({description: 'The address or URL; of a URL at Slack only its host.'}),
+	target: Type.String({description: 'The address or URL. Only the host of a Slack URL is shown.'}),
 	status: Type.Enum(['active', 'unconfirmed', 'suppressed'], {
 		description:
 			'`unconfirmed`: the address has not agreed to alerts yet and receives none. `suppressed`: it is on the suppression list and receives none.',
 	}),
 	from: Type.Union([Type.String(), Type.Null()]),
 	on: Type.Union([Type.Array(Type.Enum([...alertKindNames])), Type.Null()], {
-		description: 'The kinds that it is about; null: all.',
+		description: 'The kinds of alert that it receives; `null` for all.',
 	}),
-	error: textOrNull('Why the last attempt to send failed; null: it did not.'),
+	error: textOrNull('Why the last attempt to send failed; `null` if it succeeded.'),
 	muted_until: timeOrNull,
 	last_sent_at: timeOrNull,
 	created_at: time,
@@ -41,13 +41,13 @@ const example = {
 	created_at: '2026-06-09T10:15:30+00:00',
 };
 const alertSchema = Type.Object(fields, {examples: [example]});
-const secret = textOrNull('What signs its posts, as those of webhooks; null: it does not post to a webhook.');
+const secret = textOrNull('Signs its requests in the same way as webhooks; `null` if it does not post to a webhook.');
 const newAlertSchema = Type.Object({...fields, secret}, {examples: [{...example, secret: null}]});
 const testSchema = Type.Object({sent: Type.Boolean(), error: fields.error}, {examples: [{sent: true, error: null}]});
 
 const shown = (row: ShownAlert) => alertView(row, apiTime);
 
-/** /v1/alerts: who is to know of what is wrong in the workspace. */
+/** Returns the routes of /v1/alerts: who is notified of problems in the workspace. */
 export function alertRoutes(parts: ApiParts): readonly Routes[] {
 	return [
 		operationRoute(parts, addAlert, {
@@ -55,7 +55,7 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			tag: 'Alerts',
 			summary: 'Add an alert',
 			description:
-				'It is about what belongs to the workspace: its domains, endpoints, smarthosts and pauses. The secret is shown only in this answer. At most 50 in a workspace. Mail is sent to users of the workspace and to addresses in its verified domains. Any other address first receives a message with a confirmation link.',
+				'Covers what belongs to the workspace: its domains, endpoints, relays and pauses. The secret is shown only in this response. A workspace may have at most 50 alerts. Users of the workspace and addresses in its verified domains receive alerts at once. Any other address first receives a confirmation link.',
 			answer: [201, 'The alert.', newAlertSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			check: given =>
@@ -68,7 +68,7 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			name: 'alerts',
 			tag: 'Alerts',
 			summary: 'List alerts',
-			description: 'Those of the workspace; the installation may have others.',
+			description: 'Lists the alerts of the workspace. The installation may have others.',
 			meaning: 'Alerts, newest first.',
 			defaultLimit: 100,
 			item: alertSchema,
@@ -97,7 +97,7 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			summary: 'Test an alert',
 			description:
 				'Sends a test message and waits for the result. The body may be omitted. A workspace may run five tests an hour. An unconfirmed address receives its confirmation message again instead, at most once a day.',
-			answer: [200, 'Whether it went out.', testSchema],
+			answer: [200, 'Whether the test was sent.', testSchema],
 			isBodyOptional: true,
 			async view(alert) {
 				const error = await parts.testAlert(alert);
@@ -109,7 +109,7 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'alr',
 			tag: 'Alerts',
 			summary: 'Mute an alert',
-			description: 'It sends nothing for a while.',
+			description: 'Pauses the alert for a while.',
 			answer: [200, 'The alert.', alertSchema],
 			errors: ['unprocessable_entity'],
 			view: shown,
@@ -119,8 +119,8 @@ export function alertRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'alr',
 			tag: 'Alerts',
 			summary: 'Remove an alert',
-			description: 'It sends nothing more.',
-			answer: [204, 'It is removed.', null],
+			description: 'Stops the alert for good.',
+			answer: [204, 'The alert was removed.', null],
 		}),
 	];
 }

@@ -20,19 +20,19 @@ import {inSlice} from '../turns.ts';
 import {checkOf, maxViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;
-/** Items of a batch. */
+/** The maximum number of items in a batch. */
 const maxItemCount = 100;
 const size = {minItems: 1, maxItems: maxItemCount} as const;
 
-/** The body of a batch. Its items are judged one by one: a bad one is that item's fault. */
+/** The body of a batch. Items are validated one by one, so that an invalid item fails alone. */
 const batchBody = Type.Object({messages: Type.Array(Type.Unknown(), size)}, strict);
 
-/** The same for the description, with what an item should be. */
+/** The body of a batch in the API description, which also describes the items. */
 const describedBatch = Type.Object(
 	{
 		messages: Type.Array(batchItem, {
 			...size,
-			description: 'From 1 to 100 sends, each with the fields of a single one.',
+			description: '1 to 100 sends, each with the fields of a single send.',
 		}),
 	},
 	{...strict, examples: [{messages: [sendExample, {...sendExample, to: 'gone@example.net'}]}]},
@@ -43,10 +43,10 @@ const index = Type.Integer({description: 'The position of the item, from 0.'});
 const acceptedItem = Type.Object({
 	index,
 	status: Type.Enum(['accepted']),
-	id: Type.String({description: 'Of the message, `msg_…`.'}),
+	id: Type.String({description: 'The id of the message, `msg_…`.'}),
 	replayed: Type.Optional(
 		Type.Boolean({
-			description: 'Of an item with an `idempotencyKey`: whether an earlier send with the key made the message.',
+			description: 'Only with an `idempotencyKey`: whether an earlier send with it created the message.',
 		}),
 	),
 });
@@ -55,8 +55,8 @@ const failedItem = Type.Object({
 	index,
 	status: Type.Enum(['error']),
 	error: Type.Object({
-		code: Type.String({description: 'As of a single send.'}),
-		message: Type.String({description: 'For people; names the first field at fault.'}),
+		code: Type.String({description: 'An error code of a single send.'}),
+		message: Type.String({description: 'Human-readable. Names the first invalid field.'}),
 	}),
 });
 
@@ -75,7 +75,7 @@ const example = {
 const batchResults = Type.Object({data: Type.Array(Type.Union([acceptedItem, failedItem]))}, {examples: [example]});
 
 type Fault = {readonly code: ApiErrorCode; readonly message: string};
-/** An item that can be judged, or why it cannot. */
+/** A valid item, or the error that it gets. */
 type Item = {readonly send: Send; readonly idempotency: Idempotency | null} | {readonly fault: Fault};
 
 const bodyLimit = 32 * 1024 * 1024;
@@ -119,7 +119,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 		return send === null ? {fault: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
 	}
 
-	/** A batch that is refused for its body costs as much to read as one that is taken: it draws one. */
+	/** Counts a batch with an invalid body as one item of the rate limit: it costs as much to read as a valid one. */
 	async function drawForRefused(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<never> {
 		const {caller} = request;
 		if (caller && bodyFaults.has(toApiError(error, () => false).status)) {
@@ -146,15 +146,15 @@ export function batchRoutes(parts: ApiParts): Routes {
 						tag: 'Messages',
 						summary: 'Send a batch of messages',
 						description:
-							'Each item is a send, judged as if it came alone: one that is refused refuses no other. Results stand in the order of the items. Each item draws one on a bucket of its own kind, with the same limit as that of single sends; the `RateLimit` headers describe that bucket. The header `Idempotency-Key` is not honoured: the answer then has `Idempotency-Key-Ignored: true`. An item may have its own `idempotencyKey`.',
-						answer: [200, 'What came of each item; those accepted are on stable storage.', batchResults],
+							'Each item is checked like a single send, and a refused item does not affect the others. Results are in the order of the items. Each item counts against a rate limit that is separate from that of single sends but has the same size; the `RateLimit` headers describe it. The header `Idempotency-Key` has no effect: the response then has `Idempotency-Key-Ignored: true`. An item may have its own `idempotencyKey`.',
+						answer: [200, 'The result of each item. Accepted items are on stable storage.', batchResults],
 						errors: ['sending_paused'],
 					}),
 					querystring: noQuery,
 					body: describedBatch,
 				},
-				// The schemas are for the description of the API; they are checked in their place among the other
-				// checks.
+				// The schemas only describe the API here. The handler validates the body itself, in the documented
+				// order of checks.
 				validatorCompiler: () => () => true,
 			},
 			async (request, reply) => {
@@ -176,7 +176,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 
 				const items: Item[] = [];
 				const {messages} = body as Static<typeof batchBody>;
-				// Each item draws on the key's bucket, accepted or not.
+				// Each item counts against the rate limit of the key, whether it is accepted or not.
 				const taken = await limits.take(caller, 'batch', messages.length);
 				for (const [index, item] of messages.entries()) {
 					if (index >= taken) {
@@ -187,7 +187,7 @@ export function batchRoutes(parts: ApiParts): Routes {
 							: readItem(item, caller);
 						items.push(await inThread(read, item as BatchItem, caller));
 					}
-					// What was read is let go: the texts of attachments are large.
+					// Frees what has been read: the texts of attachments are large.
 					messages[index] = null;
 				}
 				showAllowance(reply, limits.read(caller, 'batch'));

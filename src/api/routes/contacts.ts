@@ -25,19 +25,19 @@ const contactExample = {
 	suppressed: false,
 };
 
-/** A contact as it is read. */
+/** A contact in responses. */
 const contactSchema = Type.Object(
 	{
 		id: Type.String(),
-		email: Type.String({description: 'The address as the first send spelled it.'}),
-		locale: Type.Union([Type.String(), Type.Null()], {description: 'For sends that name no locale.'}),
-		timezone: Type.Union([Type.String(), Type.Null()], {description: 'For sends that name no timezone.'}),
+		email: Type.String({description: 'The address as written in the first send.'}),
+		locale: Type.Union([Type.String(), Type.Null()], {description: 'Used for sends without a locale.'}),
+		timezone: Type.Union([Type.String(), Type.Null()], {description: 'Used for sends without a time zone.'}),
 		created_at: time,
 		updated_at: time,
-		topics: Type.Array(Type.String(), {description: 'Codes of the topics that the address opted out of.'}),
+		topics: Type.Array(Type.String(), {description: 'The codes of the topics that the person opted out of.'}),
 		suppressed: Type.Boolean({description: 'Whether the address is on the suppression list.'}),
 		paused_until: Type.Optional(
-			Type.String({description: 'The person asked for a pause that ends then; `topics` has what it stops.'}),
+			Type.String({description: 'When a requested pause ends. `topics` includes the paused topics.'}),
 		),
 	},
 	{examples: [contactExample]},
@@ -50,9 +50,9 @@ const linkSchema = Type.Object(
 	},
 );
 
-const cleared = 'Null or an empty text: none; left out: as it is.';
+const cleared = '`null` or an empty text removes it. Unchanged if omitted.';
 
-/** What may be changed of a contact. */
+/** The body of a change. */
 const contactChanges = Type.Object(
 	{
 		locale: Type.Optional(
@@ -75,14 +75,14 @@ const contactQuery = Type.Object(
 		email: Type.Optional(
 			Type.String({
 				format: 'query-recipient-email',
-				description: 'The contact of this address, however it is spelled.',
+				description: 'The contact with this address, regardless of spelling.',
 			}),
 		),
 	},
 	{additionalProperties: false},
 );
 
-/** Contacts: what is known of recipients, and their erasure. */
+/** Returns the routes of contacts: what is known about recipients, and its erasure. */
 export function contactRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change, erase, tools, preferencesLink} = parts;
 	const now = () => storeTime(tools.clock.now());
@@ -91,11 +91,11 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 		return (await findContact(reader, workspaceId, id, now())) ?? missing();
 	}
 
-	/** Live mail alone makes contacts, so that no test key changes or erases one. */
+	/** Refuses test keys: only live messages create contacts, so a test key may not change or erase one. */
 	async function mayChange({workspaceId, mode}: Caller, id: string): Promise<void> {
 		if (mode === 'test') {
 			await chosen(workspaceId, id);
-			throw apiError('insufficient_scope', {message: 'A test key cannot change a contact of live mail.'});
+			throw apiError('insufficient_scope', {message: 'A test key cannot change contacts.'});
 		}
 	}
 
@@ -106,7 +106,7 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			name: 'contacts',
 			tag: 'Contacts',
 			summary: 'List contacts',
-			description: 'A contact is made by the first live send to an address.',
+			description: 'The first live send to an address creates its contact.',
 			meaning: 'A page of contacts, newest first.',
 			defaultLimit: 25,
 			item: contactSchema,
@@ -124,7 +124,7 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			scope: 'contacts:read',
 			id: 'con',
 			tag: 'Contacts',
-			summary: 'Read a contact',
+			summary: 'Get a contact',
 			answer: [200, 'The contact.', contactSchema],
 			handle: async ({workspaceId, id}) => contactView(await chosen(workspaceId, id)),
 		}),
@@ -134,8 +134,8 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			scope: 'contacts:manage',
 			id: 'con',
 			tag: 'Contacts',
-			summary: 'Change a contact',
-			description: 'A later send that names a locale or a timezone changes it again.',
+			summary: 'Update a contact',
+			description: 'A later send that sets a locale or a time zone changes it again.',
 			answer: [200, 'The contact as it is now.', contactSchema],
 			body: contactChanges,
 			async handle({caller, workspaceId, id, body, tools}) {
@@ -150,10 +150,10 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'con',
 			isBodyOptional: true,
 			tag: 'Contacts',
-			summary: 'Make a link to the preference page',
+			summary: 'Create a preference page link',
 			description:
-				'For a page of your own where the person is logged in. Give it to this person only: who has the link chooses for them.',
-			answer: [201, 'The link; it holds for MAILCTL_TOKEN_LIFETIME.', linkSchema],
+				'For a page of your site where the person is signed in. Show the link only to this person: anyone who has it can change their preferences.',
+			answer: [201, 'The link. It is valid for MAILCTL_TOKEN_LIFETIME.', linkSchema],
 			errors: ['insufficient_scope'],
 			async view(person) {
 				const {url, expiresAt} = await preferencesLink(person);
@@ -168,10 +168,10 @@ export function contactRoutes(parts: ApiParts): readonly Routes[] {
 			tag: 'Contacts',
 			summary: 'Erase a person',
 			description:
-				'Removes the contact, and from all messages the address (`erased@erased.invalid` stands in its place), variables, metadata, subject, attachments, details of events, captured mails; mail to it that waits ends `suppressed`. Suppressions and opt-outs stay: they keep the person from being mailed.',
+				'Removes the contact. In all messages it replaces the address with `erased@erased.invalid` and removes variables, metadata, subject, attachments, event details and captured content. Queued messages to the person become `suppressed`. Suppressions and opt-outs remain, so that the person receives no further messages.',
 			answer: [
 				204,
-				'No response contains data of the person any more. If there are many messages, it takes minutes until all of it is removed.',
+				'Responses no longer contain data of the person. If there are many messages, removing all of it takes minutes.',
 				null,
 			],
 			async handle({caller, workspaceId, id, tools}) {

@@ -26,11 +26,11 @@ const tag = 'Domains';
 const reads = {tag, scope: 'domains:read', id: 'dom'} as const;
 const manages = {tag, scope: 'domains:manage', id: 'dom'} as const;
 const domainsPerPage = 25;
-/** Of one workspace, at once: each asks several servers. */
+/** The maximum number of concurrent checks per workspace: each one queries several DNS servers. */
 const maxChecks = 4;
 const maxNamed = 5;
 
-/** Domains of senders: their DNS records, and their keys. */
+/** Returns the routes of sender domains: their DNS records and their DKIM keys. */
 export function domainRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change, tools, vault, domains} = parts;
 	const seats = new Seats(maxChecks);
@@ -79,7 +79,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			tag,
 			summary: 'Add a domain',
 			description:
-				'With keys that sign its mail once DNS shows them. Publish the records of the answer, then verify it.',
+				'Creates the domain and its DKIM keys, which sign once their records are published. Publish the records in the response, then verify the domain.',
 			answer: [201, 'The domain, with the records to publish.', domainSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			body: domainBody,
@@ -97,7 +97,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				const input = {workspaceId, name, returnPathDomain, links, keys};
 				const added = await change(trx => addDomain(trx, tools, vault, input));
 				if (!added) {
-					throw apiError('conflict', {message: 'The workspace has this domain already.'});
+					throw apiError('conflict', {message: 'This workspace already has this domain.'});
 				}
 				return await unasked(added.domain, added.keys);
 			},
@@ -106,9 +106,9 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'GET /v1/domains/:id',
 			...reads,
-			summary: 'Read a domain',
-			description: 'Asks DNS now, and changes nothing. That may take some seconds.',
-			answer: [200, 'The domain, with its records and what DNS answers.', domainSchema],
+			summary: 'Get a domain',
+			description: 'Queries DNS now, which may take a few seconds. Nothing is changed.',
+			answer: [200, 'The domain, with its records and what DNS returns for them.', domainSchema],
 			handle: async call => {
 				const domain = await chosen(call);
 				return await shown(await seats.hold(domain.workspace_id, () => look(domain)));
@@ -118,10 +118,10 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'GET /v1/domains/:id/dmarc',
 			...reads,
-			summary: 'Read who sends with a domain',
+			summary: 'Get the DMARC sources of a domain',
 			description:
-				'As DMARC reports of the last days say, by address, with what to publish next. Anybody can send such a report. Asks DNS which addresses are yours and what is published.',
-			answer: [200, 'The sources, those with most mail first, and the advice.', dmarcSchema],
+				'Lists the sending addresses in recent DMARC reports and recommends the next policy. Anyone can send such a report. Queries DNS for your addresses and your current policy.',
+			answer: [200, 'The sources, most messages first, and the advice.', dmarcSchema],
 			query: dmarcQuery,
 			async handle({query: {days}, ...call}) {
 				const domain = await chosen(call);
@@ -133,9 +133,9 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'PATCH /v1/domains/:id',
 			...manages,
-			summary: 'Change a domain',
+			summary: 'Update a domain',
 			description:
-				'The host of the links in its mail. It is used once DNS leads it here; until then links name the public URL. What is left out stays as it is.',
+				'Sets the host of the links in its messages. It is used once it resolves to this installation; until then links use the public URL. Omitted fields stay unchanged.',
 			answer: [200, 'The domain, with the records to publish.', domainSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			body: domainChanges,
@@ -153,8 +153,8 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			...manages,
 			summary: 'Verify a domain',
 			description:
-				'Asks DNS now and keeps what follows: whether the domain is verified, which keys sign, whether its own return path is used. The body may be left out.',
-			answer: [200, 'The domain as it is now, verified or not.', domainSchema],
+				'Queries DNS now and saves the result: whether the domain is verified, which keys sign, and whether its own return path is used. The body may be omitted.',
+			answer: [200, 'The domain after the check, verified or not.', domainSchema],
 			body: emptyBody,
 			isBodyOptional: true,
 			async handle({tools: acting, ...call}) {
@@ -178,7 +178,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			...manages,
 			summary: 'Rotate the keys of a domain',
 			description:
-				'New keys sign once DNS shows their records; the old ones sign until then. The body may be left out.',
+				'New keys sign once their records are published; the old ones sign until then. The body may be omitted.',
 			answer: [200, 'The domain, with the records of the new keys.', domainSchema],
 			errors: ['conflict'],
 			body: emptyBody,
@@ -190,7 +190,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 				const rotation = await change(trx => rotateKeys(trx, acting, vault, input));
 				if (rotation.kind !== 'begun') {
 					throw apiError('conflict', {
-						message: 'New keys of the domain wait for DNS already: publish their records.',
+						message: 'A key rotation is already in progress: publish the records of the new keys.',
 					});
 				}
 				const view = await unasked(domain, rotation.keys);
@@ -202,8 +202,8 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 			at: 'DELETE /v1/domains/:id',
 			...manages,
 			summary: 'Remove a domain',
-			description: 'With its keys: mail that is on its way may fail DKIM. Remove its senders first.',
-			answer: [204, 'It is gone.', null],
+			description: 'Also removes its keys: messages in transit may fail DKIM. Remove its senders first.',
+			answer: [204, 'The domain was removed.', null],
 			errors: ['conflict'],
 			async handle({tools: acting, ...call}) {
 				const domain = await chosen(call);
@@ -212,7 +212,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 					const named = [...senders.slice(0, maxNamed), ...(senders.length > maxNamed ? ['…'] : [])].join(
 						', ',
 					);
-					throw apiError('conflict', {message: `The domain has senders (${named}): remove them first.`});
+					throw apiError('conflict', {message: `The domain has senders (${named}). Remove them first.`});
 				}
 			},
 		}),
@@ -222,29 +222,29 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 function parsed(text: string): string {
 	const name = parseDomain(text);
 	if (name === null) {
-		throw new Error('A domain that passed the check of its format does not parse.');
+		throw new Error('A domain passed the check of its format but cannot be parsed.');
 	}
 	return name;
 }
 
 const host = (description: string) => Type.Optional(Type.String({format: 'domain', description}));
 
-/** The body of an addition. */
+/** The body that adds a domain. */
 const domainBody = Type.Object(
 	{
 		name: Type.String({format: 'domain', description: 'The domain of `From` addresses, such as `shop.example`.'}),
-		return_path_domain: host('Where its bounces go, a host below the domain; absent: `bounce.` and the domain.'),
-		link_host: host('The host of links in its mail, below the domain; absent: that of the public URL.'),
+		return_path_domain: host('The host for bounces, below the domain. Defaults to `bounce.` and the domain.'),
+		link_host: host('The host of links in its messages, below the domain. Defaults to that of the public URL.'),
 	},
 	{additionalProperties: false, examples: [{name: 'shop.example', link_host: 'links.shop.example'}]},
 );
 
-/** The body of a change. */
+/** The body that changes a domain. */
 const domainChanges = Type.Object(
 	{
 		link_host: Type.Optional(
 			Type.Union([Type.String({format: 'domain'}), Type.Null()], {
-				description: 'The host of links in its mail, below the domain; null: that of the public URL.',
+				description: 'The host of links in its messages, below the domain; `null` for that of the public URL.',
 			}),
 		),
 	},
@@ -253,17 +253,17 @@ const domainChanges = Type.Object(
 
 const fields = {
 	id: Type.String(),
-	name: Type.String({description: 'A-labels.'}),
-	verified: Type.Boolean({description: 'DNS shows that the workspace controls the domain. Senders need it.'}),
-	state: Type.Enum([...domainStates], {description: '`degraded`: verified, but DNS lacks the records of late.'}),
+	name: Type.String({description: 'The domain; internationalized names as A-labels (`xn--…`).'}),
+	verified: Type.Boolean({description: 'Whether DNS proves control of the domain. Required for its senders.'}),
+	state: Type.Enum([...domainStates], {description: '`degraded`: verified, but its records are now missing in DNS.'}),
 	state_at: time,
-	verified_at: textOrNull('Since when it is verified.'),
-	checked_at: textOrNull('When DNS was last asked.'),
-	return_path_domain: Type.String({description: 'The host of its own return path.'}),
-	return_path_used: Type.Boolean({description: 'Bounces go there: DNS shows its MX and SPF.'}),
-	link_host: textOrNull('The host of links in its mail; null: that of the public URL.'),
+	verified_at: textOrNull('When it was verified; `null` if it is not.'),
+	checked_at: textOrNull('When DNS was last queried.'),
+	return_path_domain: Type.String({description: 'The host of the return path of this domain.'}),
+	return_path_used: Type.Boolean({description: 'Whether bounces go there: its MX and SPF are published.'}),
+	link_host: textOrNull('The host of links in its messages; `null` for that of the public URL.'),
 	link_host_used: Type.Boolean({
-		description: 'DNS leads it here. Where this installation serves https, it needs a certificate too.',
+		description: 'Whether links use it: it resolves to this installation and, for HTTPS, has a certificate.',
 	}),
 	created_at: time,
 };
@@ -285,7 +285,7 @@ const example = {
 
 const days = Type.String({
 	format: 'day-count',
-	description: `Days to look back on: 1 to ${dmarcPeriod.most}, by default ${dmarcPeriod.usual}.`,
+	description: `The number of days to look back: 1 to ${dmarcPeriod.most}, ${dmarcPeriod.usual} by default.`,
 });
 const dmarcQuery = Type.Object({days: Type.Optional(days)}, {additionalProperties: false});
 
@@ -293,36 +293,36 @@ const mails = (description: string) => Type.Integer({description});
 
 const dmarcFields = {
 	days: Type.Integer(),
-	reports: Type.Integer({description: 'Reports that came, each counted once.'}),
-	unsigned: mails('Messages in reports that their reporters did not sign; the advice ignores them.'),
+	reports: Type.Integer({description: 'Reports received, each counted once.'}),
+	unsigned: mails('Messages in reports without a valid signature. The advice ignores them.'),
 	sources: Type.Array(
 		Type.Object({
-			ip: Type.String({description: 'An address, or `others`: the total of the groups beyond the limits.'}),
-			count: mails('Mails.'),
-			aligned: mails('Of them, those that pass DMARC: by SPF, by DKIM, or both.'),
-			spf: mails('Those whose SPF passes for the domain.'),
-			dkim: mails('Those whose DKIM signature passes for the domain.'),
-			ours: Type.Boolean({description: 'The SPF record of our return path lets the address send.'}),
-			why: Type.String({description: 'Why most of those that are not aligned are not; empty: all are.'}),
+			ip: Type.String({description: 'An IP address, or `others` for all sources beyond the limits.'}),
+			count: mails('Messages.'),
+			aligned: mails('Messages that pass DMARC: by SPF, DKIM, or both.'),
+			spf: mails('Messages whose SPF passes for the domain.'),
+			dkim: mails('Messages whose DKIM signature passes for the domain.'),
+			ours: Type.Boolean({description: 'Whether the SPF record of our return path allows this address.'}),
+			why: Type.String({description: 'The main reason for messages not being aligned; empty if all are.'}),
 		}),
 	),
 	advice: Type.Object({
-		policy: textOrNull('The policy that DNS shows.'),
-		next: textOrNull('The policy to publish.'),
+		policy: textOrNull('The published policy.'),
+		next: textOrNull('The recommended policy.'),
 		change: Type.Boolean({
-			description: 'Whether the policy is to change, or is to hold for all mail; else it stays.',
+			description: 'Whether to publish a new record: a stricter policy, or the same one for all messages.',
 		}),
 		name: Type.String({description: 'The name of the record.'}),
-		record: Type.String({description: 'The record to publish, with the other tags of the one that is there.'}),
+		record: Type.String({description: 'The record to publish. It retains the other tags of the current one.'}),
 		why: Type.String(),
-		days: Type.Integer({description: `Days that it is judged by: \`days\`, at least ${dmarcPeriod.usual}.`}),
+		days: Type.Integer({description: `The days that the advice is based on: at least ${dmarcPeriod.usual}.`}),
 		cost: Type.Object(
 			{ours: Type.Integer(), others: Type.Integer()},
-			{description: 'Mails of these days that `quarantine` or `reject` would have stopped, by signed reports.'},
+			{description: 'Messages that `quarantine` or `reject` would have stopped, by signed reports.'},
 		),
 	}),
 	tls: Type.Array(Type.Object({policy: Type.String(), result: Type.String(), count: Type.Integer()}), {
-		description: 'Connections to the host of the return path, as TLS reports say, failures first.',
+		description: 'Connections to the host of the return path, from TLS reports, failures first.',
 	}),
 };
 
@@ -347,18 +347,18 @@ const dmarcSchema = Type.Object(dmarcFields, {
 	],
 });
 
-/** A domain in a list. */
+/** A domain in lists. */
 const listedDomainSchema = Type.Object(fields, {examples: [example]});
 
 const record = Type.Object({
 	type: Type.Enum(['TXT', 'MX', 'CNAME']),
 	name: Type.String(),
-	value: Type.String({description: 'Whole, as most DNS panels take it; empty where it is not `ready`.'}),
+	value: Type.String({description: 'The complete value, as most DNS panels accept it; empty unless `ready`.'}),
 	purpose: Type.Enum([...recordPurposes]),
 	required: Type.Boolean({
-		description: 'Without it mail fails checks. Ownership or one DKIM record verifies the domain.',
+		description: 'Whether messages fail checks without it. Ownership or one DKIM record verifies the domain.',
 	}),
-	found: Type.Array(Type.String(), {description: 'What DNS answered.'}),
+	found: Type.Array(Type.String(), {description: 'What DNS returned.'}),
 	key: Type.Union(
 		[
 			Type.Object({
@@ -366,30 +366,30 @@ const record = Type.Object({
 				algorithm: Type.Enum(['rsa-sha256', 'ed25519-sha256']),
 				state: Type.Enum(['active', 'pending', 'retired'], {
 					description:
-						'`pending`: it signs once DNS shows it; `retired`: its record stays until `keep_until`.',
+						'`pending` keys sign once their record is published. The record of a `retired` key must stay until `keep_until`.',
 				}),
-				keep_until: textOrNull('Until then the record of a retired key has to stay.'),
+				keep_until: textOrNull('How long the record of a retired key must stay published.'),
 			}),
 			Type.Null(),
 		],
-		{description: 'The key that a DKIM record publishes.'},
+		{description: 'The key of a DKIM record; `null` for other records.'},
 	),
-	alike: Type.Array(Type.String(), {description: 'Of an MX: names whose mail goes the same way.'}),
-	note: textOrNull('What to know before it is published.'),
+	alike: Type.Array(Type.String(), {description: 'For an MX record: names that lead to the same mail server.'}),
+	note: textOrNull('Advice to read before publishing the record.'),
 	ready: Type.Boolean({
 		description:
-			'False: the value would have a name that only this machine knows; `note` says which setting to set first.',
+			'`false` if the value would contain a name that only this machine knows. `note` says which setting to change first.',
 	}),
-	ok: Type.Optional(Type.Boolean({description: 'DNS answers what is to be published; absent: it was not asked.'})),
+	ok: Type.Optional(Type.Boolean({description: 'Whether DNS returns this record. Absent if DNS was not queried.'})),
 	state: Type.Optional(Type.Enum(['ok', 'missing', 'different', 'unknown'])),
-	problem: Type.Optional(textOrNull('What is wrong, or right but remarkable.')),
+	problem: Type.Optional(textOrNull('The problem, or a remark on a correct record.')),
 });
 
-/** A domain with the records to publish. */
+/** A domain with its DNS records. */
 const domainSchema = Type.Object(
 	{
 		...fields,
-		next_check_at: textOrNull('When DNS is asked again; null: it is not.'),
+		next_check_at: textOrNull('When DNS is queried next; `null` if no check is scheduled.'),
 		records: Type.Array(record),
 	},
 	{

@@ -16,19 +16,19 @@ import {streamedEventSchema} from '../schemas/message.ts';
 import {Seats} from '../turns.ts';
 import {streamedEventView} from '../views.ts';
 
-// The messages of `GET /v1/events`, in the form that browsers read: HTML Standard, "Server-sent events".
+// `GET /v1/events` sends server-sent events, the format that browsers read (HTML Standard, "Server-sent events").
 
-/** A place in the stream: right behind this event, or where a heartbeat was (`eventId` null). */
+/** A position in the stream: after this event, or after a heartbeat if `eventId` is `null`. */
 export type StreamPlace = {readonly position: number; readonly eventId: string | null};
 
-/** The ids of messages of a workspace's stream. A place counts the events of all workspaces, so it is sealed. */
+/** Converts positions to ids and back. Positions count the events of all workspaces, so ids are encrypted. */
 type StreamIds = {
 	readonly write: (place: StreamPlace) => string;
-	/** Null: it is no id of this stream. */
+	/** Returns `null` if the text is not an id of this stream. */
 	readonly read: (id: string) => StreamPlace | null;
 };
 
-/** So that the length of an id reveals nothing. */
+/** Positions are padded to this width, so that the length of an id reveals nothing. */
 const digits = 15;
 const maxIdLength = 200;
 
@@ -47,23 +47,23 @@ export function streamIds(vault: Vault, workspaceId: string): StreamIds {
 	};
 }
 
-/** An event as a message. Its id is where a stream goes on that is opened again. */
+/** Formats an event for the stream. A client resumes after it by sending its id. */
 function eventMessage(event: StreamedEvent, ids: StreamIds): string {
 	const id = ids.write({position: event.position, eventId: event.id});
 	return `id: ${id}\nevent: ${event.type}\ndata: ${JSON.stringify(streamedEventView(event))}\n\n`;
 }
 
-/** A message that no reader sees: it keeps the connection open, and says how far the stream has come. */
+/** Formats a heartbeat, which keeps the connection open and tells clients how far the stream has come. */
 function heartbeat(position: number, ids: StreamIds): string {
 	return `: heartbeat\nid: ${ids.write({position, eventId: null})}\n\n`;
 }
 
-/** Of one key, at once, in one process. */
+/** The maximum number of open streams per key and process. */
 const maxStreams = 10;
-/** Proxies end a connection on which nothing comes, often after 30 or 60 seconds. */
+/** Proxies close idle connections, often after 30 or 60 seconds. */
 const heartbeatMs = 15_000;
 
-/** Where a stream begins: after a position, without what was seen of the next one. */
+/** Where a stream starts: after a position, skipping the events at the next position that the client has seen. */
 type Place = {readonly after: number; readonly seen: ReadonlySet<string>};
 const nothing: Place['seen'] = new Set();
 
@@ -74,27 +74,27 @@ const streamQuery = Type.Object(
 		types: Type.Optional(
 			Type.String({
 				format: 'event-types',
-				description: 'Only events of these types, with commas between them: `delivered,bounced`.',
+				description: 'Only events of these types, separated by commas: `delivered,bounced`.',
 			}),
 		),
 		after: Type.Optional(
-			Type.String({description: `The same as the header \`${lastEventId}\`, which goes before it.`}),
+			Type.String({description: `The same as the header \`${lastEventId}\`, which takes precedence.`}),
 		),
 	},
 	{additionalProperties: false},
 );
 const streamHeaders = Type.Object({
 	[lastEventId]: Type.Optional(
-		Type.String({description: 'The `id` of the last message that you got: the stream goes on behind it.'}),
+		Type.String({description: 'The `id` of the last event that you received. The stream resumes after it.'}),
 	),
 });
 
-/** What happens to the messages of a workspace, as it happens. */
+/** Returns the route that streams the events of a workspace. */
 export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiParts): Routes {
 	const seats = new Seats(maxStreams);
 	const open = new Set<ServerResponse>();
 
-	// Those who take nothing would hold up a stop.
+	// Clients that do not read their stream would delay shutdown.
 	feed.closing.addEventListener('abort', () => {
 		for (const response of open) {
 			if (response.writableNeedDrain) {
@@ -103,7 +103,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 		}
 	});
 
-	/** Null: none is named. Throws `validation_failed` for a place that this store's stream does not have. */
+	/** Returns the requested position, or `null`. Throws `validation_failed` for one that this store does not have. */
 	async function placeOf({headers, query}: FastifyRequest, ids: StreamIds): Promise<Place | null> {
 		const {after} = query as {after?: string};
 		const header = headers['last-event-id'];
@@ -119,16 +119,16 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				return {after: position, seen: nothing};
 			}
 			if (there.includes(eventId)) {
-				// Others may stand at the same position, behind it.
+				// Other events at the same position may follow this one.
 				return {after: position - 1, seen: new Set(there.slice(0, there.indexOf(eventId) + 1))};
 			}
 		}
 		const field = given === header ? lastEventId : 'after';
-		const message = 'must be the id of a message of this stream; without it the stream begins now';
+		const message = 'must be the id of an event in this stream; omit it to start now';
 		throw apiError('validation_failed', {violations: [{field, message}]});
 	}
 
-	/** Whether it is of the types that are asked for, and the key may see it. */
+	/** Whether the event has one of the requested types and the key may see it. */
 	function isShown(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
 		const {types} = request.query as {types?: string};
 		return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(callerOf(request)) ?? mode);
@@ -164,11 +164,11 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				schema: {
 					...describe({
 						tag: 'Events',
-						summary: 'Follow events',
-						description: `Every event of the workspace’s messages as a server-sent event, from now on or from behind \`${lastEventId}\`; those of a message come in their order. A test key sees those of test mail alone. An event may come twice after a connection was lost, and none is left out. At most ${maxStreams} streams of one key. With \`Accept: text/csv\` the events that there are, from the first one or from behind \`${lastEventId}\`, oldest first.`,
+						summary: 'Stream events',
+						description: `Streams the events of the workspace’s messages as server-sent events, from now on or after \`${lastEventId}\`. The events of a message arrive in order. A test key sees only events of test messages. After a lost connection an event may arrive twice, but none is lost. A key may have at most ${maxStreams} open streams. With \`Accept: text/csv\` the response contains the existing events, oldest first, from the first one or after \`${lastEventId}\`.`,
 						answer: [
 							200,
-							'Messages whose `data` is an event; the stream does not end by itself.',
+							'Server-sent events whose `data` is an event. The stream has no end.',
 							streamedEventSchema,
 						],
 						media: 'text/event-stream',
@@ -182,7 +182,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				const {keyId, workspaceId} = callerOf(request);
 				const ids = streamIds(vault, workspaceId);
 				const place = await placeOf(request, ids);
-				// The connection ends with the stream: a stop does not wait for it. The last header is for nginx.
+				// The connection closes with the stream, so shutdown need not wait. The last header stops nginx from buffering.
 				const answer = (body?: Readable) =>
 					reply
 						.type('text/event-stream; charset=utf-8')
@@ -201,7 +201,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				}
 				const leave = seats.take(keyId);
 				if (leave === undefined) {
-					const message = `This key has ${maxStreams} streams open: close one first.`;
+					const message = `This key already has ${maxStreams} open streams. Close one first.`;
 					throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});
 				}
 				open.add(raw);

@@ -7,19 +7,19 @@ import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 
 type HealthRoutesOptions = {
-	/** Null: ready to take mail. Else why not: starting, draining, the store fails. */
+	/** Returns `null` if the daemon accepts mail, or the reason: it is starting or draining, or the store fails. */
 	readonly notReady: () => Promise<string | null>;
 };
 
 const statusView = Type.Object({status: Type.String()}, {examples: [{status: 'ok'}]});
-const alive = {tag: 'Operation', summary: 'Check that the process is alive'} as const;
+const alive = {tag: 'Operation', summary: 'Check liveness'} as const;
 const ready = {
 	tag: 'Operation',
-	summary: 'Check that mail is taken',
-	description: '503 while the daemon starts, drains, or cannot use its store.',
+	summary: 'Check readiness',
+	description: 'Returns 503 while the daemon is starting or draining, or cannot use its store.',
 } as const;
 
-/** For programs that supervise the daemon: no key is needed, and no address or secret is shown. */
+/** Returns the routes for process supervisors. They need no key and reveal no address or secret. */
 export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 	return api => {
 		api.get(
@@ -30,7 +30,7 @@ export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 			}),
 		);
 
-		api.get('/readyz', {schema: describe({...ready, answer: [200, 'Mail is taken.', statusView]})}, async () => {
+		api.get('/readyz', {schema: describe({...ready, answer: [200, 'Mail is accepted.', statusView]})}, async () => {
 			const reason = await notReady();
 			if (reason !== null) {
 				throw apiError('unavailable', {message: reason, headers: {'retry-after': '1'}});
@@ -41,33 +41,33 @@ export function healthRoutes({notReady}: HealthRoutesOptions): Routes {
 }
 
 type MetricsRoutesOptions = {
-	/** The figures in Prometheus' text format. */
+	/** Returns the metrics in the Prometheus text format. */
 	readonly metrics: () => Promise<string>;
-	/** Who may read them. */
+	/** Refuses clients that may not read the metrics. */
 	readonly guard: onRequestHookHandler;
 };
 
 const figures = {
 	tag: 'Operation',
-	summary: 'Read the figures for Prometheus',
+	summary: 'Get metrics',
 	description:
-		'Served on the admin listener; with MAILCTL_METRICS_TOKEN also on the HTTP listener, to clients that send the token.',
+		'Served on the admin listener. With MAILCTL_METRICS_TOKEN they are also served on the HTTP listener to clients that send the token.',
 } as const;
 
-/** What a scraper reads. */
+/** Returns the route that Prometheus scrapes. */
 export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 	return api => {
 		api.get(
 			'/metrics',
-			{onRequest: guard, schema: describe({...figures, answer: [200, 'Figures as text.', null]})},
+			{onRequest: guard, schema: describe({...figures, answer: [200, 'The metrics as text.', null]})},
 			async (_request, reply) => reply.type('text/plain; version=0.0.4; charset=utf-8').send(await metrics()),
 		);
 	};
 }
 
-/** Lets requests with the token pass; others are refused. */
+/** Returns a hook that passes requests with the token and refuses all others. */
 export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler {
-	// Digests have one length, so that comparing them reveals nothing of the token's.
+	// Digests have a fixed length, so that comparing them does not reveal the length of the token.
 	const wanted = digestOf(token);
 	return (request, reply, done) => {
 		const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1];

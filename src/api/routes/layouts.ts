@@ -31,7 +31,7 @@ const layoutSchema = Type.Object(
 	{
 		...named,
 		files,
-		used_by: Type.Array(Type.String(), {description: 'Names of templates, keys of layouts and partials.'}),
+		used_by: Type.Array(Type.String(), {description: 'Names of templates, and keys of layouts and partials.'}),
 	},
 	{examples: [{...example, files: sources, used_by: ['receipt', 'layout/main']}]},
 );
@@ -41,10 +41,10 @@ const changeSchema = Type.Object(
 			Type.Object({
 				id: Type.String(),
 				name: Type.String(),
-				version: Type.Integer({description: 'The new one.'}),
+				version: Type.Integer({description: 'The number of the new version.'}),
 				diff: Type.String({
 					description:
-						'Unified diff of the sources with layout and partials in them. A sentence replaces a diff of more than 2,000 lines, and further diffs once all of them exceed 1 MiB.',
+						'Unified diff of the sources including layout and partials. A note replaces diffs of more than 2,000 lines, and all further diffs beyond 1 MiB in total.',
 				}),
 			}),
 		),
@@ -69,12 +69,12 @@ type Params = Pick<Layout, 'kind' | 'name'>;
 const view = ({kind, name, updated_at}: Omit<ListedLayout, 'uses'>) => ({kind, name, updated_at: apiTime(updated_at)});
 const at = '/v1/layouts/:kind/:name';
 
-/** /v1/layouts: what templates of a workspace share. */
+/** Returns the routes of /v1/layouts: the sources that templates of a workspace share. */
 export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change} = parts;
 	const turns = createTurns();
 
-	/** The templates that get a new version, each with its diff. */
+	/** Returns the templates that get a new version, each with its diff. */
 	async function changedBy(workspaceId: string, planned: Change) {
 		const diffs = new Diffs(inSlice);
 		const templates = [];
@@ -114,7 +114,7 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 				params,
 				scope: 'templates:read',
 				tag: 'Templates',
-				summary: 'Read a layout or a partial',
+				summary: 'Get a layout or a partial',
 			},
 			answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
 			errors: ['not_found'],
@@ -138,15 +138,15 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 				summary: 'Save a layout or a partial',
 			},
 			description:
-				'Makes a new version of each template that uses it. Where one of them does not compile, nothing is saved. With `dry_run=true` nothing is saved either: the answer says what would be.',
+				'Creates a new version of each template that uses it. If one of them does not compile, nothing is saved. With `dry_run=true` the response shows the changes without saving them.',
 			answer: [200, 'The templates that change, each with its diff.', changeSchema],
 			errors: ['not_found', 'conflict'],
 			query: Type.Object(
-				{dry_run: Type.Optional(Type.Enum(['true', 'false'], {description: 'True: nothing is saved.'}))},
+				{dry_run: Type.Optional(Type.Enum(['true', 'false'], {description: '`true` saves nothing.'}))},
 				strict,
 			),
 			body: Type.Object(
-				{files: {...files, description: 'Sources by file name: all that it has.'}},
+				{files: {...files, description: 'All its sources, by file name.'}},
 				{...strict, examples: [{files: sources}]},
 			),
 			async handle({workspaceId, request, body, query, tools}) {
@@ -181,8 +181,8 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 				tag: 'Templates',
 				summary: 'Remove a layout or a partial',
 			},
-			description: 'Refused while a template, a layout or a partial uses it.',
-			answer: [204, 'It is gone.', null],
+			description: 'Fails with `conflict` while a template, layout or partial uses it.',
+			answer: [204, 'The layout or partial was removed.', null],
 			errors: ['not_found', 'conflict'],
 			handle: ({workspaceId, request, tools}) =>
 				change(trx => removeLayout(trx, tools, workspaceId, request.params as Params)),

@@ -25,20 +25,20 @@ import {messageView} from '../views.ts';
 const messageQuery = Type.Object(
 	{
 		...pageQuery.properties,
-		status: Type.Optional(Type.Enum(recipientStates, {description: 'Messages in this state.'})),
+		status: Type.Optional(Type.Enum(recipientStates, {description: 'Messages with this status.'})),
 		recipient: Type.Optional(
 			Type.String({
 				format: 'query-recipient-email',
-				description: 'Messages to this address, however it is spelled.',
+				description: 'Messages to this address, regardless of spelling.',
 			}),
 		),
 		from: Type.Optional(Type.String({format: 'query-email', description: 'Messages from this address.'})),
-		templateId: Type.Optional(Type.String({description: 'Messages of this template, whatever its version.'})),
+		templateId: Type.Optional(Type.String({description: 'Messages of this template, in any version.'})),
 		subject: Type.Optional(
 			Type.String({
 				format: 'subject-words',
 				description:
-					'Messages whose rendered subject has all of these words, at most 10: whole words, in any order, upper or lower case.',
+					'Messages whose rendered subject contains all of these words, at most 10: whole words, in any order, ignoring case.',
 			}),
 		),
 		q: Type.Optional(
@@ -47,7 +47,7 @@ const messageQuery = Type.Object(
 				minLength: 1,
 				maxLength: 500,
 				description:
-					'Messages with each of these words in their rendered subject, or as a value of their metadata, whatever its key; a value may have spaces. Upper or lower case.',
+					'Messages that contain each of these words in the rendered subject or as a metadata value under any key. A value may contain spaces. Case is ignored.',
 			}),
 		),
 		metadata: Type.Optional(
@@ -60,7 +60,7 @@ const messageQuery = Type.Object(
 					style: 'deepObject',
 					explode: true,
 					description:
-						'`metadata[order_id]=1042`: messages with this value of their metadata; several must all match.',
+						'`metadata[order_id]=1042` selects messages with this metadata value. If several are given, all must match.',
 				},
 			),
 		),
@@ -69,34 +69,34 @@ const messageQuery = Type.Object(
 			Type.String({
 				format: 'text',
 				description:
-					'The messages whose mail has this Message-ID, with angle brackets or without. A mail that was submitted by SMTP has its own.',
+					'Messages with this Message-ID, with or without angle brackets. Messages submitted over SMTP keep their own.',
 			}),
 		),
 		mode: Type.Optional(
 			Type.Enum(['live', 'test'], {
-				description: 'Only messages of live keys, or of test keys; a test key lists its own kind alone.',
+				description: 'Only messages of live keys or of test keys. A test key lists only test messages.',
 			}),
 		),
 		scheduled: Type.Optional(
-			Type.Enum(['true'], {description: 'Messages whose `sendAt` is ahead and that were not cancelled.'}),
+			Type.Enum(['true'], {description: 'Messages scheduled for the future and not canceled.'}),
 		),
 		createdAfter: Type.Optional(
 			Type.String({
 				format: 'time',
-				description: 'Accepted then or later; RFC 3339 date or date-time, UTC by default.',
+				description: 'Accepted at this time or later: an RFC 3339 date or date-time, UTC by default.',
 			}),
 		),
 		createdBefore: Type.Optional(
 			Type.String({
 				format: 'time',
-				description: 'Accepted before then; RFC 3339 date or date-time, UTC by default.',
+				description: 'Accepted before this time: an RFC 3339 date or date-time, UTC by default.',
 			}),
 		),
 	},
 	{additionalProperties: false},
 );
 
-/** The list of messages. */
+/** Returns the route that lists messages. */
 export function messageListRoutes(parts: ApiParts): Routes {
 	const {reader, readMessageId, tools} = parts;
 	return listRoute(parts, {
@@ -106,7 +106,7 @@ export function messageListRoutes(parts: ApiParts): Routes {
 		tag: 'Messages',
 		summary: 'List messages',
 		description:
-			'Newest first; all filters given must match. A page ends early where its messages have more than 1 MiB of `data` and `metadata`. With several filters it may hold fewer messages than `limit`, or none, and still have a `next_cursor`.',
+			'Newest first. All given filters must match. A page ends early once its messages have more than 1 MiB of `data` and `metadata`. With several filters a page may contain fewer messages than `limit`, or none, and still have a `next_cursor`.',
 		meaning: 'A page of messages.',
 		defaultLimit: 25,
 		item: messageSchema,
@@ -117,8 +117,8 @@ export function messageListRoutes(parts: ApiParts): Routes {
 			return {
 				filters: textsOf({...filter, scheduled: query.scheduled}),
 				async scan(part) {
-					// No template has such an id, and PostgreSQL would refuse some texts. A test key sees no live
-					// message.
+					// A malformed template id matches nothing, and PostgreSQL rejects some texts. A test key sees no
+					// live messages.
 					const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
 					if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
 						return {rows: [], next: null};
@@ -137,7 +137,7 @@ type Filter = Omit<MessageFilter, 'workspaceId'>;
 type Query = Static<typeof messageQuery>;
 
 function filterOf(query: Query, caller: Caller, readMessageId: ApiParts['readMessageId']): Filter {
-	// One that is not ours is that of a submitted mail.
+	// A Message-ID without our token can only belong to a message submitted over SMTP.
 	const id = query.messageId === undefined ? undefined : (readMessageId(query.messageId) ?? undefined);
 	return {
 		id,
@@ -152,7 +152,7 @@ function filterOf(query: Query, caller: Caller, readMessageId: ApiParts['readMes
 	};
 }
 
-/** In one order, so that a cursor is of the same filters however they are written. */
+/** Returns the search terms in a fixed order, so that a cursor accepts the same filters in any order. */
 function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string | undefined): Asked[] | undefined {
 	const terms: Asked[] = [
 		...(subject === undefined ? [] : (askedTerms(subject) ?? [])),
@@ -164,7 +164,7 @@ function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string |
 	return terms.length === 0 ? undefined : terms.sort();
 }
 
-/** What a cursor is bound to: the filters that were given. */
+/** Returns the given filters as texts, which a cursor is bound to. */
 export function textsOf(filter: object): Record<string, string> {
 	return Object.fromEntries(
 		Object.entries(filter).flatMap(([name, value]) =>

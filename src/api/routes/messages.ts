@@ -49,7 +49,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 						tag: 'Messages',
 						summary: 'Send a message',
 						description:
-							'The checks, in the order in which their codes win: rate limit, shape, `Idempotency-Key`, pause, template, sender, suppression list, topic, opt-out, quota. Nothing is stored of a send that is refused. When the quota refuses, the `RateLimit` headers are about the month.',
+							'If several checks fail, the first one in this order decides the error: rate limit, fields, `Idempotency-Key`, pause, template, sender, suppression list, topic, opt-out, quota. A refused send leaves nothing in the store. If the quota is exceeded, the `RateLimit` headers describe the month.',
 						answer: [202, 'The message is on stable storage and will be delivered.', acceptedView],
 						errors: sendErrors,
 					}),
@@ -57,8 +57,8 @@ export function messageRoutes(parts: ApiParts): Routes {
 					querystring: noQuery,
 					body: sendBody,
 				},
-				// The schemas are for the description of the API; they are checked in their place among the other
-				// checks.
+				// The schemas only describe the API here. The handler validates the body itself, in the documented
+				// order of checks.
 				validatorCompiler: () => () => true,
 			},
 			async (request, reply) => {
@@ -91,7 +91,7 @@ export function messageRoutes(parts: ApiParts): Routes {
 	};
 }
 
-/** A message as it is now. */
+/** Returns the route that reads a message. */
 export function messageRoute(parts: ApiParts): Routes {
 	return apiRoute(parts, {
 		at: 'GET /v1/messages/:id',
@@ -100,7 +100,7 @@ export function messageRoute(parts: ApiParts): Routes {
 		id: 'msg',
 		missing: 'message_not_found',
 		tag: 'Messages',
-		summary: 'Read a message',
+		summary: 'Get a message',
 		answer: [200, 'The message.', messageSchema],
 		async handle({caller, workspaceId, id}) {
 			const message = await findMessage(parts.reader, workspaceId, id);
@@ -112,7 +112,7 @@ export function messageRoute(parts: ApiParts): Routes {
 	});
 }
 
-/** What the lists of one message have in common. */
+/** The options that all lists of one message share. */
 const listOfMessage = {
 	scope: 'messages:read',
 	id: 'msg',
@@ -121,14 +121,14 @@ const listOfMessage = {
 	errors: ['message_not_found'],
 } as const;
 
-/** The timeline of a message. */
+/** Returns the route of a message's timeline. */
 export function messageEventRoutes(parts: ApiParts): Routes {
 	const {reader} = parts;
 	return listRoute(parts, {
 		...listOfMessage,
 		path: '/v1/messages/:id/events',
 		name: 'message_events',
-		summary: "Read a message's timeline",
+		summary: "Get a message's timeline",
 		meaning: 'Events, oldest first.',
 		item: eventSchema,
 		find: (caller, _query, id) => ({
@@ -146,33 +146,33 @@ export function messageEventRoutes(parts: ApiParts): Routes {
 const copyQuery = Type.Object(
 	{
 		recipient: Type.Optional(
-			Type.String({format: 'query-recipient-email', description: 'Whose copy; absent: that of `to`.'}),
+			Type.String({format: 'query-recipient-email', description: 'One of the recipients. Defaults to `to`.'}),
 		),
 	},
 	{additionalProperties: false},
 );
 
-/** The mail of a message. Templates are foreign code: each render has a thread of its own. */
+/** Returns the routes of a message's content. Templates are untrusted, so each render has a thread of its own. */
 export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, mails} = parts;
 	const renderTurns = createTurns();
 
-	/** The id of the copy that is meant. */
+	/** Returns the id of the requested recipient. */
 	async function chosenRecipient(caller: Caller, id: string, address: string | undefined): Promise<string> {
 		const {erasedAt, isEmptied} = await visibleMessage(reader, caller, id);
 		if (isEmptied) {
 			throw apiError('content_removed', {
-				message: 'The content of the message was removed when its time to be kept was over.',
+				message: 'The content of the message was removed because its retention period has ended.',
 			});
 		}
 		if (erasedAt !== null) {
-			throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+			throw apiError('unprocessable_entity', {message: 'The content of the message was erased.'});
 		}
 		const recipients = await listRecipients(reader, caller.workspaceId, id);
 		const key = address === undefined ? undefined : queryAddressKey(address);
 		const recipient = recipients.find(each => key === undefined || queryAddressKey(each.address) === key);
 		if (!recipient) {
-			const message = 'must be an address of this message';
+			const message = 'must be a recipient of this message';
 			throw apiError('validation_failed', {violations: [{field: 'recipient', message}]});
 		}
 		return recipient.id;
@@ -182,7 +182,7 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 		const made = await renderTurns(workspaceId, () => mails.remade(workspaceId, recipientId));
 		if (made === 'no_sender' || !made.ok) {
 			const why = made === 'no_sender' ? 'its sender was removed' : made.message;
-			throw apiError('unprocessable_entity', {message: `The mail cannot be made: ${why}.`});
+			throw apiError('unprocessable_entity', {message: `The message cannot be rendered again: ${why}.`});
 		}
 		return made;
 	}
@@ -201,9 +201,9 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			...ofOneCopy,
 			at: 'GET /v1/messages/:id/content',
-			summary: "Read a message's content",
+			summary: "Get a message's content",
 			description:
-				'Subject, html and text as the template renders them for this recipient; links are not rewritten for tracking.',
+				'The subject, HTML and text that the template renders for this recipient. Links are not rewritten for tracking.',
 			answer: [200, 'The content.', previewSchema],
 			async handle({caller, id, query}) {
 				return (await remade(caller, await chosenRecipient(caller, id, query.recipient))).content;
@@ -213,10 +213,10 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			...ofOneCopy,
 			at: 'GET /v1/messages/:id/raw',
-			summary: "Read a message's mail",
+			summary: 'Download a message',
 			description:
-				'The whole mail with its headers. In capture mode it is the captured one; otherwise it is made again, and its signatures and the tokens of its links are other ones than those that were sent. Mail by a test key has no signature.',
-			answer: [200, 'The mail (RFC 5322).', null],
+				'The complete message with its headers. In capture mode it is the captured one. Otherwise it is rendered again, with signatures and link tokens that differ from those that were sent. Messages of test keys are not signed.',
+			answer: [200, 'The message (RFC 5322).', null],
 			media: 'message/rfc822',
 			async handle({caller, id, query, reply}) {
 				const recipientId = await chosenRecipient(caller, id, query.recipient);
@@ -228,7 +228,7 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
-/** The outcome for each recipient of a message, and what the hosts said. */
+/** Returns the routes of a message's recipients and of their delivery attempts. */
 export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader} = parts;
 	async function recipientsOf(caller: Caller, id: string) {
@@ -242,7 +242,7 @@ export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 			path: '/v1/messages/:id/recipients',
 			name: 'message_recipients',
 			summary: "List a message's recipients",
-			description: 'One for each address, `to` first. Each has a copy of its own with a state of its own.',
+			description: 'One for each address, `to` first. Each recipient has its own state and attempts.',
 			meaning: 'Recipients.',
 			item: recipientSchema,
 			find: (caller, _query, id) => ({
@@ -262,7 +262,7 @@ export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 			name: 'message_attempts',
 			summary: "List a message's attempts",
 			description:
-				'Every conversation with a host, recipient by recipient, each in order. A try may take several, one for each host.',
+				'All sessions with mail servers, grouped by recipient and in order. One attempt may contact several mail servers and then has several entries.',
 			meaning: 'Attempts with the SMTP replies.',
 			item: attemptSchema,
 			find: (caller, _query, id) => ({
@@ -274,7 +274,7 @@ export function messageRecipientRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
-/** Cancels and reschedules messages before their first attempt. */
+/** Returns the routes that cancel and reschedule messages before their first attempt. */
 export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 	const common = {
 		id: 'msg',
@@ -290,14 +290,15 @@ export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 			isBodyOptional: true,
 			summary: 'Cancel a message',
 			description:
-				'Of any message whose first attempt has not begun, scheduled or not, with all its copies. It ends as `errored`; its event has the reason `cancelled`. The body may be left out.',
+				'Cancels the message for all its recipients, scheduled or not, unless its first attempt has begun. It becomes `errored`, and its event has the reason `cancelled`. The body may be omitted.',
 			errors: ['not_cancellable'],
 		}),
 		operationRoute(parts, rescheduleMessage, {
 			...common,
 			at: 'PATCH /v1/messages/:id',
 			summary: 'Reschedule a message',
-			description: 'Of any message whose first attempt has not begun, scheduled or not, with all its copies.',
+			description:
+				'Changes when a message is sent to all its recipients, scheduled or not, unless its first attempt has begun.',
 			errors: ['not_cancellable', 'validation_failed', 'unprocessable_entity'],
 			check(given) {
 				const {sendAt} = given as {readonly sendAt: string};
@@ -309,7 +310,7 @@ export function waitingMessageRoutes(parts: ApiParts): readonly Routes[] {
 	];
 }
 
-/** Sends what a message said once more. */
+/** Returns the route that resends a message. */
 export function resendRoutes({auth, reader, accept, limits, vault, tools: {clock}, mayAccept}: ApiParts): Routes {
 	return api => {
 		api.post<{Params: {id: string}}>(
@@ -321,7 +322,7 @@ export function resendRoutes({auth, reader, accept, limits, vault, tools: {clock
 						tag: 'Messages',
 						summary: 'Resend a message',
 						description:
-							'A new message that says the same, in the mode of the first (`live` or `test`), with the newest version of its template. It passes every check of a send, draws on the same rate limit and quota, and takes an `Idempotency-Key`. It teaches the contact nothing. The body may be left out.',
+							'Sends a new message with the same recipients and variables, in the mode of the original (`live` or `test`) and with the latest version of its template. It goes through all checks of a send, counts against the same rate limit and quota, and accepts an `Idempotency-Key`. The contact is not updated. The body may be omitted.',
 						answer: [202, 'The new message is on stable storage and will be delivered.', acceptedView],
 						errors: [
 							'message_not_found',
@@ -335,7 +336,7 @@ export function resendRoutes({auth, reader, accept, limits, vault, tools: {clock
 					params: idParams('msg'),
 					body: emptyBody,
 				},
-				// What a key looks like is judged by `readIdempotencyKey`.
+				// `readIdempotencyKey` validates the header.
 				validatorCompiler: route => (route.httpPart === 'headers' ? () => true : optionalBody(route)),
 			},
 			async (request, reply) => {
@@ -352,7 +353,7 @@ export function resendRoutes({auth, reader, accept, limits, vault, tools: {clock
 					throw apiError('message_not_found');
 				}
 				if (send === 'erased') {
-					throw apiError('unprocessable_entity', {message: 'The message was erased: nothing is left of it.'});
+					throw apiError('unprocessable_entity', {message: 'The content of the message was erased.'});
 				}
 				if (send === 'removed') {
 					throw apiError('content_removed');

@@ -25,29 +25,29 @@ import {textsOf} from './message-list.ts';
 
 const verdict = Type.Object({
 	result: Type.String({description: '`pass`, `fail`, `none`, `temperror` … (RFC 8601)'}),
-	domain: text('Of which domain.'),
+	domain: text('The domain that the result applies to.'),
 });
 const fields = {
 	id: Type.String(),
-	from: text('The address of its From, which anyone may write: see `dmarc`.'),
-	from_name: text('The name before it.'),
-	to: Type.Array(Type.String(), {description: 'The addresses of the workspace that it came to.'}),
+	from: text('The address in `From`. It can be forged: see `dmarc`.'),
+	from_name: text('The display name in `From`.'),
+	to: Type.Array(Type.String(), {description: 'The addresses of the workspace that received it.'}),
 	subject: Type.String(),
-	in_reply_to: text('The message that it answers, `msg_…`; null: none is proven.'),
-	automatic: Type.Boolean({description: 'A program wrote it (RFC 3834): do not answer it.'}),
+	in_reply_to: text('The message that it replies to, `msg_…`; `null` if none can be verified.'),
+	automatic: Type.Boolean({description: 'Whether a program sent it (RFC 3834). Do not reply to such mail.'}),
 	spf: verdict,
 	dkim: verdict,
 	dmarc: verdict,
 	attachments: Type.Array(
 		Type.Object({
-			...{n: Type.Integer(), name: text('As its sender wrote it.'), type: Type.String(), size: Type.Integer()},
-			content_id: text('By which the html shows it, `cid:…`.'),
-			url: Type.String({description: 'Of the API: it needs a key.'}),
+			...{n: Type.Integer(), name: text('As named by its sender.'), type: Type.String(), size: Type.Integer()},
+			content_id: text('The id by which the HTML refers to it, as in `cid:…`.'),
+			url: Type.String({description: 'The URL in this API. It requires a key.'}),
 		}),
 	),
-	envelope_from: Type.String({description: 'Empty: a bounce or another report.'}),
-	size: Type.Integer({description: 'Octets of the mail.'}),
-	fault: text('Why it could not be read: only `raw` has what it says. Null: it was read.'),
+	envelope_from: Type.String({description: 'The envelope sender. Empty for a bounce or another report.'}),
+	size: Type.Integer({description: 'The size in octets.'}),
+	fault: text('Why it could not be parsed, so that only `raw` has its content; `null` if it was parsed.'),
 	received_at: time,
 };
 const at = '2026-06-09T10:15:30+00:00';
@@ -68,44 +68,44 @@ const header = Type.Object({name: Type.String(), value: Type.String()});
 const mailSchema = Type.Object(
 	{
 		...fields,
-		text: text('At most 262,144 characters, and so `html`; null: it has no such part.'),
-		html: text('As its sender wrote it: show it in a sandbox only.'),
-		truncated: Type.Boolean({description: 'It has more text, html or header fields than stand here.'}),
-		headers: Type.Array(header, {description: 'In order, names in lower case.'}),
+		text: text('At most 262,144 characters, as for `html`; `null` if there is no such part.'),
+		html: text('The original HTML. Display it only in a sandbox.'),
+		truncated: Type.Boolean({description: 'Whether some of the text, HTML or header fields were left out.'}),
+		headers: Type.Array(header, {description: 'In their original order, with names in lower case.'}),
 	},
 	{examples: [{...example, text: 'Thank you!', html: null, truncated: false, headers: []}]},
 );
 const inboundSchema = Type.Object(
-	{id: Type.String(), address: Type.String({description: '`*@…`: all of a domain.'}), created_at: time},
+	{id: Type.String(), address: Type.String({description: '`*@…` for a whole domain.'}), created_at: time},
 	{examples: [{id: 'inb_01kaxq7w0c8m2v5t9d3f6h1j4n', address: 'support@in.shop.example', created_at: at}]},
 );
 const address = (description: string) => Type.Optional(Type.String({format: 'query-recipient-email', description}));
 const query = Type.Object(
 	{
 		...pageQuery.properties,
-		to: address('Mail to this address, in its envelope or header.'),
-		from: address('Mail from this address: of its envelope, From or Reply-To.'),
+		to: address('Mail to this address, in the envelope or the header.'),
+		from: address('Mail from this address, in the envelope, `From` or `Reply-To`.'),
 		subject: Type.Optional(
 			Type.String({
 				format: 'subject-words',
-				description: 'Mail whose subject has all of these words, at most 10.',
+				description: 'Mail whose subject contains all of these words, at most 10.',
 			}),
 		),
-		in_reply_to: Type.Optional(Type.String({format: 'text', description: 'Answers to this message, `msg_…`.'})),
-		since: Type.Optional(Type.String({format: 'time', description: 'Received then or later; RFC 3339.'})),
-		until: Type.Optional(Type.String({format: 'time', description: 'Received before then; RFC 3339.'})),
+		in_reply_to: Type.Optional(Type.String({format: 'text', description: 'Replies to this message, `msg_…`.'})),
+		since: Type.Optional(Type.String({format: 'time', description: 'Received at this time or later (RFC 3339).'})),
+		until: Type.Optional(Type.String({format: 'time', description: 'Received before this time (RFC 3339).'})),
 	},
 	{additionalProperties: false},
 );
 const tag = 'Received mail';
 const reads = {tag, scope: 'received:read'} as const;
 
-/** Addresses at which a workspace receives mail, and what it received. */
+/** Returns the routes of the addresses at which a workspace receives mail, and of the mail received there. */
 export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader} = parts;
 	const {host, returnPathDomain} = parts.domains.names;
 	const view = (mail: Received) => receivedView(mail, parts.publicUrl());
-	// What comes in is real mail: a test key sees none of it.
+	// Received mail is always real, so a test key sees none of it.
 	async function streamed({workspaceId, mode}: Caller, reply: FastifyReply, id: string, file?: number) {
 		const isVisible = isId('rcv', id) && mode === 'live';
 		const {size, pieces} =
@@ -118,36 +118,36 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 		operationRoute(parts, addInbound, {
 			at: 'POST /v1/inbound',
 			tag,
-			summary: 'Receive mail at an address',
-			description: 'An exact address wins over `*@` of its domain. Mail to others of the domain is refused.',
+			summary: 'Add an inbound address',
+			description: 'An exact address takes precedence over `*@`. Other mail to the domain is rejected.',
 			answer: [201, 'The address.', inboundSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			check: given => checkNotOurs((given as {address: string}).address, [host, returnPathDomain]),
 			view: inboundView,
 		}),
 		listRoute(parts, {
-			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List addresses', defaultLimit: 100},
+			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List inbound addresses', defaultLimit: 100},
 			meaning: 'Addresses, newest first.',
 			item: inboundSchema,
 			find: ({workspaceId}) => ({read: part => pageInboundAddresses(reader, workspaceId, part)}),
 			view: inboundView,
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an address'},
+			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an inbound address'},
 			answer: [200, 'The address.', inboundSchema],
 			async handle({workspaceId, id}) {
 				return inboundView((await findInboundAddress(reader, workspaceId, id)) ?? missing());
 			},
 		}),
 		operationRoute(parts, removeInbound, {
-			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Receive no more mail at an address'},
-			answer: [204, 'Mail to it is refused from now on; what came in stays.', null],
+			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Remove an inbound address'},
+			answer: [204, 'Mail to the address is rejected from now on. Mail already received stays.', null],
 		}),
 		listRoute(parts, {
-			...{...reads, path: '/v1/received', name: 'received', summary: 'List received mail', defaultLimit: 25},
+			...{...reads, path: '/v1/received', name: 'received', summary: 'List received messages', defaultLimit: 25},
 			description:
-				'Without what it says. All filters given must match. With several a page may hold fewer mails than `limit`, or none, and still have a `next_cursor`.',
-			meaning: 'Mails, newest first.',
+				'Lists received mail without its content. All given filters must match. With several filters a page may contain fewer items than `limit`, or none, and still have a `next_cursor`.',
+			meaning: 'Received mail, newest first.',
 			item: receivedSchema,
 			query,
 			find({workspaceId, mode}, {to, from, in_reply_to: answered, subject, since, until}) {
@@ -172,8 +172,8 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			view,
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received mail', isLarge: true},
-			answer: [200, 'The mail.', mailSchema],
+			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received message', isLarge: true},
+			answer: [200, 'The received mail with its content.', mailSchema],
 			async handle({caller, workspaceId, id}) {
 				const found = caller.mode === 'live' ? await findReceived(reader, workspaceId, id) : undefined;
 				const mail = found ?? missing();
@@ -181,8 +181,14 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id/raw', id: 'rcv', summary: 'Read a mail as it came', isLarge: true},
-			...{answer: [200, 'The mail (RFC 5322).', null], media: 'message/rfc822'},
+			...{
+				...reads,
+				at: 'GET /v1/received/:id/raw',
+				id: 'rcv',
+				summary: 'Download a received message',
+				isLarge: true,
+			},
+			...{answer: [200, 'The original mail (RFC 5322).', null], media: 'message/rfc822'},
 			async handle({caller, id, reply}) {
 				const raw = await streamed(caller, reply, id);
 				reply.type('message/rfc822').headers(saved(`${id}.eml`));
@@ -191,10 +197,10 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 		}),
 		apiRoute(parts, {
 			...{...reads, at: 'GET /v1/received/:id/attachments/:n', summary: 'Download an attachment', isLarge: true},
-			description: 'Strangers wrote it. It is always sent as a download, whatever its sender says that it is.',
+			description: 'Attachments come from strangers and are always sent as downloads, whatever their type.',
 			params: Type.Object({
 				id: Type.String({description: '`rcv_…`'}),
-				n: Type.String({description: 'From 0 on.'}),
+				n: Type.String({description: 'The index of the attachment, from 0.'}),
 			}),
 			...{answer: [200, 'The file.', null], media: 'application/octet-stream', errors: ['not_found']},
 			async handle({caller, id, request, reply}) {
@@ -205,9 +211,9 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 		operationRoute(parts, removeReceived, {
-			...{at: 'DELETE /v1/received/:id', id: 'rcv', tag, summary: 'Delete a received mail'},
-			description: 'With what endpoints were or are to be posted of it. The same mail does not come in again.',
-			answer: [204, 'It is gone.', null],
+			...{at: 'DELETE /v1/received/:id', id: 'rcv', tag, summary: 'Delete a received message'},
+			description: 'Also deletes its webhook deliveries, sent or pending. The same mail is not imported again.',
+			answer: [204, 'The received mail was deleted.', null],
 		}),
 	];
 }
@@ -216,7 +222,7 @@ const missing = (): never => {
 	throw apiError('not_found');
 };
 
-/** A browser shows nothing of it. */
+/** Headers that make a browser save the response and never display it. */
 const saved = (name: string) => ({
 	'content-disposition': `attachment; filename="${name}"`,
 	'x-content-type-options': 'nosniff',

@@ -8,12 +8,12 @@ import {apiError} from '../errors.ts';
 import {time} from '../schemas/page.ts';
 import {senderView} from '../views.ts';
 
-/** The body of an addition. */
+/** The body that adds a sender. */
 const senderBody = Type.Object(
 	{
 		address: Type.String({
 			format: 'email',
-			description: 'A bare address. Its domain is made, with signing keys, if the workspace does not have it.',
+			description: 'A bare address. Its domain is created with signing keys if the workspace does not have it.',
 		}),
 		name: Type.Optional(
 			Type.String({format: 'label', description: 'The display name of `From`, 1 to 200 characters.'}),
@@ -22,15 +22,15 @@ const senderBody = Type.Object(
 	{additionalProperties: false, examples: [{address: 'no-reply@shop.example', name: 'Shop'}]},
 );
 
-/** What may be changed of a sender. */
+/** The body that changes a sender. */
 const senderChanges = Type.Object(
 	{
 		name: Type.Optional(
 			Type.Union([Type.String({format: 'label'}), Type.Null()], {
-				description: 'The display name of `From`, 1 to 200 characters; null: none.',
+				description: 'The display name of `From`, 1 to 200 characters; `null` removes it.',
 			}),
 		),
-		active: Type.Optional(Type.Boolean({description: 'False: sends from the address are refused.'})),
+		active: Type.Optional(Type.Boolean({description: '`false` refuses sends from the address.'})),
 	},
 	{additionalProperties: false, examples: [{active: false}]},
 );
@@ -40,8 +40,8 @@ const senderSchema = Type.Object(
 		id: Type.String(),
 		address: Type.String(),
 		name: Type.Union([Type.String(), Type.Null()]),
-		verified: Type.Boolean({description: 'Its domain is verified, or an operator said so. Needed for sends.'}),
-		active: Type.Boolean({description: 'False: it was switched off, and sends from it are refused.'}),
+		verified: Type.Boolean({description: 'Verified by its domain or by an operator. Required for sends.'}),
+		active: Type.Boolean({description: '`false` if the sender is disabled: sends from it are refused.'}),
 		created_at: time,
 	},
 	{
@@ -58,7 +58,7 @@ const senderSchema = Type.Object(
 	},
 );
 
-const taken = 'There is a sender with this address already.';
+const taken = 'A sender with this address already exists.';
 
 type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors' | 'domains'>;
 
@@ -84,7 +84,7 @@ export function senderRoutes(parts: Parts): readonly Routes[] {
 			tag: 'Senders',
 			summary: 'Add a sender',
 			description:
-				'It can send once its domain is verified, by the records of `GET /v1/domains/{id}`, or an operator verified the sender.',
+				'The sender can be used once its domain is verified by the records of `GET /v1/domains/{id}`, or once an operator has verified it.',
 			answer: [201, 'The sender.', senderSchema],
 			errors: ['conflict'],
 			body: senderBody,
@@ -109,9 +109,9 @@ export function senderRoutes(parts: Parts): readonly Routes[] {
 			scope: 'senders:manage',
 			id: 'snd',
 			tag: 'Senders',
-			summary: 'Change a sender',
-			description: 'Its name, and whether sends may use it. What is left out stays as it is.',
-			answer: [200, 'The sender as it is now.', senderSchema],
+			summary: 'Update a sender',
+			description: 'Changes its name and whether sends may use it. Omitted fields stay unchanged.',
+			answer: [200, 'The changed sender.', senderSchema],
 			body: senderChanges,
 			async handle({workspaceId, id, body, tools}) {
 				const {name, active} = body;
@@ -139,8 +139,8 @@ export function senderRoutes(parts: Parts): readonly Routes[] {
 			id: 'snd',
 			tag: 'Senders',
 			summary: 'Remove a sender',
-			description: 'Its queued mail ends `errored`. The domain stays.',
-			answer: [204, 'It is gone.', null],
+			description: 'Its queued messages become `errored`. The domain stays.',
+			answer: [204, 'The sender was removed.', null],
 			async handle({workspaceId, id, tools}) {
 				if (!(await change(trx => removeSender(trx, tools, workspaceId, {id})))) {
 					throw apiError('not_found');
@@ -153,7 +153,7 @@ export function senderRoutes(parts: Parts): readonly Routes[] {
 function read(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: false});
 	if (!parsed.ok) {
-		throw new Error('An address that passed the check of its field does not parse.');
+		throw new Error('An address passed the check of its format but cannot be parsed.');
 	}
 	return parsed.address;
 }

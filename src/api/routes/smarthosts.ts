@@ -13,11 +13,9 @@ const fields = {
 	id: Type.String(),
 	provider: Type.Enum([...providerNames]),
 	takes: Type.Array(Type.Enum([...optionalEvents]), {
-		description: 'What counts besides deliveries, bounces, complaints and delays.',
+		description: 'The events that are processed in addition to deliveries, bounces, complaints and delays.',
 	}),
-	has_secret: Type.Boolean({
-		description: 'False: its posts are signed by the provider, or its key is not known yet.',
-	}),
+	has_secret: Type.Boolean({description: '`false` if the provider signs its requests, or its key is not known yet.'}),
 	last_event_at: Type.Union([time, Type.Null()]),
 	created_at: time,
 };
@@ -31,8 +29,8 @@ const example = {
 };
 const smarthostSchema = Type.Object(fields, {examples: [example]});
 const secrets = {
-	url: textOrNull('Where the provider is to post its events; null: it stays as it was.'),
-	secret: textOrNull('What proves that a post is the provider’s; null: the provider signs with keys of its own.'),
+	url: textOrNull('The URL that the provider must post its events to; `null` if it has not changed.'),
+	secret: textOrNull('Proves that a request is from the provider; `null` if it signs with its own keys.'),
 };
 const newSmarthostSchema = Type.Object(
 	{...fields, ...secrets},
@@ -47,7 +45,7 @@ const newSmarthostSchema = Type.Object(
 	},
 );
 
-/** /v1/smarthosts: providers that send the workspace's mail and post its events. */
+/** Returns the routes of /v1/smarthosts: providers that send the workspace's mail and report its events. */
 export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 	const shownOnce = ({row, token, secret}: NewSmarthost) => ({
 		...smarthostView(row),
@@ -58,9 +56,9 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 		operationRoute(parts, addSmarthost, {
 			at: 'POST /v1/smarthosts',
 			tag: 'Smarthosts',
-			summary: 'Take the events of a provider',
-			description: 'URL and secret are shown only in this answer. At most 50 in a workspace.',
-			answer: [201, 'The smarthost, and where its provider is to post events.', newSmarthostSchema],
+			summary: 'Add a smarthost',
+			description: 'The URL and secret are shown only in this response. A workspace may have at most 50.',
+			answer: [201, 'The smarthost, with the URL that its provider must post events to.', newSmarthostSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			view: shownOnce,
 		}),
@@ -70,7 +68,7 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 			name: 'smarthosts',
 			tag: 'Smarthosts',
 			summary: 'List smarthosts',
-			description: 'Those of the workspace; the installation may have others.',
+			description: 'Lists the smarthosts of the workspace. The installation may have others.',
 			meaning: 'Smarthosts, newest first.',
 			defaultLimit: 100,
 			item: smarthostSchema,
@@ -96,8 +94,8 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'smh',
 			isBodyOptional: true,
 			tag: 'Smarthosts',
-			summary: 'Renew URL and secret',
-			description: 'The former ones end at once.',
+			summary: 'Rotate URL and secret',
+			description: 'The previous URL and secret stop working at once.',
 			answer: [200, 'The smarthost with its new URL and secret.', newSmarthostSchema],
 			errors: ['unprocessable_entity'],
 			view: shownOnce,
@@ -107,8 +105,8 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'smh',
 			tag: 'Smarthosts',
 			summary: 'Remove a smarthost',
-			description: 'What its provider posts is refused from now on.',
-			answer: [204, 'It is removed.', null],
+			description: 'Events from its provider are rejected from now on.',
+			answer: [204, 'The smarthost was removed.', null],
 		}),
 	];
 }

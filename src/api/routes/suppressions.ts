@@ -31,14 +31,14 @@ const example = {
 const suppressionSchema = Type.Object(
 	{
 		id: Type.String(),
-		recipient: Type.String({description: 'As it was spelled when it was added.'}),
+		recipient: Type.String({description: 'The address as written when it was added.'}),
 		reason: Type.Enum([...suppressionReasons]),
 		source: Type.String({
 			description:
-				'`api`, `one-click`, `cli`, `dashboard`, `import`, or the id of the message whose bounce or complaint made the entry.',
+				'`api`, `one-click`, `cli`, `dashboard`, `import`, or the id of the message whose bounce or complaint caused the entry.',
 		}),
 		mode: Type.Enum(['live', 'test'], {
-			description: '`test`: a test key made it, and it stops mail of test keys alone.',
+			description: '`test` entries were created by a test key and only affect messages of test keys.',
 		}),
 		created_at: time,
 	},
@@ -49,23 +49,23 @@ const listQuery = Type.Object(
 	{
 		...pageQuery.properties,
 		recipient: Type.Optional(
-			Type.String({format: 'query-recipient-email', description: 'Only this address: one entry or none.'}),
+			Type.String({format: 'query-recipient-email', description: 'Only the entry of this address.'}),
 		),
-		reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries made for this reason.'})),
+		reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries with this reason.'})),
 	},
 	{additionalProperties: false},
 );
 
-/** /v1/suppressions: addresses that get no mail of the workspace. */
+/** Returns the routes of /v1/suppressions: addresses that get no mail from the workspace. */
 export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 	operationRoute(parts, addSuppression, {
 		at: 'POST /v1/suppressions',
 		tag: 'Suppressions',
 		summary: 'Suppress an address',
 		description:
-			'Refuses later sends to the address, and stops copies that wait in the queue. An entry that a test key makes stops mail of test keys alone.',
-		answer: [201, 'The entry that was made.', suppressionSchema],
-		otherAnswer: [200, 'The address was listed already; its entry, unchanged.', suppressionSchema],
+			'Refuses later sends to the address and stops queued messages to it. An entry created by a test key only affects messages of test keys.',
+		answer: [201, 'The new entry.', suppressionSchema],
+		otherAnswer: [200, 'The existing entry, unchanged: the address was already on the list.', suppressionSchema],
 		isOther: ({isNew}) => !isNew,
 		view: ({entry}) => suppressionView(entry),
 	}),
@@ -92,44 +92,44 @@ export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 		at: 'DELETE /v1/suppressions/:id',
 		id: 'sup',
 		tag: 'Suppressions',
-		summary: 'Remove an entry',
+		summary: 'Remove a suppressed address',
 		description:
-			'Mail to the address flows again; a later bounce or complaint makes a new entry. A test key removes entries of test keys and of `simulator.test` only.',
-		answer: [204, 'It is removed.', null],
+			'The address can receive messages again. A later bounce or complaint creates a new entry. A test key can only remove entries of test keys and of `simulator.test`.',
+		answer: [204, 'The entry was removed.', null],
 	}),
 ];
 
-/** A larger one might not arrive within the time limit of a request. */
+/** A larger file might not arrive within the time limit of a request. */
 const maxFileBytes = 16 * 1024 * 1024;
-/** Of one workspace, at once. */
+/** The maximum number of concurrent imports per workspace. */
 const maxImports = 2;
 const csvExpected = 'Send the body as text/csv, UTF-8, without a content encoding.';
 
 const importQuery = Type.Object(
 	{
 		reason: Type.Optional(
-			Type.Enum([...suppressionReasons], {description: 'The reason of every line, whatever it says.'}),
+			Type.Enum([...suppressionReasons], {description: 'The reason for all lines, overriding the file.'}),
 		),
 	},
 	{additionalProperties: false},
 );
 
 const exportQuery = Type.Object(
-	{reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries made for this reason.'}))},
+	{reason: Type.Optional(Type.Enum([...suppressionReasons], {description: 'Only entries with this reason.'}))},
 	{additionalProperties: false},
 );
 
 const importedSchema = Type.Object(
 	{
-		read: Type.Integer({description: 'Lines, without the header.'}),
+		read: Type.Integer({description: 'The number of lines, without the header.'}),
 		added: Type.Integer(),
-		listed: Type.Integer({description: 'They were on the list already, and stay as they were.'}),
-		bad: Type.Integer({description: 'They were not taken.'}),
+		listed: Type.Integer({description: 'Lines already on the list, which are unchanged.'}),
+		bad: Type.Integer({description: 'Invalid lines, which were skipped.'}),
 		columns: Type.Union([Type.Object({}), Type.Null()], {
-			description: 'Which column was taken for `recipient`, `reason`, `created_at`; null: the file is empty.',
+			description: 'The columns used for `recipient`, `reason` and `created_at`; `null` if the file is empty.',
 		}),
 		faults: Type.Array(Type.Object({line: Type.Integer(), fault: Type.String()}), {
-			description: `What is wrong with the first ${maxFaults} of the bad lines, counted from 1.`,
+			description: `The errors in the first ${maxFaults} invalid lines. Line numbers start at 1.`,
 		}),
 	},
 	{
@@ -146,7 +146,7 @@ const importedSchema = Type.Object(
 	},
 );
 
-/** The suppression list as files. */
+/** Returns the routes that export and import the suppression list. */
 export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 	const {auth, reader, writer, tools} = parts;
 	const seats = new Seats(maxImports);
@@ -175,7 +175,7 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 		tag: 'Suppressions',
 		summary: 'Export suppressed addresses',
 		description:
-			'All entries as CSV, newest first, with a header; an import reads it again. A test key exports entries of test keys, a live key all others.',
+			'Returns all entries as CSV with a header, newest first. The file can be imported again. A test key exports entries of test keys, a live key all others.',
 		answer: [200, 'The file.', null],
 		media: 'text/csv',
 		query: exportQuery,
@@ -200,21 +200,21 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 							tag: 'Suppressions',
 							summary: 'Import suppressed addresses',
 							description:
-								'A CSV file of at most 16 MiB, as `GET /v1/suppressions/export` or other services write it. Lines that are taken stay, whatever comes after them; repeating an import changes nothing. A test key makes entries that stop mail of test keys alone.',
-							answer: [200, 'What became of the lines.', importedSchema],
+								'Imports a CSV file of at most 16 MiB, exported by `GET /v1/suppressions/export` or by another service. Imported lines remain even if a later line fails, and an import can be repeated safely. Entries imported with a test key only affect messages of test keys.',
+							answer: [200, 'The result of the import.', importedSchema],
 							errors: ['unprocessable_entity'],
 						}),
 						querystring: importQuery,
 						consumes: ['text/csv'],
 						body: Type.String({examples: ['recipient,reason\r\ngone@example.org,hard_bounce\r\n']}),
 					},
-					// The body is read as it comes.
+					// The handler reads the body as a stream.
 					validatorCompiler: ({schema, httpPart}) =>
 						httpPart === 'body' ? () => true : validatorOf(schema, httpPart),
 				},
 				async request => {
 					if (!request.body) {
-						throw apiError('bad_request', {message: 'A CSV file is expected as the body.'});
+						throw apiError('bad_request', {message: 'The body must be a CSV file.'});
 					}
 					const leave = seats.take(callerOf(request).workspaceId);
 					if (leave === undefined) {
@@ -224,7 +224,7 @@ export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
 						return await importFile(request, request.query.reason);
 					} finally {
 						leave();
-						// What was not read is dropped, so that the client gets its answer.
+						// Discards the unread rest, so that the client gets the response.
 						(request.body as unknown as IncomingMessage).resume();
 					}
 				},
@@ -252,7 +252,7 @@ function acceptCsv(scope: Api): void {
 async function* chunksOf(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
 	let bytes = 0;
 	try {
-		// Else a refusal in the middle would end the connection before it is read.
+		// Otherwise an error in the middle would close the connection before the response is read.
 		for await (const chunk of payload.iterator({destroyOnReturn: false})) {
 			bytes += (chunk as Uint8Array).length;
 			if (bytes > maxFileBytes) {
@@ -261,7 +261,7 @@ async function* chunksOf(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
 			yield chunk as Uint8Array;
 		}
 	} catch (error) {
-		// The connection ended within the body.
+		// Anything else means that the connection was closed within the body.
 		throw error instanceof ApiError ? error : apiError('bad_request');
 	}
 }

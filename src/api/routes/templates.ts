@@ -54,8 +54,8 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			at: 'POST /v1/templates',
 			scope: 'templates:manage',
 			tag: 'Templates',
-			summary: 'Make a template',
-			description: 'It can be sent once it has a version.',
+			summary: 'Create a template',
+			description: 'The template can be used in sends once it has a version.',
 			answer: [201, 'The template, without a version.', templateSchema],
 			errors: ['conflict', 'unprocessable_entity'],
 			body: templateBody,
@@ -63,7 +63,7 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 				change(async trx => {
 					const created = await createTemplate(trx, tools, workspaceId, {id, name});
 					if (typeof created === 'string') {
-						throw apiError('conflict', {message: `There is a template with this ${created} already.`});
+						throw apiError('conflict', {message: `A template with this ${created} already exists.`});
 					}
 					return templateView(
 						(await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template,
@@ -75,9 +75,9 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			at: 'PATCH /v1/templates/:id',
 			id: 'tpl',
 			tag: 'Templates',
-			summary: 'Change a template',
+			summary: 'Update a template',
 			description:
-				'What is left out stays as it is; null takes a setting back. Mail that is accepted already keeps what it has.',
+				'Omitted fields stay unchanged, and `null` resets a setting. Messages that are already accepted are not affected.',
 			answer: [200, 'The template.', templateSchema],
 			errors: ['unprocessable_entity'],
 			view: templateView,
@@ -106,7 +106,7 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			scope: 'templates:read',
 			id: 'tpl',
 			tag: 'Templates',
-			summary: 'Read a template',
+			summary: 'Get a template',
 			answer: [200, 'The template.', templateSchema],
 			async handle({workspaceId, id}) {
 				const found = await findTemplate(reader, workspaceId, {id});
@@ -123,8 +123,8 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			id: 'tpl',
 			tag: 'Templates',
 			summary: 'Delete a template',
-			description: 'Mail accepted with it still goes out. Its name is free again.',
-			answer: [204, 'It is gone.', null],
+			description: 'Messages already accepted are still sent. The name can be used again.',
+			answer: [204, 'The template was deleted.', null],
 			async handle({workspaceId, id, tools}) {
 				if (!(await change(trx => removeTemplate(trx, tools, workspaceId, id)))) {
 					throw apiError('not_found');
@@ -136,19 +136,19 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 
 const versionParams = Type.Object({
 	...idParams('tpl').properties,
-	version: Type.String({description: 'Its number, from 1.'}),
+	version: Type.String({description: 'The number of the version, from 1.'}),
 });
 
 /**
- * Versions of templates, and how they look. Templates are foreign code: each compile and render has a thread of its
- * own.
+ * Returns the routes of template versions and previews. Templates are untrusted code, so each compilation and render
+ * runs in a thread of its own.
  */
 export function versionRoutes(parts: Parts): readonly Routes[] {
 	const {reader, change} = parts;
 	const compileTurns = createTurns();
 	const renderTurns = createTurns();
 
-	/** Throws not_found. */
+	/** Returns the template. Throws `not_found` if it does not exist. */
 	async function chosen(workspaceId: string, id: string): Promise<Template> {
 		const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
 		if (!found) {
@@ -164,7 +164,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		tag: 'Templates',
 		summary: 'Save a version of a template',
 		description:
-			'The next number, which sends use from now on; also where nothing differs from the newest version. Sources are checked and compiled: what does not parse is a violation that names the field, line and column.',
+			'Saves the sources as the next version, which sends use from now on, even if nothing has changed. The sources are checked and compiled. Each syntax error is reported as a violation with field, line and column.',
 		answer: [201, 'The version.', versionSchema],
 		errors: ['conflict', 'unprocessable_entity'],
 		body: versionBody,
@@ -197,7 +197,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		name: 'template_versions',
 		tag: 'Templates',
 		summary: 'List the versions of a template',
-		description: 'Without their sources: read those version by version.',
+		description: 'Lists versions without their sources, which are read one version at a time.',
 		meaning: 'Versions, newest first.',
 		defaultLimit: 25,
 		item: listedVersionSchema,
@@ -227,7 +227,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		params: versionParams,
 		scope: 'templates:read',
 		tag: 'Templates',
-		summary: 'Read a version of a template',
+		summary: 'Get a version of a template',
 		answer: [200, 'The version, with its sources.', versionSchema],
 		errors: ['not_found'],
 		async handle({workspaceId, id, request}) {
@@ -250,8 +250,8 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		id: 'tpl',
 		tag: 'Templates',
 		summary: 'Preview a template',
-		description: 'Renders it as a send would, for `recipient@example.com`; nothing is sent.',
-		answer: [200, 'The mail.', previewedSchema],
+		description: 'Renders the template for `recipient@example.com`, as a send would. Nothing is sent.',
+		answer: [200, 'The rendered message.', previewedSchema],
 		errors: ['template_has_no_version', 'unprocessable_entity'],
 		body: previewBody,
 		async handle({
@@ -277,7 +277,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 				throw version === null || template.latest_version === null
 					? apiError('template_has_no_version')
 					: apiError('validation_failed', {
-							violations: [{field: 'version', message: 'must be the number of a saved version'}],
+							violations: [{field: 'version', message: 'must be the number of an existing version'}],
 						});
 			}
 			if (!rendered.ok) {
@@ -292,19 +292,19 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 	return [saveVersion, listVersions, readOne, preview];
 }
 
-/** The variants of a body of the right shape. Throws what a schema cannot say of them. */
+/** Returns the variants of a body that matches the schema. Throws on what a schema cannot express. */
 function readVariants(variants: VersionBody['variants']): readonly VariantSource[] {
 	const violations: Violation[] = [];
 	const seen = new Set<string | null>();
 	const sources = variants.map(({locale: tag = '', subject, mjml, html, text}, index): VariantSource => {
 		const locale = tag === '' ? null : canonicalLocale(tag);
 		if (seen.has(locale)) {
-			const message = locale === null ? 'the default variant is there twice' : 'is there twice';
+			const message = locale === null ? 'the default variant appears twice' : 'appears twice';
 			violations.push({field: `variants[${index}].locale`, message});
 		}
 		seen.add(locale);
 		if ((mjml === undefined) === (html === undefined)) {
-			violations.push({field: `variants[${index}].mjml`, message: 'give either mjml or html'});
+			violations.push({field: `variants[${index}].mjml`, message: 'set either mjml or html'});
 		}
 		return {locale, subject, mjml: body(mjml), html: body(html), text: body(text)};
 	});
@@ -312,12 +312,12 @@ function readVariants(variants: VersionBody['variants']): readonly VariantSource
 	return sources;
 }
 
-// As files are read: a byte order mark is no part of the text.
+// A byte order mark is not part of the text, just as when files are read.
 function body(text: string | undefined): string | undefined {
 	return text?.replace(/^\ufeff+/, '');
 }
 
-/** Throws `validation_failed` where there is something wrong. */
+/** Throws `validation_failed` if there are violations. */
 function refuseFor(violations: readonly Violation[]): void {
 	if (violations.length > 0) {
 		throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
@@ -326,10 +326,7 @@ function refuseFor(violations: readonly Violation[]): void {
 
 const maxMessageLength = 500;
 
-/**
- * What the compiler made of the sources. Throws each of its faults with the field that it is in, its line and its
- * column.
- */
+/** Returns the compiled variants. Throws the compiler's errors, each with its field, line and column. */
 function readyVariants(sources: readonly VariantSource[], results: readonly CompileResult[]): TemplateVariant[] {
 	const variants: TemplateVariant[] = [];
 	const violations: Violation[] = [];

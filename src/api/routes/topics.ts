@@ -10,7 +10,7 @@ import {topicView} from '../views.ts';
 const topicSchema = Type.Object(
 	{
 		id: Type.String(),
-		code: Type.String({description: 'What sends name as `unsubscribeGroup`.'}),
+		code: Type.String({description: 'The code that sends use as `unsubscribeGroup`.'}),
 		name: Type.String(),
 		created_at: time,
 		...topicFields,
@@ -27,14 +27,14 @@ const topicSchema = Type.Object(
 	},
 );
 
-/** /v1/unsubscribe-groups: what recipients can opt out of by itself. */
+/** Returns the routes of /v1/unsubscribe-groups: topics that recipients can opt out of one by one. */
 export const topicRoutes = (parts: ApiParts): readonly Routes[] => [
 	operationRoute(parts, createTopic, {
 		at: 'POST /v1/unsubscribe-groups',
 		tag: 'Topics',
 		summary: 'Create a topic',
-		description: 'Opt-outs of an earlier topic with this code hold again.',
-		answer: [201, 'The topic; sends can name its code at once.', topicSchema],
+		description: 'Opt-outs from an earlier topic with the same code apply again.',
+		answer: [201, 'The topic. Sends can use its code at once.', topicSchema],
 		errors: ['conflict'],
 		view: topicView,
 	}),
@@ -44,7 +44,7 @@ export const topicRoutes = (parts: ApiParts): readonly Routes[] => [
 		name: 'topics',
 		tag: 'Topics',
 		summary: 'List topics',
-		description: 'Pages have 100 topics unless `limit` says otherwise.',
+		description: 'A page has 100 topics unless `limit` is set.',
 		meaning: 'Topics, newest first.',
 		defaultLimit: 100,
 		item: topicSchema,
@@ -57,7 +57,7 @@ export const topicRoutes = (parts: ApiParts): readonly Routes[] => [
 		tag: 'Topics',
 		summary: 'Delete a topic',
 		description:
-			'Its opt-outs are kept by code. Unsubscribe links of mail that was tagged with it suppress the recipient for all mail from now on.',
-		answer: [204, 'It is deleted.', null],
+			'Its opt-outs are retained under its code. From now on, unsubscribe links in its messages suppress the recipient for all mail.',
+		answer: [204, 'The topic was deleted.', null],
 	}),
 ];

@@ -28,21 +28,21 @@ const usageSchema = Type.Object(
 		period: Type.String({description: 'The month, `2026-11`.'}),
 		period_start: Type.String({description: 'UTC, `2026-11-01T00:00:00+00:00`'}),
 		period_end: Type.String({description: 'The start of the next month.'}),
-		accepted: Type.Integer({description: 'Messages accepted, which the quota counts.'}),
-		test: Type.Integer({description: 'Messages of test keys and to `simulator.test`, which it does not.'}),
-		quota: Type.Union([Type.Integer(), Type.Null()], {description: 'Null: unlimited.'}),
-		remaining: Type.Union([Type.Integer(), Type.Null()], {description: 'Null: unlimited.'}),
-		reset: Type.Integer({description: 'When the next month starts, Unix seconds.'}),
+		accepted: Type.Integer({description: 'Accepted messages, which count against the quota.'}),
+		test: Type.Integer({description: 'Messages of test keys and to `simulator.test`, which do not count.'}),
+		quota: Type.Union([Type.Integer(), Type.Null()], {description: '`null` if unlimited.'}),
+		remaining: Type.Union([Type.Integer(), Type.Null()], {description: '`null` if unlimited.'}),
+		reset: Type.Integer({description: 'When the next month starts, in Unix seconds.'}),
 		days: Type.Optional(
 			Type.Array(
 				Type.Object({
-					day: Type.String({description: 'In UTC, `2026-11-05`.'}),
+					day: Type.String({description: 'The day in UTC, `2026-11-05`.'}),
 					accepted: count,
 					delivered: count,
 					bounced: count,
 					complained: count,
 				}),
-				{description: 'Only with the parameter `days`. Outcomes count on the day on which they were recorded.'},
+				{description: 'Only with the parameter `days`. Outcomes count on the day they were recorded.'},
 			),
 		),
 	},
@@ -54,7 +54,7 @@ const usageQuery = Type.Object(
 		days: Type.Optional(
 			Type.String({
 				format: 'day-count',
-				description: `Also answers figures by day, for this many days up to today: 1 to ${maxDays}.`,
+				description: `Adds daily figures for this many days up to today: 1 to ${maxDays}.`,
 			}),
 		),
 	},
@@ -70,10 +70,10 @@ export function usageRoutes(parts: ApiParts): Routes {
 		at: 'GET /v1/usage',
 		scope: 'usage:read',
 		tag: 'Usage',
-		summary: 'Read the usage of the month',
+		summary: 'Get the usage of the month',
 		description:
-			'What the workspace sent in this calendar month (UTC), and what is left of its quota. A message counts once, whatever its `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted apart, as `test`.',
-		answer: [200, 'The month, and with `days` the days up to today, newest first.', usageSchema],
+			'The number of messages that the workspace sent in this calendar month (UTC), and the rest of its quota. A message counts once, regardless of `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted separately, as `test`.',
+		answer: [200, 'The month and, with `days`, the days up to today, newest first.', usageSchema],
 		query: usageQuery,
 		async handle({workspaceId, query: {days}}) {
 			const now = clock.now();
@@ -95,7 +95,7 @@ export function usageRoutes(parts: ApiParts): Routes {
 	});
 }
 
-/** Every day up to today, newest first, also those on which nothing happened. */
+/** Returns the figures of each day up to today, newest first, including days without any. */
 async function figuresOfDays(reader: Knex, workspaceId: string, now: number, count: number): Promise<object[]> {
 	const days = Array.from({length: count}, (_, ago) => storeTime(now - ago * dayMs).slice(0, 10));
 	const counts = await readUsage(reader, workspaceId, 'days', days.at(-1) as string);
@@ -110,32 +110,32 @@ const defaultDays = 30;
 const maxRows = 1000;
 
 const meanings: Readonly<Record<(typeof statsFigures)[number], string>> = {
-	accepted: 'All messages, also those that wait.',
-	delivered: 'That a host of the recipient took, also if a complaint followed.',
-	bounced: 'Whose status is `bounced`.',
-	complained: 'Whose status is `complained`.',
-	opened: 'With an `opened` event, once each.',
-	clicked: 'With a `clicked` event, once each.',
-	errored: 'Whose status is `errored`.',
+	accepted: 'All messages, including queued ones.',
+	delivered: 'Messages accepted by a mail server of the recipient, including those followed by a complaint.',
+	bounced: 'Messages with the status `bounced`.',
+	complained: 'Messages with the status `complained`.',
+	opened: 'Messages with an `opened` event, counted once.',
+	clicked: 'Messages with a `clicked` event, counted once.',
+	errored: 'Messages with the status `errored`.',
 };
 
 const statsSchema = Type.Object(
 	{
 		from: Type.String({description: 'The start of the first day, UTC.'}),
-		to: Type.String({description: 'Now: the days are up to today.'}),
-		by: Type.Union([Type.Enum(statsGroups), Type.Null()], {description: 'As asked for; null: one row of all.'}),
+		to: Type.String({description: 'The current time.'}),
+		by: Type.Union([Type.Enum(statsGroups), Type.Null()], {description: 'As requested; `null` for a total.'}),
 		rows: Type.Array(
 			Type.Object({
 				key: Type.String({
 					description:
-						'The name of the workspace or template, the domain, or the category; without `by` it is `total`.',
+						'The name of the workspace or template, the domain, or the category. Without `by` it is `total`.',
 				}),
-				id: Type.Optional(Type.String({description: 'Of the workspace or template.'})),
+				id: Type.Optional(Type.String({description: 'The id of the workspace or template.'})),
 				...Object.fromEntries(statsFigures.map(name => [name, Type.Integer({description: meanings[name]})])),
 			}),
-			{description: `The group with the most messages first, at most ${maxRows}.`},
+			{description: `At most ${maxRows} groups, the ones with the most messages first.`},
 		),
-		truncated: Type.Boolean({description: 'Whether there are more groups.'}),
+		truncated: Type.Boolean({description: 'Whether there are further groups.'}),
 	},
 	{
 		examples: [
@@ -161,13 +161,13 @@ const statsQuery = Type.Object(
 		days: Type.Optional(
 			Type.String({
 				format: 'day-count',
-				description: `Messages that were accepted on so many days up to today (UTC): 1 to ${maxDays}, by default ${defaultDays}.`,
+				description: `Counts messages accepted on this many days up to today (UTC): 1 to ${maxDays}, ${defaultDays} by default.`,
 			}),
 		),
 		by: Type.Optional(
 			Type.Enum(statsGroups, {
 				description:
-					'A row for each workspace, domain of the sender, template, domain of the recipient (`destination`), or category of bounce (`category`: only messages that bounced).',
+					'Groups by workspace, sender domain, template, recipient domain (`destination`), or bounce category (`category`, which counts only bounced messages).',
 			}),
 		),
 	},
@@ -175,16 +175,16 @@ const statsQuery = Type.Object(
 );
 
 export function statsRoutes(parts: ApiParts): Routes {
-	// A million messages take a second or two.
+	// Counting a million messages takes a second or two, so workspaces take turns.
 	const turns = createTurns();
 	return apiRoute(parts, {
 		at: 'GET /v1/stats',
 		scope: 'stats:read',
 		tag: 'Usage',
-		summary: 'Count what became of messages',
+		summary: 'Get delivery statistics',
 		description:
-			'Counts the messages of the workspace that were accepted in the last days, by what has become of them so far. Mail by test keys and to `simulator.test` is not counted, nor are copies to `cc` and messages that retention removed. Workspaces take turns: 503 `unavailable` if too many of your requests wait.',
-		answer: [200, 'The figures.', statsSchema],
+			'Counts recently accepted messages of the workspace by their outcome so far. Messages of test keys and to `simulator.test`, `cc` recipients, and messages removed by retention are not counted. Workspaces take turns: the response is 503 `unavailable` if too many of your requests are waiting.',
+		answer: [200, 'The counts.', statsSchema],
 		query: statsQuery,
 		async handle({workspaceId, query: {days = defaultDays, by = null}}) {
 			const query = {workspaceId, by, days: Number(days), now: parts.tools.clock.now(), limit: maxRows + 1};

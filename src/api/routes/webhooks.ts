@@ -30,7 +30,7 @@ import {emptyBody} from '../validate.ts';
 import {deliveryView, endpointView} from '../views.ts';
 
 const endpointsPerPage = 100;
-/** Of one workspace, at once. */
+/** The maximum number of concurrent tests per workspace. */
 const maxTests = 4;
 
 export function webhookRoutes(parts: ApiParts): readonly Routes[] {
@@ -44,7 +44,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 	function refuseBadUrl(url: string): void {
 		const fault = webhooks.guard.urlFault(url);
 		if (fault !== null) {
-			throw apiError('unprocessable_entity', {message: `The url ${fault}.`});
+			throw apiError('unprocessable_entity', {message: `The URL ${fault}.`});
 		}
 	}
 
@@ -54,8 +54,8 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			scope: 'webhooks:manage',
 			tag: 'Webhooks',
 			summary: 'Register an endpoint',
-			description: `The answer and the list show the endpoint’s signing secret. At most ${maxEndpoints} in a workspace.`,
-			answer: [201, 'The endpoint; events from now on are posted to it.', endpointSchema],
+			description: `The response and the list show the endpoint’s signing secret. A workspace may have at most ${maxEndpoints} endpoints.`,
+			answer: [201, 'The endpoint. Events are posted to it from now on.', endpointSchema],
 			errors: ['unprocessable_entity'],
 			body: endpointBody,
 			handle: async ({caller, body: {url, events, ...forms}, tools}) => {
@@ -65,7 +65,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 				const input = {workspaceId, mode, url, events, ...forms};
 				const added = await change(trx => addEndpoint(trx, tools, vault, input));
 				if (!added) {
-					const message = `A workspace has at most ${maxEndpoints} webhook endpoints: delete one first.`;
+					const message = `A workspace may have at most ${maxEndpoints} webhook endpoints. Delete one first.`;
 					throw apiError('unprocessable_entity', {message});
 				}
 				return shown(added);
@@ -94,10 +94,10 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			scope: 'webhooks:manage',
 			id: 'whe',
 			tag: 'Webhooks',
-			summary: 'Change an endpoint',
+			summary: 'Update an endpoint',
 			description:
-				'What is left out stays as it is. An endpoint that is not active gets no events; what waits for it goes on waiting until it is active again. What waits is posted to a new url. Its secret stays.',
-			answer: [200, 'The endpoint as it is now.', endpointSchema],
+				'Omitted fields stay unchanged. An inactive endpoint receives no new events, and its pending deliveries wait until it is active again. Pending deliveries are posted to the new URL. The secret does not change.',
+			answer: [200, 'The changed endpoint.', endpointSchema],
 			errors: ['unprocessable_entity'],
 			body: endpointChanges,
 			async handle({caller, workspaceId, id, body, tools}) {
@@ -130,8 +130,8 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			tag: 'Webhooks',
 			summary: 'Test an endpoint',
 			description:
-				'Posts a signed example event now and waits for what comes back; nothing is stored. The body may be left out.',
-			answer: [200, 'How it ended, acknowledged or not.', testSchema],
+				'Posts a signed example event now and waits for the response. Nothing is stored. The body may be omitted.',
+			answer: [200, 'The result, acknowledged or not.', testSchema],
 			body: emptyBody,
 			isBodyOptional: true,
 			async handle({caller, workspaceId, id}) {
@@ -147,8 +147,8 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'whe',
 			tag: 'Webhooks',
 			summary: 'Delete an endpoint',
-			description: 'Nothing more is posted to it, and its deliveries are gone.',
-			answer: [204, 'It is deleted.', null],
+			description: 'Stops posting to the endpoint and deletes its deliveries.',
+			answer: [204, 'The endpoint was deleted.', null],
 			async handle({caller, workspaceId, id, tools}) {
 				await visibleEndpoint(reader, caller, id);
 				if (!(await change(trx => removeEndpoint(trx, tools, workspaceId, id)))) {
@@ -164,7 +164,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			tag: 'Webhooks',
 			summary: 'Rotate the secret of an endpoint',
 			description:
-				'Until the `overlap` (24 hours by default, at most 30 days) ends, requests carry two signatures: `X-Webhook-Signature` by the old secret, `X-Webhook-Signature-Next` by the new one. With an overlap of 0 the old secret ends at once. Rotating again during an overlap ends the oldest secret. The body may be left out.',
+				'During the `overlap` (24 hours by default, at most 30 days), requests carry two signatures: `X-Webhook-Signature` with the old secret and `X-Webhook-Signature-Next` with the new one. With an overlap of 0 the old secret expires at once. Rotating again during an overlap expires the oldest secret. The body may be omitted.',
 			answer: [200, 'The endpoint with its new secret.', endpointSchema],
 			body: rotationBody,
 			isBodyOptional: true,
@@ -184,14 +184,14 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 
 const readsMail = 'received:read';
 
-/** What is posted of mail that comes in is the mail. */
+/** Refuses the event `received` for keys without the scope: its payload is the received mail itself. */
 function refuseMail({scopes}: Caller, events: readonly string[]): void {
 	if (events.includes('received') && !scopes.includes(readsMail)) {
-		throw apiError('insufficient_scope', {message: `For the event received the key needs the scope ${readsMail}.`});
+		throw apiError('insufficient_scope', {message: `The event received requires the scope ${readsMail}.`});
 	}
 }
 
-/** Of a mail that came in a key without the scope sees the id. */
+/** Returns the delivery as the key may see it. Without the scope a received mail is reduced to its id. */
 function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDelivery {
 	if (delivery.eventType !== 'received' || scopes.includes(readsMail)) {
 		return delivery;
@@ -200,12 +200,12 @@ function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDeli
 	return {...delivery, body: Buffer.from(JSON.stringify({...payload, detail: {id: payload.detail?.id}}))};
 }
 
-/** Milliseconds of what the schema let pass. */
+/** Converts a validated overlap to milliseconds. */
 function overlapOf(given: string | number | null): number {
 	return given === null ? defaultOverlap : (parseDuration(String(given)) ?? defaultOverlap);
 }
 
-/** What was posted to endpoints, and its replay. */
+/** Returns the routes that list deliveries to endpoints and replay them. */
 export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 	const {reader, change, webhooks} = parts;
 	return [
@@ -216,8 +216,7 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 			name: 'webhook_deliveries',
 			tag: 'Webhooks',
 			summary: 'List deliveries of an endpoint',
-			description:
-				'A page ends early where its payloads have more than 1 MiB; it then holds fewer deliveries than `limit`.',
+			description: 'A page ends early, with fewer deliveries than `limit`, once its payloads exceed 1 MiB.',
 			meaning: 'Deliveries, newest first.',
 			defaultLimit: 25,
 			item: deliverySchema,
@@ -239,7 +238,7 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'whd',
 			tag: 'Webhooks',
 			summary: 'Replay a delivery',
-			description: 'Posts it again whatever its state, up to five times; the body may be left out.',
+			description: 'Posts it again, whatever its status, with up to five attempts. The body may be omitted.',
 			answer: [202, 'The delivery, pending.', deliverySchema],
 			body: emptyBody,
 			isBodyOptional: true,
@@ -258,17 +257,17 @@ export function webhookDeliveryRoutes(parts: ApiParts): readonly Routes[] {
 const url = Type.String({
 	maxLength: 2000,
 	description:
-		'A public https URL. The host must not be local; the port must be 80, 443 or above 1023, and not the usual one of a database.',
+		'A public https URL. The host must not be local. The port must be 80, 443 or above 1023, and not the default port of a database.',
 });
 const events = Type.Array(Type.Enum([...webhookEventTypes]), {
 	minItems: 1,
 	maxItems: webhookEventTypes.length,
 	uniqueItems: true,
-	description: 'The events to be posted there.',
+	description: 'The events to post to this endpoint.',
 });
 
-const format = {description: '`full`: bodies have more than the five fields; `default`: those alone.'};
-const retry = {description: '`long`: what fails is tried for three days, then it is disabled; `default`: five times.'};
+const format = {description: '`full` adds fields to the five of the `default` format.'};
+const retry = {description: '`default`: five attempts. `long`: three days, then the endpoint is disabled.'};
 const forms = {
 	format: Type.Optional(Type.Enum([...webhookFormats], format)),
 	retry: Type.Optional(Type.Enum([...webhookRetries], retry)),
@@ -283,13 +282,13 @@ const endpointBody = Type.Object(
 	},
 );
 
-/** What may be changed of an endpoint. */
+/** The body that changes an endpoint. */
 const endpointChanges = Type.Object(
 	{
 		url: Type.Optional(url),
 		events: Type.Optional(events),
 		...forms,
-		active: Type.Optional(Type.Boolean({description: 'False: it gets no events.'})),
+		active: Type.Optional(Type.Boolean({description: '`false` stops events to the endpoint.'})),
 	},
 	{additionalProperties: false, examples: [{active: false}]},
 );
@@ -302,12 +301,12 @@ const rotationBody = Type.Object(
 				[
 					Type.String({
 						format: 'overlap',
-						description: 'As `90s`, `5m`, `24h` or `7d`; a plain number is seconds.',
+						description: 'A duration such as `90s`, `5m`, `24h` or `7d`. A plain number means seconds.',
 					}),
-					Type.Integer({minimum: 0, maximum: maxOverlap / 1000, description: 'Seconds.'}),
+					Type.Integer({minimum: 0, maximum: maxOverlap / 1000, description: 'The overlap in seconds.'}),
 					Type.Null(),
 				],
-				{description: 'How long the old secret goes on to sign; 24 hours by default, at most 30 days.'},
+				{description: 'How long the old secret continues to sign: 24 hours by default, at most 30 days.'},
 			),
 		),
 	},
@@ -321,22 +320,22 @@ const endpointSchema = Type.Object(
 		url: Type.String(),
 		events: Type.Array(Type.Enum([...webhookEventTypes])),
 		mode: Type.Enum(['live', 'test'], {
-			description: '`test`: a test key made it, and it gets events of test mail alone; `live`: it gets all.',
+			description: '`test` endpoints, created by a test key, receive only events of test messages.',
 		}),
 		format: Type.Enum([...webhookFormats], format),
 		retry: Type.Enum([...webhookRetries], retry),
-		active: Type.Boolean({description: 'False: it was switched off, and gets no events.'}),
+		active: Type.Boolean({description: '`false` if the endpoint is disabled and receives no events.'}),
 		disabled_reason: textOrNull(
-			'Why the program switched it off: `gone` (it answered 410) or `failing`; null: it did not.',
+			'Why mailctl disabled the endpoint: `gone` (it responded with 410) or `failing`; `null` otherwise.',
 		),
 		signing_secret: Type.Union([Type.String(), Type.Null()], {
 			description:
-				'Keys the signature of each request. During the overlap of a rotation it is the new one, which keys `X-Webhook-Signature-Next`. Null: what is stored is damaged, so nothing is posted until you rotate it.',
+				'The key of the request signatures. During the overlap of a rotation it is the new secret, used for `X-Webhook-Signature-Next`. `null` if the stored secret is damaged: nothing is posted until you rotate it.',
 		}),
 		previous_secret_expires_at: textOrNull(
-			'Until then the secret before it keys `X-Webhook-Signature`; null: it is the only one.',
+			'When the previous secret, the key of `X-Webhook-Signature`, expires; or `null`.',
 		),
-		failing_since: textOrNull('Since when every attempt has failed; null: the last one was acknowledged.'),
+		failing_since: textOrNull('When attempts began to fail; `null` if the last one was acknowledged.'),
 		created_at: time,
 	},
 	{
@@ -363,9 +362,9 @@ const endpointSchema = Type.Object(
 const testSchema = Type.Object(
 	{
 		acknowledged: Type.Boolean(),
-		status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered; null: nothing.'}),
-		error: textOrNull('Why it failed, for people; null: it was acknowledged.'),
-		ms: Type.Integer({description: 'How long it took, milliseconds.'}),
+		status: Type.Union([Type.Integer(), Type.Null()], {description: 'The status of the response, or `null`.'}),
+		error: textOrNull('A human-readable reason for the failure; `null` if it was acknowledged.'),
+		ms: Type.Integer({description: 'The duration in milliseconds.'}),
 	},
 	{examples: [{acknowledged: false, status: 500, error: 'it answered 500', ms: 34}]},
 );
@@ -376,14 +375,14 @@ const deliverySchema = Type.Object(
 		id: Type.String(),
 		event_type: Type.Enum([...webhookEventTypes]),
 		status: Type.Enum([...deliveryStates], {
-			description: '`failed` is tried again, `exhausted` is not: replay it.',
+			description: '`failed` will be retried, `exhausted` will not: replay it.',
 		}),
-		attempts: Type.Integer({description: 'Attempts made since the event, or since the last replay.'}),
-		payload: Type.Object({}, {description: 'The body that is posted; a received mail needs `received:read`.'}),
-		last_attempt_at: textOrNull('When the last attempt began; null: none was made.'),
-		last_status: Type.Union([Type.Integer(), Type.Null()], {description: 'What the endpoint answered to it.'}),
-		last_error: textOrNull('Why it failed, for people; null: it was acknowledged.'),
-		next_attempt_at: textOrNull('When the next attempt is due; null: none is.'),
+		attempts: Type.Integer({description: 'The number of attempts since the event or the last replay.'}),
+		payload: Type.Object({}, {description: 'The posted body. A received mail requires `received:read`.'}),
+		last_attempt_at: textOrNull('When the last attempt started; `null` if there was none.'),
+		last_status: Type.Union([Type.Integer(), Type.Null()], {description: 'The status of its response.'}),
+		last_error: textOrNull('A human-readable reason for the failure; `null` if it was acknowledged.'),
+		next_attempt_at: textOrNull('When the next attempt is due; `null` if none is.'),
 		message_id: Type.Union([Type.String(), Type.Null()]),
 		created_at: time,
 	},

@@ -12,16 +12,16 @@ import {askedTerms, maxQueryTerms} from '../../mail/terms.ts';
 import {maxOverlap} from '../../mail/webhook.ts';
 import {validTimezone} from '../../render/locale.ts';
 
-/** Says what is wrong with a text, as a clause that says what is allowed (`must …`); null: nothing. */
+/** Returns what a valid text looks like, as a clause (`must …`), or `null` if the text is valid. */
 type Format = (text: string) => string | null;
 
 const maxSubjectLength = 1000;
-// PostgreSQL takes neither; SQLite takes both, so that they would fail on one engine only.
+// PostgreSQL rejects both. SQLite accepts them, so without this check they would fail on one engine only.
 const illFormed = /[\0\p{Cs}]/u;
-// Nothing that ends a header line, a path, or shows a name other than the bytes say.
+// Excludes what would end a header line, separate a path, or display a different name than the bytes contain.
 const badInFilename = new RegExp(`[/\\\\${badInNames}]`, 'u');
 
-/** Whether the text can be stored on both engines: no NUL, no lone surrogate. */
+/** Whether both engines can store the text: it has no NUL and no lone surrogate. */
 export function isStorable(text: string): boolean {
 	return !illFormed.test(text);
 }
@@ -29,8 +29,8 @@ export function isStorable(text: string): boolean {
 const addresses = new LRUCache<string, Address>({max: 100});
 
 /**
- * The address; null: not an address. The last good ones are remembered, because each is checked and then read, and
- * senders come again and again. Enough for one send, and few, for they are people's.
+ * Returns the parsed address, or `null` if the text is not one. Each address is checked first and read later, and
+ * senders repeat, so the last valid ones are cached. The cache is small because addresses are personal data.
  */
 export function readAddress(text: string): Address | null {
 	const known = addresses.get(text);
@@ -58,7 +58,7 @@ function localeFault(text: string): string | null {
 	return canonicalLocale(text) === null ? 'must be a BCP-47 language tag such as en or de-AT' : null;
 }
 
-// Making an Intl.DateTimeFormat costs tens of microseconds, and most sends name the same few zones.
+// Creating an Intl.DateTimeFormat costs tens of microseconds, and most sends name the same few time zones.
 const zones = new LRUCache<string, boolean>({max: 1000});
 
 function timezoneFault(text: string): string | null {
@@ -70,10 +70,10 @@ function timezoneFault(text: string): string | null {
 	return good ? null : 'must be an IANA time zone such as Europe/Berlin or UTC';
 }
 
-/** The formats that schemas name. Each reads its text in linear time, its length first. */
+/** The formats that schemas refer to. Each one checks the length first and runs in linear time. */
 export const formats = {
 	email: text => addressFault(text, false),
-	domain: text => (parseDomain(text) === null ? 'must be a full domain name such as shop.example' : null),
+	domain: text => (parseDomain(text) === null ? 'must be a fully qualified domain name such as shop.example' : null),
 	'recipient-email': text => addressFault(text, true),
 	'query-email': text => addressFault(withPlus(text), false),
 	'query-recipient-email': text => addressFault(withPlus(text), true),
@@ -81,11 +81,11 @@ export const formats = {
 	'template-id': text => (isTemplateId(text) ? null : `must be ${templateIdForm}`),
 	'variable-name': text =>
 		isVariableName(text) ? null : 'must be the name of a variable, such as code or order.code',
-	'topic-code': text => (isTopicCode(text) ? null : 'must have 1 to 64 letters, digits, hyphens and underscores'),
+	'topic-code': text => (isTopicCode(text) ? null : 'must be 1 to 64 letters, digits, hyphens and underscores'),
 	'subject-words': text =>
 		askedTerms(text.slice(0, maxSubjectLength)) !== null && text.length <= maxSubjectLength
 			? null
-			: `must have 1 to ${maxQueryTerms} words of letters and digits`,
+			: `must contain 1 to ${maxQueryTerms} words of letters and digits`,
 	'metadata-key': text =>
 		text.length >= 1 && [...text.slice(0, 81)].length <= 40 && isStorable(text)
 			? null
@@ -99,13 +99,12 @@ export const formats = {
 	filename: text =>
 		text !== '' && text !== '.' && text !== '..' && text.length <= 510 && !badInFilename.test(text)
 			? null
-			: 'must be a file name of at most 255 characters without path separators and control characters',
+			: 'must be a file name of at most 255 characters without path separators or control characters',
 	'media-type': text =>
 		text.length <= 255 && readMediaType(text) !== null && !/^(?:multipart|message)\//i.test(text)
 			? null
 			: 'must be a media type such as application/pdf, with a charset if it is text, and not multipart/* or message/*',
-	'content-id': text =>
-		isContentId(text) ? null : 'must have 1 to 128 letters, digits and the characters . _ - @ +',
+	'content-id': text => (isContentId(text) ? null : 'must be 1 to 128 letters, digits and the characters . _ - @ +'),
 	'base64-file': text => base64Fault(text, defaultAttachments.bytes),
 	'large-file': text => base64Fault(text, widestAttachments.bytes),
 	overlap: text =>
@@ -119,7 +118,7 @@ export const formats = {
 	'event-types': text =>
 		text.split(',', eventTypes.length + 1).every(one => (eventTypes as readonly string[]).includes(one))
 			? null
-			: `must be types of events, with commas between them: ${eventTypes.join(', ')}`,
+			: `must be a comma-separated list of event types: ${eventTypes.join(', ')}`,
 	'page-limit': text => (/^(?:[1-9]\d?|100)$/.test(text) ? null : 'must be a whole number from 1 to 100'),
 	'day-count': text =>
 		/^[1-9]\d?$/.test(text) && Number(text) <= maxDays ? null : `must be a whole number from 1 to ${maxDays}`,
@@ -127,39 +126,39 @@ export const formats = {
 
 export type FormatName = keyof typeof formats;
 
-/** The comparison form of an address in a query that passed the check of its format. */
+/** Returns the comparison key of an address in a query. The address must have passed the check of its format. */
 export function queryAddressKey(text: string): string {
 	return checkedAddress(withPlus(text)).key;
 }
 
-/** An address that passed the check of its format. */
+/** Returns the address of a text that passed the check of its format. */
 export function checkedAddress(text: string): Address {
 	const address = readAddress(text);
 	if (address === null) {
-		throw new Error('An address that passed the check of its format does not parse.');
+		throw new Error('An address passed the check of its format but cannot be parsed.');
 	}
 	return address;
 }
 
-// An unencoded `+` has become a space, which no address has.
+// In a query, an unencoded `+` is decoded as a space, which no address contains.
 function withPlus(text: string): string {
 	return text.replaceAll(' ', '+');
 }
 
-/** The bytes, or null if the text is not their one canonical base64 form (RFC 4648 §3.5, §4). */
+/** Returns the decoded bytes, or `null` if the text is not canonical base64 (RFC 4648 §3.5, §4). */
 export function decodeBase64(text: string): Buffer | null {
 	const bytes = Buffer.from(text, 'base64');
 	return bytes.toString('base64') === text ? bytes : null;
 }
 
-/** What is wrong with a base64 file that may have `most` bytes; null: nothing. */
+/** Returns what is wrong with a base64 file of at most `most` bytes, or `null` if it is valid. */
 export function base64Fault(text: string, most: number): string | null {
 	return text.length <= Math.ceil(most / 3) * 4 && (decodeBase64(text)?.length ?? most + 1) <= most
 		? null
 		: `must be base64 (with padding, without line breaks) of at most ${most.toLocaleString('en')} bytes`;
 }
 
-/** The canonical form of a BCP-47 tag; null: not a tag. */
+/** Returns the canonical form of a BCP-47 tag, or `null` if the text is not one. */
 export function canonicalLocale(text: string): string | null {
 	try {
 		return text.length <= 100 ? (Intl.getCanonicalLocales(text)[0] ?? null) : null;

@@ -3,7 +3,7 @@ import {phases} from '../../mail/outcome.ts';
 import {Type} from '../../mail/type.ts';
 import {textOrNull, time} from './page.ts';
 
-/** The answer to a send that was taken. */
+/** The response to an accepted send. */
 export const acceptedView = Type.Object(
 	{id: Type.String(), status: Type.Enum(['accepted'])},
 	{examples: [{id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', status: 'accepted'}]},
@@ -38,7 +38,7 @@ const eventExample = {
 	detail: {recipient: 'user@example.org', role: 'to', attempt: 1, host: 'mx.example.org', code: 250},
 };
 
-/** A message as it is read (docs/reference/interface.md, Message). */
+/** A message in responses (docs/reference/interface.md, Message). */
 export const messageSchema = Type.Object(
 	{
 		id: Type.String(),
@@ -48,7 +48,7 @@ export const messageSchema = Type.Object(
 		reply_to: Type.Union([Type.String(), Type.Null()]),
 		cc: Type.Array(Type.String()),
 		attachments: Type.Array(Type.Object({filename: Type.String(), content_type: Type.String()})),
-		subject: textOrNull('Null until the message was rendered.'),
+		subject: textOrNull('`null` until the message has been rendered.'),
 		template_id: Type.String(),
 		template_name: Type.String(),
 		template_version: Type.Integer(),
@@ -56,14 +56,14 @@ export const messageSchema = Type.Object(
 		metadata: Type.Record(Type.String(), Type.String()),
 		tags: Type.Array(Type.String()),
 		mode: Type.Enum(['live', 'test']),
-		resent_from: textOrNull('The message that this one repeats.'),
-		priority: Type.Optional(Type.Enum([...priorities], {description: 'Only where the send named one.'})),
-		to_name: Type.Optional(Type.String({description: 'Only where it was set, as the next three.'})),
+		resent_from: textOrNull('The message that this one resends, or `null`.'),
+		priority: Type.Optional(Type.Enum([...priorities], {description: 'Only if the send set it.'})),
+		to_name: Type.Optional(Type.String({description: 'Only if the send set it, like the next three.'})),
 		reply_to_name: Type.Optional(Type.String()),
 		reply_tracking: Type.Optional(Type.Boolean()),
 		headers: Type.Optional(Type.Record(Type.String(), Type.String())),
-		send_at: Type.Optional(Type.String({description: 'Only of a mail that was scheduled: not before then.'})),
-		expires_at: Type.Optional(Type.String({description: 'Only of a mail that expires: not after then.'})),
+		send_at: Type.Optional(Type.String({description: 'Only if scheduled: the earliest time to send.'})),
+		expires_at: Type.Optional(Type.String({description: 'Only if the message expires: the latest time to send.'})),
 		created_at: time,
 		updated_at: time,
 	},
@@ -75,13 +75,13 @@ const eventProperties = {
 	type: Type.Enum([...eventTypes]),
 	occurred_at: time,
 	recorded_at: time,
-	detail: Type.Object({}, {description: 'What is known besides: recipient, role, SMTP reply, reason, URL …'}),
+	detail: Type.Object({}, {description: 'Depends on the type: recipient, role, SMTP reply, reason, URL …'}),
 };
 
 /** An entry of the timeline (docs/reference/interface.md, Message event). */
 export const eventSchema = Type.Object(eventProperties, {examples: [eventExample]});
 
-/** An event in the stream: that entry, with its message. */
+/** An event in the stream: an entry of the timeline with its message. */
 export const streamedEventSchema = Type.Object(
 	{...eventProperties, message_id: Type.String(), mode: Type.Enum(['live', 'test'])},
 	{examples: [{...eventExample, message_id: 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n', mode: 'live'}]},
@@ -93,12 +93,12 @@ const role = Type.Enum(['to', 'cc']);
 export const recipientSchema = Type.Object(
 	{
 		id: Type.String(),
-		recipient: Type.String({description: 'The address, as the send spelled it.'}),
+		recipient: Type.String({description: 'The address as written in the send.'}),
 		role,
 		state: Type.Enum(recipientStates, {description: 'That of `to` is the status of the message.'}),
 		state_at: time,
-		next_attempt_at: textOrNull('When it is tried next; null: it is not in the queue any more.'),
-		last_reply: textOrNull('What was said of it last; null: nothing yet.'),
+		next_attempt_at: textOrNull('When the next attempt is due; `null` if the recipient is no longer in the queue.'),
+		last_reply: textOrNull('The last SMTP reply or reason; `null` if there is none yet.'),
 	},
 	{
 		examples: [
@@ -115,21 +115,21 @@ export const recipientSchema = Type.Object(
 	},
 );
 
-/** A conversation with a host about a recipient. */
+/** A session with a mail server for a recipient. */
 export const attemptSchema = Type.Object(
 	{
 		recipient_id: Type.String(),
 		recipient: Type.String(),
 		role,
-		attempt: Type.Integer({description: 'Which try it was part of, from 1.'}),
+		attempt: Type.Integer({description: 'The number of the attempt that this session belonged to, from 1.'}),
 		at: time,
-		host: textOrNull('With whom; null: no host was found.'),
-		tls: textOrNull('Protocol, cipher, and whether the certificate was verified; null: no TLS.'),
-		phase: Type.Enum([...phases], {description: 'How far it came.'}),
-		code: Type.Union([Type.Integer(), Type.Null()], {description: 'Of the SMTP reply; null: none came.'}),
+		host: textOrNull('The mail server; `null` if none was found.'),
+		tls: textOrNull('Protocol, cipher, and whether the certificate was verified; `null` without TLS.'),
+		phase: Type.Enum([...phases], {description: 'The last phase that the session reached.'}),
+		code: Type.Union([Type.Integer(), Type.Null()], {description: 'The code of the SMTP reply, or `null`.'}),
 		enhanced: textOrNull('The enhanced status code (RFC 3463).'),
-		reply: Type.String({description: 'The SMTP reply, or why there was none.'}),
-		ms: Type.Integer({description: 'How long it took, milliseconds.'}),
+		reply: Type.String({description: 'The SMTP reply, or the reason why there was none.'}),
+		ms: Type.Integer({description: 'Duration in milliseconds.'}),
 	},
 	{
 		examples: [

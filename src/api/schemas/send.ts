@@ -8,12 +8,12 @@ import {isStorable} from './formats.ts';
 const longest = 256 * 1024;
 const deepest = 16;
 
-// Lone surrogates and NUL are escaped in JSON, so that a text without these holds neither.
+// JSON escapes lone surrogates and NUL, so a text without these escapes contains neither.
 const suspicious = /\\u(?:0000|d[89a-f])/;
 
 const texts = new WeakMap<object, string>();
 
-/** The variables as JSON. That of the check is kept with them, for the row. */
+/** Returns the variables as JSON. The text that the check produced is cached with them and reused for the row. */
 export function variablesJson(data: object): string {
 	const known = texts.get(data);
 	if (known !== undefined) {
@@ -25,8 +25,8 @@ export function variablesJson(data: object): string {
 }
 
 /**
- * Says what is wrong with a send's variables (`must …`), null: nothing. At most 256 KiB as JSON and 16 levels deep,
- * texts that both engines store, numbers below 1.8e308, with which templates can reckon.
+ * Returns what is wrong with the variables of a send (`must …`), or `null` if they are valid. The limits are 256 KiB as
+ * JSON, 16 levels, texts that both engines can store, and finite numbers, which templates can compute with.
  */
 export function variablesFault(data: object): string | null {
 	const json = variablesJson(data);
@@ -36,18 +36,18 @@ export function variablesFault(data: object): string | null {
 	return faultInside(data, 1) ?? (suspicious.test(json) && !isAllStorable(data) ? unstorable : null);
 }
 
-const unstorable = 'must have only valid Unicode without NUL';
+const unstorable = 'must contain only valid Unicode without NUL';
 
-// Written for speed, for every send passes here; what JSON.parse makes has no inherited names, and a Numeral has no own
-// ones.
+// Every send passes here, so `for … in` is used for speed. Objects from JSON.parse have no inherited names, and a
+// Numeral has no enumerable ones.
 function faultInside(value: object, depth: number): string | null {
 	if (depth > deepest) {
-		return 'must be at most 16 levels deep';
+		return 'must be nested at most 16 levels deep';
 	}
 	for (const name in value) {
 		const item = (value as Record<string, unknown>)[name];
 		if ((typeof item === 'number' || item instanceof Numeral) && !Number.isFinite(Number(item))) {
-			return 'must have only finite numbers';
+			return 'must contain only finite numbers';
 		}
 		const isNested = typeof item === 'object' && item !== null && !(item instanceof Numeral);
 		const fault = isNested ? faultInside(item, depth + 1) : null;
@@ -76,12 +76,12 @@ const attachment = Type.Object(
 		filename: Type.String({
 			format: 'filename',
 			maxLength: 255,
-			description: 'At most 255 characters, no path separators.',
+			description: 'At most 255 characters, without path separators.',
 		}),
 		contentType: Type.String({
 			format: 'media-type',
 			description:
-				'`type/subtype`; text may have a `charset`, text/calendar a `method`. UTF-8 text without one gets `charset=utf-8`.',
+				'`type/subtype`. Text may have a `charset`, text/calendar a `method`. UTF-8 text without a charset gets `charset=utf-8`.',
 		}),
 		content: Type.String({
 			format: 'base64-file',
@@ -91,7 +91,7 @@ const attachment = Type.Object(
 		contentId: Type.Optional(
 			Type.String({
 				format: 'content-id',
-				description: 'Unique in the mail: html that names it as `cid:…` shows the file in its place.',
+				description: 'Unique within the message. HTML that refers to `cid:…` shows the file inline.',
 			}),
 		),
 	},
@@ -100,13 +100,13 @@ const attachment = Type.Object(
 
 const tracking = Type.Object(
 	{
-		opens: Type.Optional(Type.Boolean({description: 'False: no open pixel in this mail.'})),
-		clicks: Type.Optional(Type.Boolean({description: 'False: links of this mail stay as they are.'})),
+		opens: Type.Optional(Type.Boolean({description: '`false` omits the open-tracking pixel from this message.'})),
+		clicks: Type.Optional(Type.Boolean({description: '`false` leaves the links of this message unchanged.'})),
 	},
-	{...strict, description: "Switches the workspace's tracking off for this send; it cannot switch it on."},
+	{...strict, description: 'Turns off tracking of the workspace for this send. It cannot turn tracking on.'},
 );
 
-/** A send, in descriptions. */
+/** The example of a send in the API description. */
 export const sendExample = {
 	from: 'no-reply@shop.example',
 	to: 'user@example.org',
@@ -119,31 +119,29 @@ export const sendExample = {
 };
 
 /**
- * The body of a send (docs/reference/interface.md, Send request); `null` for an optional field means that it is absent.
+ * The body of a send (docs/reference/interface.md, Send request). `null` in an optional field means that it is absent.
  */
 export const sendBody = Type.Object(
 	{
 		from: Type.String({
 			format: 'email',
-			description: 'An active, verified sender of the workspace; a bare address.',
+			description: 'An active, verified sender of the workspace, as a bare address.',
 		}),
-		to: Type.String({format: 'recipient-email', description: 'The primary recipient; a bare address.'}),
-		templateId: Type.String({minLength: 1, description: 'The template, `tpl_…`; its newest version is sent.'}),
+		to: Type.String({format: 'recipient-email', description: 'The primary recipient, as a bare address.'}),
+		templateId: Type.String({minLength: 1, description: 'The template, `tpl_…`. Its latest version is sent.'}),
 		data: Type.Optional(
 			Type.Object(
 				{},
-				{variables: true, description: 'Variables of the template, at most 256 KiB as JSON, 16 levels.'},
+				{variables: true, description: 'Template variables, at most 256 KiB as JSON and 16 levels deep.'},
 			),
 		),
-		replyTo: Type.Optional(Type.String({format: 'email', description: 'Where answers go.'})),
-		toName: Type.Optional(
-			Type.String({format: 'label', description: 'The name that stands before `to` in the mail.'}),
-		),
-		replyToName: Type.Optional(Type.String({format: 'label', description: 'The name before `replyTo`.'})),
+		replyTo: Type.Optional(Type.String({format: 'email', description: 'The address that replies go to.'})),
+		toName: Type.Optional(Type.String({format: 'label', description: 'The display name of `to`.'})),
+		replyToName: Type.Optional(Type.String({format: 'label', description: 'The display name of `replyTo`.'})),
 		replyTracking: Type.Optional(
 			Type.Boolean({
 				description:
-					'True: Reply-To is an address of this installation, so that answers come in as `received` and name this message. Not beside `replyTo`.',
+					'`true` sets Reply-To to an address of this installation: replies arrive as `received` events that name this message. Cannot be combined with `replyTo`.',
 			}),
 		),
 		headers: Type.Optional(
@@ -153,18 +151,18 @@ export const sendBody = Type.Object(
 					maxProperties: 20,
 					additionalProperties: Type.String(),
 					description:
-						'At most 20 header fields with values of at most 998 octets: `X-…` but for those of mailctl and of providers, `In-Reply-To`, `References`, `Importance`, `Auto-Submitted`.',
+						'At most 20 header fields with values of at most 998 octets: `In-Reply-To`, `References`, `Importance`, `Auto-Submitted` and `X-…`, except those reserved by mailctl and by providers.',
 				},
 			),
 		),
 		inReplyTo: Type.Optional(
-			Type.String({description: 'A message of this workspace, `msg_…`: the mail stands below it in its thread.'}),
+			Type.String({description: 'A message of this workspace, `msg_…`, that the new one follows in its thread.'}),
 		),
 		cc: Type.Optional(
 			Type.Array(Type.String({format: 'email'}), {
 				maxItems: 25,
 				description:
-					'At most 25 addresses. Duplicates, and `to`, are dropped; a suppressed one is passed over.',
+					'At most 25 addresses. Duplicates and the `to` address are dropped, and suppressed addresses are skipped.',
 			}),
 		),
 		metadata: Type.Optional(
@@ -175,53 +173,54 @@ export const sendBody = Type.Object(
 					propertyNames: Type.String({format: 'metadata-key'}),
 					additionalProperties: Type.String({format: 'text', maxLength: 500}),
 					description:
-						'At most 50 texts of at most 500 characters, names of 1 to 40; echoed on reads and in webhooks.',
+						'At most 50 texts of at most 500 characters, with names of 1 to 40 characters. Returned on reads and in webhooks.',
 				},
 			),
 		),
 		unsubscribeGroup: Type.Optional(
-			Type.String({minLength: 1, description: "A topic's code: recipients can opt out of it alone."}),
+			Type.String({minLength: 1, description: 'The code of a topic, which recipients can opt out of.'}),
 		),
 		locale: Type.Optional(
 			Type.String({
 				format: 'locale',
-				description: 'BCP-47 tag: chooses the variant and formats. Remembered for the recipient.',
+				description: 'BCP-47 tag: selects the variant and formats. Remembered for the recipient.',
 			}),
 		),
 		timezone: Type.Optional(
 			Type.String({
 				format: 'timezone',
-				description: 'IANA zone in which dates are shown. Remembered for the recipient.',
+				description: 'IANA time zone in which dates are shown. Remembered for the recipient.',
 			}),
 		),
 		attachments: Type.Optional(
 			Type.Array(attachment, {
 				maxItems: defaultAttachments.most,
-				description: 'At most 3 files; a workspace may allow more and larger ones.',
+				description: 'At most 3 files. A workspace may allow more and larger ones.',
 			}),
 		),
 		tags: Type.Optional(
 			Type.Array(Type.String({format: 'text', minLength: 1, maxLength: 64}), {
 				maxItems: 10,
-				description: 'At most 10 texts of 1 to 64 characters, echoed on reads.',
+				description: 'At most 10 texts of 1 to 64 characters. Returned on reads.',
 			}),
 		),
 		tracking: Type.Optional(tracking),
 		sendAt: Type.Optional(
 			Type.String({
-				description: 'Not before then: RFC 3339, or from now (`+90m`, `+2h`, `+3d`); at most 30 days ahead.',
+				description:
+					'The earliest time to send: RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead.',
 			}),
 		),
 		expiresAt: Type.Optional(
 			Type.String({
 				description:
-					'Not after then, written as `sendAt`, at least a minute after it or after now: a copy that no host has taken ends `bounced`, `expired`.',
+					'The latest time to send, in the format of `sendAt` and at least a minute after it or after now. Recipients not delivered by then become `bounced` with the reason `expired`.',
 			}),
 		),
 		priority: Type.Optional(
 			Type.Enum([...priorities], {
 				description:
-					'Whose turn comes first at a destination; absent: as the topic says, else the template, else `normal`.',
+					'Which messages are sent to a destination first. Defaults to the priority of the topic, then of the template, then `normal`.',
 			}),
 		),
 	},
@@ -239,7 +238,7 @@ export const batchItem = Type.Object(
 				minLength: 1,
 				maxLength: 255,
 				pattern: '^[ -~]*$',
-				description: 'As the header `Idempotency-Key` of a single send.',
+				description: 'Works like the header `Idempotency-Key` of a single send.',
 			}),
 		),
 	},
@@ -251,11 +250,11 @@ export type BatchItem = Static<typeof batchItem>;
 const largeFile = Type.Object({...attachment.properties, content: Type.String({format: 'large-file'})}, strict);
 const largeFiles = {attachments: Type.Optional(Type.Array(largeFile, {maxItems: widestAttachments.most}))};
 
-/** The same where a workspace allows more and larger attachments; `read-send.ts` checks how many and how large. */
+/** The same bodies for a workspace that allows more and larger attachments. `read-send.ts` enforces its limits. */
 export const wideSend = Type.Object({...sendBody.properties, ...largeFiles}, strict);
 export const wideItem = Type.Object({...batchItem.properties, ...largeFiles}, strict);
 
-/** The headers that a send may carry. */
+/** The headers that a send accepts. */
 export const sendHeaders = Type.Object({
 	'Idempotency-Key': Type.Optional(
 		Type.String({
@@ -263,7 +262,7 @@ export const sendHeaders = Type.Object({
 			maxLength: 255,
 			pattern: '^[ -~]*$',
 			description:
-				'Makes repeating a send safe: the same key with the same `from`, `to`, `templateId` and `data` repeats the first answer, byte for byte and with `Idempotent-Replayed: true`, and creates no second message. `Idempotent-Replayed: differs` says that other fields were not those of the first send. With another `from`, `to`, `templateId` or `data` it answers 409. Kept 24 hours.',
+				'Makes it safe to repeat a send. The same key with the same `from`, `to`, `templateId` and `data` returns the first response byte for byte, with `Idempotent-Replayed: true`, and creates no second message. `Idempotent-Replayed: differs` means that other fields have changed since the first send. A different `from`, `to`, `templateId` or `data` is rejected with 409. Keys are stored for 24 hours.',
 		}),
 	),
 });

@@ -22,13 +22,13 @@ export const templateBody = Type.Object(
 	{
 		name: Type.String({
 			format: 'label',
-			description: 'For people, unique in the workspace: 1 to 200 characters on one line.',
+			description: 'A display name, unique in the workspace: 1 to 200 characters on one line.',
 		}),
 		id: Type.Optional(
 			Type.String({
 				format: 'template-id',
 				description:
-					'The id to send with, unique in the workspace: `tpl_` and 1 to 64 letters, digits, hyphens and underscores. Left out: a new one.',
+					'The id used in sends, unique in the workspace: `tpl_` and 1 to 64 letters, digits, hyphens and underscores. Generated if omitted.',
 			}),
 		),
 		...templateSettings,
@@ -36,7 +36,7 @@ export const templateBody = Type.Object(
 	{...strict, examples: [{name: 'receipt', id: 'tpl_receipt'}]},
 );
 
-/** Most languages of one version. */
+/** The maximum number of languages in a version. */
 export const maxVariants = 50;
 
 const variantBody = Type.Object(
@@ -44,14 +44,14 @@ const variantBody = Type.Object(
 		locale: Type.Optional(
 			Type.String({
 				format: 'locale-or-empty',
-				description: 'BCP-47 tag; left out, null or empty: the default variant.',
+				description: 'BCP-47 tag. Omitted, `null` or empty for the default variant.',
 			}),
 		),
-		subject: Type.String({format: 'text', description: 'Liquid.'}),
-		mjml: Type.Optional(Type.String({format: 'text', description: 'The body as MJML with Liquid; or `html`.'})),
-		html: Type.Optional(Type.String({format: 'text', description: 'The body as html with Liquid; or `mjml`.'})),
+		subject: Type.String({format: 'text', description: 'The subject, in Liquid.'}),
+		mjml: Type.Optional(Type.String({format: 'text', description: 'The body in MJML and Liquid, or `html`.'})),
+		html: Type.Optional(Type.String({format: 'text', description: 'The body in HTML and Liquid, or `mjml`.'})),
 		text: Type.Optional(
-			Type.String({format: 'text', description: 'The text part, Liquid; left out: made from the html.'}),
+			Type.String({format: 'text', description: 'The text part, in Liquid. Derived from the HTML if omitted.'}),
 		),
 	},
 	strict,
@@ -62,11 +62,11 @@ export const versionBody = Type.Object(
 		variants: Type.Array(variantBody, {
 			minItems: 1,
 			maxItems: maxVariants,
-			description: `One for each language, at most ${maxVariants}, each with either \`mjml\` or \`html\`.`,
+			description: `One variant per language, at most ${maxVariants}, each with either \`mjml\` or \`html\`.`,
 		}),
 		...templateSettings,
 		layout: Type.Optional(
-			Type.String({description: 'The layout that bodies and texts are put into; left out or null: none.'}),
+			Type.String({description: 'The layout that surrounds the bodies and texts. Omitted or `null` for none.'}),
 		),
 	},
 	{...strict, examples: [{variants}]},
@@ -78,20 +78,20 @@ export const previewBody = Type.Object(
 		data: Type.Optional(
 			Type.Object(
 				{},
-				{variables: true, description: "Variables; left out: the version's sample, if it has one."},
+				{variables: true, description: 'Template variables. Defaults to the sample of the version, if any.'},
 			),
 		),
-		locale: Type.Optional(Type.String({format: 'locale-or-empty', description: 'Of the recipient, a BCP-47 tag.'})),
+		locale: Type.Optional(Type.String({format: 'locale-or-empty', description: "The recipient's BCP-47 tag."})),
 		timezone: Type.Optional(
-			Type.String({format: 'timezone-or-empty', description: 'Of the recipient, an IANA name.'}),
+			Type.String({format: 'timezone-or-empty', description: 'The time zone of the recipient, an IANA name.'}),
 		),
 		version: Type.Optional(
-			Type.Integer({minimum: 1, maximum: 2 ** 31 - 1, description: 'Its number; left out: the newest.'}),
+			Type.Integer({minimum: 1, maximum: 2 ** 31 - 1, description: 'Its number. Defaults to the latest.'}),
 		),
 		contentIds: Type.Optional(
 			Type.Array(Type.String({format: 'content-id'}), {
 				maxItems: 20,
-				description: 'The `contentId`s of the attachments that a send would have.',
+				description: 'The `contentId` of each attachment that a send would have.',
 			}),
 		),
 	},
@@ -103,13 +103,13 @@ export const templateSchema = Type.Object(
 		id: Type.String(),
 		name: Type.String(),
 		latest_version: Type.Union([Type.Integer(), Type.Null()], {
-			description: 'The version that sends use; null: none was saved.',
+			description: 'The version that sends use; `null` if none has been saved.',
 		}),
-		topic: Type.Optional(Type.String({description: 'Only where it is set, as the two that follow.'})),
+		topic: Type.Optional(Type.String({description: 'Present only if it is set, like the next two fields.'})),
 		priority: Type.Optional(Type.String()),
 		sensitive: Type.Optional(Type.Array(Type.String())),
 		built_in: Type.Boolean({
-			description: 'The template `tpl_submission`, which mail submitted by SMTP has; nobody made it.',
+			description: '`true` for `tpl_submission`, the built-in template of messages submitted over SMTP.',
 		}),
 		created_at: time,
 		updated_at: time,
@@ -130,12 +130,12 @@ export const templateSchema = Type.Object(
 
 const version = {
 	template_id: Type.String(),
-	version: Type.Integer({description: 'Counted from 1.'}),
+	version: Type.Integer({description: 'The number of the version, from 1.'}),
 	created_at: time,
 };
 const versionExample = {template_id: id, version: 3, created_at: '2026-06-10T08:00:00+00:00'};
 
-/** An item of the list: the sources are read version by version. */
+/** An item of the list, without the sources: they are read one version at a time. */
 export const listedVersionSchema = Type.Object(
 	{...version, variants: Type.Array(Type.Object({locale: textOrNull, subject: Type.String()}))},
 	{examples: [{...versionExample, variants: variants.map(({locale = null, subject}) => ({locale, subject}))}]},
@@ -150,13 +150,13 @@ export const versionSchema = Type.Object(
 				subject: Type.String(),
 				mjml: Type.Optional(Type.String()),
 				html: Type.Optional(Type.String()),
-				text: Type.Union([Type.String(), Type.Null()], {description: 'Null: it is made from the html.'}),
+				text: Type.Union([Type.String(), Type.Null()], {description: '`null` if it is derived from the HTML.'}),
 			}),
 		),
 		sample: Type.Union([Type.Object({}), Type.Null()], {
 			description: 'Variables for previews, from the sample.json of `mailctl template push`.',
 		}),
-		layout: Type.Union([Type.String(), Type.Null()], {description: 'Its name; null: none.'}),
+		layout: Type.Union([Type.String(), Type.Null()], {description: 'The name of the layout; `null` if none.'}),
 	},
 	{
 		examples: [
@@ -175,12 +175,12 @@ export const previewSchema = Type.Object(
 	{examples: [{subject: 'Ihr Beleg 1042', html: '<p>19.90</p>', text: '19.90\n'}]},
 );
 
-/** A preview of a template, with what is doubtful of it. */
+/** A preview of a template with its warnings. */
 export const previewedSchema = Type.Object(
 	{
 		...previewSchema.properties,
 		warnings: Type.Optional(
-			Type.Array(Type.String(), {description: 'Only where there are some: each `cid:` that no attachment has.'}),
+			Type.Array(Type.String(), {description: 'Only if there are any: each `cid:` without an attachment.'}),
 		),
 	},
 	{examples: [{subject: 'Ihr Beleg 1042', html: '<p>19.90</p>', text: '19.90\n'}]},

@@ -2,27 +2,27 @@ import {findAddresses, strangersIn} from '../addresses-in-text.ts';
 import {decodeWords, stripHtml} from '../decode.ts';
 import {type Field, fieldOf, type Mail, type Part, readFields, withLineFeeds} from '../mime.ts';
 
-/** A mail as a reader of bounces sees it. */
+/** A message as the bounce readers see it. */
 export type BounceText = {
-	/** A header field by its name in lower case, decoded; empty if absent. */
+	/** Returns a decoded header field by its name in lower case, or an empty string. */
 	readonly field: (name: string) => string;
-	/** The addressees of the mail: they sent the mail that it may be about. */
+	/** The addressees of the bounce, who sent the message that it may be about. */
 	readonly senders: readonly string[];
-	/** What it says, without what it gives back. */
+	/** The bounce's own text, without the message that it returns. */
 	readonly said: string;
-	/** The mail or header that it gives back. */
+	/** The returned message or header. */
 	readonly returned: string;
 };
 
-// Quotes are the words of another mail. Transcripts have `>>>`.
+// Quoted lines belong to another message. Transcripts have `>>>`.
 const quoted = /^>(?!>>).*$/gm;
-/** Of what a mail says. */
+/** The limit for a message's own text. */
 export const maxTextLength = 64 * 1024;
-// Exchange puts its style sheets before its words.
+// Larger, because Exchange puts its style sheets before the text.
 const maxHtmlLength = 256 * 1024;
 const maxReturnedLength = 32 * 1024;
 
-/** The text of a mail: its plain text, or its HTML if it has no plain text. */
+/** Reads the text of a message: plain text, or HTML if it has no plain text. */
 export function bounceTextOf({root}: Mail): BounceText {
 	const field = (name: string) => decodeWords((fieldOf(root.fields, name) ?? '').slice(0, 8192));
 	const leaves = leavesBeforeReturned(root);
@@ -42,7 +42,7 @@ export function bounceTextOf({root}: Mail): BounceText {
 	};
 }
 
-/** The texts of a mail up to the mail that it gives back; what comes after that one belongs to it. */
+/** Returns the text parts before the returned message; whatever follows belongs to that one. */
 function leavesBeforeReturned(root: Part): {parts: Part[]; returned: Part | null} {
 	const parts: Part[] = [];
 	const open = [root];
@@ -74,8 +74,8 @@ function textOf(parts: readonly Part[], most: number): string {
 const fields = ['x-failed-recipients', 'x-actual-recipient', 'original-recipient', 'x-original-to'];
 
 /**
- * The recipient of a bounce that names no recipient in its words: from the bounce's own fields, or from the returned
- * mail if that had one recipient, or one in the domain that the words name.
+ * Finds the recipient of a bounce whose text names none: in the bounce's own fields, then in the returned message, if
+ * that had a single recipient or one in a domain that the text names.
  */
 export function returnedRecipient({field, said, senders, returned}: BounceText): string | null {
 	const named = fields.flatMap(name => findAddresses(field(name)).map(({address}) => address));
@@ -90,7 +90,7 @@ export function returnedRecipient({field, said, senders, returned}: BounceText):
 		: (addresses.find(address => spoken.includes(domainOf(address))) ?? null);
 }
 
-/** For whom a mail that was given back is, by its header. */
+/** Returns the recipients in the header of a returned message. */
 export function recipientsOf(returned: string): string[] {
 	const text = returned.slice(0, 16_384);
 	const fields = readFields(Buffer.from(text.slice(Math.max(0, text.search(/^[\w-]+[ \t]?:/m)))));
@@ -100,15 +100,15 @@ export function recipientsOf(returned: string): string[] {
 		.map(({address}) => address);
 }
 
-/** The domain of an address, in lower case. */
+/** Returns the domain of an address, in lower case. */
 export function domainOf(address: string): string {
 	return address.slice(address.lastIndexOf('@') + 1).toLowerCase();
 }
 
-/** A bounce's text: what the daemon says, and the mail or header that it gives back below. */
+/** A bounce's text: the daemon's own, and the message or header that it returns below. */
 type Split = {readonly said: string; readonly returned: string};
 
-// Lines after which daemons put the mail that they give back (R3.12).
+// Lines that daemons put before the returned message (R3.12).
 const marker = new RegExp(
 	[
 		'^[ \\t>]{0,8}[-=_*#][-=_*# ]{1,80}(?:' +
@@ -161,23 +161,23 @@ const marker = new RegExp(
 	'imu',
 );
 
-// Every mail has one of these and no daemon's sentence begins with it.
+// Every message has one of these fields, and no daemon starts a sentence with one.
 const trace = /^(?:Return-Path|Received|DKIM-Signature|DomainKey-Signature|ARC-Seal|X-Received|Delivered-To)[ \t]?:/im;
 const ownField = /^(?:Message-ID|MIME-Version|Content-Type|X-Mailer|X-[\w-]{1,40})[ \t]?:/i;
 const anyField =
 	/^(?:From|To|Cc|Subject|Date|Reply-To|Sender|Message-ID|MIME-Version|Content-Type|Content-Transfer-Encoding|References|In-Reply-To|X-[\w-]{1,40})[ \t]?:/i;
 
-/** Cuts off what a bounce gives back, so that its words are not taken for the daemon's. */
+/** Cuts off the returned message, so that its text is not taken for the daemon's. */
 export function splitReturned(text: string): Split {
 	const cuts = [marker.exec(text)?.index, trace.exec(text)?.index, headerAt(text)].filter(at => at !== undefined);
 	const at = Math.min(text.length, ...cuts);
-	// A mail that begins with such a line says nothing itself.
+	// A message that begins with such a line has no text of its own.
 	return text.slice(0, at).trim() === ''
 		? {said: text, returned: ''}
 		: {said: text.slice(0, at), returned: text.slice(at)};
 }
 
-/** Where a block of three header fields begins, at least one of them not of a quoted "To, Subject, Sent". */
+/** Returns where a block of three header fields starts. One of them must not occur in a quoted "To, Subject, Sent". */
 function headerAt(text: string): number | undefined {
 	let start = 0;
 	let fields = 0;
@@ -203,7 +203,7 @@ function headerAt(text: string): number | undefined {
 const maxHeaderLength = 64 * 1024;
 const maxMails = 5;
 
-/** Whether a part is the mail that a report is about, or its header. */
+/** Whether a part is the message that a report is about, or its header. */
 export function isReturned(type: string): boolean {
 	return /^(?:message\/(?:rfc822|global|global-headers|rfc822-headers|partial)|text\/rfc822(?:-headers?)?)$/.test(
 		type,
@@ -211,20 +211,20 @@ export function isReturned(type: string): boolean {
 }
 
 /**
- * The header fields of each returned mail of a report. Its body is never looked at (R3.9). Where no part says that it
- * is one, the files that begin like a mail count.
+ * Returns the header fields of each message that a report returns, never the body (R3.9). If no part has such a type,
+ * files that begin like a message count.
  */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
 	return returnedParts(leaves).slice(0, maxMails).map(headerOf);
 }
 
-/** The parts that are mails, by their types, else by their first lines. */
+/** Returns the parts that are messages, judged by their types, or else by their first lines. */
 export function returnedParts(leaves: readonly Part[]): Part[] {
 	const named = leaves.filter(({type}) => isReturned(type));
 	return named.length > 0 ? named : leaves.filter(isMailPart);
 }
 
-/** A mail that is attached as a file, or as a text behind the first part. */
+/** Whether a message is attached as a file, or as text after the first part. */
 export function isMailPart(part: Part, at: number): boolean {
 	return (part.type.startsWith('application/') || (at > 0 && part.type === 'text/plain')) && beginsLikeMail(part);
 }

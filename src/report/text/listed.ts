@@ -3,44 +3,44 @@ import type {ReportAction} from '../../mail/report.ts';
 import {findAddresses, sameAddress} from '../addresses-in-text.ts';
 import type {BounceText} from './bounce-text.ts';
 
-/** One more than may have an effect: it shows that there are more. */
+/** One more than may have an effect, to show that there are more. */
 export const maxFindings = 101;
 
-/** What a bounce's text says of one recipient. */
+/** What a bounce's text says about one recipient. */
 export type Finding = {
-	/** Null: the text names no recipient. */
+	/** `null` if the text names no recipient. */
 	readonly recipient: string | null;
 	/** The address that was sent to, if the text has it: `(expanded from <neko@example.org>)`. */
 	readonly originalRecipient?: string;
-	/** The words about this recipient alone (R2.3). */
+	/** The text about this recipient alone (R2.3). */
 	readonly text: string;
-	/** If `evidenceIn` cannot derive it from the text. */
+	/** Set if `evidenceIn` cannot derive it from the text. */
 	readonly phase?: Phase;
 	readonly host?: string;
-	/** Failed, unless the text says that the daemon goes on trying. */
+	/** Failed, unless the text says that the daemon will retry. */
 	readonly action?: ReportAction;
 };
 
-/** Reads the bounces of one family of mail systems; an empty list for all others. */
+/** Reads the bounces of one family of mail systems. Returns an empty list for all others. */
 export type Detector = (bounce: BounceText) => Finding[];
 
-/** Where in a text recipients stand, each on a line of its own with its reason behind or below. */
+/** How a text lists recipients: each on its own line, with the reason after or below it. */
 type Listing = {
-	/** The line that announces them; without it they may stand anywhere. */
+	/** The line that announces the list. Without it, recipients may be anywhere. */
 	readonly after?: RegExp;
-	/** What comes after the last one. */
+	/** The text after the last recipient. */
 	readonly until?: RegExp;
-	/** How a recipient's line begins, if that distinguishes it from other lines. */
+	/** How a recipient's line begins, if that sets it apart from other lines. */
 	readonly line?: RegExp;
 	/** The sender's addresses, which are not recipients. */
 	readonly except?: readonly string[];
-	/** Recipients, in lower case, that any line may name: the words about one begin there. */
+	/** Recipients, in lower case, that any line may name. The text about a recipient starts at its name. */
 	readonly known?: ReadonlySet<string>;
 };
 
 const labels =
 	'recipient(?: address)?|failed recipient|final-recipient|original-recipient|rcpt to|to|addressed to|could not be delivered to|unable to deliver message to|user|unknown user|address|e-?mail(?: address)?|mailbox|undeliverable to|empf[äa]nger|destinataire|destinatario|destinat[áa]rio|宛先|受信者|收件人|받는사람|수신자|alıcı|получатель|адрес';
-// X.400 puts ours into its own: `c=de;a= ;p=firm;dda:SMTP=neko@example.org; on …`.
+// X.400 embeds our addresses in its own: `c=de;a= ;p=firm;dda:SMTP=neko@example.org; on …`.
 const x400 = /^\s*(?:[a-z]{1,3}=[^;@]{0,64};\s?){1,10}(?:dda:)?(?:smtp=)?$/i;
 const before = new RegExp(
 	`^[\\s>*•·▪\\-–+]{0,40}(?:(?:${labels})\\s{0,8}[:：]?\\s{0,8})?["'<(\\[*]{0,4}(?:(?:rfc822|smtp|mailto)\\s?[:;]\\s?<?)?$`,
@@ -49,26 +49,26 @@ const before = new RegExp(
 // `Neko Kijitora <neko@example.org>`, alone on its line.
 const named =
 	/^(?!.{0,60}\b(?:reply|contact|write|please|help|from|questions?|support|by)\b)[^@:;]{1,60}[<(](?:mailto:|smtp:)?$/iu;
-// What was said in the session is about a recipient, it does not begin one.
+// Lines of the SMTP session are about a recipient; they do not start a new one.
 const command = /^\s*(?:>>>|<<<)\s?\w/;
-// Before an address these words are its reason.
+// Before an address, these words are its reason.
 const telling = /unknown|undeliverable|unable|could not|invalid|disabled|full/i;
 const origin =
 	/\(?(?:(?:ultimately )?generated (?:from|by)|expanded from|originally to|forwarded from|alias of|redirected from|original(?:ly)? (?:address|recipient))[:\s]{1,3}<?["']?/i;
 const originAhead = new RegExp(`${origin.source}$`, 'i');
-/** Between recipients that share what is said behind the last one. */
+/** Between recipients that share the text after the last one. */
 const separator = /^[\s,;<>"'()]*(?:(?:and|or|und|et|y|e)\b[\s<"'(]*)?$/i;
 const reasonAhead = /\p{L}{3}[^:]*:[\s<"'([]*$/u;
 const word = /\p{L}{3}/u;
 
-/** What follows the first match of a pattern; null if the text has no match. */
+/** Returns the text after the first match of a pattern, or `null` if there is no match. */
 export function behind(text: string, pattern: RegExp): string | null {
 	const found = pattern.exec(text);
 	return found === null ? null : text.slice(found.index + found[0].length);
 }
 
 /**
- * The recipients of a list, each with the words that are about it; those without any share what comes after the last of
+ * Reads a list of recipients, each with the text about it. Recipients without text share the text after the last of
  * them.
  */
 export function readListed(
@@ -90,7 +90,7 @@ export function readListed(
 	return mergeSame(findings);
 }
 
-/** What is said of a recipient whose reason stands above it. */
+/** Combines a recipient with the reason above it. */
 function headed({recipient, originalRecipient, text}: Cut, heading: string): Finding {
 	return {recipient, ...(originalRecipient && {originalRecipient}), text: `${heading}\n${text}`};
 }
@@ -99,13 +99,13 @@ function isListing(line: string): boolean {
 	return recipientsOf(line).addresses.length > 0;
 }
 
-/** The line above the first recipient. */
+/** Returns the line above the first recipient. */
 function headingOf(part: string): string {
 	const lines = part.split('\n');
 	return lines[lines.findIndex(isListing) - 1] ?? '';
 }
 
-/** Splits a text in which each reason stands above its recipients: every line that ends in a colon begins a part. */
+/** Splits a text that has reasons above their recipients: each line that ends with a colon starts a part. */
 export function splitAtHeadings(text: string, isNaming: (line: string) => boolean): string[] {
 	const lines = text.split('\n');
 	const naming = lines.map(isNaming);
@@ -118,7 +118,7 @@ export function splitAtHeadings(text: string, isNaming: (line: string) => boolea
 }
 
 type Cut = {recipient: string; originalRecipient?: string | undefined; text: string};
-/** Recipients that share a place in a line, and the words about them. */
+/** Recipients named together in a line, and the text about them. */
 type Named = {readonly addresses: readonly string[]; readonly rest: string};
 
 const none: Named = {addresses: [], rest: ''};
@@ -139,7 +139,7 @@ function cutPerRecipient(
 			.flatMap(({addresses, rest}) => addresses.map(recipient => ({recipient, rest})))
 			.filter(({recipient}) => !isOrigin(line) && !except.some(one => sameAddress(one, recipient)));
 		for (const {recipient, rest} of named) {
-			// What is about a recipient may begin with an address too, further in.
+			// Text about a recipient may start with another address, but further indented.
 			indent = Math.min(indent, indentOf(line));
 			cuts.push({recipient, originalRecipient: originIn(rest), text: rest});
 		}
@@ -153,7 +153,8 @@ function cutPerRecipient(
 }
 
 /**
- * The recipients that a line names anywhere: the whole line is about one that is alone; of several each has its words.
+ * Returns the recipients that a line names anywhere. A single recipient gets the whole line; several get their own
+ * parts of it.
  */
 function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
 	const groups = groupsOn(line, known);
@@ -163,7 +164,7 @@ function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
 	const ahead = groups.map(({start}, at) => line.slice(groups[at - 1]?.end ?? 0, start));
 	const behind = groups.map(({end}, at) => line.slice(end, groups[at + 1]?.start));
 	const head = before.test(ahead[0] ?? '') ? '' : ahead[0];
-	// `User unknown: ann@…; message too big: ben@…`.
+	// For example `User unknown: ann@…; message too big: ben@…`.
 	const isAhead = head !== '' && ahead.every(gap => reasonAhead.test(gap)) && !word.test(behind.at(-1) ?? '');
 	const words = isAhead ? ahead : behind.map((gap, at) => (at === 0 ? `${head}${gap}` : gap));
 	return groups.map(({addresses}, at) => ({addresses, rest: words[at] ?? ''}));
@@ -171,7 +172,7 @@ function knownOnLine(line: string, known: ReadonlySet<string>): Named[] {
 
 type Group = {readonly addresses: string[]; readonly start: number; end: number};
 
-/** The places of known recipients in a line. Those with nothing but a separator between them share one. */
+/** Finds known recipients in a line. Those with only a separator between them form one group. */
 function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 	const groups: Group[] = [];
 	for (const {address, start, end} of known.size === 0 ? [] : findAddresses(line.slice(0, 1000))) {
@@ -194,10 +195,7 @@ function groupsOn(line: string, known: ReadonlySet<string>): Group[] {
 	return groups;
 }
 
-/**
- * `ann@…: 550 5.1.1 unknown; ben@…: 550 not today`: the words about a recipient end where those about the next one
- * begin.
- */
+/** Splits `ann@…: 550 5.1.1 unknown; ben@…: 550 not today` where the text about the next recipient begins. */
 function splitAtNext({addresses, rest}: Named): Named[] {
 	let last = {addresses, start: 0};
 	const split: Named[] = [];
@@ -215,7 +213,7 @@ function indentOf(line: string): number {
 	return line.search(/[^ \t]|$/);
 }
 
-/** The addresses at the beginning of a line, or of a line that is a list of addresses. */
+/** Returns the addresses at the start of a line, or all of a line that only lists addresses. */
 function recipientsOf(line: string): Named {
 	const found = findAddresses(line.slice(0, 1000));
 	const first = found[0];
@@ -241,7 +239,7 @@ function isOrigin(line: string): boolean {
 	return /^\s*\(/.test(line) && origin.test(line.slice(0, 100));
 }
 
-/** The address that a recipient came from by an alias or a forward. */
+/** Returns the address from which an alias or a forward led to the recipient. */
 export function originIn(line: string): string | undefined {
 	const found = origin.exec(line.slice(0, 1000));
 	return found === null ? undefined : findAddresses(line.slice(found.index, found.index + 400))[0]?.address;

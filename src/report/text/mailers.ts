@@ -9,8 +9,8 @@ const heading = /^[ \t>]{0,8}-{3,}[ \t]?\w[^\n]{3,80}-{3,}[ \t]*$/m;
 const transcriptHead = /^[ \t>]{0,8}-{3,}[ \t]?Transcript of (?:the )?session follows[^\n]{0,20}$/im;
 
 /**
- * Sendmail, versions 5 to 8, and similar: a list of addresses, each with `(reason: …)`, and the transcript of the
- * session. There the words about a recipient follow its RCPT or begin with its address.
+ * Sendmail, versions 5 to 8, and similar: a list of addresses, each with `(reason: …)`, and a transcript of the
+ * session. In the transcript, the text about a recipient follows its RCPT or starts with its address.
  */
 export const readSendmail: Detector = ({said, returned}) => {
 	const session = behind(said, transcriptHead);
@@ -60,7 +60,7 @@ function readTranscript(text: string, returned: string): Transcript {
 	return {findings: [...texts].map(([recipient, text]) => ({recipient, text})), common: common.trim()};
 }
 
-/** Old transcripts have a local part or a host alone; the returned mail has the whole address. */
+/** Completes a local part or host of an old transcript to the address in the returned message. */
 function addressOf(own: string, returned: string): string | null {
 	const address = findAddresses(own)[0]?.address;
 	return (
@@ -85,7 +85,7 @@ function withTranscript(finding: Finding, {findings, common}: Transcript): Findi
 	return {recipient, text, ...(phase && {phase}), ...(host && {host}), ...(originalRecipient && {originalRecipient})};
 }
 
-/** A refusal without a recipient: an alias pointed to a file or a program, or only the returned mail names it. */
+/** A refusal without a recipient: an alias pointed to a file or program, or only the returned message names it. */
 function hiddenRecipient(said: string, common: string): Finding[] {
 	return common === '' ? [] : [{recipient: originIn(said) ?? null, text: common}];
 }
@@ -93,12 +93,12 @@ function hiddenRecipient(said: string, common: string): Finding[] {
 const postfix =
 	/This is the (?:Postfix|mail system|[\w.-]{1,60}) (?:program )?at host|your message could not be\s{1,4}delivered to one or more (?:recipients|destinations)|Your message could not be delivered for|attached returned message|Postfix program/i;
 
-/** Postfix where its delivery status got lost: `<address> (expanded from <address>): host …[…] said: …`. */
+/** Postfix if its delivery status was lost: `<address> (expanded from <address>): host …[…] said: …`. */
 export const readPostfix: Detector = ({said}) => {
 	const start = postfix.exec(said);
 	const rest = start === null ? '' : said.slice(start.index);
 	const first = /^<[^<>\n]{1,320}>/m.exec(rest);
-	// What goes on is indented, and may begin with another address.
+	// Continuation lines are indented, and may start with another address.
 	return first === null ? [] : readListed(rest.slice(first.index), {line: /^</});
 };
 
@@ -119,7 +119,7 @@ export const readExim: Detector = ({field, said, senders}) => {
 	if (failed.length === 0 && !exim.test(said)) {
 		return [];
 	}
-	// mail.ru says it all twice; the second time in English.
+	// mail.ru writes everything twice, the second time in English.
 	const listed = [...readListed(said, {after: announced}), ...readUndisclosed(said)];
 	const found = listed.length > 0 ? listed : readListed(said, {except: failed.length > 0 ? [] : senders});
 	if (failed.length === 0) {
@@ -137,7 +137,7 @@ export const readExim: Detector = ({field, said, senders}) => {
 	);
 };
 
-/** Exim hides an alias's target: the address that was sent to replaces it. */
+/** Exim hides an alias's target, so the address that was sent to stands in for it. */
 function readUndisclosed(said: string): Finding[] {
 	return [...said.matchAll(undisclosed)].slice(0, maxFindings).flatMap(({index, 0: words}) => {
 		const [found] = findAddresses(said.slice(index + words.length, index + words.length + 330));
@@ -164,7 +164,7 @@ const introductions = new RegExp(
 const paragraph = /^[ \t]{0,8}<[^<>\s]{1,320}>:/m;
 
 /**
- * qmail and those that bounce as it does (Yahoo!, James, MailFoundry, many appliances): paragraphs that begin with
+ * qmail and systems with bounces like it (Yahoo!, James, MailFoundry, many appliances): paragraphs that start with
  * `<address>:`.
  */
 export const readQmail: Detector = ({said, senders}) => {
@@ -173,7 +173,7 @@ export const readQmail: Detector = ({said, senders}) => {
 		return [];
 	}
 	const start = paragraph.exec(said)?.index;
-	// It names the hosts that qmail gives up on, not the mail.
+	// qmail names the servers that it gives up on here, which is not about the message.
 	const withoutHosts = (text: string) => text.replace(/^Giving up on [^\n]{0,200}$/gm, '');
 	const findings =
 		start === undefined
@@ -185,7 +185,7 @@ export const readQmail: Detector = ({said, senders}) => {
 const sentenceOfDma = /There was an error delivering your mail to\s{1,4}/;
 const dma = /DragonFly Mail Agent/;
 
-/** The DragonFly Mail Agent of the BSDs: one recipient a bounce. */
+/** The DragonFly Mail Agent of the BSDs: one recipient per bounce. */
 export const readDragonfly: Detector = ({said}) => {
 	const rest = dma.test(said) ? (behind(said, sentenceOfDma) ?? '') : '';
 	const found = findAddresses(rest.slice(0, 400))[0];
@@ -194,7 +194,7 @@ export const readDragonfly: Detector = ({said}) => {
 
 const rejected = /not member|reject|loop alert|unsubscribe|spam mail|ignored|deny/i;
 
-/** The list server fml, which refuses posts in the list's name: the recipient is the list. */
+/** The list server fml, which rejects posts in the list's name, so the recipient is the list. */
 export const readFml: Detector = ({field, said}) => {
 	const from = findAddresses(field('from'))[0]?.address;
 	const isFml = /fml/i.test(field('x-mlserver')) || /\.FML(?:AAB)?@/.test(field('message-id'));
@@ -244,9 +244,7 @@ const today =
 const said550 =
 	/(?:The error that the other server returned was|The response(?: from the remote server)? was):?\s{1,4}/i;
 
-/**
- * Gmail without a delivery status: `Delivery to the following recipient failed permanently:`, and the notices of today.
- */
+/** Gmail without a delivery status: `Delivery to the following recipient failed permanently:`, and current notices. */
 export const readGmail: Detector = ({said}) => {
 	const listed = readListed(said, {after: old});
 	if (listed.length > 0) {
@@ -254,7 +252,7 @@ export const readGmail: Detector = ({said}) => {
 	}
 	const rest = behind(said, today) ?? '';
 	const found = findAddresses(rest.slice(0, 400))[0];
-	// Others begin with the same words and name the address elsewhere.
+	// Other systems start with the same words, but name the address elsewhere.
 	return found === undefined || found.start >= 6
 		? []
 		: [{recipient: found.address, text: behind(rest, said550) ?? rest}];
@@ -297,7 +295,7 @@ function reasonsFirst(text: string): Finding[] {
 const entry = /^[ \t]*Recipient address:[ \t]*/im;
 
 /**
- * Sun, iPlanet, Oracle Messaging Server and its fathers (PMDF): entries of `Recipient address:`, `Reason:`,
+ * Messaging Server of Sun, iPlanet and Oracle, and its predecessor PMDF: entries of `Recipient address:`, `Reason:`,
  * `Diagnostic code:`.
  */
 export const readMessagingServer: Detector = ({said}) => {
@@ -319,7 +317,7 @@ const each = /^[ \t]*Recipient:/m;
 const bracketed = /^[ \t]*(?:SMTP[ \t]*)?<([^<>\s]{3,320})>[ \t]*$/gm;
 const tail = /^[ \t]*Please reply to/im;
 
-/** Post.Office and InterMail, which many carriers run: one reason for all, and below it the recipients. */
+/** Post.Office and InterMail, which many carriers run: one reason for all recipients listed below it. */
 export const readPostOffice: Detector = ({said}) => {
 	const body = behind(said, reason) ?? '';
 	if (each.test(body)) {
@@ -343,7 +341,7 @@ export const readZoho: Detector = ({said}) => {
 	for (const line of said.includes('ERROR_CODE') ? said.split('\n') : []) {
 		const found = findAddresses(line.slice(0, 400))[0];
 		if (found !== undefined && line.includes('ERROR_CODE') && line.slice(0, found.start).trim().length < 4) {
-			// Two separate marks: one before each code.
+			// A separate mark precedes each of the two codes.
 			const text = line.slice(found.end).replaceAll(/,?[ \t]{0,4}ERROR_CODE[ \t]{0,4}:/g, ' ');
 			findings.push({recipient: found.address, text: text.trim()});
 		}
@@ -358,7 +356,7 @@ const message = /^-{3,}server message[ \t]*$/im;
 const command = /^-{3,}SMTP command[ \t]*$/im;
 const verbs = {RCPT: 'rcpt', MAIL: 'mail', EHLO: 'ehlo', HELO: 'ehlo'} as const;
 
-/** m-FILTER: the recipient ends the words above `-------server message`, the command that failed is below. */
+/** m-FILTER: the recipient is the last address above `-------server message`; the failed command is below. */
 export const readMfilter: Detector = ({said}) => {
 	const head = message.exec(said);
 	const recipient = head === null ? undefined : findAddresses(said.slice(0, head.index)).at(-1)?.address;

@@ -19,7 +19,7 @@ import {
 	readZoho,
 } from './mailers.ts';
 
-/** What a mail's text says of recipients; nothing: it is no bounce. */
+/** Returns what a message's text says about recipients, or nothing if it is not a bounce. */
 export function findingsOf(bounce: BounceText): Finding[] {
 	for (const detect of [readFml, ...(mayBeBounce(bounce) ? [...detectors, readGeneric] : [])]) {
 		const findings = detect(bounce);
@@ -30,10 +30,10 @@ export function findingsOf(bounce: BounceText): Finding[] {
 	return [];
 }
 
-// Sentences that name their recipient. With one recipient the reason may be above or below; with several it follows
+// Sentences that name their recipient. A single recipient's reason may be above or below; with several, it follows
 // each.
 const sentences: readonly RegExp[] = [
-	// IMail; its reason precedes the address.
+	// IMail, whose reason precedes the address.
 	/^[ \t]*(?:Unknown (?:user|host)|User mailbox exceeds allowed size|undeliverable to|Delivery failed \d{1,3} attempts|Invalid final delivery userid|User (?:unknown|not found|disabled))[ \t]*:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// X.400-like gateways and MailEnable:
 	// `SMTP Server <…> rejected recipient <…> (Error following RCPT command). It responded …`.
@@ -51,15 +51,15 @@ const sentences: readonly RegExp[] = [
 	/^[ \t]*Recipient:[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// MDaemon, SurfControl.
 	/^[ \t]*(?:Failed address|Addressed To):?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
-	// Zoho of a server that cannot be reached.
+	// Zoho, for a server that cannot be reached.
 	/Address:[ \t]*<(?=[^\s@]{1,64}@[^>\n]{1,253}>,[ \t]*ResponseCode)/gi,
-	// James and carriers that gate mail to telephones: the reason is above.
+	// James, and carriers that relay email to telephones. The reason is above.
 	/^[ \t]*RCPT TO:?[ \t]*[<"']?(?=[^\s@]{1,64}@)/gim,
 	// InterScan, and others that show only the session.
 	/^[ \t]*(?:Sent[ \t]*)?>>>[ \t]?RCPT TO:?[ \t]*<(?=[^\s@]{1,64}@)/gim,
 ];
 
-/** Mail systems that name each recipient in a sentence of their own. */
+/** Mail systems that name each recipient in a sentence of its own. */
 const readSentences: Detector = ({said}) => {
 	for (const sentence of sentences) {
 		const found = recipientsOf(said, sentence);
@@ -85,8 +85,7 @@ function recipientsOf(said: string, sentence: RegExp): Finding[] {
 	return findings;
 }
 
-// The line of each that announces the recipients; each recipient then is on a line of its own, its reason behind or
-// below.
+// The lines that announce recipients. Each recipient is then on its own line, with the reason after or below it.
 const announcements: Readonly<Record<string, RegExp>> = {
 	opensmtpd: /^.{0,80}for\s{1,12}the following\s{1,12}list of recipients:?[ \t]*$/im,
 	courier: /^.{0,40}Your message to the following recipients? (?:cannot|could not) be delivered:?[ \t]*$/im,
@@ -105,7 +104,7 @@ const announcements: Readonly<Record<string, RegExp>> = {
 		/^.{0,120}(?:to|for|of) (?:one or more of )?the following (?:list of )?(?:e-?mail )?(?:recipient|address|user|person|destination)(?:s|es|\(s\)|\(es\))?[^\n]{0,60}:[ \t]*$/im,
 };
 
-/** Mail systems that are recognized only by the line before their list. */
+/** Mail systems recognized only by the line before their list. */
 const readAnnounced: Detector = ({said, senders}): Finding[] => {
 	for (const after of Object.values(announcements)) {
 		const listed = readListed(said, {
@@ -136,7 +135,7 @@ const failing = new RegExp(
 	].join('|'),
 	'iu',
 );
-// In a text of any language.
+// Found in texts of any language.
 const reply = /\b5\d\d[ -]#?5\.\d{1,3}\.\d{1,3}\b/;
 const alone = /^\W*(?:mail.?delivery[\w ]{0,20}|mailer.?daemon(?:@[\w.-]+)?)\W*(?:<|$)/i;
 const bystander =
@@ -145,8 +144,8 @@ const notTheirs =
 	/(?:MAIL FROM|envelope-from|from|sender|return-path|reply-to|contact|e-?mail us at|write to|message-id)[:\s]{0,3}[<"'(]{0,2}$/i;
 
 /**
- * Bounces of unknown families: the header is a daemon's, and either the text describes a failure, or both sender and
- * subject are a daemon's and the mail returns another one.
+ * Bounces of unknown mail systems. The header must be a daemon's. Besides, the text must describe a failure, or sender
+ * and subject must both be a daemon's and the message must return another one.
  */
 const readGeneric: Detector = bounce => {
 	const {said, senders} = bounce;
@@ -159,13 +158,13 @@ const readGeneric: Detector = bounce => {
 };
 
 const maxLetterLength = 500;
-// A host's notices to its own users about their mailboxes.
+// A server's notices to its own users about their mailboxes.
 const toOwner =
 	/\b(?:your|ihre?|votre|su|tu|tuo|vostra|seu|sua|uw|din|twoj[ae]?|ваш[ае]?) (?:\w{1,12}[ -])?(?:mail|inbox|account|konto|quota|postfach|bo[iî]te|compte|buz|cuenta|casella|caixa|conta|skrzynk|postvak|postbus|ящик)|\b(?:almost|nearly|quota warning|fast voll|presque|casi|quasi|quase|prawie|bijna|почти)\b|\d ?%/iu;
 
 /**
- * A letter of a sentence or two without a word about delivery. A refusal that the rules know counts in a daemon's mail.
- * A full mailbox, which suppresses no address, counts from any machine.
+ * Reads a message of a sentence or two that does not mention delivery. From a daemon, any refusal that the rules
+ * recognize counts. From any other machine, only a full mailbox counts, because it suppresses no address.
  */
 export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 	const {from, machine, nullPath, trace, other} = daemonSigns(bounce);
@@ -191,7 +190,7 @@ export function readLetter(bounce: BounceText, classify: Classify): Finding[] {
 		: [];
 }
 
-/** A daemon needs two signs at least. */
+/** Requires at least two signs of a daemon. */
 function isDaemons(bounce: BounceText): boolean {
 	const {daemon, from, subject, anonymous: nobody, nullPath, trace, replies, returned} = daemonSigns(bounce);
 	const replied = reply.test(bounce.said);
@@ -212,7 +211,7 @@ function givesBack(bounce: BounceText): boolean {
 	return from && subject && returned;
 }
 
-/** Addresses within sentences: the first one that is not the sender's or a help desk's. */
+/** Returns the first address within sentences that is neither the sender's nor a help desk's. */
 function readSentence({said, senders}: BounceText): Finding[] {
 	const candidates = findAddresses(said).filter(
 		({address, start}) =>
@@ -223,7 +222,7 @@ function readSentence({said, senders}: BounceText): Finding[] {
 	return [{recipient: candidates[0]?.address ?? null, text: said}];
 }
 
-/** The families of text bounces, those with the most specific words first. The first that finds a recipient decides. */
+/** The families of text bounces, those with the most specific phrases first. The first to find a recipient decides. */
 const detectors: readonly Detector[] = [
 	readDragonfly,
 	readMfilter,
@@ -260,9 +259,9 @@ const subject = new RegExp(
 	'iu',
 );
 const answering = /^\s*(?:re|aw|antw|sv|fwd?|wg|tr|rv|r|enc|vs)\s*(?:\[\d+\])?\s*:/i;
-// Names that a person never writes under.
+// Names that no person writes under.
 const office = /(?:^|[<\s"])(?:post_?master|mdaemon)@/i;
-// Sendmail puts its own name where no return path is.
+// Sendmail inserts its own name if the return path is empty.
 const noPath = /^<\s*>$|^<?mailer-daemon(?:[@>]|$)/i;
 const spread = ['list-id', 'list-unsubscribe', 'list-post', 'x-campaign', 'x-mailinglist'];
 
@@ -271,27 +270,27 @@ const personal =
 
 const machineName =
 	/(?:^|[<\s.-])(?:no-?reply|do-?not-?reply|admin|root|e?mail|smtp|mta|server|system|gateway|anti|scan|alert|notif|delivery|robot|auto)/i;
-// What daemons write to their postmaster of mail that others sent, sums of all days among it.
+// What daemons send to their postmaster about other people's mail, such as daily summaries.
 const notice =
 	/^Postfix SMTP (?:server|client): errors|log summar|logwatch|statistics|^cron\b|(?:quarantine|spam|mail) (?:digest|summary)|^report domain:|\bdmarc\b/i;
 
-/** The signs of a daemon, and those of a person or a list. */
+/** Returns the signs of a daemon, and those of a person or a list. */
 export function daemonSigns({field, returned}: BounceText) {
 	const nullPath = noPath.test(field('return-path'));
 	const answers = answering.test(field('subject'));
 	const isOffice = office.test(field('from')) && subject.test(field('subject'));
 	return {
 		from: daemon.test(field('from')) || daemon.test(field('sender')),
-		/** And its name is unique to daemons. */
+		/** The name is one that only daemons have. */
 		daemon: /mailer.?daemon|mail.?delivery|delivery (?:sub)?system/i.test(field('from')),
-		/** By the name of a machine, if not of one that only daemons have. */
+		/** The name is a machine's, though not one that only daemons have. */
 		machine: machineName.test(field('from')),
 		subject: subject.test(field('subject')),
-		/** It has no return path, as RFC 5321 §4.5.5 wants it. */
+		/** The return path is empty, as RFC 5321 §4.5.5 requires. */
 		nullPath,
-		/** It answers a mail, by its own words. */
+		/** The message declares itself a reply. */
 		replies: /^auto-replied/i.test(field('auto-submitted')),
-		/** It has no return path and no author. */
+		/** Both the return path and the author are empty. */
 		anonymous: nullPath && /^(?:"[^"]{0,60}" )?(?:<\s*>)?$/.test(field('from').trim()),
 		/** Any sign that a machine wrote it. */
 		trace:
@@ -299,14 +298,14 @@ export function daemonSigns({field, returned}: BounceText) {
 			/^auto-/i.test(field('auto-submitted')) ||
 			field('x-failed-recipients') !== '' ||
 			/report-type\s*=\s*"?delivery-status/i.test(field('content-type')),
-		/** It gives a mail back. */
+		/** It returns a message. */
 		returned: /\S/.test(returned),
-		// Lists hand on what comes to their own address.
+		// Lists forward what arrives at their own address.
 		other: answers || (!isOffice && spread.some(name => field(name) !== '')),
 	};
 }
 
-/** Whether a daemon may have written it. A person's mail is not a bounce, even if it quotes one. */
+/** Whether a daemon may have written it. A person's message is not a bounce, even if it quotes one. */
 function mayBeBounce(bounce: BounceText): boolean {
 	const {daemon, from, machine, subject, trace, returned, other} = daemonSigns(bounce);
 	if ((other && !daemon) || notice.test(bounce.field('subject'))) {
@@ -333,7 +332,7 @@ const warns = /\b(?:delayed|warning|delivery incomplete|delay)\b|verzögert|en r
 const arrived =
 	/(?:has been|was|were|is|been|be) (?:successfully |correctly )(?:delivered|relayed)|successfully (?:delivered|relayed)|delivery (?:was |has been )?success|successful(?:ly)? (?:mail )?deliver|erfolgreich (?:zugestellt|[üu]bermittelt)|relayed to non-DSN-aware|remis avec succ[èe]s/i;
 
-/** The action for all recipients of a bounce: the mail is still under way, or it arrived. Null: neither. */
+/** Returns the action for all recipients of a bounce that is still being retried or was delivered, or else `null`. */
 export function actionInText({field, said}: BounceText): ReportAction | null {
 	const text = said.slice(0, 8192).replace(/\s+/g, ' ');
 	if (goesOn.test(text) && (warns.test(field('subject')) || !gaveUp.test(text))) {
@@ -344,7 +343,7 @@ export function actionInText({field, said}: BounceText): ReportAction | null {
 
 const failed = /not (?:be )?(?:successfully )?deliver|undeliver|fail(?:ed|ure)|permanent|rejected/i;
 
-/** The mail for one recipient arrived, according to the reply in the text. */
+/** Returns `delivered` if the reply in the text accepts the message for this recipient. */
 export function arrival({code}: Evidence): ReportAction | null {
 	return code !== null && code < 300 ? 'delivered' : null;
 }

@@ -1,25 +1,27 @@
 import type {Knex} from 'knex';
 
-/** The differences between the two engines. Apart from this file only `rows.ts` knows which one is in use. */
+/**
+ * The differences between SQLite and PostgreSQL. This folder hides them from queries, groups writes into transactions
+ * (`writer.ts`) and migrates the schema. It relies on knex and the drivers, and has no queries about messages. Apart
+ * from this file, only `rows.ts` checks which engine is in use.
+ */
 export type Dialect = {
 	readonly name: 'sqlite' | 'postgres';
-	/** Several nodes may use the store at once. */
+	/** Whether several nodes may use the store at once. */
 	readonly isShared: boolean;
-	/** `with` may hold an update, so that one statement claims and reads. */
+	/** Whether `with` may contain an update, so that one statement claims and reads. */
 	readonly updatesWithin: boolean;
-	/** Ends a select that claims rows: rows that another node is claiming are skipped. SQLite has one writer. */
+	/** The end of a select that claims rows: it skips rows that another node is claiming. SQLite has one writer. */
 	readonly skipLocked: string;
-	/**
-	 * Whether the error says that the store cannot be written now, so that nothing is gained by trying item by item.
-	 */
+	/** Whether the error says that the store cannot be written now, so that it is pointless to try item by item. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	/** Whether the connection was lost: a transaction without a confirmed end has written nothing. */
 	readonly isLost: (error: unknown) => boolean;
-	/** Whether the engine asks for the transaction to be repeated (deadlock, serialization failure). */
+	/** Whether the engine wants the transaction to be repeated (deadlock, serialization failure). */
 	readonly isConflict: (error: unknown) => boolean;
 	/**
-	 * Whether the error means damaged data or a failing disk: the process must not go on. `isFull`: the disk has no
-	 * room.
+	 * Whether the error means damaged data or a failing disk, so that the process must not continue. `isFull` is true
+	 * if the disk is full.
 	 */
 	readonly isDamage: (error: unknown, isFull?: boolean) => boolean;
 };
@@ -39,7 +41,7 @@ const sqliteUnavailable = new Set([
 ]);
 const sqliteCorrupt = new Set(['SQLITE_CORRUPT', 'SQLITE_NOTADB']);
 
-/** Whether SQLite found a file that is no database any more; a failing disk is something else. */
+/** Whether SQLite found that a file is not a valid database any more. A failing disk is something else. */
 export function isCorrupt(error: unknown): boolean {
 	return sqliteCorrupt.has(codeOf(error));
 }
@@ -52,32 +54,34 @@ export const sqliteDialect: Dialect = {
 	isUnavailable: error => sqliteUnavailable.has(codeOf(error)),
 	isLost: () => false,
 	isConflict: () => false,
-	// Where there is no room for its index of the log, SQLite says SQLITE_IOERR.
+	// If there is no room for its index of the log, SQLite reports SQLITE_IOERR.
 	isDamage: (error, isFull = false) => isCorrupt(error) || (codeOf(error) === 'SQLITE_IOERR' && !isFull),
 };
 
 // Class 08: connection, 53: resources, 57: operator intervention, 25006: the server is a replica, 25P03 and 55P03:
-// limits that a connection sets; the words are Node's and the pool's.
+// limits that a connection sets. The codes that are words come from Node and the pool.
 const postgresUnavailable = /^(08|53|57|25006|25P03|55P03)|^E(CONN|TIMEDOUT|PIPE|HOSTUNREACH|NETUNREACH|AI_AGAIN)/;
 const ended = /connection (terminated|ended|error)/i;
 
-// The server's messages are localised: a refusal without a code of its own is recognised by the name of PostgreSQL's
-// function.
+// The server's messages are localized, so an error without a code of its own is recognized by the name of the
+// PostgreSQL function that raised it.
 const refusedBy = (error: unknown, routine: string) => codeOf(error) === '0A000' && Object(error).routine === routine;
 
-/** A newer node has changed the table since the statement was prepared ("cached plan must not change result type"). */
+/**
+ * Whether a newer node changed the table since the statement was prepared ("cached plan must not change result type").
+ */
 export function isStalePlan(error: unknown): boolean {
 	return refusedBy(error, 'RevalidateCachedQuery');
 }
 
-/** The server or the session is read-only: nothing was written. */
+/** Whether the server or the session is read-only, so that nothing was written. */
 function isReadOnly(error: unknown): boolean {
 	return codeOf(error) === '25006' || isReplica(error);
 }
 
 /**
- * Whether a PostgreSQL error condemns the connection, not only the statement: nothing else may use it. A session that
- * began while the server was read-only stays read-only for life, and one that led to a replica leads there until it is
+ * Whether a PostgreSQL error affects the connection and not only the statement, so that nothing else may use it. A
+ * session that began while the server was read-only stays read-only. A session with a replica stays there until it is
  * closed.
  */
 export function isConnectionLost(error: unknown): boolean {
@@ -86,7 +90,7 @@ export function isConnectionLost(error: unknown): boolean {
 	return !isOwn || isReadOnly(error);
 }
 
-/** A replica refused `begin read write` ("cannot set transaction read-write mode during recovery"). */
+/** Whether a replica rejected `begin read write` ("cannot set transaction read-write mode during recovery"). */
 function isReplica(error: unknown): boolean {
 	return refusedBy(error, 'call_bool_check_hook');
 }
@@ -100,7 +104,7 @@ export const postgresDialect: Dialect = {
 		postgresUnavailable.test(codeOf(error)) ||
 		isReplica(error) ||
 		(error instanceof Error && (ended.test(error.message) || /acquiring a connection/i.test(error.message))),
-	// A server that fell silent is not asked again at once.
+	// A server that stopped responding is not tried again at once.
 	isLost: error =>
 		isReadOnly(error) ||
 		Object(error).severity === 'FATAL' ||
@@ -111,49 +115,49 @@ export const postgresDialect: Dialect = {
 };
 
 /**
- * Tables of mail lie in parts by day (`postgres/days.ts`): a statement is planned for each day that it does not
- * exclude.
+ * Whether the tables of messages are partitioned by day (`postgres/days.ts`). PostgreSQL plans a statement for each day
+ * that the statement does not exclude.
  */
 export function hasDays(database: Knex): boolean {
 	return database.client.driverName === 'pg';
 }
 
-/** Transactions write one after the other, and so commit in the order in which they take numbers. */
+/** Whether transactions write one after the other, and so commit in the order in which they reserve numbers. */
 export function hasOneWriter(database: Knex): boolean {
 	return database.client.driverName === 'sqlite3';
 }
 
 /**
- * Locks the rows of a query against the order in which others lock, so it never waits: if one of them is locked, the
- * writer repeats the transaction (`isConflict`). SQLite has one writer.
+ * Locks the rows of a query contrary to the order in which others lock, so it never waits: if one of them is locked,
+ * the writer repeats the transaction (`isConflict`). SQLite has one writer.
  */
 export async function lockLate<Row>(rows: Knex.QueryBuilder): Promise<Row[]> {
 	try {
 		return await (rows.client.driverName === 'pg' ? rows.forUpdate().noWait() : rows);
 	} catch (error) {
 		throw isInUse(error)
-			? Object.assign(new Error('another transaction has the rows', {cause: error}), {code: '40001'})
+			? Object.assign(new Error('another transaction has locked the rows', {cause: error}), {code: '40001'})
 			: error;
 	}
 }
 
-/** Whether the error says that others held something for longer than was to be waited. */
+/** Whether the error says that others held a lock for longer than the statement was allowed to wait. */
 export function isInUse(error: unknown): boolean {
 	return codeOf(error) === '55P03';
 }
 
-// Any number, as long as it is always the same one.
+// Any number will do, as long as it never changes.
 const schemaLock = 0x6d61696c;
 
-/** The rows of a statement, which each driver returns in its own way. */
+/** Returns the rows of a statement, which each driver returns in its own way. */
 export async function rowsOf<Row>(database: Knex, sql: string, bindings: readonly unknown[] = []): Promise<Row[]> {
 	const answer = await database.raw(sql, bindings as Knex.RawBinding[]);
 	return Array.isArray(answer) ? answer : answer.rows;
 }
 
 /**
- * A query of many columns: names, or expressions with a name. SQLite's driver takes longer for the columns than the
- * engine, so that a row travels as one JSON text there.
+ * A query of many columns, which are names or expressions with a name. SQLite's driver spends more time on the columns
+ * than the engine does, so there each row is returned as one JSON text.
  */
 export function wideRows<Row>(columns: readonly string[], source: string) {
 	const sql = `select ${columns.join(', ')} ${source}`;
@@ -171,8 +175,8 @@ export function wideRows<Row>(columns: readonly string[], source: string) {
 }
 
 /**
- * Many rows of few columns, each an expression by its name; `before` precedes `select`. As `wideRows`, but all rows are
- * one text on SQLite.
+ * Reads many rows with few columns, each an expression by its name; `before` precedes `select`. On SQLite, all rows are
+ * returned as one JSON text.
  */
 export async function packedRows<Row>(
 	database: Knex,
@@ -193,8 +197,8 @@ export async function packedRows<Row>(
 }
 
 /**
- * Joins as `l` the row of a table that a query of `q` finds for each row. SQLite has no `lateral` and looks it up by
- * its key; PostgreSQL might read the whole table for that.
+ * An SQL join: for each row, the row of a table that a query of `q` finds, as `l`. SQLite has no `lateral` and looks
+ * the row up by its key; PostgreSQL might read the whole table for that.
  */
 export function joinOne(database: Knex, table: string, key: string, find: (columns: string) => string): string {
 	return database.client.driverName === 'pg'
@@ -203,34 +207,34 @@ export function joinOne(database: Knex, table: string, key: string, find: (colum
 }
 
 /**
- * Holds off others that would change the schema, until the transaction ends. SQLite's transactions hold off all
- * writers.
+ * Blocks other changes of the schema until the transaction ends. SQLite's transactions block all other writers anyway.
  */
 export async function lockSchema(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
-		// However long another process migrates.
+		// Waits however long another process migrates.
 		await trx.raw('set local lock_timeout = 0');
 		await trx.raw('select pg_advisory_xact_lock(?)', [schemaLock]);
 	}
 }
 
-/** An expression: PostgreSQL's time now, milliseconds; the driver hands it over as text. */
+/** An SQL expression: PostgreSQL's current time in milliseconds, which the driver returns as text. */
 export const serverMs = 'extract(epoch from clock_timestamp()) * 1000';
 
-/** The class of the advisory locks that show which daemons live; the other half is the hash of the daemon's boot id. */
+/** The class of the advisory locks that show which daemons live. The other half of a key is the hash of the boot id. */
 export const nodeLocks = schemaLock + 1;
 
-/** The channel of NOTIFY, on which nodes announce where new work is. */
+/** The channel of NOTIFY on which nodes announce new work. */
 export const channel = 'mailctl';
 
-/** The node that holds it divides sites among nodes. */
+/** The lock of the node that is dividing providers among nodes. */
 export const leaseLock = schemaLock + 2;
 
 const listsLock = schemaLock + 3;
 
 /**
- * Holds off others that take messages out of lists (`message-terms.ts`), until the transaction ends. They rewrite rows,
- * and a statement of PostgreSQL does not see rows that were written while it waited. SQLite has one writer.
+ * Blocks other transactions that remove messages from lists (`message-terms.ts`), until the transaction ends. They
+ * rewrite rows, and a statement of PostgreSQL does not see rows that were written while it waited. SQLite has one
+ * writer.
  */
 export async function lockLists(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
@@ -240,7 +244,7 @@ export async function lockLists(trx: Knex.Transaction): Promise<void> {
 
 const deletionLock = schemaLock + 4;
 
-/** Called where mail is accepted: no workspace is deleted until the transaction ends. SQLite has one writer. */
+/** Called when messages are accepted: no workspace is deleted until the transaction ends. SQLite has one writer. */
 export async function holdOffDeletions(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw('select pg_advisory_xact_lock_shared(?)', [deletionLock]);
@@ -248,8 +252,8 @@ export async function holdOffDeletions(trx: Knex.Transaction): Promise<void> {
 }
 
 /**
- * Called where a workspace is deleted: mail accepted so far is in the store, and none follows until the transaction
- * ends.
+ * Called when a workspace is deleted: messages accepted before are in the store, and no more are accepted until the
+ * transaction ends.
  */
 export async function holdOffAccepts(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
@@ -259,7 +263,7 @@ export async function holdOffAccepts(trx: Knex.Transaction): Promise<void> {
 
 const removalLock = schemaLock + 5;
 
-/** Whether this process alone removes what was deleted or erased, until the transaction ends. SQLite has one writer. */
+/** Whether this process alone removes deleted and erased data until the transaction ends. SQLite has one writer. */
 export async function isSoleRemover(trx: Knex.Transaction): Promise<boolean> {
 	if (trx.client.driverName !== 'pg') {
 		return true;
@@ -274,21 +278,19 @@ export async function isUnheld(trx: Knex.Transaction, name: string): Promise<boo
 	return rows[0].free;
 }
 
-/**
- * Raises the time limit of statements until the transaction ends: it changes or removes many rows in the background.
- */
+/** Raises the time limit of statements until the transaction ends, for changes to many rows in the background. */
 export async function takeTime(trx: Knex.Transaction): Promise<void> {
 	if (trx.client.driverName === 'pg') {
 		await trx.raw(`set local statement_timeout = '50s'`);
 	}
 }
 
-/** The part of SQLite's file that stays free for new rows. */
+/** The share of SQLite's file that stays free for new rows. */
 const keptFree = 0.1;
 
 /**
- * Gives free pages of SQLite's file back to the file system, at most this many; answers whether it gave some, and
- * whether there are more to give. What PostgreSQL's tables no longer need is its autovacuum's business.
+ * Returns at most this many free pages of SQLite's file to the file system. `given` tells whether it returned some,
+ * `more` whether there are more. With PostgreSQL, this is the task of autovacuum.
  */
 export async function giveBackPages(
 	trx: Knex.Transaction,
@@ -300,24 +302,24 @@ export async function giveBackPages(
 	const countOf = async (pragma: string): Promise<number> =>
 		Object.values((await trx.raw(`pragma ${pragma}`))[0])[0] as number;
 	const [free, pages] = [await countOf('freelist_count'), await countOf('page_count')];
-	// What goes makes the file smaller, too.
+	// Released pages make the file smaller, and so the share that must stay free.
 	const surplus = Math.floor((free - pages * keptFree) / (1 - keptFree));
 	if (surplus <= 0) {
 		return {given: false, more: false};
 	}
 	await trx.raw(`pragma incremental_vacuum(${Math.min(surplus, most)})`);
-	// A file that was made without auto_vacuum stays as it is.
+	// A file that was created without `auto_vacuum` does not change.
 	const given = (await countOf('freelist_count')) < free;
 	return {given, more: given && surplus > most};
 }
 
-/** PostgreSQL's own time, which is the same for all daemons however their clocks are set. */
+/** Returns PostgreSQL's time, which is the same for all daemons however their clocks are set. */
 export async function readServerTime(trx: Knex.Transaction): Promise<number> {
 	const {rows} = await trx.raw(`select ${serverMs} as now`);
 	return Number(rows[0].now);
 }
 
-// What goes wrong is thrown; knex would print it as well.
+// Errors are thrown; knex would also print them.
 export const quiet = {
 	warn: () => undefined,
 	error: () => undefined,
@@ -326,7 +328,7 @@ export const quiet = {
 };
 
 /**
- * Asks independent questions: PostgreSQL gets all at once and answers in this order, SQLite one after the other.
+ * Runs independent queries: PostgreSQL gets all of them at once and responds in this order, SQLite one after the other.
  */
 export async function askTogether<Asks extends ReadonlyArray<() => Promise<unknown>>>(
 	trx: Knex,
@@ -346,30 +348,30 @@ export async function askTogether<Asks extends ReadonlyArray<() => Promise<unkno
 type Value = string | number | Uint8Array | null;
 export type Row = readonly Value[];
 
-/** True if a row holds bytes. JSON cannot hold them, and in the text of COPY they are twice as long. */
+/** Whether a row contains bytes. JSON cannot contain them, and in the text of COPY they are twice as long. */
 export function hasBytes(rows: readonly Row[]): boolean {
 	return rows.some(row => row.some(value => typeof value === 'object' && value !== null));
 }
 
 /**
- * Many rows as the source of an insert, or (in brackets) of an update: a SELECT or VALUES of `width` columns, which
- * both engines name column1, column2 … SQLite gets them as one JSON text: binding thousands of single values costs the
- * main thread five times as much, and the statement stays short. Bytes have no place in JSON: such rows are bound one
- * by one.
+ * Many rows as the source of an insert, or (in parentheses) of an update: a SELECT or VALUES with `width` columns,
+ * which both engines name column1, column2 and so on. SQLite gets them as one JSON text, so the statement stays short.
+ * Binding thousands of single values would cost the main thread five times as much. JSON cannot contain bytes, so rows
+ * with bytes are bound value by value.
  */
 export function rowSource(database: Knex, rows: readonly Row[], width: number): {sql: string; bindings: Value[]} {
 	if (database.client.driverName === 'sqlite3' && !hasBytes(rows)) {
 		const columns = Array.from({length: width}, (_, index) => `value->>${index} as column${index + 1}`);
-		// `where true`: SQLite would read `on conflict` as the beginning of a join's constraint.
+		// `where true`: SQLite would parse `on conflict` as the start of a join's constraint.
 		return {sql: `select ${columns.join(',')} from json_each(?) where true`, bindings: [JSON.stringify(rows)]};
 	}
-	// PostgreSQL's text holds no NUL, and what hosts say is stored.
+	// PostgreSQL's text cannot contain NUL, but the replies of mail servers can.
 	const bindable = (value: Value) => (typeof value === 'string' ? value.replaceAll('\0', '\ufffd') : value);
 	const row = `(${new Array(width).fill('?').join(',')})`;
 	return {sql: `values ${new Array(rows.length).fill(row).join(',')}`, bindings: rows.flat().map(bindable)};
 }
 
-/** A table of the texts of a JSON array, which is bound to it: `key`, from 0 on, and `value`. */
+/** A table of the texts of a JSON array, which is its parameter: `key`, from 0, and `value`. */
 export function eachText(database: Knex): string {
 	return database.client.driverName === 'sqlite3'
 		? 'json_each(?)'
@@ -377,17 +379,14 @@ export function eachText(database: Knex): string {
 			from json_array_elements_text(cast(? as json)) with ordinality as one (value, ordinality)) as each_text`;
 }
 
-/**
- * An expression: another one of the texts of a JSON array, which is bound to it, for each row. Beyond the last it is
- * null.
- */
+/** An SQL expression: for each row the next text of a JSON array, which is its parameter, and null after the last. */
 export function textInTurn(database: Knex): string {
-	// Without a query of its own PostgreSQL would read the array again for each row.
+	// Without the subquery, PostgreSQL would parse the array again for each row.
 	const texts = database.client.driverName === 'sqlite3' ? '?' : '(select cast(? as jsonb))';
 	return `${texts} ->> cast(row_number() over () - 1 as integer)`;
 }
 
-/** An expression that makes the bytes (UTF-8) of a text: rows that travel as JSON can hold no bytes. */
+/** An SQL expression: the bytes (UTF-8) of a text. Rows that are sent as JSON cannot contain bytes. */
 export function textAsBytes(database: Knex, expression: string): string {
 	return database.client.driverName === 'sqlite3'
 		? `cast(${expression} as blob)`
@@ -395,8 +394,8 @@ export function textAsBytes(database: Knex, expression: string): string {
 }
 
 /**
- * A condition: a column of bytes contains the bound bytes, with ASCII letters in lower case; the column's case is
- * ignored. SQLite's functions see the bytes behind a NUL too.
+ * An SQL condition: a column of bytes contains the bound bytes, whose ASCII letters must be in lower case. The case of
+ * the column is ignored. SQLite's functions also see the bytes after a NUL.
  */
 export function holdsBytes(database: Knex, column: string): string {
 	return database.client.driverName === 'sqlite3'
@@ -404,16 +403,16 @@ export function holdsBytes(database: Knex, column: string): string {
 		: `position(encode(?::bytea, 'escape') in lower(encode(${column}, 'escape') collate "C")) > 0`;
 }
 
-/** Half-open range of ids; null or left out: without end. */
+/** A half-open range of ids. A bound that is null or absent does not limit it. */
 export type IdRange = {readonly from?: string | null | undefined; readonly below: string | null};
 
 /**
- * A condition: a column of text has this value and the id is in the range. In the order of both, an index that ends
- * with them is the only one that serves.
+ * An SQL condition: a text column has this value, and the id is in the range. If rows are ordered by both columns, only
+ * an index that ends with them is suitable.
  *
- * PostgreSQL drops a column that equals a constant from `order by`: it would take an index that lacks the column, and
- * walk along the ids of all rows, also past a year of rows without the value. `like` is an equality only when an index
- * is read. Of two columns compared as one row, PostgreSQL before 18 would read on beyond the lower bound; SQLite does
+ * PostgreSQL drops a column that equals a constant from `order by`. It would then use an index without the column and
+ * read the ids of all rows, even past a year of rows without the value. `like` counts as an equality only when an index
+ * is read. If two columns were compared as one row, PostgreSQL before 18 would read beyond the lower bound; SQLite does
  * not.
  */
 export function isWithin(
@@ -423,7 +422,7 @@ export function isWithin(
 	{from = null, below}: IdRange,
 ): Knex.Raw {
 	if (database.client.driverName === 'sqlite3') {
-		// `~` comes after all characters of ids.
+		// `~` sorts after all characters of ids.
 		const ends = [value, from ?? '', column, id, value, below ?? '~'];
 		return database.raw('(??, ??) >= (?, ?) and (??, ??) < (?, ?)', [column, id, ...ends]);
 	}
@@ -436,7 +435,7 @@ export function isWithin(
 	return database.raw([same, ...given].map(() => '?').join(' and '), [same, ...given]);
 }
 
-/** Octets that the store takes: of its file without the write-ahead log, or of the database. */
+/** Returns the size of the store in octets: of its file without the write-ahead log, or of the database. */
 export async function readStoreSize(reader: Knex): Promise<number> {
 	const row =
 		reader.client.driverName === 'pg'
@@ -449,31 +448,31 @@ export async function readStoreSize(reader: Knex): Promise<number> {
 	return Number(row.bytes);
 }
 
-/** A table that SQLite reads by this index, which it would not choose. */
+/** A table that SQLite must read by this index, which it would not choose. */
 export function readBy(database: Knex, table: string, index: string): string {
 	return database.client.driverName === 'sqlite3' ? `${table} indexed by ${index}` : table;
 }
 
-/** An expression: the domain of an address in a column. */
+/** An SQL expression: the domain of an address in a column. */
 export function domainOf(database: Knex, column: string): string {
 	return `substr(${column}, ${database.client.driverName === 'sqlite3' ? 'instr' : 'strpos'}(${column}, '@') + 1)`;
 }
 
-/** An expression: a field of a column that holds JSON, as text. */
+/** An SQL expression: a field of a JSON column, as text. */
 export function jsonField(database: Knex, column: string, field: string): string {
 	return `${column}${database.client.driverName === 'sqlite3' ? '' : '::json'} ->> '${field}'`;
 }
 
 /**
- * Prepares connections that write very many rows while nothing else uses the store. `isEmpty`: a power loss may damage
- * it. `endBulk` sets them back.
+ * Prepares connections for writing very many rows while nothing else uses the store. With `isEmpty`, a power loss may
+ * damage the store. `endBulk` restores the settings.
  */
 export async function beginBulk(database: Knex, reader: Knex, isEmpty: boolean): Promise<void> {
 	if (database.client.driverName === 'pg') {
 		await database.raw('set synchronous_commit = off');
 		return;
 	}
-	// A new page goes into the file at once, not through the log. SQLite changes that for its only connection.
+	// New pages are then written directly to the file, not to the log. SQLite allows that only for its sole connection.
 	await reader.destroy();
 	const journal = [
 		'locking_mode = exclusive',
@@ -490,7 +489,7 @@ export async function endBulk(database: Knex, reader: Knex): Promise<void> {
 		await database.raw('reset synchronous_commit');
 		return;
 	}
-	// The change of the journal syncs all that was written.
+	// Changing the journal mode syncs everything that was written.
 	const journal = ['synchronous = full', 'locking_mode = normal', 'journal_mode = wal'];
 	for (const pragma of [...journal, 'cache_size = -2000', 'foreign_keys = on']) {
 		await database.raw(`pragma ${pragma}`);

@@ -1,7 +1,7 @@
 declare module 'knex/lib/dialects/sqlite3/index.js' {
-	/** One of sqlite3's, as far as we look at it. */
+	/** A connection of sqlite3, as far as it is used here. */
 	export type SqliteConnection = {
-		/** Set: the pool does not lend it again. */
+		/** If set, the pool does not lend the connection again. */
 		__knex__disposed?: unknown;
 	};
 
@@ -51,7 +51,7 @@ declare module 'knex/lib/dialects/sqlite3/execution/sqlite-transaction.js' {
 }
 
 declare module 'knex/lib/dialects/postgres/index.js' {
-	/** What pg writes messages of PostgreSQL's protocol to. */
+	/** Where pg writes the messages of PostgreSQL's protocol. */
 	export type PostgresWire = {
 		readonly stream: import('node:stream').Duplex;
 		readonly query: (sql: string) => void;
@@ -59,7 +59,7 @@ declare module 'knex/lib/dialects/postgres/index.js' {
 		readonly endCopyFrom: () => void;
 	};
 
-	/** One of pg's, as far as we look at it. */
+	/** A query of pg, as far as it is used here. */
 	export type PostgresQuery = {
 		submit: (wire: PostgresWire) => null;
 		handleCopyInResponse: () => void;
@@ -70,13 +70,13 @@ declare module 'knex/lib/dialects/postgres/index.js' {
 		done: (error: Error | null, response: unknown) => void,
 	) => PostgresQuery;
 
-	/** One of pg's, as far as we look at it. */
+	/** A connection of pg, as far as it is used here. */
 	export type PostgresConnection = {
 		readonly connection: PostgresWire;
 		readonly connect: () => Promise<unknown>;
 		readonly query: (query: PostgresQuery) => unknown;
 		readonly on: (event: 'error' | 'end', listener: (error: Error) => void) => void;
-		/** Set: the pool does not lend it again. */
+		/** If set, the pool does not lend the connection again. */
 		__knex__disposed?: unknown;
 	};
 

@@ -32,16 +32,16 @@ const maxRestMs = 100;
 /** Other processes seldom write, and each of their writes restarts the copy. */
 const maxStarts = 5;
 
-/** Other processes write so often that the copy cannot be completed. */
+/** Other processes write so often that the copy cannot finish. */
 export class CopyDisturbedError extends Error {
 	override readonly name = 'CopyDisturbedError';
 }
 
 /**
- * Copies a SQLite store that is in use. The copy has everything that was committed before it was completed. Because
+ * Copies a SQLite store that is in use. The copy contains everything that was committed before it finished. Because
  * SQLite applies later writes to pages that were already copied, the copy needs no snapshot and the write-ahead log
- * does not grow. After each step the copy pauses for as long as the step took, including its wait for transactions: it
- * slows down when commits do.
+ * does not grow. After each step the copy pauses for as long as the step took, including its wait for transactions, so
+ * it slows down when commits do.
  */
 export async function copyLive({database, writer, file, throwIfCanceled, monotonic}: LiveCopyOptions): Promise<void> {
 	const target = await open(file, 'r+');

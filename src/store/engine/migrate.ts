@@ -5,39 +5,39 @@ import {storeTime} from '../../kit/time.ts';
 import {lockSchema, postgresDialect} from './dialect.ts';
 
 /**
- * What the store's schema is, compared with what this program knows. `current`: it can be used; `older`: after its
- * migration.
+ * The state of the store's schema compared with what this program knows. A `current` store can be used; an `older` one
+ * can be used after its migration.
  */
 export type SchemaState = 'empty' | 'tooOld' | 'older' | 'current' | 'newer';
 
-/** How to bring up to date what is too old: the program of this commit knows all schemas before its own. */
+/** How to upgrade a store that is too old: the program of this commit knows all schemas before its own. */
 export const tooOldFix = 'bring it up to date with mailctl of commit 2a0e3213 first';
 
 export type MigrateOptions = {
-	/** Before a migration that ends the use of the store by the program of the version before. */
+	/** Called before a migration that makes the store unusable for the previous version of the program. */
 	readonly beforeBreaking?: (trx: Knex.Transaction) => Promise<void>;
-	/** At the end, in the same transaction. */
+	/** Called at the end, in the same transaction. */
 	readonly within?: (trx: Knex.Transaction) => Promise<void>;
-	/** What may be missing. */
+	/** All steps, of which some may be missing. */
 	readonly steps?: typeof migrations;
 };
 
 type Applied = {readonly name: string; readonly effect?: string | null};
 
-/** As often as a node's transaction may be in the way of one that alters several tables. */
+/** How often another node's transaction may conflict with one that alters several tables. */
 const maxRepeats = 5;
 
 /**
- * Applies what is missing, all of it in one transaction: a process that dies over it leaves nothing half-done, and a
- * second one that migrates at the same time waits and finds the work done. If PostgreSQL ends it for a deadlock with
- * others, it is begun again. Where an option rejects, nothing is changed. Answers the names applied.
+ * Applies the missing migrations in one transaction, and returns their names. A process that dies during it leaves
+ * nothing half-done. A second process that migrates at the same time waits and finds the work done. If PostgreSQL ends
+ * the transaction because of a deadlock, it is repeated. If an option rejects, nothing is changed.
  */
 export async function migrate(database: Knex, options: MigrateOptions = {}): Promise<string[]> {
 	for (let repeats = 0; ; repeats++) {
 		try {
 			return await migrateOnce(database, options);
 		} catch (error) {
-			// PostgreSQL ended the transaction for a deadlock: nothing of it was done.
+			// PostgreSQL ended the transaction because of a deadlock, so none of it was done.
 			if (!postgresDialect.isConflict(error) || repeats === maxRepeats) {
 				throw error;
 			}
@@ -73,7 +73,7 @@ async function migrateOnce(
 	});
 }
 
-/** With the first migration in place of the last step that it has replaced. */
+/** Reads the applied migrations. The last step that the first migration replaced counts as that migration. */
 async function readApplied(database: Knex): Promise<Applied[]> {
 	const rows: Applied[] = await database('migrations');
 	return rows.map(row => (row.name === lastReplaced ? {...row, name: migrations[0]?.[0] ?? ''} : row));
@@ -88,7 +88,7 @@ export async function schemaState(database: Knex): Promise<SchemaState> {
 	if (missing[0] === migrations[0] && applied.some(({name}) => judgeSchema(name) === 'tooOld')) {
 		return 'tooOld';
 	}
-	// What a newer program says it has only added is not in the way of this one.
+	// Additive changes by a newer program do not affect this one.
 	const newer = applied.filter(({name}) => judgeSchema(name) === 'newer');
 	if (newer.some(({effect}) => effect !== 'additive') || (newer.length > 0 && missing.length > 0)) {
 		return 'newer';
@@ -96,12 +96,12 @@ export async function schemaState(database: Knex): Promise<SchemaState> {
 	return missing.length > 0 ? 'older' : 'current';
 }
 
-/** The last migration of a store, `030_proofs`; undefined for an empty one. */
+/** Returns the last migration of a store, such as `030_proofs`; `undefined` if the store is empty. */
 export async function schemaName(database: Knex): Promise<string | undefined> {
 	return (await database('migrations').max({name: 'name'}))[0]?.name ?? undefined;
 }
 
-/** Whether a store with this last migration can be opened. */
+/** Returns whether a store with this last migration can be opened. */
 export function judgeSchema(last: string): 'tooOld' | 'known' | 'newer' {
 	if (last === lastReplaced || migrations.some(([name]) => name === last)) {
 		return 'known';

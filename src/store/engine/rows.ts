@@ -9,7 +9,7 @@ type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? 
 
 /**
  * The columns of a table for insert and select, by the names of their fields in code: the field `workspaceId` is the
- * column `workspace_id`. Each text has some of them, separated by spaces.
+ * column `workspace_id`. Each text contains some of them, separated by spaces.
  */
 export function columnsOf<const Texts extends readonly string[]>(...texts: Texts) {
 	type Field = Words<Texts[number]>;
@@ -19,9 +19,9 @@ export function columnsOf<const Texts extends readonly string[]>(...texts: Texts
 		fields,
 		names,
 		selected: names.map((name, index) => `${name} as ${fields[index]}`),
-		/** The same in a join, where the table is called `table`. */
+		/** Like `selected`, but for a join in which the table is called `table`. */
 		selectedOf: (table: string) => names.map((name, index) => `${table}.${name} as ${fields[index]}`),
-		/** The values of a new row, in the order of `names`. */
+		/** Returns the values of a new row, in the order of `names`. */
 		valuesOf: (one: {readonly [Name in Field]: Row[number]}): Row => fields.map(field => one[field]),
 	};
 }
@@ -30,9 +30,9 @@ export function columnsOf<const Texts extends readonly string[]>(...texts: Texts
 const maxBindings = 30_000;
 
 /**
- * Inserts many rows by as few statements as the engines allow. Each row holds its values in the order of `columns`.
- * `suffix` follows the rows (`on conflict … do nothing`). Without a suffix PostgreSQL gets several rows by COPY
- * (decision 24). The query builder costs three times as much for the same rows.
+ * Inserts many rows with as few statements as the engines allow. Each row has its values in the order of `columns`.
+ * `suffix` follows the rows (`on conflict … do nothing`). Without a suffix, PostgreSQL gets several rows by COPY
+ * (decision 24). The query builder would cost three times as much.
  */
 export async function insertRows(
 	trx: Knex.Transaction,
@@ -41,7 +41,7 @@ export async function insertRows(
 	rows: readonly Row[],
 	suffix = '',
 ): Promise<void> {
-	// The log gains nothing from a single row.
+	// COPY has no advantage for a single row.
 	if (trx.client.driverName === 'pg' && suffix === '' && rows.length > 1 && !hasBytes(rows)) {
 		for (const some of chunks(rows, columns.length)) {
 			await trx
@@ -55,7 +55,7 @@ export async function insertRows(
 	}
 }
 
-/** The same, waiting for each statement; answers what the suffix returns (`on conflict … do nothing returning id`). */
+/** Like `insertRows`, but waits for each statement and returns what the suffix selects (`returning id`). */
 export async function insertReturning<Returned>(
 	trx: Knex.Transaction,
 	table: string,
@@ -88,14 +88,14 @@ function* chunks(rows: readonly Row[], width: number) {
 /** A workspace and an address in comparison form. */
 export type Pair = readonly [workspaceId: string, addressKey: string];
 
-/** One text for a pair, for maps: neither part can hold a space. */
+/** Returns one text for a pair, as a key of maps. Neither part can contain a space. */
 export function pairKey(workspaceId: string, addressKey: string): string {
 	return `${workspaceId} ${addressKey}`;
 }
 
 const maxPairs = 10_000;
 
-/** The rows of a table for any of these pairs, by index probes, with workspace_id, address_key and `columns`. */
+/** Returns a table's rows for any of these pairs by index lookups: workspace_id, address_key and `columns`. */
 export async function selectPairs<Row>(
 	trx: Knex,
 	table: string,
@@ -110,7 +110,7 @@ export async function selectPairs<Row>(
 	);
 }
 
-/** What a query finds for these pairs. Its source has them as column1 and column2. */
+/** Returns what a query finds for these pairs, which its source provides as column1 and column2. */
 export async function selectOfPairs<Row>(
 	trx: Knex,
 	pairs: readonly Pair[],
@@ -124,13 +124,13 @@ export async function selectOfPairs<Row>(
 	return found;
 }
 
-/** More than passes between the ids of a message and of its recipients, which are made in one transaction. */
+/** More time than passes between the ids of a message and of its recipients, which one transaction creates. */
 export const lagMs = hourMs;
 
 /**
- * A condition: a column of ids of this kind is made about when these ids were. To be added where rows that belong to
- * ids are looked up by another column, or by a join: PostgreSQL then opens the few days that they are in, not all
- * (`postgres/days.ts`).
+ * An SQL condition: a column contains ids that were created at about the same time as these ids. Add it when related
+ * rows are looked up by another column or by a join. PostgreSQL then reads only the partitions of those days, not all
+ * of them (`postgres/days.ts`).
  */
 export function nearIds(
 	database: Knex,
@@ -146,7 +146,7 @@ export function nearIds(
 			last = Math.max(last, time);
 		}
 	}
-	// SQLite; no ids; ids that were never made.
+	// This is SQLite, or there are no ids, or none of them is valid.
 	if (!(first <= last)) {
 		return ['1 = 1', []];
 	}
@@ -154,9 +154,9 @@ export function nearIds(
 }
 
 /**
- * A condition: a column of ids of this kind is made in a span of time, milliseconds. PostgreSQL holds a plain range to
- * be a two-hundredth of a day that it knows nothing of yet, and would rather read it from end to end than look anything
- * up; of an array it does not think so.
+ * An SQL condition: a column contains ids created within a span of time, in milliseconds. PostgreSQL estimates that a
+ * plain range selects a two-hundredth of a day without statistics, and would scan it instead of looking rows up. With
+ * an array it does not.
  */
 export function madeBetween(
 	column: string,
@@ -168,8 +168,9 @@ export function madeBetween(
 }
 
 /**
- * A condition: a column has one of these values, however many they are. PostgreSQL gets them one by one: then it opens
- * the days of these ids alone, and looks each of them up. SQLite gets one text (`rowSource`).
+ * An SQL condition: a column has one of these values, however many there are. PostgreSQL gets them as separate
+ * parameters, so it reads only the partitions of their days and looks each of them up. SQLite gets one text
+ * (`rowSource`).
  */
 export function among(
 	database: Knex,
@@ -182,7 +183,7 @@ export function among(
 	return [`${column} in (select value from json_each(?))`, [JSON.stringify(values)]];
 }
 
-/** The same, to be added where rows are joined by the column: only PostgreSQL needs it. */
+/** Like `among`, to be added when rows are joined by the column. Only PostgreSQL needs it. */
 export function namedIds(
 	database: Knex,
 	column: string,
@@ -191,7 +192,7 @@ export function namedIds(
 	return hasDays(database) ? among(database, column, ids) : ['1 = 1', []];
 }
 
-/** A condition: a column of ids of this kind is made at this time or later, milliseconds. */
+/** An SQL condition: a column contains ids created at this time (milliseconds) or later. */
 export function idsSince(
 	database: Knex,
 	column: string,
@@ -201,13 +202,13 @@ export function idsSince(
 	return hasDays(database) ? [`${column} >= ?`, [idFloor(prefix, time)]] : ['1 = 1', []];
 }
 
-/** How far back each part but the last goes from the one before. */
+/** How far each part reaches back from the one before it. The last part is the rest. */
 const partsMs = [2 * dayMs, 14 * dayMs];
 
 /**
- * A range of ids of one kind in parts, the newest first, to be read one after the other until there are enough: only to
- * plan a statement takes PostgreSQL ten milliseconds and more if it may be about all days. The clock decides nothing
- * but where the parts meet.
+ * Splits a range of ids into parts, the newest first, to be read until there are enough rows. If a statement may
+ * concern all days, planning alone takes PostgreSQL ten milliseconds or more. The clock only decides where the parts
+ * meet.
  */
 export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, below}: IdRange): IdRange[] {
 	const parts: IdRange[] = [];
@@ -226,8 +227,8 @@ export function newestFirst(database: Knex, prefix: IdPrefix, {from = null, belo
 }
 
 /**
- * Rows of a table, newest first, along an index: equality on each of its leading columns, and a range on the id that
- * ends it. It reads no row that it does not return, regardless of the engine's statistics.
+ * Queries rows of a table, newest first, along an index: its leading columns have fixed values, and the id that ends it
+ * is in a range. It reads no row that it does not return, regardless of the engine's statistics.
  */
 export function alongIndex(
 	reader: Knex,
@@ -238,7 +239,7 @@ export function alongIndex(
 	const columns = Object.entries(leading);
 	const last = columns.pop();
 	if (last === undefined) {
-		throw new RangeError('an index is read from a value on');
+		throw new RangeError('an index needs at least one leading column');
 	}
 	return reader(table)
 		.where(Object.fromEntries(columns))
@@ -247,8 +248,8 @@ export function alongIndex(
 }
 
 /**
- * The row of an address, one at most, if it is older than `after` (null: any). By its own index: SQLite would look for
- * it among all rows of the workspace where their order is asked for too.
+ * Queries the row of an address, if it is older than `after` (`null` for any). The order is left out, because SQLite
+ * would otherwise search all rows of the workspace instead of using the index of the address.
  */
 export function rowOfAddress(
 	reader: Knex,
@@ -260,15 +261,15 @@ export function rowOfAddress(
 	return after === null ? query : query.where('id', '<', after);
 }
 
-/** What callers wrote into the rows of one page, octets; a single row may have more. */
+/** The maximum size of caller-provided content in the rows of a page, in octets. A single row may exceed it. */
 const maxBytes = 1024 * 1024;
 
-/** What of a table's rows may be large. */
+/** The columns that may be large. */
 const largeColumns = {messages: ['data', 'metadata'], webhook_deliveries: ['body']} as const;
 
 /**
- * The first rows that fit one page together, at least one: a hundred large ones would hold up the main thread while
- * they are made an answer, and memory until a slow client has read it. Lengths are asked for, no row is read.
+ * Returns the first ids whose rows fit one page together, at least one. A hundred large rows would block the main
+ * thread while the response is built, and use memory until a slow client has read it. It reads only lengths, not rows.
  */
 export async function firstThatFit(
 	reader: Knex,
@@ -291,12 +292,12 @@ export async function firstThatFit(
 	return end === -1 ? ids : ids.slice(0, end);
 }
 
-/** How many rows are read in all, and of each workspace. */
+/** How many rows are read in total, and of each workspace. */
 export type TurnLimits = {readonly limit: number; readonly perWorkspace: number};
 
 /**
- * Rows that have a `workspace_id`, workspaces in turn: the first of each, then the second of each, so that no workspace
- * pushes others out of a bounded list. `order`: the columns that order the rows of one workspace.
+ * Selects rows that have a `workspace_id`, taking workspaces in turn: the first row of each, then the second of each.
+ * So no workspace crowds out others in a bounded list. `order` names the columns that order the rows of one workspace.
  */
 export async function selectInTurns<Row>(
 	database: Knex,

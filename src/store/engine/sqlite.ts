@@ -14,24 +14,26 @@ import {quiet} from './dialect.ts';
 /** SQLite's write-ahead log. It grows while a reader holds an old snapshot. */
 export type WriteAheadLog = {
 	readonly file: string;
-	/** What it takes on the disk, octets. */
+	/** Returns its size on disk in octets. */
 	readonly bytes: () => number;
 	/**
-	 * Copies it into the file and empties it. False: a reader needs it, or it is held. Writers wait a moment at most.
+	 * Moves its content into the database file and empties it. Returns `false` if a reader needs it, or it is held.
+	 * Writers wait only briefly.
 	 */
 	readonly empty: () => Promise<boolean>;
 	/**
-	 * While it is held another connection than the writer's does not empty it: a copy of the store would begin anew.
+	 * Holds or releases the log. While it is held, only the writer's connection may empty it; otherwise a copy of the
+	 * store would start again.
 	 */
 	readonly hold: (isHeld: boolean) => void;
 };
 
-/** SQLite cuts the log to this when it begins again at its start, octets. */
+/** SQLite truncates the log to this size when it starts again at its beginning, in octets. */
 export const walSizeLimit = 64 * 1024 * 1024;
 
 const waitLimitMs = 100;
 
-/** `connect`: a connection of its own, for the copying may take seconds. */
+/** `connect` opens a connection of its own, because copying may take seconds. */
 export function writeAheadLog(file: string, files: readonly OpenFile[], connect: () => Knex): WriteAheadLog {
 	let isHeld = false;
 	return {
@@ -41,7 +43,7 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 			isHeld = held;
 		},
 		async empty() {
-			// A new connection would take the log of a displaced file into another one.
+			// A new connection would move the log of a displaced file into another file.
 			if (isHeld || findDisplaced(files).length > 0) {
 				return false;
 			}
@@ -49,7 +51,7 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 			const checkpoint = async (mode: string) => (await connection.raw(`pragma wal_checkpoint(${mode})`))[0];
 			try {
 				await connection.raw(`pragma busy_timeout = ${waitLimitMs}`);
-				// Others write on while it copies; only the rest of it needs the write lock.
+				// Others keep writing while this copies. Only the remainder needs the write lock.
 				const {busy, log, checkpointed} = await checkpoint('passive');
 				return busy === 0 && checkpointed === log && (await checkpoint('truncate')).busy === 0;
 			} finally {
@@ -60,8 +62,8 @@ export function writeAheadLog(file: string, files: readonly OpenFile[], connect:
 }
 
 /**
- * Takes the whole log into the file over a connection that has both open, wherever their paths lead. False: a reader
- * was in the way.
+ * Moves the whole log into the database file over a connection that has both open, wherever their paths lead now.
+ * Returns `false` if a reader was in the way.
  */
 export async function takeInLog(connection: Knex): Promise<boolean> {
 	const [{busy, log, checkpointed}] = await connection.raw('pragma wal_checkpoint(full)');
@@ -73,8 +75,8 @@ function walBytes(file: string): number {
 }
 
 class ImmediateTransaction extends SqliteTransaction {
-	// A deferred transaction that reads, then writes fails with SQLITE_BUSY at once when the CLI wrote in between,
-	// regardless of busy_timeout: the write lock is taken at the beginning instead.
+	// A deferred transaction that reads and then writes fails with SQLITE_BUSY at once if the CLI wrote in between,
+	// regardless of `busy_timeout`. So the write lock is taken at the beginning instead.
 	override begin(connection: unknown): Promise<unknown> {
 		return this.query(connection, 'BEGIN IMMEDIATE;');
 	}
@@ -100,16 +102,16 @@ class ImmediateTransaction extends SqliteTransaction {
 		this._completed = true;
 		await this.#undo(connection);
 		if (error === undefined) {
-			this._resolver(undefined); // Nothing went wrong: its owner wants it undone.
+			this._resolver(undefined); // There was no error: the caller requested the rollback.
 		} else {
 			this._rejecter(error);
 		}
 	}
 
 	/**
-	 * SQLite ends a transaction by itself after SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM and at times SQLITE_BUSY. A
-	 * ROLLBACK fails then, and knex would report that failure instead of its cause. A connection with a transaction
-	 * that cannot be ended is closed: the next BEGIN on it would fail.
+	 * After SQLITE_FULL, SQLITE_IOERR, SQLITE_NOMEM and sometimes SQLITE_BUSY, SQLite rolls back by itself. A ROLLBACK
+	 * then fails, and knex would report that failure instead of its cause. A connection whose transaction cannot be
+	 * ended is closed, because the next BEGIN on it would fail.
 	 */
 	async #undo(connection: Connection): Promise<void> {
 		try {
@@ -123,13 +125,14 @@ class ImmediateTransaction extends SqliteTransaction {
 }
 
 const maxStatements = 100;
-/** A statement keeps what was bound to it last: one with more, characters or octets, is not kept. */
+/**
+ * A cached statement keeps its last parameters. It is not cached if they are larger than this, in characters or octets.
+ */
 const maxBoundBytes = 256 * 1024;
 
 /**
- * knex's client for the `sqlite3` driver; to change the driver, extend another dialect here. Statements are prepared
- * once for each connection: preparing takes a way to the driver's threads and back of its own, and the time of a small
- * insert.
+ * The knex client for the `sqlite3` driver. To change the driver, extend another dialect here. Statements are prepared
+ * once for each connection: preparing takes a round trip to the driver's threads and as much time as a small insert.
  */
 class SqliteClient extends SqliteDialect {
 	override transaction(...options: unknown[]): unknown {
@@ -147,7 +150,7 @@ class SqliteClient extends SqliteDialect {
 			let isKept = known !== undefined;
 			const statement = known ?? new this.driver.Statement(connection, sql, onPrepared);
 
-			// After a failure nothing else is called.
+			// After a failure, nothing else is called.
 			function onPrepared(error: Error | null): void {
 				if (error) {
 					reject(error);
@@ -173,13 +176,13 @@ class SqliteClient extends SqliteDialect {
 	}
 
 	override async destroyRawConnection(connection: Connection): Promise<void> {
-		// A connection with statements cannot be closed.
+		// A connection with open statements cannot be closed.
 		statementsOf(connection).clear();
 		await super.destroyRawConnection(connection);
 	}
 }
 
-// Not a field: knex makes the clients of transactions without the constructor.
+// Not a field, because knex creates the clients of transactions without the constructor.
 const prepared = new WeakMap<Connection, LRUCache<string, SqliteStatement>>();
 
 function statementsOf(connection: Connection): LRUCache<string, SqliteStatement> {
@@ -190,8 +193,8 @@ function statementsOf(connection: Connection): LRUCache<string, SqliteStatement>
 }
 
 /**
- * Whether SQLite may take it for unfinished until it is finalized: what knex asks no rows of is stepped once only, and
- * an EXPLAIN is never done. Such a statement is not kept.
+ * Whether SQLite may consider the statement unfinished until it is finalized. If knex requests no rows, the statement
+ * is stepped only once, and an EXPLAIN never finishes. Such statements are not cached.
  */
 function isLeftOpen({sql, method = '', returning}: SqliteQuery): boolean {
 	const isStepped = method === 'del' || method === 'counter' || (/^(insert|update)$/.test(method) && !returning);
@@ -206,28 +209,28 @@ function sizeOf(bindings: SqliteQuery['bindings']): number {
 	return size;
 }
 
-/** The native part of the sqlite3 package is missing or was built for another system. */
+/** The native part of the `sqlite3` package is missing or was built for another system. */
 class DriverError extends Error {
 	override readonly name = 'DriverError';
 	readonly code = 'SQLITE_DRIVER';
 }
 
-/** The driver: native code, which may be there and yet not load. Throws DriverError with the loader's reason. */
+/** Loads the driver: native code, which may be present and still not load. Throws `DriverError` with the reason. */
 export async function loadSqlite() {
 	try {
 		const {default: sqlite3} = await import('sqlite3');
 		return sqlite3;
 	} catch (error) {
-		// The first line says what is wrong; the others list where it was looked for.
+		// The first line contains the reason; the others list where the loader searched.
 		const [reason = ''] = (error as Error).message.split('\n');
 		throw new DriverError(reason.replace(/\.? Tried:$/, ''), {cause: error});
 	}
 }
 
 /**
- * Throws what SQLite would where a database file ends before its header says so: a part of a page that is lost shows
- * only when SQLite needs it. What the write-ahead log holds may not be in the file yet: then nothing is said. It asks a
- * connection: closing a file that SQLite has open in this process ends its locks (POSIX).
+ * Throws SQLite's error if a database file is shorter than its header says: SQLite itself notices a missing part only
+ * when it reads that page. If the write-ahead log has content, the file may be shorter, so it is not checked. The size
+ * comes from a connection, because closing a file that SQLite has open in this process would release its locks (POSIX).
  */
 export async function refuseTruncated(connection: Knex, file: string): Promise<void> {
 	await connection.raw('begin');
@@ -244,7 +247,7 @@ export async function refuseTruncated(connection: Knex, file: string): Promise<v
 
 type Opened = {exec: (sql: string, done: (error: Error | null) => void) => void};
 
-// FULL: a 202 survives power loss. The others bound files and distrust the schema.
+// FULL: a 202 survives a power loss. The others limit the sizes of files and do not trust the schema.
 const sqlitePragmas = `
 	pragma busy_timeout = 5000;
 	pragma journal_mode = wal;
@@ -256,7 +259,7 @@ const sqlitePragmas = `
 	pragma journal_size_limit = ${walSizeLimit};
 `;
 
-// Precedes the first page, and only there: on a store that is there it would be a write.
+// Must precede the first page. On an existing store it would be a write.
 const freshPragmas = 'pragma busy_timeout = 5000; pragma auto_vacuum = incremental;';
 
 export function sqliteConfig(filename: string, connections: number): Knex.Config {
@@ -265,7 +268,7 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 		connection: {filename},
 		useNullAsDefault: true,
 		log: quiet,
-		// Error texts would otherwise carry the bound values: secrets and addresses.
+		// Otherwise the texts of errors would contain the bound values: secrets and addresses.
 		compileSqlOnError: false,
 		pool: {
 			min: 1,
@@ -279,32 +282,33 @@ export function sqliteConfig(filename: string, connections: number): Knex.Config
 	};
 }
 
-/** The process that holds a lock, for the message of the second one. */
+/** The process that holds a lock, for the error message of the second process. */
 type LockHolder = {readonly pid: number; readonly host: string; readonly startedAt: string};
 type FolderLock =
 	| {readonly ok: true; readonly release: () => Promise<void>}
-	/** `holder` is null if it could not be read. */
+	/** `holder` is `null` if it could not be read. */
 	| {readonly ok: false; readonly holder: LockHolder | null};
 
 const patience = 1000;
 
 /**
- * Holds the write lock of a tiny database for life: the kernel lets go of it when the process dies, however it dies,
- * and containers that share the folder see it. Nothing else may open this file: closing any descriptor of it would end
- * the lock (POSIX). Keep the result as long as the lock is wanted. Throws if the file cannot be written or is no
- * database.
+ * Holds the write lock of a tiny database for life. The kernel releases it when the process dies, however it dies, and
+ * containers that share the folder see it. Nothing else may open this file: closing any descriptor of it would release
+ * the lock (POSIX). Keep a reference to the result as long as the lock is needed. Throws if the file cannot be written
+ * or is not a database.
  */
 export async function lockFolder(file: string, self: LockHolder): Promise<FolderLock> {
 	makeOwn(file);
 	const database = await open(file);
 	try {
-		// In WAL mode others can read who holds the lock while it is held.
+		// In WAL mode, others can read who holds the lock while it is held.
 		await database.exec(`PRAGMA busy_timeout = ${patience}; PRAGMA journal_mode = WAL`);
 		await database.exec('CREATE TABLE IF NOT EXISTS holder (id INTEGER PRIMARY KEY, self TEXT NOT NULL)');
 		await database.exec(
 			`INSERT OR REPLACE INTO holder VALUES (1, '${JSON.stringify(self).replaceAll("'", "''")}')`,
 		);
-		// The line above must be committed to be read by others; who gets in between now wins, and we are second.
+		// The statement above must be committed so that others can read it. A process that gets the lock in between
+		// wins.
 		await database.exec('BEGIN EXCLUSIVE');
 		return {ok: true, release: database.close};
 	} catch (error) {
@@ -318,14 +322,14 @@ export async function lockFolder(file: string, self: LockHolder): Promise<Folder
 	}
 }
 
-/** Readable by its owner only, regardless of the umask; SQLite gives the files beside it the same mode. */
+/** Creates the file readable only by its owner, regardless of the umask. SQLite's other files get the same mode. */
 function makeOwn(file: string): void {
 	if (!existsSync(file)) {
 		closeSync(openSync(file, 'a', 0o600));
 	}
 }
 
-/** Whether a process holds the lock; false if the file does not exist. Does not keep others from taking it. */
+/** Returns whether a process holds the lock; `false` if the file does not exist. Others may still take it. */
 export async function isFolderLocked(file: string): Promise<boolean> {
 	if (!existsSync(file)) {
 		return false;

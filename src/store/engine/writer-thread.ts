@@ -5,20 +5,21 @@ import {createGarbage} from '../../kit/memory.ts';
 import {answerCalls, type CarriedError, carried, rebuilt, ThreadCaller} from '../../kit/thread-calls.ts';
 import type {AnyWrite, Writer} from './writer.ts';
 
-/** A writer elsewhere that knows some writes by their names. */
+/** A writer in another thread, which knows some writes by their names. */
 type OtherWriter = {
-	/** Whether what is submitted now goes there. */
+	/** Whether a write submitted now goes to that writer. */
 	readonly makes: (write: AnyWrite) => boolean;
 	readonly submit: (name: string, item: unknown) => Promise<unknown>;
 };
 
 type Place = 'own' | 'other';
-/** Something to be written; `run` never rejects. */
+/** A pending write. `run` never rejects. */
 type Step = {readonly place: Place; readonly run: () => Promise<void>};
 
 /**
- * Makes one writer of two, which take turns by the order in which things are submitted: a turn ends when something for
- * the other writer is next, and that begins when all of the turn has ended. What comes in one turn shares transactions.
+ * Combines two writers into one. They take turns in the order in which writes are submitted: a turn ends when the next
+ * write is for the other writer, whose turn starts when all writes of the current one have finished. Writes of one turn
+ * share transactions.
  */
 function takeTurns(own: Writer, other: OtherWriter): Writer {
 	let turn: Place = 'own';
@@ -79,12 +80,12 @@ function takeTurns(own: Writer, other: OtherWriter): Writer {
 	};
 }
 
-/** What the thread does. */
+/** The methods of the thread. */
 type WriterMethods<Live> = {
 	readonly write: (written: {readonly name: string; readonly item: unknown}) => Promise<unknown>;
 	/** Changes its settings. */
 	readonly live: (live: Live) => void;
-	/** Ends it when all is written. */
+	/** Ends the thread once everything is written. */
 	readonly end: (none: undefined) => void;
 };
 
@@ -94,24 +95,30 @@ type WriterEvent<News> =
 	| {readonly kind: 'news'; readonly news: News};
 
 type WriterThreadOptions<News> = {
-	/** Writes what the thread does not: all until it is ready, then what is a function or cannot be copied. */
+	/**
+	 * Performs the writes that the thread does not: all until it is ready, then functions and items that cannot be
+	 * cloned.
+	 */
 	readonly own: Writer;
-	/** Starts the thread, which gets the memory. */
+	/** Starts the thread, which gets the shared memory. */
 	readonly spawn: (ended: SharedArrayBuffer) => Worker;
-	/** A message that a write sent in addition to its result. */
+	/** Called with a message that a write sent in addition to its result. */
 	readonly onNews: (news: News) => void;
-	/** The thread failed, or ended by itself: what it held was written or not. Nothing can be written any more. */
+	/**
+	 * Called if the thread failed or exited unexpectedly. Its pending writes may or may not be committed; no more are
+	 * possible.
+	 */
 	readonly onDeath: (error: Error) => void;
 };
 
-/** How long the end of the process waits for running transactions, milliseconds. */
+/** How long the exit of the process waits for running transactions, in milliseconds. */
 const haltMs = 2000;
 
 const none: ReadonlySet<string> = new Set();
 
 /**
- * A thread with a writer of its own, for the writes that it knows. Items and results are copied (structured clone):
- * what is submitted in a turn of the event loop travels together, and so do the results of a transaction.
+ * A thread with its own writer, for the writes that it knows. Items and results are copied (structured clone). Items
+ * submitted in one turn of the event loop are sent together, and so are the results of a transaction.
  */
 export class WriterThread<Live, News> {
 	readonly writer: Writer;
@@ -121,7 +128,7 @@ export class WriterThread<Live, News> {
 		event: event => this.#receive(event),
 		tries: 0,
 	});
-	/** Becomes 1 when the thread has nothing under way any more. */
+	/** Becomes 1 when the thread has no work in progress any more. */
 	readonly #ended = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 	#worker: Worker | null = null;
 	#known = none;
@@ -149,22 +156,22 @@ export class WriterThread<Live, News> {
 		this.#worker.on('exit', () => {
 			this.#worker = null;
 			if (!this.#isStopping) {
-				this.#die(new Error('The thread that writes ended by itself.'));
+				this.#die(new Error('The writer thread exited unexpectedly.'));
 			}
 		});
 	}
 
-	/** From now on these settings hold. */
+	/** Applies new settings. */
 	obey(live: Live): void {
 		this.#caller.notifyNow('live', live);
 	}
 
-	/** While it is held the thread writes nothing: all goes through one connection, that of `own`. */
+	/** While it is held, the thread writes nothing, and all writes use the connection of `own`. */
 	hold(isHeld: boolean): void {
 		this.#isHeld = isHeld;
 	}
 
-	/** Ends the thread when all is written; what follows is written here. */
+	/** Ends the thread once everything is written. Later writes are performed in this thread. */
 	async stop(): Promise<void> {
 		this.#isStopping = true;
 		this.#known = none;
@@ -179,8 +186,8 @@ export class WriterThread<Live, News> {
 	}
 
 	/**
-	 * For the end of the process, which waits for no promise: Node would end the thread in the middle of a statement,
-	 * and abort, as the driver cannot answer a thread that is gone.
+	 * For the exit of the process, which waits for no promise. Node would terminate the thread in the middle of a
+	 * statement and abort, because the driver cannot return results to a terminated thread.
 	 */
 	halt(): void {
 		if (this.#worker !== null) {
@@ -209,7 +216,7 @@ export class WriterThread<Live, News> {
 }
 
 type AnsweringOptions<Live> = {
-	/** As `spawn` got it. */
+	/** The memory that `spawn` received. */
 	readonly ended: SharedArrayBuffer;
 	readonly writer: Writer;
 	readonly writes: readonly AnyWrite[];
@@ -219,9 +226,9 @@ type AnsweringOptions<Live> = {
 };
 
 /**
- * The other end, in the thread.
+ * Runs in the thread: performs the writes that arrive at the port.
  *
- * @returns sends a message of a write in addition to its result
+ * @returns a function that sends a message in addition to a write's result
  */
 export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOptions<Live>): (news: News) => void {
 	const {writer, live, close} = options;
@@ -245,7 +252,7 @@ export function answerWrites<Live, News>(port: MessagePort, options: AnsweringOp
 			Atomics.notify(ended, 0);
 		},
 	});
-	// The main thread ends the process. Ended by Node, this thread would abort it where a statement is under way.
+	// The main thread exits the process. If Node terminated this thread instead, it would abort during a statement.
 	process.on('uncaughtException', error => send({kind: 'failed', error: carried(error)}));
 	send({kind: 'knows', writes: [...writes.keys()]});
 	return news => send({kind: 'news', news});

@@ -4,41 +4,42 @@ import {DisplacedFileError, findDisplaced, type OpenFile} from '../../kit/open-f
 import type {Dialect} from './dialect.ts';
 
 /**
- * One kind of hot write. `apply` gets every item of this kind in the batch and answers one result per item, in order.
- * It must touch rows that others may touch in a fixed order. Throwing fails the batch; its items are then run alone.
+ * One kind of frequent write. `apply` gets every item of this kind in the batch and returns one result for each, in
+ * order. It must lock rows that others may lock in a fixed order. If it throws, the batch fails and each item is run
+ * alone.
  */
 export type GroupWrite<Item, Result> = {
 	readonly name: string;
-	/** Kinds of a batch run in ascending rank, so that two nodes lock rows in the same order. */
+	/** The kinds of writes in a batch run in ascending rank, so that two nodes lock rows in the same order. */
 	readonly rank: number;
 	readonly apply: (trx: Knex.Transaction, items: readonly Item[]) => Promise<readonly Result[]>;
-	/** How many rows' worth of work the item is; absent: one. */
+	/** How many rows' worth of work the item is; one if absent. */
 	readonly size?: (item: Item) => number;
-	/** On PostgreSQL it has a connection of its own: it needs no rows that others lock. */
+	/** Whether it has a connection of its own with PostgreSQL, because it needs no rows that others lock. */
 	readonly isBeside?: boolean;
-	/** About how many bytes the item writes; absent: little. */
+	/** About how many bytes the item writes; negligible if absent. */
 	readonly bytes?: (item: Item) => number;
 };
 
-/** Writes one transaction at a time; what arrives meanwhile shares the next one (group commit). */
+/** Runs one write transaction at a time. Items that arrive in the meantime share the next one (group commit). */
 export type Writer = {
-	/** Whether a write finds what was submitted before it; else only what was answered before it was submitted. */
+	/** Whether a write sees everything submitted before it. Otherwise it only sees what was completed before. */
 	readonly isOrdered: boolean;
-	/** Resolves after the item's transaction committed, with its result; rejects if the item fails alone. */
+	/** Resolves with the item's result after its transaction has committed. Rejects if the item fails on its own. */
 	readonly submit: <Item, Result>(write: GroupWrite<Item, Result>, item: Item) => Promise<Result>;
-	/** Runs `work` in a transaction of its own, in turn with the groups. */
+	/** Runs `work` in a transaction of its own, in turn with the batches. */
 	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
-	/** Runs `work` in turn with the groups, in no transaction. */
+	/** Runs `work` in turn with the batches, outside of a transaction. */
 	readonly between: <Result>(work: () => Promise<Result>) => Promise<Result>;
 	/** Resolves when nothing is waiting or running. */
 	readonly idle: () => Promise<void>;
-	/** Calls the listener with the milliseconds that each commit took. */
+	/** Registers a listener that is called with the milliseconds that each commit took. */
 	readonly onCommit?: (listener: (ms: number) => void) => void;
 };
 
 // biome-ignore lint/suspicious/noExplicitAny: a batch holds items of many kinds; `submit` keeps each pair together.
 export type AnyWrite = GroupWrite<any, any>;
-/** What a writer writes to. */
+/** The target of a writer. */
 type Database = {
 	readonly connection: Knex;
 	readonly dialect: Dialect;
@@ -48,7 +49,7 @@ type Database = {
 };
 
 type Entry = {
-	/** Null: the item is a function, with a transaction of its own or `isBetween` two. */
+	/** `null` if the item is a function, to be run in its own transaction or (`isBetween`) between two. */
 	readonly write: AnyWrite | null;
 	readonly isBetween?: true;
 	readonly item: unknown;
@@ -62,7 +63,10 @@ const maxSize = 128;
 const maxBytes = 4 * 1024 * 1024;
 const maxRepeats = 3;
 
-/** `files`: SQLite's files. A commit that went to others than those found under these paths is reported as failed. */
+/**
+ * Creates a writer. `files` are SQLite's files: a commit is reported as failed if their paths do not lead to them any
+ * more.
+ */
 export function createWriter(connection: Knex, dialect: Dialect, files: readonly OpenFile[] = []): Writer {
 	let committed: (ms: number) => void = () => undefined;
 	const database: Database = {connection, dialect, files, committed: ms => committed(ms)};
@@ -71,7 +75,7 @@ export function createWriter(connection: Knex, dialect: Dialect, files: readonly
 
 	function add(entry: Entry): void {
 		waiting.push(entry);
-		// A microtask later: what the same tick submits shares the first transaction.
+		// One microtask later, so that everything submitted in the same tick shares the first transaction.
 		running ??= Promise.resolve().then(drain);
 	}
 
@@ -119,7 +123,7 @@ export function createWriter(connection: Knex, dialect: Dialect, files: readonly
 	};
 }
 
-/** Makes one writer of two that write at the same time, each on its connection. */
+/** Combines two writers into one that write at the same time, each on its own connection. */
 export function writeBeside(most: Writer, beside: Writer): Writer {
 	return {
 		isOrdered: false,
@@ -137,7 +141,7 @@ export function writeBeside(most: Writer, beside: Writer): Writer {
 	};
 }
 
-// A transaction of its own ends the batch before it; the first item is taken at any size.
+// A transaction of its own ends the batch before it. The first item is accepted at any size.
 function takeBatch(waiting: readonly Entry[]): Entry[] {
 	if (waiting[0]?.write === null) {
 		return [waiting[0]];
@@ -156,8 +160,8 @@ function takeBatch(waiting: readonly Entry[]): Entry[] {
 }
 
 /**
- * SQLite goes on writing to a file that was removed or replaced: nobody may hear of a commit that the next start cannot
- * find.
+ * SQLite keeps writing to a file that was removed or replaced. Such a commit must not be reported as successful,
+ * because the next start would not find it.
  */
 function refuseDisplaced(files: readonly OpenFile[]): void {
 	const [displaced] = findDisplaced(files);
@@ -181,7 +185,7 @@ async function runBatch(database: Database, batch: readonly Entry[]): Promise<St
 		let appliedAt = 0;
 		try {
 			results = await connection.transaction(async trx => {
-				// knex comes here also where BEGIN failed.
+				// knex also calls this if BEGIN failed.
 				begun = !trx.isCompleted();
 				const all = await applyBatch(trx, batch);
 				applied = true;
@@ -191,7 +195,7 @@ async function runBatch(database: Database, batch: readonly Entry[]): Promise<St
 			refuseDisplaced(files);
 			committed(systemClock.monotonic() - appliedAt);
 		} catch (error) {
-			// A connection that had ended unnoticed wrote nothing: another one may.
+			// A connection that was lost unnoticed wrote nothing, so another connection may do it.
 			const isStale = begun ? !applied && dialect.isLost(error) : dialect.isUnavailable(error);
 			if ((isStale && repeats === 0) || (dialect.isConflict(error) && repeats < maxRepeats)) {
 				continue;
@@ -206,8 +210,8 @@ async function runBatch(database: Database, batch: readonly Entry[]): Promise<St
 }
 
 /**
- * One bad item must not fail its neighbours; but where the store cannot be written at all, trying each is wasted time.
- * Answers the error if that is so.
+ * Rejects a batch, or runs its items one by one, so that one bad item does not fail the others. If the store cannot be
+ * written at all, trying each item is pointless, and the error is returned.
  */
 async function failBatch(database: Database, batch: readonly Entry[], error: unknown): Promise<StoreFault | null> {
 	const {dialect} = database;

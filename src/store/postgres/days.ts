@@ -7,12 +7,13 @@ import {dequeueDeliveries} from '../webhook-queue.ts';
 import {deleteDeliveries} from '../webhooks.ts';
 
 /*
- * On PostgreSQL the rows of mail lie in a part of their table for each day (UTC) of the id that they go with, so that a day
- * goes at once. What has no day's part, because a clock was far ahead or the day is long ago, goes into `<table>_other`;
- * what an older version stored is in `<table>_former`. On SQLite all of this does nothing.
+ * On PostgreSQL, the tables of messages are partitioned by day (UTC) of the id that their rows belong to, so that a
+ * whole day can be dropped at once. Rows without a partition of their day, because a clock was far ahead or the day is
+ * long past, go to `<table>_other`. Rows stored by an older version are in `<table>_former`. On SQLite all of this does
+ * nothing.
  */
 
-/** The tables that the schema divides (`migrations/029_schema.ts`), each with the id that dates its rows. */
+/** The partitioned tables (`migrations/029_schema.ts`), each with the id that dates its rows. */
 const tables = [
 	['messages', 'id', 'msg'],
 	['recipients', 'id', 'rcp'],
@@ -25,10 +26,10 @@ const tables = [
 	['webhook_attempts', 'delivery_id', 'whd'],
 ] as const;
 
-/** Days after today that have their parts: more than any two sweeps are apart. */
+/** How many days after today have partitions: more than ever pass between two sweeps. */
 const daysAhead = 3;
 
-/** A part of each table: half-open, milliseconds. `name` ends theirs. */
+/** A partition of each table: a half-open range in milliseconds. `name` is the suffix of the tables' names. */
 export type Day = {readonly name: string; readonly from: number; readonly to: number};
 
 const startOf = (time: number) => Math.floor(time / dayMs) * dayMs;
@@ -48,14 +49,14 @@ async function listDays(database: Knex): Promise<Day[]> {
 		.sort((a, b) => a.from - b.from);
 }
 
-/** Others wait for a table as long as this does for it, so it does not wait long. */
+/** Shortens the wait for locks, because others that need the table queue behind this transaction while it waits. */
 export async function hurry(trx: Knex.Transaction): Promise<void> {
 	if (hasDays(trx)) {
 		await trx.raw(`set local lock_timeout = '100ms'`);
 	}
 }
 
-/** Makes the parts of today and the next days, as far as they are missing, or of days of the past. */
+/** Creates missing partitions of today and the next days, or of days in the past. */
 export async function makeDays(
 	trx: Knex.Transaction,
 	now: number,
@@ -82,13 +83,13 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 		where ${key} >= '${from}' and ${key} < '${to}')`,
 	);
 	const {rows} = await trx.raw(`select ${taken.join(' or ')} as taken`);
-	// Rows do not move: a day that has begun in the part of others ends there.
+	// Rows do not move. If a day already has rows in `<table>_other`, all its rows stay there.
 	if (rows[0].taken || (await hasPart(trx, 'messages', name))) {
 		return;
 	}
 	for (const {table, from, to} of bounds) {
-		// Attached, not made in its place: that would hold up all who use the table. The end of a recipient's try is
-		// written into its page, without new entries of its indexes, if there is room.
+		// Attached after creation: creating it as a partition would lock out everybody who uses the table. The free
+		// space in pages of `recipients` allows the update at the end of an attempt without new index entries.
 		const room = table === 'recipients' ? 'with (fillfactor = 50)' : '';
 		await trx.raw(`create table ${table}_${name} (like ${table} including all) ${room}`);
 		await trx.raw(
@@ -97,11 +98,11 @@ async function makeDay(trx: Knex.Transaction, start: number): Promise<void> {
 	}
 }
 
-/** What of the past can go, and how. */
+/** What can be removed of the past, and how. */
 type Past = {
-	/** The oldest part that ended before and has nothing in the queue; null: no such part. */
+	/** The oldest partition that ended before and has nothing in the queue; `null` if there is none. */
 	readonly day: Day | null;
-	/** Rows before this moment go one by one, once there is no such part: a day goes as a whole. */
+	/** Without such a partition, rows before this time are removed one by one. A day is only removed as a whole. */
 	readonly rowsBefore: number;
 };
 
@@ -125,8 +126,9 @@ export async function findPast(database: Knex, before: number): Promise<Past> {
 }
 
 /**
- * Removes what other tables and other days have about the mail of a day: reports, deliveries to webhooks, recipients
- * made after midnight of mail accepted before it. At most `limit` rows of each; false: there is nothing more.
+ * Removes what other tables and other days hold about the messages of a day: reports, webhook deliveries, and
+ * recipients created after midnight of messages accepted before. At most `limit` rows of each; returns `false` if
+ * nothing is left.
  */
 export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, limit: number): Promise<boolean> {
 	const ofDay = (table: string) =>
@@ -135,7 +137,7 @@ export async function emptyBeside(trx: Knex.Transaction, {name, from, to}: Day, 
 	await trx('reports').whereIn('id', reports).delete();
 	const deliveries = ofDay('webhook_deliveries').limit(limit);
 	if (await hasPart(trx, 'webhook_deliveries', name)) {
-		// The others go with the day.
+		// The others are dropped with the day.
 		deliveries.where(other => other.where('id', '<', idFloor('whd', from)).orWhere('id', '>=', idFloor('whd', to)));
 	}
 	const later: string[] = await deliveries.pluck('id');
@@ -162,7 +164,7 @@ async function hasPart(trx: Knex.Transaction, table: string, name: string): Prom
 	return rows[0].made;
 }
 
-/** Drops a day with all its rows. A table that was divided later than others lacks the first days. */
+/** Drops a day with all its rows. A table that was partitioned later than others lacks the first days. */
 export async function dropDay(trx: Knex.Transaction, {name}: Day): Promise<void> {
 	await trx.raw(`drop table if exists ${tables.map(([table]) => `${table}_${name}`).join(', ')}`);
 }

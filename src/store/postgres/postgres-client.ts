@@ -4,26 +4,36 @@ import PostgresDialect, {type PostgresConnection, type PostgresQueryClass} from 
 import {LRUCache} from 'lru-cache';
 import {isConnectionLost, isStalePlan, quiet, type Row} from '../engine/dialect.ts';
 
-/** A statement as knex hands it over, and gets it back with its answer. */
+/*
+ * What only PostgreSQL needs: the knex client in this file with pipelining and time limits, `pulse.ts`, which detects a
+ * silent server, and `days.ts`, which partitions tables by day. It relies on knex and pg. It decides when a connection
+ * is given up, but never repeats a transaction: that is the writer's task.
+ */
+
+/** A statement as knex passes it to the client, which adds the response. */
 export type Statement = {
 	sql: string;
 	readonly options?: {readonly unanswered?: boolean} | undefined;
 	response?: unknown;
 };
 
-/** Asked of a statement (`raw(…).options(unanswered)`): the transaction goes on before it is answered. */
+/**
+ * The option of a statement (`raw(…).options(unanswered)`) that lets the transaction continue before its response
+ * arrives.
+ */
 export const unanswered = {unanswered: true};
 
-/** What runs outside of a transaction on a connection with this setting writes nothing. */
+/** With this setting of a connection, statements outside of a transaction cannot write. */
 export const writesInTransactions = 'set default_transaction_read_only = on';
 
 type Running = {
-	/** Answers that were not awaited yet; none rejects. */
+	/** The responses that were not awaited yet. None of them rejects. */
 	readonly sent: Array<Promise<void>>;
 	/** How many statements were sent. */
 	statements: number;
 	/**
-	 * Of the first statement that failed: those after it fail because of it. Rejections may arrive in another order.
+	 * The first statement that failed, in the order of sending. Those after it fail because of it, and rejections may
+	 * arrive in another order.
 	 */
 	failure: {readonly error: unknown; readonly place: number} | null;
 };
@@ -31,10 +41,10 @@ type Running = {
 const running = new WeakMap<object, Running>();
 
 /**
- * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done at once: they travel with the
- * next awaited statement, at the latest with COMMIT. If one fails, PostgreSQL refuses what follows until the
- * transaction ends, and the next awaited statement rejects with its error. If BEGIN itself fails, what follows cannot
- * write (`writesInTransactions`).
+ * Sends a statement of a transaction. BEGIN and `unanswered` statements count as done at once: they are sent along with
+ * the next awaited statement, at the latest with COMMIT. If one fails, PostgreSQL rejects what follows until the
+ * transaction ends, and the next awaited statement rejects with its error. If BEGIN itself fails, nothing that follows
+ * can write (`writesInTransactions`).
  */
 export async function sendOn<Sent extends Statement>(
 	connection: object,
@@ -57,7 +67,7 @@ export async function sendOn<Sent extends Statement>(
 		() => undefined,
 		(error: Error) => {
 			if (goesOn) {
-				// knex would name the statement at which it is noticed alone.
+				// knex would only name the statement during which the failure is noticed.
 				error.message = `${statement.sql} - ${error.message}`;
 			}
 			if (place < (transaction.failure?.place ?? Infinity)) {
@@ -78,7 +88,7 @@ export async function sendOn<Sent extends Statement>(
 		throw transaction.failure.error;
 	}
 	if (commits && Object(statement.response).command === 'ROLLBACK') {
-		throw new Error('PostgreSQL undid the transaction, whose failure was passed over.');
+		throw new Error('PostgreSQL rolled back the transaction because of an earlier failure.');
 	}
 	return await answer;
 }
@@ -88,7 +98,7 @@ const escapes = new Map([
 	['\t', '\\t'],
 	['\n', '\\n'],
 	['\r', '\\r'],
-	// PostgreSQL's text holds no NUL.
+	// PostgreSQL's text cannot contain NUL.
 	['\0', '\ufffd'],
 ]);
 const special = /[\\\t\n\r\0]/g;
@@ -100,15 +110,15 @@ function fieldOf(value: Row[number]): string {
 	return typeof value === 'string' ? value.replaceAll(special, one => escapes.get(one) as string) : `${value}`;
 }
 
-/** Rows without bytes in the text format of COPY: a line for each row, tabs between its values. */
+/** Formats rows without bytes in the text format of COPY: a line for each row, tabs between its values. */
 export function copyText(rows: readonly Row[]): string {
 	return rows.map(row => `${row.map(fieldOf).join('\t')}\n`).join('');
 }
 
 /**
- * Sends `copy … from stdin` together with its rows, so that it costs no round trip. pg would refuse the command when
- * PostgreSQL asks for the rows. If the command fails, PostgreSQL drops the rows that follow (its protocol, "COPY
- * Operations").
+ * Sends `copy … from stdin` together with its rows, so that it costs no extra round trip. pg itself would fail the
+ * command when PostgreSQL requests the rows. If the command fails, PostgreSQL discards the rows that follow (its
+ * protocol, "COPY Operations").
  */
 export function sendCopy<Sent extends Statement>(
 	connection: PostgresConnection,
@@ -121,7 +131,7 @@ export function sendCopy<Sent extends Statement>(
 			error ? reject(error) : resolve(Object.assign(statement, {response})),
 		);
 		query.submit = wire => {
-			// One write for the three messages.
+			// Corked, so that the three messages are sent in one write.
 			wire.stream.cork();
 			wire.query(statement.sql);
 			wire.sendCopyFromChunk(Buffer.from(text));
@@ -129,16 +139,16 @@ export function sendCopy<Sent extends Statement>(
 			wire.stream.uncork();
 			return null;
 		};
-		// The rows are on their way.
+		// The rows are already sent.
 		query.handleCopyInResponse = () => undefined;
 		connection.query(query);
 	});
 }
 
 export type PostgresLimits = {
-	/** To connect and log in, milliseconds. */
+	/** The limit for connecting and signing in, in milliseconds. */
 	readonly connectMs: number;
-	/** To answer a statement, milliseconds; null: as long as it takes, while the server answers its pulse. */
+	/** The limit for a statement, in milliseconds; `null` for no limit while the server responds to the pulse. */
 	readonly statementMs: number | null;
 };
 
@@ -147,15 +157,16 @@ type Query = Statement & {
 	options?: Statement['options'] & {readonly name?: string; readonly copied?: string};
 };
 
-/** Most statements that are prepared. */
+/** The maximum number of prepared statements. */
 const maxNamed = 200;
 
-/** Time that the server has to close a connection that was ended, milliseconds. */
+/** How long the server has to close a connection that was ended, in milliseconds. */
 const partingMs = 1000;
 
 /**
- * knex's client for PostgreSQL with time limits on this side, because a server that went silent enforces none. A
- * connection that reaches a limit is destroyed: its answer may still come, and would be taken for the next statement's.
+ * The knex client for PostgreSQL, with time limits on this side, because a server that stopped responding enforces
+ * none. A connection that reaches a limit is destroyed: its late response would be mistaken for that of the next
+ * statement.
  */
 export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	const open = new Set<PostgresConnection>();
@@ -164,7 +175,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	let silent = false;
 
 	async function within<Result>(connection: PostgresConnection, ms: number, work: Promise<Result>): Promise<Result> {
-		const timer = setTimeout(() => cut(connection, `no answer within ${ms / 1000} s`), ms);
+		const timer = setTimeout(() => cut(connection, `no response within ${ms / 1000} s`), ms);
 		try {
 			return await work;
 		} finally {
@@ -174,12 +185,12 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 
 	const waits = new WeakMap<PostgresConnection, {open: number; readonly timer: NodeJS.Timeout}>();
 
-	/** Each answer is waited for from the one before it on: several statements may be under way. */
+	/** Limits the wait for each response, counted from the previous one: several statements may be in progress. */
 	async function inTime<Result>(connection: PostgresConnection, answer: Promise<Result>): Promise<Result> {
 		if (statementMs === null) {
 			return await answer;
 		}
-		const late = `no answer within ${statementMs / 1000} s`;
+		const late = `no response within ${statementMs / 1000} s`;
 		const wait = waits.get(connection) ?? {open: 0, timer: setTimeout(() => cut(connection, late), statementMs)};
 		waits.set(connection, wait);
 		wait.open++;
@@ -196,7 +207,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		}
 	}
 
-	/** Gives a statement that comes again and again a name, under which the connection keeps it parsed and planned. */
+	/** Names a recurring statement, so that the connection caches its parsed and planned form. */
 	function named(query: Query): Query {
 		const {sql, bindings} = query;
 		let name = names.get(sql);
@@ -214,10 +225,10 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	class LimitedPostgres extends PostgresDialect {
 		override async _acquireOnlyConnection(): Promise<PostgresConnection> {
 			if (silent) {
-				throw new NoAnswerError('the PostgreSQL server does not answer');
+				throw new NoAnswerError('the PostgreSQL server does not respond');
 			}
 			const connection = new this.driver.Client({...this.connectionSettings, pipeline: this.config.pipelines});
-			// The pool looks at this mark before it lends a connection.
+			// The pool checks this property before it lends a connection.
 			connection.on('error', error => {
 				connection.__knex__disposed = error;
 			});
@@ -243,7 +254,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				return await sendOn(connection, query, send);
 			}
 			return await send(query).catch(error => {
-				// Retry once without the prepared plan; within a transaction this fails too, and the caller repeats the
+				// Retry once without the prepared plan. Within a transaction this fails too, and the caller repeats the
 				// transaction.
 				return isStalePlan(error)
 					? ask({...query, options: {}}).catch(() => Promise.reject(error))
@@ -259,23 +270,23 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 	return {
 		Client: LimitedPostgres,
 		/**
-		 * The server is silent: pending statements fail now, and nothing connects until it answers again. Older
-		 * connections are not used again, as their server may be gone.
+		 * Called when the server stops or resumes responding. While it is silent, pending statements fail and new
+		 * connections are refused. Existing connections are not used again, because their server may be gone.
 		 */
 		setSilent(is: boolean): void {
 			silent = is;
 			if (silent) {
 				for (const connection of open) {
-					cut(connection, 'the PostgreSQL server does not answer');
+					cut(connection, 'the PostgreSQL server does not respond');
 				}
 			}
 		},
 	};
 }
 
-/** Marks a connection that must not be used again after this error. */
+/** Throws the error, and marks the connection if it must not be used again after it. */
 function fail(connection: PostgresConnection, error: unknown): never {
-	// After a stale plan the next connection plans again.
+	// The next connection makes a new plan.
 	if (isStalePlan(error) || isConnectionLost(error)) {
 		connection.__knex__disposed ??= error;
 	}
@@ -287,41 +298,40 @@ function cut(connection: PostgresConnection, why: string): void {
 	(connection.connection.stream as Socket).destroy(new NoAnswerError(why));
 }
 
-/** The server did not answer: whether it did what it was asked is not known. The code is the one of TCP. */
+/** The server did not respond, so it is unknown whether it executed the statement. The code is that of TCP. */
 export class NoAnswerError extends Error {
 	override readonly name = 'NoAnswerError';
 	readonly code = 'ETIMEDOUT';
 }
 
 /**
- * What PostgreSQL may take, milliseconds. A server that answers its pulse ends statements by itself: the limit for them
- * here is for a connection that died alone, and above all that the server is allowed.
+ * PostgreSQL's time limits, in milliseconds. A responding server cancels statements by itself. The limit for statements
+ * here is longer than the server's, and covers a connection that was lost on its own.
  */
 export const postgresLimits = {connectMs: 10_000, statementMs: 60_000};
 
-// A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, a month's figures): the
-// server ends its transaction before they give up.
+// A node that hangs within a transaction holds rows that others wait for (an Idempotency-Key, the figures of a month).
+// The server ends its transaction before they give up.
 const hurried = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '8s'; set statement_timeout = '10s'`;
 const patient = `set idle_in_transaction_session_timeout = '7s'; set lock_timeout = '30s'`;
 
-// To compile a statement, or to start other processes for it, takes longer than most of ours, and tables of many days
-// invite both.
+// Compiling a statement, or starting parallel workers for it, takes longer than most of ours, and partitioned tables
+// make PostgreSQL choose both.
 const plain = 'set jit = off; set max_parallel_workers_per_gather = 0';
 
-// What is written is looked up by its key: PostgreSQL would rather read a table of 20,000 rows to the end for 64 of
-// them.
+// Written rows are looked up by key. PostgreSQL would otherwise scan a table of 20,000 rows to find 64 of them.
 const lookingUp = 'set random_page_cost = 1.1';
 
 type Session = {query: (sql: string, done: (error: Error | null) => void) => void};
 
-/** What a pool of connections is for: many that read, one for maintenance, one on which a group writer writes. */
+/** The purpose of a connection pool: reading with several connections, or maintenance or group writes with one. */
 export type Use = 'reading' | 'maintenance' | 'writing';
 
 export type PostgresOptions = {
 	readonly client: unknown;
 	readonly connections: number;
 	readonly use: Use;
-	/** Statements may take as long as they need. */
+	/** Whether statements may take as long as they need. */
 	readonly isPatient: boolean;
 };
 
@@ -337,7 +347,8 @@ export function postgresConfig(url: string, {client, connections, use, isPatient
 		compileSqlOnError: false,
 		log: quiet,
 		acquireConnectionTimeout: 10_000,
-		// Repeated statements are prepared, except those of lists: their best plan depends on the values of filters.
+		// Repeated statements are prepared, except those that read lists: their best plan depends on the values of the
+		// filters.
 		prepares: use !== 'reading',
 		pipelines: use === 'writing',
 		pool: {

@@ -7,38 +7,38 @@ export type PulseOptions = {
 	readonly url: string;
 	/** Follows the server's clock. */
 	readonly clock: SharedClock;
-	/** To connect for the first time and to answer then, milliseconds. */
+	/** The limit for the first connection and its first response, in milliseconds. */
 	readonly connectMs: number;
-	/** Whether the server answers; called when that changes. */
+	/** Called when the server stops or resumes responding. */
 	readonly onSilent: (silent: boolean) => void;
 };
 
-/** What is known of the server from asking it every second. */
+/** The state of the server, which is queried every second. */
 export type Pulse = {
-	/** Milliseconds that this machine's clock is ahead of the server's. */
+	/** Returns how many milliseconds this machine's clock is ahead of the server's. */
 	readonly skew: () => number;
-	/** Holds the lock of this name for life, or until the server sees that this process or its connection is gone. */
+	/** Holds the lock of this name for life, or until the server notices that the process or its connection is gone. */
 	readonly hold: (name: string) => Promise<void>;
-	/** Receives other nodes' NOTIFY. Null: the connection is new, and notices may have been missed. */
+	/** Receives other nodes' NOTIFY. The notice is `null` on a new connection, as notices may have been missed. */
 	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
 	readonly stop: () => void;
 };
 
 const pulseMs = 1000;
 const answerMs = 2000;
-/** After a failure: recovery is noticed soon. */
+/** The pause after a failure. It is short, so that recovery is noticed soon. */
 const retryMs = 250;
-/** After a stall of our own: an answer that has come meanwhile is read first. */
+/** The extra time after a stall of this process, so that a response that has already arrived is read first. */
 const graceMs = 250;
-/** Tolerated difference of two measurements, on top of the time that the answers took, milliseconds. */
+/** The tolerated difference of two measurements, in addition to the responses' time, in milliseconds. */
 const toleratedMs = 50;
 
 const timeQuery = `select ${serverMs} as now`;
 const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
 
 /**
- * Asks the server for its time every second, on a connection of its own. That sets the clock, shows how far this
- * machine's own clock is off, and finds a silent server within three seconds. Resolves with the first answer.
+ * Starts to query the server's time every second, on its own connection. This sets the clock, shows how far this
+ * machine's clock is off, and detects a silent server within three seconds. Resolves with the first response.
  */
 export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions): Promise<Pulse> {
 	let client: pg.Client | null = null;
@@ -72,12 +72,12 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 		gone.connection.stream.destroy();
 	}
 
-	/** `limit`: for connecting, and for the answer. */
+	/** `limit` applies to connecting and to the response. */
 	async function measure(limit: number): Promise<void> {
 		const asked = await connected(limit);
 		const began = performance.now();
 		const {rows} = await inTime(asked, asked.query<{now: string}>(timeQuery), limit);
-		// The server read its clock in the middle of our waiting, near enough.
+		// Assumes that the server read its clock halfway through our wait.
 		const doubt = (performance.now() - began) / 2;
 		const now = Number(rows[0]?.now) + doubt;
 		if (skew === null || Math.abs(now - clock.now()) > doubt + toleratedMs) {
@@ -97,8 +97,8 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 	}
 
 	/**
-	 * A connection that the server still takes for alive may hold the lock: then it is asked for again at the next
-	 * beat.
+	 * Takes the lock of `hold`. The server may still consider a former connection alive, which then holds the lock, so
+	 * this is retried at the next beat.
 	 */
 	async function lock(asked: pg.Client): Promise<void> {
 		if (held !== null && held.by !== asked) {
@@ -116,7 +116,7 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 			if (client) {
 				leave(client);
 			}
-			// A refusal is an answer.
+			// An error from the server is a response too.
 			tell(error instanceof NoAnswerError);
 			next(retryMs);
 		}
@@ -165,7 +165,7 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 	};
 }
 
-/** A pooler gives each transaction another connection of the server. */
+/** A pooler assigns each transaction another connection of the server. */
 export class TransactionPoolingError extends Error {
 	override readonly name = 'TransactionPoolingError';
 	readonly code = 'TRANSACTION_POOLING';
@@ -174,10 +174,10 @@ export class TransactionPoolingError extends Error {
 const ownProcess = 'select pg_backend_pid() as pid';
 
 /**
- * Throws TransactionPoolingError behind a pooler that shares connections of the server: a session's locks, LISTEN,
- * settings and prepared statements would be left to others. Two clients at once must have a process each and keep it;
- * they are asked in an order in which two connections that take turns are found as well. Nothing is set on the
- * connections. `second` is not connected yet.
+ * Throws `TransactionPoolingError` behind a pooler that shares server connections, because a session's locks, LISTEN,
+ * settings and prepared statements would leak to others. Two simultaneous clients must each have a process of their own
+ * and keep it. The order of the queries also detects two connections that alternate. Nothing is set on the connections.
+ * `second` must not be connected yet.
  */
 async function refusePooling(first: pg.Client, second: pg.Client, limit: number): Promise<void> {
 	second.on('error', () => undefined);
@@ -189,7 +189,7 @@ async function refusePooling(first: pg.Client, second: pg.Client, limit: number)
 			const pid = rows[0]?.pid ?? 0;
 			const others = [...seen].filter(([other]) => other !== client).map(([, taken]) => taken);
 			if (others.includes(pid) || (seen.get(client) ?? pid) !== pid) {
-				throw new TransactionPoolingError('the server gives each transaction another connection');
+				throw new TransactionPoolingError('transactions of one session run on different server connections');
 			}
 			seen.set(client, pid);
 		}
@@ -199,7 +199,7 @@ async function refusePooling(first: pg.Client, second: pg.Client, limit: number)
 }
 
 async function inTime<Result>(asked: pg.Client, answer: Promise<Result>, limit: number): Promise<Result> {
-	const giveUp = () => asked.connection.stream.destroy(new NoAnswerError('the PostgreSQL server does not answer'));
+	const giveUp = () => asked.connection.stream.destroy(new NoAnswerError('the PostgreSQL server does not respond'));
 	let timer = setTimeout(() => {
 		timer = setTimeout(giveUp, graceMs);
 	}, limit);

@@ -12,7 +12,7 @@ import {noTopic} from '../topics.ts';
 import {isUnclaimed} from './open-recipients.ts';
 import {addWarmUp, type WarmUpDay} from './sites.ts';
 
-/** A claimed recipient with everything that is needed to make and deliver it. */
+/** A claimed recipient with everything that is needed to render and deliver its message. */
 export type Claimed = {
 	readonly id: string;
 	readonly workspace_id: string;
@@ -24,7 +24,7 @@ export type Claimed = {
 	readonly subject: string | null;
 	readonly attempts: number;
 	readonly sent_at: string | null;
-	/** When its last try ended. */
+	/** When its last attempt ended. */
 	readonly state_at: string;
 	readonly last_category: string | null;
 	readonly last_reply: string | null;
@@ -41,11 +41,11 @@ export type Claimed = {
 	readonly topic_code: string | null;
 	readonly locale: string | null;
 	readonly timezone: string | null;
-	/** What the send switched off: JSON text. */
+	/** The tracking that the send disabled: JSON text. */
 	readonly tracking: string | null;
-	/** `Extras`. */
+	/** JSON text of `Extras`. */
 	readonly extras: string | null;
-	/** All variables, sealed; null: `data` has them. */
+	/** All variables, sealed; `null` if they are in `data`. */
 	readonly sealed: string | null;
 	readonly attachments: number;
 	readonly created_at: string;
@@ -55,13 +55,13 @@ export type Claimed = {
 	readonly track_opens_at: string | null;
 	readonly track_clicks_at: string | null;
 	readonly queue_lifetime_s: number | null;
-	/** Null: the sender is gone. */
+	/** `null` if the sender was removed. */
 	readonly sender_id: string | null;
 	readonly sender_name: string | null;
 	readonly domain_id: string | null;
-	/** The address was suppressed, or opted out of the message's topic, after acceptance. */
+	/** Set if the address was suppressed, or opted out of the message's topic, after acceptance. */
 	readonly stop: 'suppressed' | 'opted_out' | null;
-	/** The id of the `queued` event that its first claim has for it; null: it was queued before, or is not claimed. */
+	/** The id of the `queued` event that its first claim created; `null` if it was queued before, or is not claimed. */
 	readonly queued: string | null;
 };
 
@@ -80,15 +80,15 @@ const columns = `r.id, r.workspace_id, r.message_id, r.address, r.address_key, r
 	w.track_clicks_at, w.queue_lifetime_s,
 	s.id as sender_id, s.name as sender_name, s.domain_id`;
 
-/** `stop` may be the time at which a pause ends. */
+/** Here `stop` may also be the time at which a pause ends. */
 type MailRow = Omit<Claimed, 'queued' | 'stop'> & {readonly state: string; readonly stop: string | null};
 
-/** A row of `claims` that was just made. */
+/** A new row of `claims`. */
 type NewClaim = {readonly id: string; readonly queued: string | null};
 
 /**
- * The recipient of a claim, in its row: a copy of each would cost as much as reading it. One that was given back has
- * been queued before.
+ * Returns the claimed recipient. It modifies the row, because copying each row would cost as much as reading it. A
+ * recipient whose claim was given back has been queued before.
  */
 function claimedOf(row: MailRow, {queued}: NewClaim, now: number): Claimed {
 	const {stop, state} = row;
@@ -99,7 +99,8 @@ function claimedOf(row: MailRow, {queued}: NewClaim, now: number): Claimed {
 }
 
 /**
- * Recipients with all that their mail is rendered from. As text: the query builder would take longer than the engine.
+ * Reads recipients with everything that their message is rendered from. As text, because the query builder would take
+ * longer than the engine.
  */
 const recipientsWithMail = wideRows<MailRow>(
 	[...columns.split(/,\s+/), stop],
@@ -109,7 +110,7 @@ const recipientsWithMail = wideRows<MailRow>(
 	left join senders as s on s.workspace_id = m.workspace_id and s.address_key = m.from_key and s.disabled_at is null`,
 );
 
-/** One recipient as a claim would give it, without claiming it: to look at its mail. */
+/** Reads one recipient as a claim would return it, but without claiming it, to show its message. */
 export async function readRecipient(reader: Knex, workspaceId: string, id: string): Promise<Claimed | undefined> {
 	const [near, recipients] = nearRecipients(reader, [{id}]);
 	const condition = `where r.id = ? and r.workspace_id = ? and ${near}`;
@@ -118,8 +119,8 @@ export async function readRecipient(reader: Knex, workspaceId: string, id: strin
 }
 
 /**
- * The same for many. If the clock was set while mail was written, recipients lie far from their message: those are
- * looked for in all days.
+ * Reads many claimed recipients. If the clock was set while messages were written, a recipient's day may differ from
+ * its message's. Those recipients are looked up in all days.
  */
 async function readClaimed(
 	trx: Knex.Transaction,
@@ -142,7 +143,7 @@ async function readClaimed(
 
 const always = '1 = 1';
 
-/** A condition: recipients and messages are of about the days of these recipients. */
+/** An SQL condition: recipients and messages are of about the same days as these recipients. */
 function nearRecipients(
 	connection: Knex,
 	recipients: ReadonlyArray<{readonly id: string}>,
@@ -153,24 +154,24 @@ function nearRecipients(
 	return [`${recipient} and ${message}`, [...ofRecipient, ...ofMessage]];
 }
 
-/** What a destination queue may start now. */
+/** How many recipients of a destination queue may be claimed now. */
 export type Claim = QueueKey & {
 	readonly limit: number;
-	/** Takes what came due last: new mail does not wait for a backlog of its own queue. */
+	/** Whether to claim what became due last, so that new messages do not wait behind their queue's backlog. */
 	readonly newestFirst: boolean;
-	/** How long a claim outlives its daemon, milliseconds; then another daemon may claim the recipient. */
+	/** How long the claim outlives its daemon, in milliseconds. After that, another daemon may claim the recipient. */
 	readonly lastsMs: number;
-	/** Whether to find out when the next recipient is due, if fewer than `limit` are due now. */
+	/** Whether to find out when the next recipient is due if fewer than `limit` are due now. */
 	readonly asksNext: boolean;
-	/** The recipients count in this day of a new source, at most `perDay`; null: the source is not new. */
+	/** The day of a new source that the recipients count toward, at most `perDay`; `null` if the source is not new. */
 	readonly warmUp: (WarmUpDay & {readonly perDay: number}) | null;
 };
 
 export type ClaimedNow = {
 	readonly recipients: readonly Claimed[];
-	/** When the next recipient of the queue is due; null: none waits, or it was not asked. */
+	/** When the next recipient of the queue is due; `null` if none waits, or `asksNext` is false. */
 	readonly nextDue: string | null;
-	/** Recipients of the warm-up's day, these included; null: the source is not new. */
+	/** The recipients of the warm-up's day, including these; `null` if the source is not new. */
 	readonly warmedUp: number | null;
 };
 
@@ -182,10 +183,10 @@ type ClaimWriteOptions = {
 	readonly clock: Clock;
 };
 
-/** When a transaction claims, in milliseconds, and until when, in the store's form. */
+/** The time of a transaction's claims, in milliseconds, and until when they are valid, in the store's form. */
 type Times = {readonly at: number; readonly until: string};
 
-/** A query of recipients in the queue, as text: ids and their tries. */
+/** A query of queued recipients as text: their ids and attempts. */
 type Claimable = {
 	readonly recipients: string;
 	readonly bindings: readonly Knex.RawBinding[];
@@ -193,9 +194,9 @@ type Claimable = {
 };
 
 /**
- * Claims due recipients for one daemon, few of each destination queue, so that no backlog delays the mail of others:
- * all queues of a transaction in the same few statements. The time is taken here: what was written before in the
- * transaction is due.
+ * Creates the write that claims due recipients for one daemon. It claims few of each destination queue, so that no
+ * backlog delays the messages of others, and all queues of a transaction in the same few statements. The time is read
+ * within the transaction, so that recipients written earlier in it are due.
  */
 export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOptions): GroupWrite<Claim, ClaimedNow> {
 	async function claim(trx: Knex.Transaction, claims: readonly Claim[]): Promise<Map<Claim, ClaimedNow>> {
@@ -216,8 +217,8 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 	}
 
 	/**
-	 * A day's share may be nearly used up: claims run one after the other, on all nodes, as counting none locks the
-	 * row.
+	 * Claims of a warm-up run one after the other, on all nodes, because a day's share may be almost used up. Counting
+	 * zero recipients locks the row.
 	 */
 	async function claimWarm(
 		trx: Knex.Transaction,
@@ -249,7 +250,8 @@ export function createClaimWrite({dialect, boot, newId, clock}: ClaimWriteOption
 const laneOf = ({destination, workspace_id: workspaceId}: Claimed): string => laneText({destination, workspaceId});
 
 /**
- * A claimed recipient does not say its priority: claims that differ in nothing else go one after the other, and few do.
+ * Groups claims so that no group has two of the same destination queue. A claimed recipient does not include its
+ * priority. Claims that differ only in that, which are rare, run one after the other.
  */
 function oneOfEachLane(claims: readonly Claim[]): Claim[][] {
 	const lanes = [...groupBy(claims, laneText).values()];
@@ -275,8 +277,8 @@ async function claimDue(
 }
 
 /**
- * A claim ends by result, however long the try takes: what is claimed is passed over. When it was due is left as it is:
- * moving it would cost as much as all the rest of a claim.
+ * Claims unclaimed recipients. A claim ends with a result, however long the attempt takes. The due time stays as it is:
+ * changing it would cost as much as the rest of the claim.
  */
 async function claimThose(
 	trx: Knex.Transaction,
@@ -284,8 +286,8 @@ async function claimThose(
 	{recipients, bindings, most}: Claimable,
 	{at, until}: Times,
 ): Promise<Claimed[]> {
-	// Another node may have claimed a recipient just before it was locked here.
-	// A recipient that was not tried yet may be queued by this.
+	// `do nothing`: another node may have claimed a recipient just before it was locked here. A recipient without
+	// attempts may become queued by this claim, so it gets an event id.
 	const claiming = `insert into claims (recipient_id, claimed_by, attempts, until, queued)
 		select d.recipient_id, ?, d.attempts, ?, case when d.attempts = 0 then ${textInTurn(trx)} end
 		from (${recipients}) as d where true
@@ -302,12 +304,12 @@ async function claimThose(
 	return await readClaimed(trx, claimed, at);
 }
 
-/** Most mail is claimed soon. No more than two days are in it, milliseconds before and after now. */
+/** Most messages are claimed soon after acceptance. The range, in milliseconds around now, is in at most two days. */
 const recent = {before: 23 * 3_600_000, after: 3_600_000};
 
 /**
- * One statement claims and reads: a round trip less. It reads what was made lately alone, for to plan for all days
- * would take longer than all the rest; what is older is read after it.
+ * Claims and reads in one statement, which saves a round trip. It reads only recent recipients, because planning for
+ * all days would take longer than the rest of the claim. Older ones are read afterwards.
  */
 async function claimRecent(
 	trx: Knex.Transaction,
@@ -318,8 +320,8 @@ async function claimRecent(
 	const [from, to] = [now - recent.before, now + recent.after];
 	const [recipient, ofRecipient] = madeBetween('r.id', 'rcp', from, to);
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
-	// With an `offset` PostgreSQL looks up each recipient; without it, it may join all recipients of a day.
-	// Of two columns with one name the last counts.
+	// `offset 0` makes PostgreSQL look up each recipient; otherwise it may join all recipients of a day. The claim's
+	// `id` comes last, because of two columns with one name the last one wins.
 	const rows = await rowsOf<(MailRow | Record<Exclude<keyof MailRow, 'id'>, null>) & NewClaim>(
 		trx,
 		`with claimed as (${claiming}) select found.*, claimed.* from claimed
@@ -337,18 +339,18 @@ async function claimRecent(
 	return [...found, ...(await readClaimed(trx, older, now))];
 }
 
-/** A query of a destination queue's due recipients, as text: queues may be many. */
+/** A query of a destination queue's due recipients, as text because there may be many queues. */
 function dueOf(order: 'asc' | 'desc', dialect: Dialect): string {
 	const due = 'q.destination = ? and q.workspace_id = ? and q.priority = ? and q.next_attempt_at <= ?';
 	return claimable(dialect, `${due} and ${isGoing('?')}`, `order by q.next_attempt_at ${order} limit ?`);
 }
 
-/** A condition: neither an operator nor a pause holds it. */
+/** An SQL condition: neither an operator nor a pause holds the recipient. */
 const isGoing = (workspaceId: string) => `q.held_at is null
 	and not exists (select 1 from workspaces as p where p.id = ${workspaceId} and p.paused_at is not null)`;
 
 function claimable({skipLocked}: Dialect, condition: string, part = ''): string {
-	// A part of a union takes neither order nor limit, but for a table in it.
+	// Within a union, `order by` and `limit` are only allowed in a subquery.
 	return `select d.recipient_id, d.attempts from (
 		select q.recipient_id, q.attempts from queue as q where ${condition} and ${isUnclaimed('q')}
 		${part} ${skipLocked}) as d`;
@@ -368,15 +370,15 @@ async function readNextDue(
 	return row?.due ?? null;
 }
 
-/** The shortest lifetime that a workspace has of its own, milliseconds; null: none has. */
+/** Returns the shortest lifetime that any workspace has set, in milliseconds; `null` if none has. */
 export async function readShortestLifetime(reader: Knex): Promise<number | null> {
 	const [row]: Array<{shortest: number | null}> = await reader('workspaces').min({shortest: 'queue_lifetime_s'});
 	return row?.shortest == null ? null : row.shortest * 1000;
 }
 
 /**
- * The oldest recipients in the queue (times in milliseconds) behind the one with this id, of those accepted, or to be
- * sent, before that moment (milliseconds).
+ * Returns the oldest queued recipients after this id that were accepted, or scheduled to be sent, before a time. All
+ * times are in milliseconds.
  */
 export async function readAged(
 	reader: Knex,
@@ -384,12 +386,12 @@ export async function readAged(
 ): Promise<
 	Array<{
 		readonly id: string;
-		/** Of a scheduled one: when it was to be sent. */
+		/** For a scheduled recipient, the scheduled time. */
 		readonly acceptedAt: number;
 		readonly destination: string;
-		/** Null: its workspace has no lifetime of its own. */
+		/** `null` if its workspace has no lifetime of its own. */
 		readonly queue_lifetime_s: number | null;
-		/** Neither an operator nor a pause holds it. */
+		/** Whether neither an operator nor a pause holds it. */
 		readonly goes: boolean;
 	}>
 > {
@@ -413,7 +415,7 @@ export async function readAged(
 	}));
 }
 
-/** Recipients whose send has expired, held or not, that are not being tried; the earliest first. */
+/** Returns recipients whose send has expired, held or not, that have no attempt in progress; the earliest first. */
 export async function readExpired(reader: Knex, now: string, limit: number): Promise<string[]> {
 	const rows: Array<{id: string}> = await rowsOf(
 		reader,
@@ -424,7 +426,7 @@ export async function readExpired(reader: Knex, now: string, limit: number): Pro
 	return rows.map(({id}) => id);
 }
 
-/** Claims those of the recipients that are not claimed, due or not. What is held goes only if its send has expired. */
+/** Claims those of the recipients that are not claimed, due or not. A held one is only claimed if it has expired. */
 export async function claimAged(
 	trx: Knex.Transaction,
 	options: ClaimWriteOptions,

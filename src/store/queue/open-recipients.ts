@@ -11,12 +11,15 @@ import {unanswered} from '../postgres/postgres-client.ts';
 import {endCutOff, storeQueued, takeClaims} from '../timeline.ts';
 
 /*
- * The table `queue` has a row for each recipient that waits or is being tried, `claims` one for each that a daemon has claimed.
- * A change of several locks claims first, then the queue, then `recipients`. A claim is made while the recipient's row in the queue
- * is locked: to be sure of no claim, lock that row and look again. A claim found then is locked without waiting (`lockLate`).
+ * The delivery queue: which recipients wait, which ones a daemon has claimed, and why they wait. This folder relies on
+ * the engine and the timeline; it never connects to mail servers and never decides an outcome.
+ *
+ * Table `queue` has a row for each recipient that waits or has an attempt in progress, `claims` for each one that a
+ * daemon has claimed. Locks are taken in the order claims, `queue`, `recipients`. A claim is created while the
+ * recipient's `queue` row is locked. To be sure that there is no claim, lock that row, then read `claims`; lock a claim
+ * found there without waiting (`lockLate`).
  */
 
-/** What the queue holds of a recipient. */
 export type Waiting = QueueKey & {
 	readonly recipientId: string;
 	readonly nextAttemptAt: string;
@@ -25,7 +28,6 @@ export type Waiting = QueueKey & {
 	readonly expiresAt?: string | null;
 };
 
-/** Puts new recipients into the queue. */
 export async function enqueue(trx: Knex.Transaction, recipients: readonly Waiting[]): Promise<void> {
 	await insertRows(
 		trx,
@@ -45,7 +47,7 @@ function queueRow(one: Waiting): Row {
 	];
 }
 
-/** Moves recipients that are in the queue to the times of their next tries. */
+/** Moves queued recipients to the times of their next attempts. */
 export async function postpone(
 	trx: Knex.Transaction,
 	recipients: ReadonlyArray<{
@@ -71,24 +73,23 @@ export async function postpone(
 		.options(unanswered);
 }
 
-/** Takes recipients out of the queue. */
 export async function dequeue(trx: Knex.Transaction, ids: readonly string[]): Promise<void> {
 	if (ids.length === 0) {
 		return;
 	}
 	const [condition, bindings] = among(trx, 'recipient_id', ids);
-	// As text: the query builder would take longer than the engine.
+	// As text, because the query builder would take longer than the engine.
 	await trx.raw(`delete from queue where ${condition}`, bindings).options(unanswered);
 }
 
-/** Those of the recipients that are in the queue. Their rows are locked until the transaction ends. */
+/** Returns those of the recipients that are in the queue, and locks their rows until the transaction ends. */
 export async function lockOpen(trx: Knex.Transaction, ids: readonly string[]): Promise<string[]> {
 	return await trx('queue').whereIn('recipient_id', ids).orderBy('recipient_id').forUpdate().pluck('recipient_id');
 }
 
 /*
- * The destination queues that have work. The index of what waits is sorted by destination queue and time: after the first
- * recipient of one queue the scan jumps to the next queue. The cost depends on the number of queues, not of recipients.
+ * Finding the destination queues that have work: the index is sorted by destination queue and time, and a scan jumps
+ * from the first recipient of a queue to the next queue. The cost depends on the number of queues, not of recipients.
  */
 
 const order = 'q.destination, q.workspace_id, q.priority, q.next_attempt_at';
@@ -97,14 +98,14 @@ const firstColumns = (of: string) =>
 	`${of}.destination, ${of}.workspace_id, ${of}.priority, ${of}.next_attempt_at, ${of}.recipient_id`;
 
 /**
- * The recipient that comes due first in each destination queue, as `firsts`; of several at one time it is any. The
- * condition is of those that count, `q`: its parameters come twice.
+ * A recursive query, `firsts`, of a recipient that is due first in each destination queue. `condition` restricts the
+ * recipients `q`; its parameters are bound twice.
  */
 export function firstsOf(reader: Knex, condition = 'true'): string {
 	const first = (columns: string, after = '') =>
 		`(select ${columns} from queue as q where ${after} q.held_at is null and ${condition} order by ${order} limit 1)`;
-	// Behind all times of a queue the next one begins. SQLite compares rows by the index only if one of them has no
-	// columns of tables.
+	// The next queue begins after all times of this one. SQLite compares rows by the index only if one of them contains
+	// no table columns, hence the expressions.
 	const next = (columns: string) =>
 		first(columns, `(${order}) > (p.destination || '', p.workspace_id || '', p.priority + 0, '~') and`);
 	return `with recursive firsts as (
@@ -113,14 +114,14 @@ export function firstsOf(reader: Knex, condition = 'true'): string {
 		select ${firstColumns('l')} from firsts as p ${joinOne(reader, 'queue', 'recipient_id', next)})`;
 }
 
-/** A condition: `q` waits in the destination queue `l`. */
+/** An SQL condition: `q` waits in the destination queue `l`. */
 export const ofQueue =
 	'q.destination = l.destination and q.workspace_id = l.workspace_id and q.priority = l.priority and q.held_at is null';
 
-/** A condition. Paused workspaces are few, and read once. */
+/** An SQL condition. Paused workspaces are few, and read once. */
 const isGoing = 'l.workspace_id not in (select w.id from workspaces as w where w.paused_at is not null)';
 
-/** An expression. SQL names it: to make each row anew would take a sixth of the time. */
+/** An SQL expression. Naming priorities in SQL avoids rebuilding each row, which would take a sixth of the time. */
 export const namedPriority = `case when priority > 0 then 'high' when priority < 0 then 'low' else 'normal' end`;
 
 type DueQueue = QueueKey & {readonly due: string};
@@ -132,28 +133,19 @@ const queueColumns = {
 	due: 'l.next_attempt_at',
 };
 
-/**
- * Destination queues of workspaces that are not paused, each with the time of its first recipient: where the scheduler
- * starts.
- */
+/** Returns the destination queues of workspaces that are not paused, each with the due time of its first recipient. */
 export async function readWaitingQueues(reader: Knex): Promise<DueQueue[]> {
 	return await packedRows(reader, firstsOf(reader), queueColumns, `from firsts as l where ${isGoing}`, []);
 }
 
-/**
- * A condition. As a value a claim is looked up for each recipient: PostgreSQL might join by reading the whole
- * destination queue.
- */
+/** An SQL condition. A scalar subquery looks up each claim; PostgreSQL might implement a join by scanning the queue. */
 export const isUnclaimed = (queue: string) =>
 	`(select c.recipient_id from claims as c where c.recipient_id = ${queue}.recipient_id) is null`;
 
 const unclaimedDue = `case when l.recipient_id not in (select recipient_id from claims) then l.next_attempt_at else (select q.next_attempt_at from queue as q
 	where ${ofQueue} and q.next_attempt_at <= ? and ${isUnclaimed('q')} order by q.next_attempt_at limit 1) end`;
 
-/**
- * Destination queues with recipients that a claim would get at `until`, and the first one's time. Claimed ones are few:
- * they are skipped one by one.
- */
+/** Returns the destination queues with recipients that a claim at `until` would get, each with its first due time. */
 export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> {
 	const source = `from firsts as l where l.next_attempt_at <= ? and ${isGoing}`;
 	const columns = {...queueColumns, due: unclaimedDue};
@@ -167,10 +159,7 @@ export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> 
 	return rows.filter((row): row is DueQueue => row.due !== null);
 }
 
-/**
- * Ids of recipients of a workspace that wait or are tried, at most `limit`, in no order. It reads only the workspace's
- * own destination queues.
- */
+/** Returns at most `limit` ids of a workspace's queued recipients, unordered. Reads only its own destination queues. */
 export async function readOpenOf(reader: Knex, workspaceId: string, limit: number): Promise<string[]> {
 	const parts = [
 		['due', 'q.held_at is null'],
@@ -194,28 +183,26 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 	return rows.map(({id}) => id);
 }
 
-/**
- * Why due mail of a destination queue is not claimed, or waits for a site that backs off; times in the store's form.
- */
+/** Why due messages of a destination queue are not claimed, or what they wait for. Times are in the store's form. */
 export type QueueWaitRow = QueueKey & {
 	readonly site: string;
 	readonly reason: WaitReason;
-	/** When that ends; null: not known. */
+	/** When the wait ends; `null` if that is not known. */
 	readonly until: string | null;
 	readonly at: string;
 };
 
-/** What changed since the last note. */
+/** The changes since the last note. */
 export type QueueWaitNote = {readonly ended: readonly QueueKey[]; readonly rows: readonly QueueWaitRow[]};
 
 const waitColumns = ['destination', 'workspace_id', 'node', 'site', 'waits_for', 'detail', 'until', 'updated_at'];
 const replaced = waitColumns.slice(3).map(name => `${name} = excluded.${name}`);
 
-/** Of several nodes' rows of a destination queue, `l`, the one that was written last: a condition. */
+/** An SQL condition: of several nodes' rows of a destination queue, `l` was written last. */
 export const isNewestOfQueue = `not exists (select 1 from lane_waits as n
 	where n.destination = l.destination and n.workspace_id = l.workspace_id and (n.updated_at, n.node) > (l.updated_at, l.node))`;
 
-/** Notes what the destination queues of this node, a daemon's boot id, wait for. */
+/** Stores what the destination queues of this node, a daemon's boot id, wait for. */
 export function createQueueWaitWrite(node: string): GroupWrite<QueueWaitNote, void> {
 	return {
 		name: 'lane_waits',
@@ -260,28 +247,25 @@ async function remove(trx: Knex.Transaction, node: string, queues: readonly Queu
 	);
 }
 
-/** A node that stops reports nothing. */
 export async function removeOwnQueueWaits(trx: Knex.Transaction, node: string): Promise<void> {
 	await trx('lane_waits').where({node}).delete();
 }
 
-/** On SQLite the folder's lock says that the daemons that wrote these are dead. */
+/** For SQLite, where the lock of the folder proves that the daemons that wrote these rows are dead. */
 export async function removeOtherQueueWaits(trx: Knex.Transaction, node: string): Promise<void> {
 	await trx('lane_waits').whereNot({node}).delete();
 }
 
-/** What nodes noted that are no longer on the list (several machines on PostgreSQL). */
+/** Removes the notes of nodes that are no longer listed (several machines on PostgreSQL). */
 export async function removeGoneQueueWaits(trx: Knex.Transaction): Promise<void> {
 	await trx('lane_waits').whereNotIn('node', trx('nodes').select('id')).delete();
 }
 
-/**
- * Operators' changes of recipients in the queue, some hundred at a time. Compare-and-set: each returns what it changed.
- */
+/** A change by an operator to some hundred queued recipients. Compare-and-set: it returns the recipients it changed. */
 export type Step = {
 	readonly ids: readonly string[];
 	readonly now: string;
-	/** Null: claimed recipients do not change. Else the claim of a node that was last seen before this time ends. */
+	/** Claims of nodes last seen before this time end. If it is `null`, claimed recipients do not change. */
 	readonly silentSince: string | null;
 };
 
@@ -289,7 +273,7 @@ const rowColumns = columnsOf(
 	'id workspaceId messageId address addressKey role destination state stateAt attempts sentAt lastReply',
 ).names;
 
-/** Held recipients stay in the queue and are never claimed. */
+/** Holds recipients. They stay in the queue and are never claimed. */
 export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise<Recipient[]> {
 	const untried = await lockUntried(trx, step);
 	const held: string[] = await idsOf(
@@ -299,7 +283,7 @@ export async function holdRecipients(trx: Knex.Transaction, step: Step): Promise
 	return await readChanged(trx, held);
 }
 
-/** Holds all that waits in a store that no daemon has; how many recipients of each workspace. */
+/** Holds all queued recipients of a store that no daemon uses; returns how many of each workspace. */
 export async function holdAll(
 	trx: Knex.Transaction,
 	now: string,
@@ -316,13 +300,13 @@ export async function holdAll(
 	return held.map(({id, recipients}) => ({workspaceId: id, recipients: Number(recipients)}));
 }
 
-/** They are tried when they would have been. */
+/** Releases held recipients. Their next attempt is when it would have been. */
 export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'>): Promise<Recipient[]> {
 	const released = await idsOf(waiting(trx, ids).whereNotNull('held_at').update({held_at: null}));
 	return await readChanged(trx, released);
 }
 
-/** Makes them due now, however long they would have waited; what is held or scheduled stays so. */
+/** Makes recipients due now, however long they would have waited, except held and scheduled ones. */
 export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids' | 'now'>): Promise<Recipient[]> {
 	const due = await idsOf(
 		waiting(trx, ids)
@@ -353,8 +337,9 @@ export async function endWaiting(trx: Knex.Transaction, step: Step, state: Recip
 }
 
 /**
- * The recipients of a message that no attempt has begun for, locked until the transaction ends; null: one has begun, or
- * none waits. Copies that were barred from the start do not count; one that a daemon gave back untried has not begun.
+ * Returns the recipients of a message if no attempt has begun for any of them, and locks them until the transaction
+ * ends; otherwise `null`. Recipients that were suppressed from the start do not count. Claims that a daemon gave back
+ * without an attempt do not count either.
  */
 export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Promise<string[] | null> {
 	const near = nearIds(trx, 'id', 'rcp', [messageId]);
@@ -367,14 +352,14 @@ export async function lockUnbegun(trx: Knex.Transaction, messageId: string): Pro
 	const untried = await lockUntried(trx, {ids, silentSince: null});
 	const isBegun =
 		(await copies().whereRaw(`(state not in ('accepted', 'queued') or attempts > 0)`).first('id')) ??
-		// One that a daemon had when it died.
+		// An attempt was in progress when a daemon died.
 		(await trx('attempts').whereIn('recipient_id', ids).first('n'));
 	return ids.length > 0 && untried.length === ids.length && isBegun === undefined ? ids : null;
 }
 
 /**
- * Recipients of a message that were not tried get another time. Null: now. Only one that is due sooner than it was is
- * news: the daemons read the queue again. At a time that holds no more they find nothing and learn of the next.
+ * Reschedules unattempted recipients of a message; a `sendAt` of `null` means now. Daemons must read the queue again
+ * only if a recipient becomes due earlier. At a time that is no longer valid they find nothing, and learn the next one.
  */
 export async function reschedule(
 	trx: Knex.Transaction,
@@ -387,7 +372,6 @@ export async function reschedule(
 	await (isNews && bumpGeneration(trx));
 }
 
-/** Those of the recipients that are claimed. */
 export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
 	return await waiting(reader, ids).whereExists(claimOf(reader)).pluck('recipient_id');
 }
@@ -400,9 +384,7 @@ function claimOf(connection: Knex): Knex.QueryBuilder {
 	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
 }
 
-/**
- * Those that no live daemon is trying. Their rows and the claims of dead daemons are locked until the transaction ends.
- */
+/** Returns those that no live daemon is attempting, and locks their rows and the claims of dead daemons. */
 async function lockUntried(trx: Knex.Transaction, {ids, silentSince}: Omit<Step, 'now'>): Promise<string[]> {
 	const claims = () => trx('claims').whereIn('recipient_id', ids);
 	const dead: string[] = [];
@@ -433,15 +415,14 @@ async function readChanged(trx: Knex.Transaction, ids: readonly string[]): Promi
 		.select([...rowColumns]);
 }
 
-/** A destination that an operator lets nothing be sent to. */
+/** A destination to which an operator has suspended delivery. */
 export type Suspension = {readonly destination: string; readonly reason: string; readonly created_at: string};
 
-/** Every suspension by an operator, by name. */
 export async function listSuspensions(reader: Knex): Promise<Suspension[]> {
 	return await reader('suspensions').select('destination', 'reason', 'created_at').orderBy('destination');
 }
 
-/** A second one keeps the first one's time and takes the new reason. */
+/** Creates a suspension. An existing one keeps its time and gets the new reason. */
 export async function upsertSuspension(trx: Knex.Transaction, suspension: Suspension): Promise<Suspension> {
 	const {reason} = suspension;
 	const rows: Suspension[] = await trx('suspensions')
@@ -452,39 +433,35 @@ export async function upsertSuspension(trx: Knex.Transaction, suspension: Suspen
 	return rows[0] ?? suspension;
 }
 
-/** Undefined: the destination is not suspended. */
 export async function readSuspension(reader: Knex, destination: string): Promise<Suspension | undefined> {
 	return await reader('suspensions').where({destination}).first('destination', 'reason', 'created_at');
 }
 
-/** Undefined: the destination was not suspended. */
+/** Returns the deleted suspension, if there was one. */
 export async function deleteSuspension(trx: Knex.Transaction, destination: string): Promise<Suspension | undefined> {
 	const found = await readSuspension(trx, destination);
 	await trx('suspensions').where({destination}).delete();
 	return found;
 }
 
-/** Destinations that an operator lets nothing go to. */
+/** Returns the names of the suspended destinations. */
 export async function readSuspensions(reader: Knex): Promise<string[]> {
 	return await reader('suspensions').pluck('destination');
 }
 
-/** A site that backs off, and a destination that has mail waiting for it. */
+/** A provider that backs off, and a destination with messages waiting for it. */
 type SiteSuspension = {
 	readonly destination: string;
 	readonly site: string;
 	readonly reason: string | null;
-	/** `route`: its smarthost refuses us. */
+	/** `route` if it is a relay that refuses us. */
 	readonly waits_for: 'suspension' | 'route' | null;
-	/** What to do, where the site blocks our address. */
+	/** What the operator can do if the provider blocks our address. */
 	readonly advice: string | null;
 	readonly suspended_until: string;
 };
 
-/**
- * Sites that back off at `now`, for each destination with mail that waits for one; of one destination or workspace, or
- * of all.
- */
+/** Returns the providers that back off at `now`, for each destination with messages that wait for one. */
 export async function listSiteSuspensions(
 	reader: Knex,
 	now: string,
@@ -504,7 +481,7 @@ export async function listSiteSuspensions(
 	return await (workspaceId === undefined ? query : query.where('l.workspace_id', workspaceId));
 }
 
-/** Lets one mail try each of the sites that back off at `now`; returns their names. */
+/** Allows one message to probe each of the providers that back off at `now`; returns their names. */
 export async function resumeSites(trx: Knex.Transaction, sites: readonly string[], now: string): Promise<string[]> {
 	const resumed: Array<{site: string}> = await trx('sites')
 		.whereIn('site', sites)
@@ -514,7 +491,7 @@ export async function resumeSites(trx: Knex.Transaction, sites: readonly string[
 	return resumed.map(({site}) => site).sort();
 }
 
-/** When each site was resumed last by an operator, as far as it is remembered. */
+/** Returns when an operator last resumed each provider, as far as that is stored. */
 export async function readResumed(reader: Knex): Promise<Map<string, string>> {
 	const rows: Array<{site: string; resumed_at: string}> = await reader('sites')
 		.whereNotNull('resumed_at')

@@ -6,36 +6,36 @@ import {type Row, rowSource, rowsOf} from '../engine/dialect.ts';
 import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
 
-/** How a claimed recipient's row changes at the end of a try. */
+/** The change of a claimed recipient's row at the end of an attempt. */
 export type EndedTry = {
 	readonly recipientId: string;
 	readonly state: RecipientState;
 	readonly stateAt: string;
 	readonly nextAttemptAt: string | null;
 	readonly attempts: number;
-	/** Tries before this one. */
+	/** The number of attempts before this one. */
 	readonly attemptsBefore: number;
 	readonly sentAt: string | null;
 	readonly subject: string | null;
 	readonly category: string | null;
 	readonly reply: string | null;
 	readonly crashes: number;
-	/** The id of the `queued` event that the claim has for the recipient; null: it was queued before. */
+	/** The id of the `queued` event that the claim holds for the recipient; `null` if it was queued before. */
 	readonly queued: string | null;
-	/** Tracked links of the mail; null: it was not made. */
+	/** The number of tracked links in the email; `null` if it was not created. */
 	readonly links: number | null;
 };
 
 const legalSteps = recipientStates.flatMap(from => nextStates[from].map(to => `'${from}>${to}'`)).join();
-// What was claimed for the first time is queued.
+// A recipient whose first claim this was is queued by now.
 const before = `case when v.column10 is not null then 'queued' else recipients.state end`;
 const mayMove = `(${before} = v.column2 or ${before} || '>' || v.column2 in (${legalSteps}))`;
 
 /**
- * Ends the claims of these attempts and removes or reschedules them in the queue. Compare-and-set: returns those that
- * this daemon still held. While it was frozen another node may have taken a recipient over, and it may have claimed it
- * again after that node's attempt. A recipient that a report ended during the attempt has left the queue already, and
- * its `queued` event is stored.
+ * Ends the claims of these attempts, and dequeues or reschedules their recipients. Compare-and-set: returns those that
+ * this daemon still held. While the daemon was frozen, another node may have claimed a recipient, and this daemon may
+ * have claimed it again after that node's attempt. A recipient that a report ended during the attempt has left the
+ * queue already, and its `queued` event is stored.
  */
 export async function endClaims(trx: Knex.Transaction, boot: string, tries: readonly EndedTry[]): Promise<EndedTry[]> {
 	const held = new Map<string, string | null>();
@@ -71,8 +71,8 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 }
 
 /**
- * Writes the end of many tries; answers the states of the recipients by their ids. A report that came in during the try
- * has moved the state: a step back is not taken.
+ * Writes the outcomes of many attempts; returns the states of the recipients by their ids. A report received during the
+ * attempt may have changed the state. It never moves backward.
  */
 export async function writeOutcomes(
 	trx: Knex.Transaction,
@@ -110,29 +110,26 @@ function outcomeRow(one: EndedTry): Row {
 	];
 }
 
-/**
- * Those of the recipients that a report has ended while they were tried. All stay as they are until the transaction
- * ends.
- */
+/** Returns recipients that a report has ended during their attempt. Locks all of them until the transaction ends. */
 export async function findReported(trx: Knex.Transaction, recipientIds: readonly string[]): Promise<Set<string>> {
 	if (recipientIds.length === 0) {
 		return new Set();
 	}
 	const recipients: Array<{id: string; state: RecipientState}> = await trx('recipients')
 		.whereIn('id', recipientIds)
-		// In one order: others may be locking the same rows.
+		// In a fixed order, because others may be locking the same rows.
 		.orderBy('id')
 		.forNoKeyUpdate()
 		.select('id', 'state');
 	return new Set(recipients.filter(({state}) => state === 'bounced' || state === 'complained').map(({id}) => id));
 }
 
-/** A try with its conversations. */
+/** An attempt with its conversations. */
 type TriedOnce = {
 	readonly recipientId: string;
 	readonly n: number;
 	readonly isCounted: boolean;
-	/** A smarthost took the mail: its answer may name it. */
+	/** Whether a relay accepted the message; its reply may contain the relay's id for it. */
 	readonly isRelayed: boolean;
 	readonly attempts: readonly Attempt[];
 };
@@ -142,12 +139,12 @@ const attemptColumns = 'recipient_id n position at host ip tls phase code enhanc
 );
 
 /**
- * Every conversation of a try, for `message show`. A try that is recorded already stays as it is: another node may have
- * had the recipient meanwhile, and an outcome must never fail for that.
+ * Inserts every conversation of attempts, for `message show`. An attempt that is already stored stays as it is: another
+ * node may have claimed the recipient in the meantime, and an outcome must never fail because of that.
  */
 export async function insertAttempts(trx: Knex.Transaction, tries: readonly TriedOnce[]): Promise<void> {
-	// Each counted try has a number of its own, so its rows can be copied. Should they be there after all, the writer
-	// tries each item alone.
+	// Counted attempts have distinct numbers, so their rows can be inserted with COPY. If they exist after all, the
+	// writer retries each item alone.
 	const areNew = tries.length > 1 && tries.every(({isCounted}) => isCounted);
 	const conflict = areNew ? '' : 'on conflict (recipient_id, n, position) do nothing';
 	await insertRows(trx, 'attempts', attemptColumns, tries.flatMap(attemptRows), conflict);

@@ -9,20 +9,20 @@ import {nearIds} from '../engine/rows.ts';
 import {shown, stateColumns, stateOf} from '../timeline.ts';
 import {firstsOf, isNewestOfQueue, ofQueue} from './open-recipients.ts';
 
-/** Which recipients of the queue are meant; what is left out does not matter. */
+/** Selects recipients of the queue. Absent properties do not restrict the selection. */
 export type QueueFilter = {
 	readonly workspaceId?: string | undefined;
 	readonly destination?: string | undefined;
-	/** Accepted before, milliseconds. */
+	/** Accepted before this time, in milliseconds. */
 	readonly before?: number | undefined;
 };
 
-/** The queue is two partial indexes, of recipients that come due by themselves and of held ones. */
+/** The queue has two partial indexes: recipients that become due by themselves, and held ones. */
 type QueuePart = 'due' | 'held';
 
 const queueParts = ['due', 'held'] as const satisfies readonly QueuePart[];
 
-/** The recipients of one part of the queue, as `q`. */
+/** Queries the recipients of one part of the queue, as `q`. */
 function queuePart(
 	reader: Knex,
 	part: QueuePart,
@@ -47,14 +47,14 @@ function queuePart(
 }
 
 export type QueueListing = QueueFilter & {
-	/** Only what an operator holds. */
+	/** Only recipients held by an operator. */
 	readonly held?: boolean | undefined;
-	/** Only to these destinations. */
+	/** Only recipients of these destinations. */
 	readonly destinations?: readonly string[] | undefined;
 	readonly limit: number;
 };
 
-/** Recipients in the queue, those due first at the top. */
+/** Returns recipients in the queue, those due first at the top. */
 export async function listQueue(
 	reader: Knex,
 	listing: QueueListing,
@@ -100,7 +100,7 @@ export async function listQueue(
 
 const orderOf = ({next_attempt_at: due, id}: {readonly next_attempt_at: string; readonly id: string}) => due + id;
 
-/** The ids of all recipients in the queue that the filter means. */
+/** Returns the ids of all queued recipients that match. */
 export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<string[]> {
 	const parts = await Promise.all(
 		queueParts.map(part => queuePart(reader, part, filter).pluck('q.recipient_id') as Promise<string[]>),
@@ -110,7 +110,7 @@ export async function findWaiting(reader: Knex, filter: QueueFilter): Promise<st
 
 const idsAtOnce = 500;
 
-/** The recipients that these ids (`rcp_…`, `msg_…`) name, in the queue or not; of one workspace, or of all. */
+/** Returns the recipients with these ids (`rcp_…`, `msg_…`), queued or not, of one workspace or of all. */
 export async function findNamed(
 	reader: Knex,
 	ids: readonly string[],
@@ -135,7 +135,7 @@ export async function findNamed(
 	return found;
 }
 
-/** What waits for one destination; counts of recipients. */
+/** What waits for one destination. The numbers count recipients. */
 export type QueueSummary = {
 	readonly destination: string;
 	/** Due now. */
@@ -150,7 +150,7 @@ export type QueueSummary = {
 	readonly by_priority: Readonly<Record<Priority, number>>;
 	/** When the oldest one was accepted. */
 	readonly oldest: string;
-	/** The reply to the recipient that was deferred last. */
+	/** The reply to the most recently deferred recipient. */
 	readonly last_reply: string | null;
 };
 
@@ -160,16 +160,16 @@ type Row = {
 	readonly deferred: number;
 	readonly in_flight: number;
 	readonly held: number;
-	/** Of those that are due now or later; null: of none. */
+	/** The priority of those that are due now or later; `null` for held ones. */
 	readonly level: number | null;
 	readonly oldest: string;
-	/** The reply behind the time that it waits for: the latest comes out on top. */
+	/** The time of the next attempt followed by the reply, so that the latest reply sorts last. */
 	readonly replied: string | null;
 };
 
 const timeLength = storeTime(0).length;
 
-/** Every destination with mail in the queue, the most first; or one alone. Of one workspace, or of all. */
+/** Returns every destination in the queue, the largest first, or only one; of one workspace or of all. */
 export async function summarizeQueue(
 	reader: Knex,
 	{now, ...filter}: Pick<QueueFilter, 'workspaceId' | 'destination'> & {readonly now: string},
@@ -194,7 +194,7 @@ export async function summarizeQueue(
 		.sort((a, b) => sizeOf(b) - sizeOf(a) || (a.destination < b.destination ? -1 : 1));
 }
 
-/** Zero of each priority. */
+/** Returns zero for each priority. */
 export const noPriorities = (): Record<Priority, number> => ({high: 0, normal: 0, low: 0});
 
 async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> {
@@ -209,24 +209,25 @@ async function summarizeHeld(reader: Knex, filter: QueueFilter): Promise<Row[]> 
 }
 
 /**
- * How many recipients of a destination queue, the oldest, are searched for its last reply if the first has no reply.
+ * How many recipients of a destination queue, those that wait longest, are searched for a reply if the first one has
+ * none.
  */
 const maxRead = 20;
 
-/** A query of the recipients of destination queue `l` that wait longest, as `w` and `r`. */
+/** A query of the recipients of destination queue `l` whose next attempt is the latest, as `w` and `r`. */
 const longestWaits = (columns: string, limit: number) => `select ${columns}
 	from (select q.recipient_id, q.next_attempt_at from queue as q where ${ofQueue} order by q.next_attempt_at desc limit ${limit}) as w
 	join recipients as r on r.id = w.recipient_id`;
 
 /**
- * What is being tried: a condition. SQLite would read all that waits, and not the few claims, but for the expression
- * and the order of a cross join.
+ * An SQL condition: the recipient has an attempt in progress. Without the expression and the order of a cross join,
+ * SQLite would read all waiting recipients instead of the few claims.
  */
 const isTried = `q.recipient_id = t.recipient_id and coalesce(q.held_at, '') = ''`;
 
 /**
- * Of the recipients of destination queue `l` that the condition means: the oldest one's id and how many they are; null:
- * there is none.
+ * The id of the oldest recipient of destination queue `l` that meets the condition, and their number; `null` if there
+ * is none.
  */
 const idAndCount = (condition: string) =>
 	`(select min(q.recipient_id) || ' ' || count(*) from queue as q where ${ofQueue} and ${condition})`;
@@ -247,8 +248,8 @@ const summaryColumns = {
 };
 
 /**
- * By destination queue. A million recipients may wait: each queue is counted where the index has it, and only those
- * that are shown are read. Those being tried are few.
+ * Summarizes by destination queue. A million recipients may wait, so each queue is counted within its index, and only
+ * displayed recipients are read. Those with an attempt in progress are few.
  */
 async function summarizeDue(reader: Knex, now: string, {workspaceId, destination}: QueueFilter): Promise<Row[]> {
 	const [here, where] = destination === undefined ? ['true', []] : ['q.destination = ?', [destination]];
@@ -268,7 +269,7 @@ async function summarizeDue(reader: Knex, now: string, {workspaceId, destination
 	);
 }
 
-/** Recipients of all kinds. */
+/** Returns the number of all recipients. */
 export function sizeOf({
 	ready,
 	deferred,
@@ -291,23 +292,23 @@ function added(a: Row, b: Row): Row {
 	};
 }
 
-/** Recipients in the queue: due now, waiting for a later try, being tried, held by an operator. */
+/** How many recipients are due now, wait for a later attempt, have one in progress, or are held by an operator. */
 export type QueueSize = {
 	readonly ready: number;
-	/** Of those that are ready. */
+	/** The ready recipients by priority. */
 	readonly byPriority: Readonly<Record<Priority, number>>;
 	readonly deferred: number;
 	readonly inFlight: number;
 	readonly held: number;
 };
 
-// A filter: SQLite reads a row of an index in two thirds of the time that a sum of cases takes.
+// With a filter, SQLite reads an index row in two thirds of the time that a sum of cases takes.
 const counted = (condition: string, name: string) => `cast(count(*) filter (where ${condition}) as integer) ${name}`;
 
-/** What is being tried, as `q`. */
+/** Queries the recipients with an attempt in progress, as `q`. */
 const tried = (reader: Knex) => reader('claims as t').crossJoin(reader.raw('queue as q')).whereRaw(isTried);
 
-/** Counts from the indexes alone, for it is asked often and the queue may be long. What is being tried is few. */
+/** Counts within the indexes, because this runs often and the queue may be long. Attempts in progress are few. */
 export async function readQueueSize(reader: Knex, now: string): Promise<QueueSize> {
 	const columns = `count(*) as n, ${counted('q.priority > 0', 'high')}, ${counted('q.priority < 0', 'low')}`;
 	const due = [queuePart(reader, 'due'), tried(reader)].map(query =>
@@ -333,16 +334,16 @@ type Due = Count & {readonly high: number; readonly low: number};
 
 type Count = {readonly n: number | string};
 
-/** All that decides when a recipient is tried; null where there is nothing such. */
+/** Everything that decides when the next attempt for a recipient is made. Properties that do not apply are `null`. */
 export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly next_attempt_at: string | null;
 	readonly priority: Priority | null;
 	readonly claimed_by: string | null;
-	/** Then the claim of an unknown daemon ends. */
+	/** Until when the claim lasts if its daemon is unknown. */
 	readonly claimed_until: string | null;
 	readonly held_at: string | null;
 	readonly last_category: BounceCategory | null;
-	/** Of a scheduled mail: its time. */
+	/** For a scheduled message, its scheduled time. */
 	readonly accepted_at: string;
 	readonly expires_at: string | null;
 	readonly mode: Mode;
@@ -350,25 +351,25 @@ export type RecipientFacts = Omit<Recipient, 'address_key' | 'sent_at'> & {
 	readonly paused_at: string | null;
 	readonly pause_reason: string | null;
 	readonly queue_lifetime_s: number | null;
-	/** An operator's suspension of the destination. */
+	/** When an operator suspended the destination, and why. */
 	readonly suspended_at: string | null;
 	readonly suspension_reason: string | null;
-	/** What the daemon reports of this destination queue: due and not claimed, or its site backs off. */
+	/** What the daemon reports about the destination queue if it is due but not claimed, or its provider backs off. */
 	readonly site: string | null;
 	readonly queue_reason: WaitReason | FormerWaitReason | null;
 	readonly queue_until: string | null;
-	/** Of the site. */
+	/** Until when, and why, the provider is suspended. */
 	readonly site_suspended_until: string | null;
 	readonly site_reason: string | null;
-	/** Whether it is its smarthost that refuses us; null: as `suspension`. */
+	/** `route` if it is a relay that refuses us; `null` means `suspension`. */
 	readonly site_waits_for: 'suspension' | 'route' | null;
-	/** What to do, where the site blocks our address. */
+	/** What the operator can do if the provider blocks our address. */
 	readonly site_advice: string | null;
 	/** When the last conversation about the recipient began. */
 	readonly tried_at: string | null;
-	/** The host that spoke last, where one did. */
+	/** The mail server of the last conversation, if there was one. */
 	readonly tried_host: string | null;
-	/** The detail of the event that ended the recipient: JSON text. */
+	/** The detail of the event that ended delivery to the recipient: JSON text. */
 	readonly end_detail: string | null;
 };
 
@@ -382,7 +383,7 @@ type FactsRow = Omit<RecipientFacts, 'queue_reason' | 'priority'> & {
 const lastAttempt = (column: string, near: string) =>
 	`(select a.${column} from attempts as a where a.recipient_id = r.id and ${near} order by a.n desc, a.position desc limit 1)`;
 
-/** Columns of attempts and events that are near. */
+/** The columns, given conditions that restrict attempts and events to nearby days. */
 const columnsNear = (
 	attempt: string,
 	event: string,
@@ -398,7 +399,7 @@ const columnsNear = (
 
 const recipientsAtOnce = 500;
 
-/** By id. */
+/** Returns the facts about recipients, ordered by id. */
 export async function readRecipientFacts(reader: Knex, ids: readonly string[]): Promise<RecipientFacts[]> {
 	const all: RecipientFacts[] = [];
 	for (let from = 0; from < ids.length; from += recipientsAtOnce) {

@@ -9,14 +9,14 @@ import {insertRows} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {isNewestOfQueue} from './open-recipients.ts';
 
-/** What is to be remembered of a site; null: nothing any more. */
+/** What is to be stored about a provider. `saved` is `null` if there is nothing to store any more. */
 export type SiteNote = {
 	readonly site: string;
 	readonly provider: string;
 	readonly saved: SavedSite | null;
-	/** Only its window is news: a pause that another node noted meanwhile stays. */
+	/** Whether only its window changed. A suspension that another node stored in the meantime stays then. */
 	readonly isWindow: boolean;
-	/** Now, in the store's form. */
+	/** The current time, in the store's form. */
 	readonly at: string;
 };
 
@@ -49,19 +49,19 @@ const columns = [
 	'mails_per_session',
 	'updated_at',
 ];
-// PostgreSQL has a word of its own called window.
+// `window` is a keyword of PostgreSQL.
 const quoted = columns.map(name => `"${name}"`);
 const replacing = (names: readonly string[]) => names.map(name => `"${name}" = excluded."${name}"`).join(', ');
 const replaced = replacing(columns.slice(1));
 const replacedWindow = replacing(['window', 'updated_at']);
 
-/** How sites were doing when it was last noted, by their names. */
+/** Returns the last stored state of providers, by name. */
 export async function readSites(reader: Knex): Promise<Map<string, SavedSite>> {
 	const rows: Row[] = await reader('sites').select('*');
 	return new Map(rows.map(row => [row.site, savedSite(row)]));
 }
 
-/** How the sites were doing that are paused or slowed, by their names. */
+/** Returns the last stored state of the providers that are suspended or slowed, by name. */
 export async function readPauses(reader: Knex): Promise<Map<string, SavedSite>> {
 	const rows: Row[] = await reader('sites')
 		.whereNotNull('suspended_until')
@@ -86,7 +86,7 @@ function savedSite(row: Row): SavedSite {
 	};
 }
 
-/** Notes how sites are doing: those with nothing to remember lose their row. */
+/** Stores the state of providers. Those with nothing to store lose their row. */
 export const siteWrite: GroupWrite<readonly SiteNote[], void> = {
 	name: 'sites',
 	rank: 8,
@@ -113,7 +113,7 @@ export const siteWrite: GroupWrite<readonly SiteNote[], void> = {
 	},
 };
 
-/** Writes the notes; those with nothing to remember lose their row, where it is among `removable` ones. */
+/** Writes notes. Providers with nothing to store lose their row if it is among the `removable` ones. */
 async function writeNotes(
 	trx: Knex.Transaction,
 	notes: readonly SiteNote[],
@@ -133,13 +133,13 @@ async function writeNotes(
 	);
 }
 
-/** Removes sites without a note since then that are not suspended at `now`, at most this many; returns how many. */
+/** Removes at most `limit` providers without a note since `since` that are not suspended at `now`; returns how many. */
 export async function purgeSites(trx: Knex.Transaction, since: string, now: string, limit: number): Promise<number> {
 	const old = () =>
 		trx('sites')
 			.where('updated_at', '<', since)
 			.where(site => site.whereNull('suspended_until').orWhere('suspended_until', '<=', now));
-	// What another node notes meanwhile stays.
+	// The condition is repeated, so that a row that another node updates in the meantime stays.
 	return await old().whereIn('site', old().orderBy('site').limit(limit).select('site')).delete();
 }
 
@@ -162,25 +162,28 @@ function rowOf(site: string, provider: string, saved: SavedSite, at: string): Ar
 	];
 }
 
-/** The term in which a node may use its part of each site. */
+/** The term in which a node may use its share of each provider. */
 export type NodeTerm = {
 	/** A daemon's boot id. */
 	readonly node: string;
-	/** The nodes by which it divides; null: it is of a version before, which divides otherwise. */
+	/** The nodes among which it divides; `null` if it is of the previous version, which divides differently. */
 	readonly knows: string | null;
 };
 
-/** A node that freezes within it holds up all others: it is ended sooner than other transactions. */
+/**
+ * A node that freezes within the transaction blocks all others, so it is terminated sooner than in other transactions.
+ */
 const renewalMs = 2000;
 /**
- * How long a node that hangs keeps its part after its term: then hosts have ended its sessions (RFC 5321 §4.5.3.2.7).
+ * How long a hanging node keeps its share after its term. By then mail servers have closed its sessions (RFC 5321
+ * §4.5.3.2.7).
  */
 const hungMs = 5 * 60_000;
 const nowMs = `(${serverMs})::bigint`;
 
 /**
- * Renews the node's term, one node at a time, by the server's clock alone. `choose` says by which nodes it divides from
- * now on, by the terms of all; it may be called again. Returns the terms as they are then. PostgreSQL only.
+ * Renews the node's term, one node at a time, using only the server's clock. `choose` gets all terms and returns the
+ * nodes among which this one divides from now on; it may be called again. Returns the new terms. PostgreSQL only.
  */
 export async function renewTerm(
 	trx: Knex.Transaction,
@@ -195,7 +198,7 @@ export async function renewTerm(
 	await removeGone(trx, node);
 	const terms: NodeTerm[] = await trx('lease_terms').orderBy('node').select('node', 'knows');
 	const knows = choose(terms);
-	// Nodes of the version before begin nothing while the term of another one says `alone`.
+	// Nodes of the previous version start nothing while another node's term says `alone`.
 	await trx.raw(
 		`insert into lease_terms (node, until, alone, knows) values (?, ${nowMs} + ?, ?, ?)
 			on conflict (node) do update set until = excluded.until, alone = excluded.alone, knows = excluded.knows`,
@@ -205,7 +208,8 @@ export async function renewTerm(
 }
 
 /**
- * Removes the terms of nodes that are gone. One that still has its connection to the server may only hang, and stays.
+ * Removes the terms of nodes that are gone. A node that still has its connection to the server may just hang, and keeps
+ * its term.
  */
 async function removeGone(trx: Knex.Transaction, node: string): Promise<void> {
 	const over: Array<{node: string; isOld: boolean}> = await trx('lease_terms')
@@ -220,13 +224,13 @@ async function removeGone(trx: Knex.Transaction, node: string): Promise<void> {
 	}
 }
 
-/** The node has nothing any more: its connections are closed. PostgreSQL only. */
+/** Removes the shares of a node whose connections are closed. PostgreSQL only. */
 export async function removeShares(trx: Knex.Transaction, node: string): Promise<void> {
 	await trx('leases').where({node}).delete();
 	await trx('lease_terms').where({node}).delete();
 }
 
-/** A day of a source that is new, and the group of sites that it sends to. */
+/** A day of a new source, and the group of providers that it sends to. */
 export type WarmUpDay = {
 	readonly source: string;
 	readonly group: string;
@@ -234,14 +238,14 @@ export type WarmUpDay = {
 	readonly day: string;
 };
 
-/** Recipients that new sources were counted for on a day. */
+/** How many recipients were counted for a new source on a day. */
 export type WarmUpCount = {readonly source: string; readonly provider: string; readonly n: number};
 
 export async function readWarmUps(reader: Knex, day: string): Promise<WarmUpCount[]> {
 	return await reader('warmup_days').where({day}).orderBy(['source', 'provider']).select('source', 'provider', 'n');
 }
 
-/** Counts recipients and returns the sum. The row is locked until the transaction ends. */
+/** Adds to the count and returns the sum. The row is locked until the transaction ends. */
 export async function addWarmUp(
 	trx: Knex.Transaction,
 	{source, group, day}: WarmUpDay,
@@ -255,20 +259,20 @@ export async function addWarmUp(
 	return row?.n ?? recipients;
 }
 
-/** Removes the counts of days before this one, at most this many; answers how many. */
+/** Removes the counts of days before this one, at most `limit`; returns how many. */
 export async function purgeWarmUp(trx: Knex.Transaction, day: string, limit: number): Promise<number> {
 	const columns = ['source', 'provider', 'day'];
 	const old = trx('warmup_days').where('day', '<', day).limit(limit).select(columns);
 	return await trx('warmup_days').whereIn(columns, old).delete();
 }
 
-/** Conversations with one host, and how many of them ended in a 4xx reply or without one. */
+/** The conversations with one mail server, and how many of them ended with a 4xx reply or without one. */
 type HostFigures = {readonly host: string; readonly conversations: number; readonly deferred: number};
 
-/** Conversations by which a day is judged, the first ones: reading all of a busy day would take seconds. */
+/** How many conversations of a day are evaluated, the first ones. Reading all of a busy day would take seconds. */
 const maxRead = 20_000;
 
-/** The conversations of a UTC day (`2026-11-05`) about recipients that were accepted on it, by host. */
+/** Returns the conversations of a UTC day (`2026-11-05`) about recipients accepted on that day, by mail server. */
 export async function readHostFigures(reader: Knex, day: string): Promise<HostFigures[]> {
 	const start = Date.parse(day);
 	const first = reader('attempts')
@@ -289,7 +293,7 @@ export async function readHostFigures(reader: Knex, day: string): Promise<HostFi
 	return rows.map(({host, n, deferred}) => ({host, conversations: Number(n), deferred: Number(deferred)}));
 }
 
-/** Mails delivered and complained of on a UTC day, all workspaces together. */
+/** Returns how many messages of all workspaces were delivered and complained about on a UTC day. */
 export async function readComplaintFigures(
 	reader: Knex,
 	day: string,
@@ -304,17 +308,17 @@ export async function readComplaintFigures(
 	return {delivered: of('delivered'), complained: of('complained')};
 }
 
-/** How the pace keeps mail back; all from small tables. */
+/** How pacing delays messages. All figures come from small tables. */
 export type PaceFigures = {
-	/** Suspended at the moment: destinations by an operator, sites after failures, smarthosts that refuse us. */
+	/** Suspended now: destinations by an operator, providers after failures, relays that refuse us. */
 	readonly suspended: {readonly operator: number; readonly failures: number; readonly route: number};
-	/** Destination queues with mail that is kept back, due or not, by reason. */
+	/** Destination queues with delayed messages, due or not, by reason. */
 	readonly queues: ReadonlyArray<{readonly waitsFor: WaitCode; readonly n: number}>;
-	/** Recipients that a new source was counted for today. */
+	/** The recipients that were counted for new sources today. */
 	readonly warmUp: readonly WarmUpCount[];
 };
 
-/** `now` in the store's form. */
+/** Reads the figures. `now` is in the store's form. */
 export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFigures> {
 	const [operator, sites, queues, warmUp] = await Promise.all([
 		reader('suspensions').count('* as n').first<Count>(),
@@ -334,7 +338,7 @@ export async function readPaceFigures(reader: Knex, now: string): Promise<PaceFi
 	};
 }
 
-/** Smarthosts that refuse us now: mail for them waits. `now` in the store's form. */
+/** Returns the relays that refuse us now, so that their messages wait. `now` is in the store's form. */
 export async function listRefusingRoutes(
 	reader: Knex,
 	now: string,
@@ -348,13 +352,13 @@ export async function listRefusingRoutes(
 
 type BlockingSite = {
 	readonly site: string;
-	/** The entry of the destinations file. */
+	/** The name of the entry in the destinations file. */
 	readonly provider: string;
 	readonly reason: string | null;
 	readonly advice: string;
 };
 
-/** Sites that block our address now, at most this many: mail for them waits. `now` in the store's form. */
+/** Returns providers that block our address now, at most `limit`. `now` is in the store's form. */
 export async function listBlockingSites(reader: Knex, now: string, limit: number): Promise<BlockingSite[]> {
 	return await reader('sites')
 		.where('suspended_until', '>', now)
