@@ -94,7 +94,7 @@ test('an order that kill -9 cuts off goes on, and running listeners take each ce
 	const shown = await program.run('certificate', 'show', `${host.toUpperCase()}.`);
 	t.regex(shown.stdout, /state +valid/);
 	t.regex((await program.run('certificate', 'show', 'other.test')).stderr, /there is no certificate for other\.test/);
-	t.regex((await program.run('doctor')).stdout, /ok +certificates +mail\.lab\.test has a certificate until/);
+	t.regex((await program.run('doctor')).stdout, /ok +certificates +mail\.lab\.test has a certificate valid until/);
 
 	// The certificate stays in use while the CA is away, also after a restart, by keys that were sealed anew.
 	ca.behaviour.away = true;
