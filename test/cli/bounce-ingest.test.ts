@@ -144,16 +144,16 @@ test('says what is wrong with the call', async t => {
 	refused(t, await cli.spawn('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
 	refused(t, await cli.spawn('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt needs a message/);
 	refused(t, await cli.spawn('bounce', 'ingest', 'file', '-'), 64, /standard input and files cannot be combined/);
-	refused(t, await cli.spawn('bounce', 'ingest'), 65, /there is no mail on standard input/);
+	refused(t, await cli.spawn('bounce', 'ingest'), 65, /there is no message on standard input/);
 	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
 	const {code, stdout, stderr} = await cli.spawn('bounce', 'ingest', 'picture');
 	t.is(code, 65);
-	t.regex(stdout, /^1 file without mail$/m);
-	t.regex(stderr, /there is no mail in picture,/);
+	t.regex(stdout, /^1 file without messages$/m);
+	t.regex(stderr, /there is no message in picture,/);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
 	const bomb = await cli.spawn('bounce', 'ingest', 'bomb.gz');
 	t.is(bomb.code, 65);
-	t.regex(bomb.stderr, /there is no mail in bomb\.gz: unpacked it is larger than 10 MiB, name an mbox/);
+	t.regex(bomb.stderr, /there is no message in bomb\.gz: unpacked it is larger than 10 MiB, name an mbox/);
 });
 
 test('beside a running daemon: its webhooks go out, and its API knows what is suppressed', async t => {
