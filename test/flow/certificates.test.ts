@@ -101,7 +101,7 @@ test('an order that kill -9 cuts off goes on, and running listeners take each ce
 	await program.cli('certificate', 'renew');
 	await logged(program, 'certificate_failed');
 	t.like((await list())[0], {state: 'failed'});
-	t.regex((await program.run('doctor')).stdout, /and was not renewed: the CA at 127\.0\.0\.1:\d+ gives no answer/);
+	t.regex((await program.run('doctor')).stdout, /but renewal failed: the CA at 127\.0\.0\.1:\d+ gives no answer/);
 	const {resealed} = await program.cli<{resealed: Record<string, number>}>('secrets', 'rotate');
 	t.like(resealed, {certificates: 1, acme_accounts: 1});
 	t.regex((await program.run('secrets', 'rotate')).stdout, /, 1 certificates, 1 CA accounts\.$/m);
