@@ -112,7 +112,7 @@ test('domain: show says what DNS answers, verify checks now and ends with 69 unt
 	const without = await cli.run('domain', 'verify', 'shop.example');
 	t.is(without.code, 69);
 	t.regex(without.stdout, /^missing {2}TXT {3}_mailctl\.shop\.example/m);
-	t.regex(without.stdout, /publish either of these .*:\n {2}TXT _mailctl\.shop\.example\n {2}TXT mc1\._domainkey/);
+	t.regex(without.stdout, /publish either one .*:\n {2}TXT _mailctl\.shop\.example\n {2}TXT mc1\._domainkey/);
 	t.is(
 		without.stderr,
 		'mailctl: shop.example is pending, not verified: _mailctl.shop.example is missing, ' +

@@ -74,7 +74,7 @@ test('stats for people fits 80 columns, and --csv has the columns of --json', as
 			'one.example,2,1,0,0,0,0,0\r\ntwo.example,2,0,1,0,0,0,0\r\n',
 	);
 	await store.database('recipients').delete();
-	t.regex(await cli.text('stats', '--by', 'destination'), /\n\nNo mail was accepted\.\n$/);
+	t.regex(await cli.text('stats', '--by', 'destination'), /\n\nNo messages were accepted\.\n$/);
 	t.regex(await cli.text('stats', '--by', 'category'), /\n\nNothing bounced\.\n$/);
 });
 
@@ -85,7 +85,7 @@ test('what stats refuses', async t => {
 		[['--by', 'day'], /--by "day" is not allowed, use workspace, domain, template, destination, category/],
 		[['--days', '91'], /--days "91" is not allowed, use a whole number, 1 to 90/],
 		[['--csv', '--json'], /--csv cannot be combined with --json or --watch, leave out --json and --watch/],
-		[['--watch'], /--watch needs a terminal, leave it out to print once/],
+		[['--watch'], /--watch needs a terminal, omit it to print once/],
 	] as const) {
 		refused(t, await cli.run('stats', ...args), 64, stderr);
 	}
@@ -101,7 +101,7 @@ async function addMessage({folder}: Program): Promise<void> {
 
 for (const [verb, before, after] of [
 	[['stats'], /accepted +0 /, /accepted +1 /],
-	[['queue', 'summary'], /no mail waits/, /one\.example +1 /],
+	[['queue', 'summary'], /no messages are waiting/, /one\.example +1 /],
 ] as const) {
 	test(`${verb.join(' ')} --watch draws again what has changed until Ctrl-C, then exits with 0`, async t => {
 		const program = await prepareProgram(t, {COLUMNS: '80'});
