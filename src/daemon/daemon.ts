@@ -33,9 +33,9 @@ import {createAlertWatch} from './alerts.ts';
 import {watchBlocklists} from './blocklist-checks.ts';
 import {Certificates} from './certificates.ts';
 import {actingOf, type Context} from './context.ts';
-import {createEngine, type Engine} from './engine.ts';
+import {Engine} from './engine.ts';
 import {FileGuard} from './file-guard.ts';
-import {createHttp} from './http.ts';
+import {Http} from './http.ts';
 import {Inbound} from './inbound.ts';
 import {createIntake, createSubmission} from './intake.ts';
 import {watchLiveCopies} from './live-copies.ts';
@@ -214,13 +214,11 @@ export async function startDaemon({
 		},
 	});
 	const submission = createSubmission(context, intake);
-	const http = createHttp(
-		context,
-		intake,
-		{startedAt: clock.now(), returnPathChosen, storeSizes: sizes.past, sites: roles.sites},
+	const http = new Http(context, intake, {
+		process: {startedAt: clock.now(), returnPathChosen, storeSizes: sizes.past, sites: roles.sites},
 		notReady,
-		roles.wakeReading,
-	);
+		wakeReading: roles.wakeReading,
+	});
 
 	async function end(): Promise<void> {
 		await Promise.all([certificates.stop(), http.close(), submission.close(), roles.drain()]);
@@ -381,7 +379,7 @@ function createRoles(context: Context) {
 				await webhooks.start();
 			}
 			if (has('deliver')) {
-				engine = createEngine(context, publicUrl);
+				engine = new Engine(context, publicUrl);
 				await engine.start();
 			}
 			if (has('inbound')) {
