@@ -10,8 +10,8 @@ import {createDmarcReview} from '../domains/dmarc.ts';
 import {ownHosts, sendingNames} from '../domains/domain-records.ts';
 import {storeTime} from '../kit/time.ts';
 import {type Links, messageIdOf, withHost} from '../links/links.ts';
-import type {Tools} from '../mail/operator.ts';
-import {createEraser, erasureWaitMs} from '../outcome/erase.ts';
+import type {Operator, Tools} from '../mail/operator.ts';
+import {Eraser, erasureWaitMs, type Person} from '../outcome/erase.ts';
 import type {createFeed} from '../outcome/feed.ts';
 import {ownRetryOf} from '../pace/choose-route.ts';
 import type {Alert} from '../store/alerts.ts';
@@ -49,6 +49,11 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		return result;
 	}
 
+	const eraser = new Eraser({
+		...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
+		waitLimitMs: erasureWaitMs,
+	});
+
 	return {
 		reader,
 		change,
@@ -56,10 +61,7 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 		tools: {clock, newId, random: randomBytes},
 		vault,
 		accept,
-		erase: createEraser({
-			...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
-			waitLimitMs: erasureWaitMs,
-		}).erase,
+		erase: (person: Person, operator: Operator) => eraser.erase(person, operator),
 		feed,
 		domains: createDomainParts(context),
 		mails: new RecipientMails({settings, store, vault, secrets: keys, clock, publicUrl}),
