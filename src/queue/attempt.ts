@@ -109,8 +109,8 @@ const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greet
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
 /**
- * Takes recipients through their attempts: claim, render, deliver, settle. Determines the consequences for the recipient
- * and for its provider; the scheduler decides what is claimed and when.
+ * Takes recipients through their attempts: claim, render, deliver, settle. Determines the consequences for the
+ * recipient and for its provider; the scheduler decides what is claimed and when.
  */
 export class Attempts {
 	readonly #options: AttemptsOptions;

@@ -26,8 +26,8 @@ const timeQuery = `select ${serverMs} as now`;
 const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
 
 /**
- * Queries the server's time every second, on its own connection. This sets the clock, shows how far this machine's clock
- * is off, and detects a silent server within three seconds.
+ * Queries the server's time every second, on its own connection. This sets the clock, shows how far this machine's
+ * clock is off, and detects a silent server within three seconds.
  */
 export class Pulse {
 	readonly #options: PulseOptions;
