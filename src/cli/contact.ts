@@ -8,7 +8,7 @@ import {storeTime} from '../kit/time.ts';
 import {createLinks} from '../links/links.ts';
 import {linkPreferences} from '../ops/contacts.ts';
 import {notFound} from '../ops/operation.ts';
-import {createEraser, erasureWaitMs} from '../outcome/erase.ts';
+import {Eraser, erasureWaitMs} from '../outcome/erase.ts';
 import {findLinkHost} from '../store/domains.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
 import {changesIn, count, locale, type none, orNull, address as parseAddress, timezone, unless} from './options.ts';
@@ -81,7 +81,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 	const {clock, newId} = session.tools;
 	const folder = capturedFolder(session.settings().dataDir);
 	const {running} = await readDaemons(session);
-	const {erase} = createEraser({
+	const eraser = new Eraser({
 		store: await session.store(),
 		clock,
 		// A running daemon finds by itself what is due.
@@ -89,7 +89,7 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 		...(running && {waitLimitMs: erasureWaitMs}),
 	});
-	const erased = await erase({workspaceId, addressKey: key}, session.tools.operator);
+	const erased = await eraser.erase({workspaceId, addressKey: key}, session.tools.operator);
 	const {contact, messages, recipients, received = 0, isLeft} = erased;
 	if (!contact && messages + recipients + received === 0) {
 		notFound('contact', text);

@@ -1,59 +1,38 @@
 import {existsSync} from 'node:fs';
-import {hostname} from 'node:os';
 import process from 'node:process';
-import {bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
 import {linkBase} from '../config/derive.ts';
-import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
-import {readBoot, removeDaemonFile, writeBoot, writeDaemonFile} from '../data-folder/daemon-file.ts';
-import {freeBytes, isDiskFull} from '../data-folder/data-dir.ts';
+import {removeDaemonFile, writeDaemonFile} from '../data-folder/daemon-file.ts';
 import type {Held} from '../data-folder/open.ts';
 import {capturedFolder, removeCaptured, removeCapturedOf} from '../deliver/local-delivery.ts';
-import {openRecordSources} from '../dns/resolver.ts';
-import {sendingNames} from '../domains/domain-records.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Log} from '../log/log.ts';
 import {createIdSource} from '../mail/ids.ts';
-import type {Arrival, QueueKey} from '../mail/route.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import {InfrastructureAlarm} from '../reputation/alarm.ts';
 import {windowStarts} from '../reputation/findings.ts';
-import {type Guard, startGuard} from '../reputation/guard.ts';
 import {listBlocklistings} from '../store/blocklists.ts';
 import {listCertificates} from '../store/certificates.ts';
 import {readGeneration} from '../store/changes.ts';
 import {countDomainStates} from '../store/domains.ts';
-import {readStoreSize} from '../store/engine/dialect.ts';
 import {countUnread} from '../store/inbound-mails.ts';
 import {readQueueSize} from '../store/queue/queue-summary.ts';
 import {readPaceFigures} from '../store/queue/sites.ts';
 import {readStatuses} from '../store/reputation.ts';
 import {countPending} from '../store/webhook-queue.ts';
 import {createAlertWatch} from './alerts.ts';
-import {watchBlocklists} from './blocklist-checks.ts';
 import {Certificates} from './certificates.ts';
-import {actingOf, type Context} from './context.ts';
-import {createEngine, type Engine} from './engine.ts';
-import {FileGuard} from './file-guard.ts';
-import {createHttp} from './http.ts';
-import {Inbound} from './inbound.ts';
-import {createIntake, createSubmission} from './intake.ts';
+import type {Context} from './context.ts';
+import {CurrentSettings} from './current-settings.ts';
+import {Http} from './http.ts';
+import {createIntake, createSubmission, type Intake} from './intake.ts';
 import {watchLiveCopies} from './live-copies.ts';
 import {Metrics} from './metrics.ts';
 import {createObserver} from './observer.ts';
-import {ArrivalNotices, Presence} from './peers.ts';
-import {
-	createWriting,
-	exitDamaged,
-	watchForStoreFaults,
-	watchFreeSpace,
-	watchStoreSize,
-	watchWal,
-} from './store-faults.ts';
+import {Roles} from './roles.ts';
+import {StoreWatch} from './store-watch.ts';
 import {dayTask} from './sweep.ts';
-import {watchTlsReports} from './tls-reports.ts';
-import {DomainChecks, startUpkeep, warnAtStart, warnOfWorkspaces} from './upkeep.ts';
-import {createWebhooks, type Webhooks} from './webhook-posting.ts';
+import {startUpkeep, type Upkeep, warnAtStart, warnOfWorkspaces} from './upkeep.ts';
 
 type DaemonOptions = {
 	readonly settings: Settings;
@@ -88,408 +67,266 @@ export type Daemon = {
 	readonly stop: () => Promise<void>;
 };
 
+/** Where the daemon listens, and the generation of the store at the start. */
+type Started = Omit<Daemon, 'reload' | 'leave' | 'stop'> & {readonly since: Awaited<ReturnType<typeof readGeneration>>};
+
+/** What runs only after everything has started. */
+type Background = {
+	readonly upkeep: Upkeep;
+	readonly alerts: ReturnType<typeof createAlertWatch>;
+	readonly copies: ReturnType<typeof watchLiveCopies> | null;
+};
+
+/** Starts the daemon. Rejects if a part cannot start, after the others have stopped. */
+export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
+	const parts = new DaemonParts(options);
+	const {since, ...at} = await parts.start();
+	const background = parts.startBackground(since, at);
+	return {
+		...at,
+		reload: settings => parts.reload(settings, background.upkeep),
+		leave: () => parts.leave(),
+		stop: () => parts.stop(background),
+	};
+}
+
 /**
  * The composition root: creates every part of the daemon, starts them in order and drains them in reverse. This folder
  * connects the others to settings, sockets, threads and timers, and does the upkeep of the store. It relies on the
  * settings and an open store, and never decides what happens to a message.
  */
-export async function startDaemon({
-	settings,
-	version,
-	installed = () => version,
-	held,
-	log,
-	returnPathChosen,
-}: DaemonOptions): Promise<Daemon> {
-	const {secrets: keys, vault, release} = held;
-	const {logger} = log;
-	const {clock} = held.store;
-	const newId = createIdSource(clock);
-	const boot = newId('req');
-	let current: LiveSettings = settings;
-	let rules = loadBounceRules(settings);
-	let destinations = loadDestinations(settings);
-	let phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
-	const live = () => current;
-	const now = () => storeTime(clock.now());
-	const eventWriter: EventWriter = {
-		newId,
-		onDue: endpointIds => roles.due(endpointIds),
-		onCounted: workspaceIds => roles.counted(workspaceIds),
-	};
-	const writing = createWriting({settings, live, store: held.store, boot, eventWriter, logger});
-	const {writer} = writing;
-	const store = {...held.store, writer, ...(held.store.agreeing === held.store.writer && {agreeing: writer})};
-	const {reader} = store;
-	const storeFaults = watchForStoreFaults(store, logger, () => isDiskFull(settings.dataDir));
-	const files = new FileGuard({store: held.store, dataDir: settings.dataDir, keys, logger, exit: exitDamaged});
-	function storeFailed(error: unknown): void {
-		// A removed file explains what SQLite reports.
-		void files.look();
-		if (!files.isDisplaced()) {
-			storeFaults.failed(error);
+class DaemonParts {
+	readonly #options: DaemonOptions;
+	readonly #current: CurrentSettings;
+	readonly #watch: StoreWatch;
+	readonly #context: Context;
+	readonly #roles: Roles;
+	readonly #intake: Intake;
+	readonly #submission: ReturnType<typeof createSubmission>;
+	readonly #http: Http;
+	#phase: 'starting' | 'running' | 'leaving' | 'draining' = 'starting';
+
+	constructor(options: DaemonOptions) {
+		const {settings, held, log, returnPathChosen} = options;
+		const {clock} = held.store;
+		const newId = createIdSource(clock);
+		const boot = newId('req');
+		const eventWriter: EventWriter = {
+			newId,
+			onDue: endpointIds => this.#roles.due(endpointIds),
+			onCounted: workspaceIds => this.#roles.counted(workspaceIds),
+		};
+		this.#options = options;
+		this.#current = new CurrentSettings(settings, log.logger);
+		const live = () => this.#current.live;
+		this.#watch = new StoreWatch({settings, live, held, boot, eventWriter, logger: log.logger});
+		this.#context = this.#createContext({clock, newId, boot, eventWriter, live});
+		this.#roles = new Roles(this.#context);
+		this.#intake = createIntake(this.#context, {
+			onWriting: queues => this.#roles.arriving(queues),
+			onAccepted: (mode, messages, queues) => {
+				this.#context.observer.metrics.accepted.inc({mode}, messages);
+				this.#roles.accepted(queues);
+			},
+		});
+		this.#submission = createSubmission(this.#context, this.#intake);
+		this.#http = new Http(this.#context, this.#intake, {
+			process: {
+				startedAt: clock.now(),
+				returnPathChosen,
+				storeSizes: this.#watch.sizes.past,
+				sites: () => this.#roles.sites(),
+			},
+			notReady: () => this.#notReady(),
+			wakeReading: () => this.#roles.wakeReading(),
+		});
+	}
+
+	/** Starts everything that serves others. If a part cannot start, stops the others. */
+	async start(): Promise<Started> {
+		const {settings} = this.#options;
+		const {store, clock, certificates} = this.#context;
+		try {
+			await this.#watch.space.look();
+			// Today's partition must exist before today's first message.
+			await dayTask({store, clock}).begin()();
+			const since = await readGeneration(store.reader);
+			await certificates.open();
+			const {http: base, ...others} = await this.#http.listen();
+			const publicUrl = linkBase(settings, base);
+			const inbound = await this.#roles.start(publicUrl);
+			return {since, http: base, ...others, publicUrl, inbound, submission: await this.#submission.listen()};
+		} catch (error) {
+			await this.#end();
+			throw error;
 		}
 	}
-	const storeFailing = () => files.isDisplaced() || storeFaults.failing() || roles.storeFailing();
-	const captured = capturedFolder(settings.dataDir);
-	const space = watchFreeSpace(
-		() => freeBytes(settings.dataDir),
-		() => live().minFreeDisk,
-		logger,
-	);
-	const wal = store.wal && watchWal({wal: store.wal, logger, storeFailed});
-	const sizes = watchStoreSize(() => readStoreSize(reader), clock.now, storeFailed);
-	const infrastructure = new InfrastructureAlarm(clock);
-	const metrics = new Metrics({
-		version,
-		skew: store.skew,
-		queueSize: () => readQueueSize(reader, now()),
-		pace: () => readPaceFigures(reader, now()),
-		sites: () => roles.sites(),
-		statuses: () => readStatuses(reader, {starts: windowStarts(clock.now())}),
-		refusals: () => infrastructure.current(),
-		webhooksPending: () => countPending(reader),
-		domainStates: () => countDomainStates(reader),
-		blocklistings: () => listBlocklistings(reader, clock.now()),
-		certificates: () => listCertificates(reader),
-		unread: () => countUnread(reader),
-		inboundSessions: () => roles.inboundSessions(),
-		submissionSessions: () => submission.sessions(),
-		mailbox: () => roles.mailbox(),
-		logDropped: log.dropped,
-		freeDisk: space.free,
-		walBytes: () => store.wal?.bytes() ?? null,
-	});
-	const observer = createObserver({metrics, logger, infrastructure, storeFailed, clock});
-	const certificates = new Certificates({settings, store, vault, clock, newId, version, observer});
-	const context: Context = {
-		...{
+
+	/** Starts what works in the background, and reports that the daemon is ready. */
+	startBackground(since: Started['since'], {publicUrl, ...at}: Omit<Started, 'since'>): Background {
+		const {settings, version, installed = () => version} = this.#options;
+		const {store, certificates, observer} = this.#context;
+		const {logger, storeFailed} = observer;
+		const upkeep = this.#startUpkeep(since);
+		const alerts = createAlertWatch(this.#context, {
+			installed,
+			publicUrl,
+			mailboxUp: () => this.#roles.mailbox()?.up ?? null,
+		});
+		this.#watch.writing.start();
+		const copies = this.#watchLiveCopies();
+		certificates.start();
+		this.#phase = 'running';
+		// Before the line is logged, because its readers look for the file.
+		writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
+		logger.info({event: 'listening', ...at, version});
+		warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
+		void warnOfWorkspaces({settings, reader: store.reader, logger}).catch(storeFailed);
+		alerts.start();
+		return {upkeep, alerts, copies};
+	}
+
+	reload(settings: LiveSettings, upkeep: Upkeep): void {
+		this.#current.set(settings);
+		this.#watch.writing.reload();
+		upkeep.reschedule();
+		this.#options.log.setLevel(settings.logLevel);
+		this.#current.renewDestinations();
+		this.#roles.reload({
+			renewed: this.#current.renewBounceRules(),
+			certificates: this.#submission.reload,
+		});
+	}
+
+	leave(): void {
+		this.#phase = 'leaving';
+	}
+
+	async stop({upkeep, alerts, copies}: Background): Promise<void> {
+		const {settings, held} = this.#options;
+		this.#phase = 'draining';
+		await Promise.all([upkeep.stop(), alerts.stop(), copies?.stop()]);
+		await this.#end();
+		removeDaemonFile(settings.dataDir, process.pid);
+		await held.release();
+	}
+
+	async #end(): Promise<void> {
+		await Promise.all([
+			this.#context.certificates.stop(),
+			this.#http.close(),
+			this.#submission.close(),
+			this.#roles.drain(),
+		]);
+		await this.#roles.end();
+		await this.#watch.stop();
+	}
+
+	#createContext(identity: Pick<Context, 'clock' | 'newId' | 'boot' | 'eventWriter' | 'live'>): Context {
+		const {settings, version, held, log} = this.#options;
+		const {store, space, failed: storeFailed} = this.#watch;
+		const {vault} = held;
+		const {clock, newId} = identity;
+		const infrastructure = new InfrastructureAlarm(clock);
+		const metrics = this.#createMetrics(infrastructure);
+		const observer = createObserver({metrics, logger: log.logger, infrastructure, storeFailed, clock});
+		return {
+			...identity,
 			settings,
-			live,
-			bounceRules: () => rules,
-			destinations: () => destinations,
+			bounceRules: () => this.#current.bounceRules,
+			destinations: () => this.#current.destinations,
 			version,
 			store,
-			keys,
+			keys: held.secrets,
 			vault,
-			clock,
-			newId,
-			boot,
-			eventWriter,
-		},
-		hasSpace: space.enough,
-		mayAccept: () => (phase === 'running' || phase === 'leaving') && !storeFailing() && space.enough(),
-		forget() {
-			intake.forget();
-			roles.forget();
-			http.forget();
-			certificates.forget();
-		},
-		removeCaptured: recipientIds => removeCaptured(captured, recipientIds),
-		observer,
-		certificates,
-	};
+			hasSpace: space.enough,
+			mayAccept: () =>
+				(this.#phase === 'running' || this.#phase === 'leaving') && !this.#isStoreFailing() && space.enough(),
+			forget: () => this.#forget(),
+			removeCaptured: recipientIds => removeCaptured(capturedFolder(settings.dataDir), recipientIds),
+			observer,
+			certificates: new Certificates({settings, store, vault, clock, newId, version, observer}),
+		};
+	}
 
-	async function notReady(): Promise<string | null> {
-		if (phase !== 'running') {
-			return `The daemon is ${phase}.`;
+	#createMetrics(infrastructure: InfrastructureAlarm): Metrics {
+		const {store, space} = this.#watch;
+		const {reader, clock} = store;
+		const now = () => storeTime(clock.now());
+		return new Metrics({
+			version: this.#options.version,
+			skew: store.skew,
+			queueSize: () => readQueueSize(reader, now()),
+			pace: () => readPaceFigures(reader, now()),
+			sites: () => this.#roles.sites(),
+			statuses: () => readStatuses(reader, {starts: windowStarts(clock.now())}),
+			refusals: () => infrastructure.current(),
+			webhooksPending: () => countPending(reader),
+			domainStates: () => countDomainStates(reader),
+			blocklistings: () => listBlocklistings(reader, clock.now()),
+			certificates: () => listCertificates(reader),
+			unread: () => countUnread(reader),
+			inboundSessions: () => this.#roles.inboundSessions(),
+			submissionSessions: () => this.#submission.sessions(),
+			mailbox: () => this.#roles.mailbox(),
+			logDropped: this.#options.log.dropped,
+			freeDisk: space.free,
+			walBytes: () => store.wal?.bytes() ?? null,
+		});
+	}
+
+	#startUpkeep(since: Started['since']): Upkeep {
+		return startUpkeep(this.#context, {
+			since,
+			changed: () => {
+				this.#forget();
+				this.#roles.rescan();
+				this.#roles.recheckDomains();
+			},
+			moved: () => this.#roles.rescan(),
+			removeCapturedOf: (from, to) => removeCapturedOf(capturedFolder(this.#options.settings.dataDir), from, to),
+		});
+	}
+
+	#watchLiveCopies(): Background['copies'] {
+		const {settings, store, clock, live, observer} = this.#context;
+		if (settings.databaseUrl !== null) {
+			return null;
+		}
+		return watchLiveCopies({
+			settings,
+			store,
+			clock,
+			minFreeDisk: () => live().minFreeDisk,
+			hold: this.#watch.writing.hold,
+			logger: observer.logger,
+		});
+	}
+
+	#forget(): void {
+		this.#intake.forget();
+		this.#roles.forget();
+		this.#http.forget();
+		this.#context.certificates.forget();
+	}
+
+	/** Returns why no mail can be accepted, or `null`. */
+	async #notReady(): Promise<string | null> {
+		if (this.#phase !== 'running') {
+			return `The daemon is ${this.#phase}.`;
 		}
 		try {
-			await store.ping();
-			if (storeFailing()) {
+			await this.#context.store.ping();
+			if (this.#isStoreFailing()) {
 				return 'The store cannot be written.';
 			}
-			return space.enough() ? null : 'The disk has less free space than MAILCTL_MIN_FREE_DISK.';
+			return this.#context.hasSpace() ? null : 'The disk has less free space than MAILCTL_MIN_FREE_DISK.';
 		} catch {
 			return 'The store does not respond.';
 		}
 	}
 
-	const roles = createRoles(context);
-	const intake = createIntake(context, {
-		onWriting: roles.arriving,
-		onAccepted(mode, messages, queues) {
-			metrics.accepted.inc({mode}, messages);
-			roles.accepted(queues);
-		},
-	});
-	const submission = createSubmission(context, intake);
-	const http = createHttp(
-		context,
-		intake,
-		{startedAt: clock.now(), returnPathChosen, storeSizes: sizes.past, sites: roles.sites},
-		notReady,
-		roles.wakeReading,
-	);
-
-	async function end(): Promise<void> {
-		await Promise.all([certificates.stop(), http.close(), submission.close(), roles.drain()]);
-		await roles.end();
-		await wal?.stop();
-		await writing.stop();
-		storeFaults.stop();
-		await files.stop();
-		space.stop();
-		void sizes.stop();
+	#isStoreFailing(): boolean {
+		return this.#watch.isFailing() || this.#roles.storeFailing();
 	}
-
-	async function start() {
-		try {
-			await space.look();
-			// Today's partition must exist before today's first message.
-			await dayTask({store, clock}).begin()();
-			const since = await readGeneration(reader);
-			await certificates.open();
-			const {http: base, ...others} = await http.listen();
-			const publicUrl = linkBase(settings, base);
-			const inbound = await roles.start(publicUrl);
-			return {since, http: base, ...others, publicUrl, inbound, submission: await submission.listen()};
-		} catch (error) {
-			await end();
-			throw error;
-		}
-	}
-
-	const {since, publicUrl, ...at} = await start();
-	const upkeep = startUpkeep(context, {
-		since,
-		changed() {
-			context.forget();
-			roles.rescan();
-			roles.recheckDomains();
-		},
-		moved: roles.rescan,
-		removeCapturedOf: (from, to) => removeCapturedOf(captured, from, to),
-	});
-
-	const alerts = createAlertWatch(context, {installed, publicUrl, mailboxUp: () => roles.mailbox()?.up ?? null});
-
-	/** Reads the bounce rules again. If the file is invalid, keeps the previous rules and returns `false`. */
-	function renewRules(): boolean {
-		const read = bounceRulesOf(current);
-		if (read.ok) {
-			rules = read.rules;
-		} else {
-			const text = 'The previous rules remain in use.';
-			logger.error({event: 'bounce_rules_refused', problems: read.problems}, text);
-		}
-		return read.ok;
-	}
-
-	/** Reads the destinations file again. If it is invalid, the previous one remains in use. */
-	function renewDestinations(): void {
-		const read = destinationsOf({...settings, destinationsFile: current.destinationsFile});
-		if (read.ok) {
-			destinations = read.destinations;
-		} else {
-			const text = 'The previous destinations remain in use.';
-			logger.error({event: 'destinations_refused', problems: read.faults}, text);
-		}
-	}
-
-	writing.start();
-	const copies =
-		settings.databaseUrl === null
-			? watchLiveCopies({
-					settings,
-					store,
-					clock,
-					minFreeDisk: () => live().minFreeDisk,
-					hold: writing.hold,
-					logger,
-				})
-			: null;
-	certificates.start();
-	phase = 'running';
-	// Before the line is logged, because its readers look for the file.
-	writeDaemonFile(settings.dataDir, {pid: process.pid, ...at, version, roles: settings.roles});
-	logger.info({event: 'listening', ...at, version});
-	warnAtStart({settings, publicUrl, inContainer: existsSync('/.dockerenv'), logger});
-	void warnOfWorkspaces({settings, reader, logger}).catch(storeFailed);
-	alerts.start();
-
-	return {
-		...at,
-		publicUrl,
-		reload(next) {
-			current = next;
-			writing.reload();
-			upkeep.reschedule();
-			log.setLevel(next.logLevel);
-			renewDestinations();
-			roles.reload({renewed: renewRules(), certificates: submission.reload});
-		},
-		leave() {
-			phase = 'leaving';
-		},
-		async stop() {
-			phase = 'draining';
-			await Promise.all([upkeep.stop(), alerts.stop(), copies?.stop()]);
-			await end();
-			removeDaemonFile(settings.dataDir, process.pid);
-			await release();
-		},
-	};
-}
-
-/** What this process does besides HTTP, by MAILCTL_ROLES: delivers mail, posts webhooks, receives reports. */
-function createRoles(context: Context) {
-	const {settings, store, clock, boot, observer} = context;
-	const {logger, storeFailed} = observer;
-	const has = (role: Settings['roles'][number]) => settings.roles.includes(role);
-	const isShared = store.dialect.isShared;
-	const notices = new ArrivalNotices(store, boot, observer);
-	let engine: Engine | null = null;
-	let webhooks: Webhooks | null = null;
-	let domainChecks: DomainChecks | null = null;
-	let blocklistChecks: ReturnType<typeof watchBlocklists> | null = null;
-	let tlsReports: ReturnType<typeof watchTlsReports> | null = null;
-	let inbound: Inbound | null = null;
-	let guard: Guard | null = null;
-	const presence = new Presence({
-		store,
-		node: {id: boot, host: hostname(), pid: process.pid, version: context.version, roles: settings.roles},
-		former: readBoot(settings.dataDir),
-		onBegin: () => writeBoot(settings.dataDir, boot),
-		clock,
-		onReleased: rescan,
-		observer,
-	});
-
-	/** Another process changed what is queued or due. */
-	function rescan(): void {
-		void engine?.scheduler.rescan();
-		void webhooks?.rescan().catch(storeFailed);
-	}
-
-	return {
-		/** Endpoints have deliveries that are due. */
-		due: (endpointIds: readonly string[]): void => webhooks?.due(endpointIds),
-		/** Events of a provider arrived. */
-		wakeReading: (): void => inbound?.wake(),
-		/** The reputation figures of workspaces changed. */
-		counted: (workspaceIds: readonly string[]): void => guard?.counted(workspaceIds),
-
-		/** Resolves with the address of the listener for reports, as `host:port`, or `null` without one. */
-		async start(publicUrl: string): Promise<string | null> {
-			let inboundAddress: string | null = null;
-			if (has('deliver') || has('webhook') || isShared) {
-				await presence.begin();
-			}
-			if (has('webhook')) {
-				webhooks = createWebhooks(context);
-				await webhooks.start();
-			}
-			if (has('deliver')) {
-				engine = createEngine(context, publicUrl);
-				await engine.start();
-			}
-			if (has('inbound')) {
-				inbound = new Inbound(context);
-				inboundAddress = await inbound.start();
-			}
-			guard = startReputationGuard(context);
-			// If nothing leaves the machine, neither records nor DNS are needed.
-			if (has('deliver') && settings.delivery !== 'capture') {
-				domainChecks = makeDomainChecks(context);
-				domainChecks.start();
-				blocklistChecks = watchBlocklists(context);
-				void blocklistChecks.look();
-				tlsReports = settings.tlsReports ? watchTlsReports(context) : null;
-				void tlsReports?.look();
-			}
-			return inboundAddress;
-		},
-
-		/** The writer has mail for these queues. */
-		arriving: (queues: Iterable<Arrival>): void => engine?.scheduler.arriving(queues),
-		/** Mail of these queues is stored. Other nodes may take what must wait here or is not delivered here. */
-		accepted(queues: Iterable<QueueKey>): void {
-			if (isShared && presence.hasPeers()) {
-				notices.send(
-					engine === null ? queues : [...queues].filter(queue => engine?.scheduler.isWaiting(queue)),
-				);
-			}
-		},
-		/** Whether an outcome is waiting to be written, or the node's own heartbeat failed. */
-		storeFailing: (): boolean => presence.isFailing() || engine?.scheduler.storeFailing === true,
-		sites: () => engine?.scheduler.sites() ?? [],
-		inboundSessions: () => inbound?.sessions() ?? null,
-		mailbox: () => inbound?.mailbox() ?? null,
-
-		/** Drops everything cached from the store. */
-		forget(): void {
-			engine?.forget();
-			webhooks?.forget();
-			inbound?.forget();
-		},
-
-		rescan,
-
-		recheckDomains: (): void => domainChecks?.rescan(),
-
-		/** Applies changed settings. `renewed`: the bounce rules changed. `certificates` reloads the submission's. */
-		reload({renewed, certificates}: {readonly renewed: boolean; readonly certificates: () => void}): void {
-			if (renewed) {
-				engine?.renewBounceRules();
-				inbound?.renewBounceRules();
-			}
-			for (const readAgain of [() => inbound?.reload(), certificates]) {
-				try {
-					readAgain();
-				} catch (error) {
-					logger.error(
-						{event: 'certificate_refused', err: error},
-						'The previous certificate remains in use.',
-					);
-				}
-			}
-			engine?.renewDestinations();
-		},
-
-		/** Accepts nothing new and finishes what is under way. */
-		async drain(): Promise<void> {
-			await Promise.all([blocklistChecks?.stop(), tlsReports?.stop()]);
-			await Promise.all([engine?.drain(), webhooks?.drain(), domainChecks?.stop(), inbound?.drain()]);
-		},
-
-		/** Call this after `drain`. Releases what is still claimed. */
-		async end(): Promise<void> {
-			await guard?.stop();
-			// Claims that cannot be released now are released at the next start or by another node.
-			await presence.end().catch(storeFailed);
-			await engine?.stop();
-		},
-	};
-}
-
-/** Watches the reputation of workspaces. Every process does so. */
-function startReputationGuard(context: Context): Guard {
-	const {store, live, forget, observer} = context;
-	return startGuard({
-		store,
-		limits: () => live().reputation,
-		acting: actingOf(context),
-		onJudged(judged) {
-			// Sends of a paused workspace are rejected at once, not only when the change is noticed.
-			if (judged.kind === 'paused') {
-				forget();
-			}
-			observer.judged(judged);
-		},
-		onError: observer.storeFailed,
-	});
-}
-
-/** Checks the DNS records of sender domains if mail leaves the machine. */
-function makeDomainChecks(context: Context): DomainChecks {
-	const {settings, store, clock, observer} = context;
-	return new DomainChecks({
-		store,
-		names: sendingNames(settings),
-		openSources: () =>
-			openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
-		acting: actingOf(context),
-		observer,
-	});
 }

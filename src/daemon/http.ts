@@ -1,23 +1,18 @@
-import {hkdfSync, randomBytes} from 'node:crypto';
+import {randomBytes} from 'node:crypto';
 import {once} from 'node:events';
 import {type AddressInfo, isIPv6, type Server} from 'node:net';
-import type {Knex} from 'knex';
-import type {Api} from '../api/api-parts.ts';
+import type {Api, Routes} from '../api/api-parts.ts';
 import {createRefuse} from '../api/auth.ts';
 import {localHostGuard} from '../api/pages.ts';
 import {Cursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
-import {createTurns} from '../api/turns.ts';
-import {generateSigningKeys} from '../compose/dkim.ts';
-import {linkBase, listenUrl, publicHost, servesHttps} from '../config/derive.ts';
+import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import type {Listen} from '../config/parsers.ts';
-import {extraCa} from '../config/settings.ts';
+import type {Settings} from '../config/settings.ts';
 import {dashboardRoutes} from '../dashboard/mount.ts';
 import type {DashboardParts} from '../dashboard/parts.ts';
-import {createResolver, openRecordSources} from '../dns/resolver.ts';
-import {createDmarcReview} from '../domains/dmarc.ts';
-import {ownHosts, sendingNames} from '../domains/domain-records.ts';
+import {createResolver} from '../dns/resolver.ts';
 import {challengeRoutes} from '../hosted/acme-challenge.ts';
 import {Bursts} from '../hosted/bursts.ts';
 import {policyRoutes} from '../hosted/mta-sts.ts';
@@ -27,282 +22,259 @@ import {Collector} from '../hosted/tracking.ts';
 import {OurDomains} from '../inbound/addressee.ts';
 import {ProviderIntake} from '../inbound/provider-intake.ts';
 import {takeIn} from '../inbound/take-in.ts';
-import {storeTime} from '../kit/time.ts';
-import {createLinks, messageIdOf, withHost} from '../links/links.ts';
-import type {Tools} from '../mail/operator.ts';
+import {createLinks, type Links} from '../links/links.ts';
 import {readOwnPolicy} from '../mta-sts/own-policy.ts';
 import {ProviderClient} from '../net/provider-client.ts';
 import {createEngagementWrite} from '../outcome/engagement.ts';
-import {createEraser, erasureWaitMs} from '../outcome/erase.ts';
 import {createFeed} from '../outcome/feed.ts';
-import {ownRetryOf} from '../pace/choose-route.ts';
-import type {Alert} from '../store/alerts.ts';
 import {listHosts} from '../store/certificates.ts';
-import {findLinkHost} from '../store/domains.ts';
-import type {MasterKeys} from '../store/sealed.ts';
-import {FailedLogIns} from '../users/failed-log-ins.ts';
-import {createLogIn} from '../users/log-in.ts';
-import {createOidc} from '../users/oidc.ts';
-import {createPasskeys} from '../users/passkeys.ts';
-import {createSessions} from '../users/sessions.ts';
-import {AddressGuard} from '../webhook/address-guard.ts';
-import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
+import {createDashboardParts, createHttpParts, cursorKey, dnsTimeoutMs, type HttpParts} from './http-parts.ts';
 import {createHttps} from './https.ts';
 import type {Intake} from './intake.ts';
-import {RecipientMails} from './recipient-mails.ts';
 import {createRedirect} from './redirect.ts';
-import {guardOf, postExample} from './webhook-posting.ts';
 
-const dnsTimeoutMs = 5000;
+type HttpOptions = {
+	readonly process: DashboardParts['process'];
+	/** Returns why no mail can be accepted, or `null`. */
+	readonly notReady: () => Promise<string | null>;
+	/** Called when something arrived that is to be read. */
+	readonly wakeReading: () => void;
+};
 
 /**
  * Everything served over HTTP: the API, the hosted pages, health checks, and pages and metrics for operators, which may
  * have a listener of their own. Without the role `api`, nothing is served.
  */
-export function createHttp(
-	context: Context,
-	{accept, auth, limits, countFailure}: Intake,
-	process: DashboardParts['process'],
-	/** Returns why no mail can be accepted, or `null`. */
-	notReady: () => Promise<string | null>,
-	/** Called when something arrived that is to be read. */
-	wakeReading: () => void,
-) {
-	const {settings, store, keys, vault, clock, newId, eventWriter, observer, certificates} = context;
-	const {logger, metrics, storeFailed} = observer;
-	const proofOf = (token: string) => certificates.textFor(token);
+export class Http {
+	readonly #context: Context;
+	readonly #feed: ReturnType<typeof createFeed>;
+	readonly #engagement: Engagement;
+	readonly #mailDomains: OurDomains;
+	readonly #api: Api | null;
+	readonly #admin: Api | null;
+	readonly #https: ReturnType<typeof createHttps> | null;
+	readonly #redirect: ReturnType<typeof createRedirect> | null;
+	#boundUrl: string | null = null;
 
-	const engagementWrite = createEngagementWrite(clock, eventWriter);
-	const collector = new Collector({
-		async write({from, ...hit}) {
-			if ((await store.writer.submit(engagementWrite, hit)) === 'wait') {
-				bursts.add({...hit, from: from ?? ''});
-			}
-		},
-		isUnavailable: store.dialect.isUnavailable,
-		onError: storeFailed,
-		onLost: n =>
-			logger.warn(
-				{event: 'engagement_lost', n},
-				'Opens and clicks were lost because they arrived faster than they could be written.',
-			),
-	});
-
-	const bursts = new Bursts({pass: hit => collector.add(hit), clock});
-
-	const feed = createFeed(store.reader);
-
-	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
-		const result = await store.writer.transaction(work);
-		context.forget();
-		return result;
+	constructor(context: Context, intake: Intake, options: HttpOptions) {
+		const {settings, store, keys} = context;
+		this.#context = context;
+		this.#engagement = new Engagement(context);
+		this.#feed = createFeed(store.reader);
+		this.#mailDomains = new OurDomains(
+			[settings.returnPathDomain, settings.hostname],
+			async () => (await listHosts(store.reader)).mailDomains,
+		);
+		// Only reads tokens, so the URL of this process does not matter.
+		const links = createLinks({keys, publicUrl: '', random: randomBytes});
+		const parts = createHttpParts(context, {
+			accept: intake.accept,
+			feed: this.#feed,
+			links,
+			publicUrl: () => linkBase(settings, this.#boundUrl),
+		});
+		const operator = createOperatorParts(context, parts, intake, options);
+		this.#api = settings.roles.includes('api')
+			? createServer(context, {
+					pages: settings.adminListen === 'shared' ? {guard: operator.onAdmin} : null,
+					routes: [
+						...sharedOperatorRoutes(settings, operator),
+						...apiRoutes({
+							...parts,
+							auth: intake.auth,
+							limits: intake.limits,
+							cursors: new Cursors(cursorKey(keys)),
+						}),
+						...this.#hostedRoutes(links, options),
+					],
+				})
+			: null;
+		this.#admin =
+			this.#api !== null && ownAdminListen(settings) !== null
+				? createServer(context, {
+						pages: {guard: operator.onAdmin, of: this.#api},
+						routes: [operator.health, operator.scrape, ...operator.dashboard],
+					})
+				: null;
+		this.#https = this.#api && settings.httpsListen && serveHttps(context, this.#api);
+		this.#redirect = this.#api && settings.httpRedirectListen && serveRedirect(context);
 	}
 
-	const {returnPathDomain, hostname, adminListen, metricsToken} = settings;
-	const mailDomains = new OurDomains(
-		[returnPathDomain, hostname],
-		async () => (await listHosts(store.reader)).mailDomains,
-	);
+	/** Starts listening and returns the addresses, `null` for those not served. */
+	async listen() {
+		const {settings} = this.#context;
+		const http = this.#api && (await bind(this.#api, settings.httpListen));
+		this.#boundUrl = http;
+		const adminListen = ownAdminListen(settings);
+		return {
+			http,
+			admin:
+				adminListen === null
+					? settings.adminListen && http
+					: this.#admin && (await bind(this.#admin, adminListen)),
+			https: this.#https && (await listenOn(this.#https.server, settings.httpsListen)),
+			redirect: this.#redirect && (await listenOn(this.#redirect.server, settings.httpRedirectListen)),
+		};
+	}
+
+	/** Call this when domains were added or removed. */
+	forget(): void {
+		this.#mailDomains.forget();
+	}
+
+	/** Finishes open requests, writes what was collected, and accepts nothing more. */
+	async close(): Promise<void> {
+		this.#feed.close();
+		await Promise.all([this.#https?.close(), this.#redirect?.close(), this.#api?.close(), this.#admin?.close()]);
+		await this.#engagement.stop();
+	}
+
+	/** Returns the routes of providers, mail servers and recipients. */
+	#hostedRoutes(links: Links, {wakeReading}: HttpOptions): Routes[] {
+		const {settings, store, clock, newId, eventWriter, observer, mayAccept} = this.#context;
+		return [
+			providerEventRoutes({
+				intake: createProviderIntake(this.#context, wakeReading),
+				observer,
+				mayAccept,
+				clock,
+			}),
+			policyRoutes({
+				policy: () => readOwnPolicy(settings, store.reader, clock.now()),
+				isOurs: host => this.#mailDomains.has(host),
+			}),
+			...publicRoutes({
+				links,
+				reader: store.reader,
+				writer: store.writer,
+				collector: this.#engagement.collector,
+				clock,
+				eventWriter,
+				newId,
+				random: randomBytes,
+			}),
+		];
+	}
+}
+
+/** Collects opens and clicks and writes them. */
+class Engagement {
+	readonly collector: Collector;
+	readonly #bursts: Bursts;
+
+	constructor({store, clock, eventWriter, observer: {logger, storeFailed}}: Context) {
+		const engagementWrite = createEngagementWrite(clock, eventWriter);
+		this.collector = new Collector({
+			write: async ({from, ...hit}) => {
+				if ((await store.writer.submit(engagementWrite, hit)) === 'wait') {
+					this.#bursts.add({...hit, from: from ?? ''});
+				}
+			},
+			isUnavailable: store.dialect.isUnavailable,
+			onError: storeFailed,
+			onLost: n =>
+				logger.warn(
+					{event: 'engagement_lost', n},
+					'Opens and clicks were lost because they arrived faster than they could be written.',
+				),
+		});
+		this.#bursts = new Bursts({pass: hit => this.collector.add(hit), clock});
+	}
+
+	/** Writes what was collected. */
+	async stop(): Promise<void> {
+		await this.collector.stop();
+		this.#bursts.stop();
+		await this.collector.stop();
+	}
+}
+
+type OperatorParts = ReturnType<typeof createOperatorParts>;
+
+/** Creates the routes for operators, and the guard of what they alone may see. */
+function createOperatorParts(
+	context: Context,
+	parts: HttpParts,
+	{countFailure}: Intake,
+	{process, notReady}: HttpOptions,
+) {
+	const {settings, observer} = context;
+	const {adminListen, metricsToken} = settings;
 	const adminName = adminListen === null || adminListen === 'shared' ? '' : adminListen.host;
 	const onAdmin = localHostGuard(adminName);
 	// An https proxy may pass on the dashboard too; otherwise nobody could sign in from elsewhere.
 	const onDashboard = localHostGuard(adminName, settings.publicUrl?.startsWith('https:') ? publicHost(settings) : '');
-	const health = healthRoutes({notReady});
-	const scrape = metricsRoutes({
-		metrics: () => metrics.text(),
-		guard: metricsToken === null ? onAdmin : bearerGuard(metricsToken, createRefuse(countFailure)),
-	});
-
-	function createServer({routes, pages}: Pick<ApiOptions, 'routes' | 'pages'>): Api {
-		return createApi({
-			newId,
-			version: context.version,
-			trustProxy: settings.trustProxy,
-			isUnavailable: store.dialect.isUnavailable,
-			onAnswered: (method, route, status, ms) => metrics.httpSeconds.observe({method, route, status}, ms / 1000),
-			report: (request, error) => {
-				logger.error({
-					event: 'request_failed',
-					request_id: request.id,
-					route: request.routeOptions.url,
-					err: error,
-				});
-				if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
-					storeFailed(error);
-				}
-			},
-			routes,
-			pages,
-		});
-	}
-
-	let boundUrl: string | null = null;
-
-	// Only reads tokens, so the URL of this process does not matter.
-	const links = createLinks({keys, publicUrl: '', random: randomBytes});
-
-	const tools = {clock, newId, random: randomBytes};
-	const keyTurns = createTurns();
-	const openSources = () =>
-		openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
-	/** What the API and the dashboard share. */
-	const parts = {
-		reader: store.reader,
-		change,
-		writer: store.writer,
-		tools,
-		vault,
-		accept,
-		erase: createEraser({
-			...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
-			waitLimitMs: erasureWaitMs,
-		}).erase,
-		feed,
-		domains: {
-			names: sendingNames(settings),
-			ownHosts: ownHosts(settings),
-			openSources,
-			reviewDmarc: createDmarcReview({reader: store.reader, names: sendingNames(settings), openSources, clock}),
-			// As in `daemon.ts`: if no mail leaves the machine, no records are needed.
-			areChecked: settings.delivery !== 'capture',
-			makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
-		},
-		mails: new RecipientMails({
-			settings,
-			store,
-			vault,
-			secrets: keys,
-			clock,
-			publicUrl: () => linkBase(settings, boundUrl),
-		}),
-		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
-			const expiresAt = clock.now() + settings.tokenLifetime;
-			const host = await findLinkHost(
-				store.reader,
-				person.workspaceId,
-				storeTime(clock.now()),
-				servesHttps(settings),
-			);
-			const base = linkBase(settings, boundUrl);
-			return {url: (host ? withHost(base, host) : base) + links.personUrl({...person, expiresAt}), expiresAt};
-		},
-		readMessageId: links.readMessageId,
-		messageIdOf: (id: string, from: string) => messageIdOf(links, id, from),
-		webhooks: {
-			guard: new AddressGuard(guardOf(settings)),
-			onDue: eventWriter.onDue,
-			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
-		},
-		testAlert: (alert: Alert) => sendTest({...context, reader: store.reader}, alert),
-		publicUrl: () => linkBase(settings, boundUrl),
-		mayAccept: context.mayAccept,
-	};
-
-	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
-	const dashboard = settings.dashboard
-		? [
-				dashboardRoutes(
-					{
-						...parts,
-						settings,
-						live: context.live,
-						version: context.version,
-						bounceRules: context.bounceRules,
-						ownRetryOf: destination =>
-							ownRetryOf(destination, settings.delivery, context.destinations(), resolver),
-						process,
-						store,
-						secrets: keys,
-						...createLogIns(context, tools),
-						apiUrl: () => linkBase(settings, boundUrl),
-					},
-					onDashboard,
-				),
-			]
-		: [];
-
-	function createPublic(): Api {
-		const isShared = adminListen === 'shared';
-		return createServer({
-			pages: isShared ? {guard: onAdmin} : null,
-			routes: [
-				health,
-				challengeRoutes(proofOf),
-				...(isShared || metricsToken !== null ? [scrape] : []),
-				...(isShared ? dashboard : []),
-				...apiRoutes({...parts, auth, limits, cursors: new Cursors(cursorKey(keys))}),
-				providerEventRoutes({
-					intake: providerIntake(context, wakeReading),
-					observer: context.observer,
-					mayAccept: context.mayAccept,
-					clock,
-				}),
-				policyRoutes({
-					policy: () => readOwnPolicy(settings, store.reader, clock.now()),
-					isOurs: host => mailDomains.has(host),
-				}),
-				...publicRoutes({
-					links,
-					reader: store.reader,
-					writer: store.writer,
-					collector,
-					clock,
-					eventWriter,
-					newId,
-					random: randomBytes,
-				}),
-			],
-		});
-	}
-
-	const api = settings.roles.includes('api') ? createPublic() : null;
-	const admin =
-		api !== null && adminListen !== null && adminListen !== 'shared'
-			? createServer({routes: [health, scrape, ...dashboard], pages: {guard: onAdmin, of: api}})
-			: null;
-
-	const https =
-		api &&
-		settings.httpsListen &&
-		createHttps({
-			api,
-			certificates,
-			onBare() {
-				const text =
-					'HTTPS rejects connections until the first certificate is issued: see mailctl certificate list for the reason.';
-				logger.warn({event: 'https_without_certificate'}, text);
-			},
-		});
-	const redirect =
-		api &&
-		settings.httpRedirectListen &&
-		createRedirect({publicUrl: linkBase(settings), isOurs: name => certificates.has(name), proofOf, newId});
-
 	return {
-		/** Starts listening and returns the addresses, `null` for those not served. */
-		async listen() {
-			const http = api && (await bind(api, settings.httpListen));
-			boundUrl = http;
-			const isOwn = adminListen !== null && adminListen !== 'shared';
-			return {
-				http,
-				admin: isOwn ? admin && (await bind(admin, adminListen)) : adminListen && http,
-				https: https && (await listenOn(https.server, settings.httpsListen)),
-				redirect: redirect && (await listenOn(redirect.server, settings.httpRedirectListen)),
-			};
-		},
-		/** Call this when domains were added or removed. */
-		forget: () => mailDomains.forget(),
-		/** Finishes open requests, writes what was collected, and accepts nothing more. */
-		async close(): Promise<void> {
-			feed.close();
-			await Promise.all([https?.close(), redirect?.close(), api?.close(), admin?.close()]);
-			await collector.stop();
-			bursts.stop();
-			await collector.stop();
-		},
+		onAdmin,
+		health: healthRoutes({notReady}),
+		scrape: metricsRoutes({
+			metrics: () => observer.metrics.text(),
+			guard: metricsToken === null ? onAdmin : bearerGuard(metricsToken, createRefuse(countFailure)),
+		}),
+		dashboard: settings.dashboard
+			? [dashboardRoutes(createDashboardParts(context, parts, process), onDashboard)]
+			: [],
+		challenge: challengeRoutes(token => context.certificates.textFor(token)),
 	};
+}
+
+/** Returns those routes for operators and CAs that are served together with the API. */
+function sharedOperatorRoutes({adminListen, metricsToken}: Settings, operator: OperatorParts): Routes[] {
+	const {health, challenge, scrape, dashboard} = operator;
+	const isShared = adminListen === 'shared';
+	return [health, challenge, ...(isShared || metricsToken !== null ? [scrape] : []), ...(isShared ? dashboard : [])];
+}
+
+/** Returns where operators' pages and metrics are served apart from the API, or `null`. */
+function ownAdminListen({adminListen}: Settings): Listen | null {
+	return adminListen === 'shared' ? null : adminListen;
+}
+
+function createServer(context: Context, {routes, pages}: Pick<ApiOptions, 'routes' | 'pages'>): Api {
+	const {settings, store, newId, version} = context;
+	const {logger, metrics, storeFailed} = context.observer;
+	return createApi({
+		newId,
+		version,
+		trustProxy: settings.trustProxy,
+		isUnavailable: store.dialect.isUnavailable,
+		onAnswered: (method, route, status, ms) => metrics.httpSeconds.observe({method, route, status}, ms / 1000),
+		report: (request, error) => {
+			logger.error({
+				event: 'request_failed',
+				request_id: request.id,
+				route: request.routeOptions.url,
+				err: error,
+			});
+			if (store.dialect.isUnavailable(error) || store.dialect.isDamage(error)) {
+				storeFailed(error);
+			}
+		},
+		routes,
+		pages,
+	});
+}
+
+function serveHttps({certificates, observer: {logger}}: Context, api: Api) {
+	return createHttps({
+		api,
+		certificates,
+		onBare() {
+			const text =
+				'HTTPS rejects connections until the first certificate is issued: see mailctl certificate list for the reason.';
+			logger.warn({event: 'https_without_certificate'}, text);
+		},
+	});
+}
+
+function serveRedirect({settings, certificates, newId}: Context) {
+	return createRedirect({
+		publicUrl: linkBase(settings),
+		isOurs: name => certificates.has(name),
+		proofOf: token => certificates.textFor(token),
+		newId,
+	});
 }
 
 async function bind(server: Api, {host, port}: Listen): Promise<string> {
@@ -322,7 +294,10 @@ async function listenOn(server: Server, place: Listen | null): Promise<string> {
 const providerLimitMs = 10_000;
 
 /** Events posted by providers are read like incoming mail, by a node that has that role. */
-function providerIntake({settings, store, vault, clock, boot, version}: Context, wake: () => void): ProviderIntake {
+function createProviderIntake(
+	{settings, store, vault, clock, boot, version}: Context,
+	wake: () => void,
+): ProviderIntake {
 	const {reader, writer} = store;
 	const client = new ProviderClient({
 		resolver: createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock}),
@@ -340,25 +315,4 @@ function providerIntake({settings, store, vault, clock, boot, version}: Context,
 		wake,
 		clock,
 	});
-}
-
-/** Cursors live for minutes, so one key derived from the current key is enough. */
-function cursorKey({keys, current}: MasterKeys): Uint8Array {
-	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
-}
-
-/** Creates the dashboard's sign-in methods, which count failures together, and its sessions. */
-function createLogIns({settings, store, vault}: Context, tools: Tools) {
-	const {clock, newId} = tools;
-	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;
-	const attempts = new FailedLogIns(clock);
-	return {
-		sessions: createSessions({store, ...tools}),
-		logIn: createLogIn({store, vault, clock, attempts}),
-		passkeys: createPasskeys({store, vault, clock, newId, attempts}),
-		oidc:
-			issuer === null || clientId === null
-				? null
-				: createOidc({issuer, clientId, clientSecret, ca: extraCa(settings), store, vault, clock}),
-	};
 }

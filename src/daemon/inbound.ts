@@ -13,7 +13,7 @@ import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-reader.ts';
-import {followMailbox, mailboxFault, mailboxOf, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
+import {MailboxFollower, mailboxFault, mailboxOf, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
 import {receivedOf} from '../inbound/received.ts';
 import {readTls, type Tls} from '../inbound/smtp-listener.ts';
@@ -363,7 +363,7 @@ function startMailboxPolling(
 		}
 	};
 
-	const following = followMailbox({
+	const follower = new MailboxFollower({
 		mailbox: mailboxOf(mailbox, {
 			async takeIn(found) {
 				if (!hasSpace()) {
@@ -395,6 +395,6 @@ function startMailboxPolling(
 	return {
 		figures: (): MailboxFigures => ({...figures}),
 		/** Resolves when no part of it is running any more. */
-		stop: following.stop,
+		stop: () => follower.stop(),
 	};
 }

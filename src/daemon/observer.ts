@@ -59,6 +59,19 @@ const judgements = {
 	calm: {event: 'workspace_calm', level: 'info', text: 'its bounce and complaint rates are low again.'},
 } as const;
 
+/** A domain that was never verified stops no mail. */
+const domainLevels = {pending: 'info', verified: 'info', degraded: 'warn', failed: 'error'} as const;
+
+type ObserverParts = {
+	readonly metrics: Metrics;
+	readonly logger: Logger;
+	/** Watches the replies of providers about this machine. */
+	readonly infrastructure: Pick<InfrastructureAlarm, 'tried'>;
+	/** A read or write of the store failed. */
+	readonly storeFailed: (error: unknown) => void;
+	readonly clock: Pick<Clock, 'monotonic'>;
+};
+
 /**
  * Creates the observer, which passes every event of the daemon to the metrics and the log. By then, mail is on stable
  * storage.
@@ -67,31 +80,32 @@ const judgements = {
  * a key, token, variable or body. What stops mail is a warning or an error; its end and mail events are `info`; the
  * steps in between are `debug` (docs/reference/logs.md).
  */
-export function createObserver({
-	metrics,
-	logger,
-	infrastructure,
-	storeFailed,
-	clock,
-}: {
-	readonly metrics: Metrics;
-	readonly logger: Logger;
-	/** Watches the replies of providers about this machine. */
-	readonly infrastructure: Pick<InfrastructureAlarm, 'tried'>;
-	/** A read or write of the store failed. */
-	readonly storeFailed: (error: unknown) => void;
-	readonly clock: Pick<Clock, 'monotonic'>;
-}) {
+export function createObserver(parts: ObserverParts) {
+	const {metrics, logger, storeFailed, clock} = parts;
 	const mayLogClientRefusal = createThrottle(clientRefusalEveryMs, clock);
-	const mayLogLogInRefusal = createThrottle(logInRefusalEveryMs, clock);
-	const mayLogProvider = createThrottle(providerEveryMs, clock);
 	const mayLogFault = createThrottle(faultEveryMs, clock);
-	const endpointLog = createEndpointLog(logger);
 	return {
 		metrics,
 		logger,
 		storeFailed,
+		...observeAttempts(parts),
+		...observeQueue(logger, mayLogFault),
+		...observeDomains(logger),
+		...observeWebhooks(parts, mayLogFault),
+		...observeInbound(parts, mayLogClientRefusal),
+		...observeSubmission(parts, mayLogClientRefusal),
+	};
+}
 
+export type Observer = ReturnType<typeof createObserver>;
+
+type Throttle = (key: string) => boolean;
+
+/** Attempts to deliver a message. */
+function observeAttempts({metrics, logger, infrastructure, clock}: ObserverParts) {
+	const mayLogLogInRefusal = createThrottle(logInRefusalEveryMs, clock);
+	const mayLogProvider = createThrottle(providerEveryMs, clock);
+	return {
 		recorded({recipient, result, verdict}: JudgedTry): void {
 			const delayMs = Date.parse(result.at) - Date.parse(recipient.created_at);
 			const judged = {...result, outcome: verdict.outcome};
@@ -125,7 +139,12 @@ export function createObserver({
 		faulted(error: unknown, recipient: JudgedTry['recipient']): void {
 			logger.error({event: 'recipient_failed', ...loggedRecipient(recipient), err: error});
 		},
+	};
+}
 
+/** What makes the mail of a queue wait. */
+function observeQueue(logger: Logger, mayLogFault: Throttle) {
+	return {
 		/** The store works, but the route of a queue is unusable. It will be looked up again. */
 		routeNotFound(error: unknown, {destination, workspaceId}: QueueKey): void {
 			if (mayLogFault(`route ${workspaceId}`)) {
@@ -172,7 +191,12 @@ export function createObserver({
 		workerEnded(reason: string): void {
 			logger.error({event: 'worker_ended', reason});
 		},
+	};
+}
 
+/** The standing of workspaces and their domains. */
+function observeDomains(logger: Logger) {
+	return {
 		/** The reputation guard paused, warned or cleared a workspace. */
 		judged({kind, workspaceId, name, findings}: Judged): void {
 			const {event, level, text} = judgements[kind];
@@ -194,7 +218,13 @@ export function createObserver({
 				logger.info({event: 'domain_return_path', ...about, used: domain.return_path_at !== null});
 			}
 		},
+	};
+}
 
+/** Attempts to post events to endpoints. */
+function observeWebhooks({metrics, logger}: ObserverParts, mayLogFault: Throttle) {
+	const endpointLog = createEndpointLog(logger);
+	return {
 		/** An attempt to post an event ended. Only the host of the URL is logged: its path may contain a secret. */
 		posted({delivery, end, after}: Attempted): void {
 			if (end === null) {
@@ -231,7 +261,12 @@ export function createObserver({
 				logger.error({event: 'webhook_secret_fault', endpoint, err: error}, text);
 			}
 		},
+	};
+}
 
+/** Messages and events that arrive, and what they report. */
+function observeInbound({metrics, logger, storeFailed}: ObserverParts, mayLogClientRefusal: Throttle) {
+	return {
 		/** The listener for reports accepted a message with 250. */
 		inboundTaken({client, roles, size, tls, taken}: ReceivedMail): void {
 			if (taken === null) {
@@ -298,7 +333,12 @@ export function createObserver({
 		inboundUnrecorded({id, source}: CameIn, error: unknown): void {
 			logger.error({event: 'inbound_unrecorded', inbound: shortKey(id), source, err: error});
 		},
+	};
+}
 
+/** Messages that programs submit over SMTP. */
+function observeSubmission({metrics, logger}: ObserverParts, mayLogClientRefusal: Throttle) {
+	return {
 		/** The listener for submission accepted a message with 250. */
 		submitted({leftFor, ids, left, client, key, size, tls}: SubmittedMail): void {
 			metrics.submittedMails.inc();
@@ -318,11 +358,6 @@ export function createObserver({
 		},
 	};
 }
-
-export type Observer = ReturnType<typeof createObserver>;
-
-/** A domain that was never verified stops no mail. */
-const domainLevels = {pending: 'info', verified: 'info', degraded: 'warn', failed: 'error'} as const;
 
 /** Logs once that an endpoint no longer gets events, and once that it acknowledges them again. */
 function createEndpointLog(logger: Logger) {
@@ -389,7 +424,7 @@ function loggedRecipient({message_id, address, workspace_id}: JudgedTry['recipie
 const maxRemembered = 1000;
 
 /** Creates a function that returns `true` at most once per key in this time. */
-export function createThrottle(everyMs: number, clock: Pick<Clock, 'monotonic'>): (key: string) => boolean {
+export function createThrottle(everyMs: number, clock: Pick<Clock, 'monotonic'>): Throttle {
 	const last = new LRUCache<string, number>({max: maxRemembered});
 	return key => {
 		const now = clock.monotonic();

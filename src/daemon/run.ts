@@ -9,7 +9,7 @@ import {explainDiskError} from '../data-folder/data-dir.ts';
 import {type Held, openData, refuseSecondDaemon} from '../data-folder/open.ts';
 import {minOpenFiles, neededOpenFiles, openFilesFix, readOpenFileLimit} from '../doctor/machine.ts';
 import {keepHeapSmall} from '../kit/memory.ts';
-import {createLog} from '../log/log.ts';
+import {createLog, type Log} from '../log/log.ts';
 import {checkPorts, configuredListeners, explainListenError} from './check-ports.ts';
 import {type Daemon, startDaemon} from './daemon.ts';
 import {exitSeconds, killIfStuck} from './store-faults.ts';
@@ -51,10 +51,10 @@ const stopSignals: readonly NodeJS.Signals[] = ['SIGTERM', 'SIGINT'];
  * Runs the daemon until SIGTERM, SIGINT or the end of its terminal, and returns the exit code. Throws ConfigError if it
  * cannot start.
  */
-export async function runDaemon({version, installed, envFile, asRoot, prepare}: RunOptions): Promise<number> {
+export async function runDaemon(options: RunOptions): Promise<number> {
 	keepHeapSmall();
-	const started = loadOrThrow(envFile);
-	let {settings} = started;
+	const started = loadOrThrow(options.envFile);
+	const {settings} = started;
 	const log = createLog({
 		level: settings.logLevel,
 		format: settings.logFormat,
@@ -62,37 +62,18 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 	});
 	const {logger} = log;
 	const notify = new Notify({env: processEnvironment(), warn: text => logger.warn(text)});
+	const reloads = new Reloads(settings, {envFile: options.envFile, logger, notify});
 
 	// A closed terminal sends SIGHUP: no user is left there.
 	const onTerminal = [0, 1, 2].some(fd => isatty(fd));
 	// Installed before the start: a process that sees the daemon listen may stop it at once.
 	const stopAsked = signalled(onTerminal ? [...stopSignals, 'SIGHUP'] : stopSignals);
-	let running = false;
-	let reloadAsked = false;
-	let reloading = false;
 	// Closing a terminal may send several signals. The second one must not be taken as a request to stop at once.
-	process.on('SIGHUP', onTerminal ? () => undefined : onHangup);
+	process.on('SIGHUP', onTerminal ? () => undefined : () => reloads.request());
 	checkOpenFiles(settings, logger);
 	await checkAll(settings);
-	const held = await openData(settings, {asRoot});
-	let daemon: Daemon;
-	let greet: Awaited<ReturnType<RunOptions['prepare']>>;
-	try {
-		greet = await prepare(held, settings);
-		daemon = await startDaemon({
-			settings,
-			version,
-			installed,
-			held,
-			log,
-			returnPathChosen: started.sources.returnPathDomain !== 'default',
-		});
-	} catch (error) {
-		await held.release();
-		// Parts that have started may keep the process alive.
-		void after(failedStartMs).then(() => process.exit());
-		throw asConfigError(error, settings);
-	}
+	const held = await openData(settings, {asRoot: options.asRoot});
+	const {daemon, greet} = await startPrepared(options, started, held, log);
 	try {
 		await greet(daemon, logger);
 	} catch (error) {
@@ -100,92 +81,146 @@ export async function runDaemon({version, installed, envFile, asRoot, prepare}: 
 		logger.error({event: 'first_keys', file: null, err: error}, text);
 	}
 	await notify.ready();
-	running = true;
-	if (reloadAsked) {
-		onHangup();
+	reloads.start(daemon);
+	const watchdog = startWatchdog(notify, held.store, logger);
+	await stopAsked;
+	clearInterval(watchdog);
+	// What a reload starts after its part has stopped would keep the process alive.
+	reloads.stop();
+	logger.info({event: 'stopping'});
+	void notify.stopping();
+	const drained = await drain(daemon, reloads.settings, logger);
+	logger.info({event: 'stopped', drained});
+	killIfStuck(exitSeconds);
+	if (!drained) {
+		process.exit(0); // Work in progress would keep the process alive.
 	}
-	const watchdog = startWatchdog();
+	return 0;
+}
 
-	function startWatchdog(): NodeJS.Timeout | undefined {
-		const ping = () =>
-			held.store.ping().then(
-				() => notify.alive(),
-				error => logger.error({event: 'store_failed', err: error}),
-			);
-		return notify.watchdogMs === null ? undefined : setInterval(() => void ping(), notify.watchdogMs);
+/** Fills an empty store and starts the daemon. If that fails, releases the store and explains the error. */
+async function startPrepared(
+	{version, installed, prepare}: RunOptions,
+	{settings, sources}: LoadedSettings & {ok: true},
+	held: Held,
+	log: Log,
+) {
+	try {
+		const greet = await prepare(held, settings);
+		const returnPathChosen = sources.returnPathDomain !== 'default';
+		return {greet, daemon: await startDaemon({settings, version, installed, held, log, returnPathChosen})};
+	} catch (error) {
+		await held.release();
+		// Parts that have started may keep the process alive.
+		void after(failedStartMs).then(() => process.exit());
+		throw asConfigError(error, settings);
+	}
+}
+
+function startWatchdog(notify: Notify, store: Held['store'], logger: Logger): NodeJS.Timeout | undefined {
+	const ping = () =>
+		store.ping().then(
+			() => notify.alive(),
+			error => logger.error({event: 'store_failed', err: error}),
+		);
+	return notify.watchdogMs === null ? undefined : setInterval(() => void ping(), notify.watchdogMs);
+}
+
+type ReloadOptions = {
+	readonly envFile: string | undefined;
+	readonly logger: Logger;
+	readonly notify: Notify;
+};
+
+/** Applies the settings that can change at runtime, at each SIGHUP. */
+class Reloads {
+	readonly #options: ReloadOptions;
+	#settings: Settings;
+	/** `null` while the daemon is not running. */
+	#daemon: Daemon | null = null;
+	#isRequested = false;
+	#isReloading = false;
+
+	constructor(settings: Settings, options: ReloadOptions) {
+		this.#settings = settings;
+		this.#options = options;
 	}
 
-	/** Handles SIGHUP: applies the settings that can change at runtime. Invalid settings change nothing. */
-	async function reload(): Promise<void> {
+	get settings(): Settings {
+		return this.#settings;
+	}
+
+	start(daemon: Daemon): void {
+		this.#daemon = daemon;
+		if (this.#isRequested) {
+			this.request();
+		}
+	}
+
+	stop(): void {
+		this.#daemon = null;
+	}
+
+	/** Reloads at once, then not again for a while: reading the settings is slow, and signals are cheap to send. */
+	request(): void {
+		this.#isRequested = true;
+		if (this.#daemon !== null && !this.#isReloading) {
+			this.#isReloading = true;
+			void this.#reloadWhileRequested();
+		}
+	}
+
+	async #reloadWhileRequested(): Promise<void> {
+		while (this.#isRequested && this.#daemon !== null) {
+			this.#isRequested = false;
+			await this.#reload();
+			await after(reloadRestMs);
+		}
+		this.#isReloading = false;
+	}
+
+	/** Invalid settings change nothing. */
+	async #reload(): Promise<void> {
+		const {envFile, logger, notify} = this.#options;
 		await notify.reloading();
-		if (!running) {
+		if (this.#daemon === null) {
 			return;
 		}
 		const loaded = loadProcessSettings(envFile);
 		if (loaded.ok) {
-			const {settings: next, changed, waiting} = reloadSettings(settings, loaded.settings);
-			settings = next;
-			daemon.reload(next);
+			const {settings, changed, waiting} = reloadSettings(this.#settings, loaded.settings);
+			this.#settings = settings;
+			this.#daemon.reload(settings);
 			logger.info({event: 'reloaded', changed, needs_restart: waiting});
 		} else {
 			logger.error({event: 'reload_refused', problems: loaded.problems});
 		}
 		await notify.ready();
 	}
+}
 
-	/** Reloads at once, then not again for a while: reading the settings is slow, and signals are cheap to send. */
-	function onHangup(): void {
-		reloadAsked = true;
-		if (running && !reloading) {
-			reloading = true;
-			void reloadWhileAsked();
-		}
-	}
-
-	async function reloadWhileAsked(): Promise<void> {
-		while (reloadAsked && running) {
-			reloadAsked = false;
-			await reload();
-			await after(reloadRestMs);
-		}
-		reloading = false;
-	}
-
+/**
+ * Stops the daemon and returns whether it finished. A second signal, or the time limit, stops it at once. What was
+ * claimed is claimed again at the next start.
+ */
+function drain(daemon: Daemon, {drainDelay, drainLimit}: Settings, logger: Logger): Promise<boolean> {
 	async function leave(): Promise<void> {
 		daemon.leave();
-		await (settings.drainDelay > 0 && after(settings.drainDelay));
+		await (drainDelay > 0 && after(drainDelay));
 		await daemon.stop();
 	}
 
-	async function drain(): Promise<number> {
-		clearInterval(watchdog);
-		// What a reload starts after its part has stopped would keep the process alive.
-		running = false;
-		logger.info({event: 'stopping'});
-		void notify.stopping();
-		// A second signal, or the time limit, stops the daemon at once. What was claimed is claimed again at the next
-		// start.
-		const drained = await Promise.race([
-			leave().then(
-				() => true,
-				(error: unknown) => {
-					logger.error({event: 'stop_failed', err: error});
-					return false;
-				},
-			),
-			signalled(stopSignals).then(() => false),
-			after(settings.drainDelay + settings.drainLimit).then(() => false),
-		]);
-		logger.info({event: 'stopped', drained});
-		killIfStuck(exitSeconds);
-		if (!drained) {
-			process.exit(0); // Work in progress would keep the process alive.
-		}
-		return 0;
-	}
-
-	await stopAsked;
-	return await drain();
+	return Promise.race([
+		leave().then(
+			() => true,
+			(error: unknown) => {
+				logger.error({event: 'stop_failed', err: error});
+				return false;
+			},
+		),
+		signalled(stopSignals).then(() => false),
+		after(drainDelay + drainLimit).then(() => false),
+	]);
 }
 
 function loadOrThrow(envFile: string | undefined): LoadedSettings & {ok: true} {

@@ -9,7 +9,7 @@ import {gracePeriodMs, lookAtDomain, nextCheck, recordDomainCheck, takeDomain} f
 import {type Clock, noticeableSkewMs, repeated} from '../kit/clock.ts';
 import {dayMs, storeTime} from '../kit/time.ts';
 import type {Acting} from '../mail/operator.ts';
-import {createEraser} from '../outcome/erase.ts';
+import {Eraser} from '../outcome/erase.ts';
 import {maxWaitOfAll} from '../pace/choose-route.ts';
 import {readGeneration} from '../store/changes.ts';
 import {type Domain, listDueDomains} from '../store/domains.ts';
@@ -42,7 +42,7 @@ import {
 	workspaceTask,
 } from './sweep.ts';
 
-type Upkeep = {
+export type Upkeep = {
 	/** Call this when the interval of the sweep has changed. */
 	readonly reschedule: () => void;
 	/** Resolves when nothing is being removed any more. */
@@ -104,7 +104,7 @@ export function startUpkeep(
 	// What people deleted or erased is removed soon, and neither waits for the other.
 	const removals = [
 		deletionTask({store, clock, removeCaptured}),
-		erasureTask({reader: store.reader, eraser: createEraser(context), clock}),
+		erasureTask({reader: store.reader, eraser: new Eraser(context), clock}),
 	].map(task => startSweep({tasks: [task], intervalMs: () => removalLookMs, clock, failed: sweepFailed}));
 
 	function sweepFailed(error: unknown, task: string): void {

@@ -192,40 +192,57 @@ export function withinLimit<Result>(waitLimitMs: number, work: (more: () => void
  * if the connection was lost. A working connection that is lost is not yet a failure, because mail servers are
  * restarted. One that hangs is.
  */
-export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: FollowOptions) {
-	const stopping = new AbortController();
-	const {signal} = stopping;
-	let opened: OpenMailbox | null = null;
-	let awake = false;
-	let hung = false;
-	let wakeUp: () => void = () => undefined;
+export class MailboxFollower {
+	readonly #options: FollowOptions;
+	readonly #stopping = new AbortController();
+	readonly #signal = this.#stopping.signal;
+	readonly #running: Promise<void>;
+	#opened: OpenMailbox | null = null;
+	#awake = false;
+	#hung = false;
+	#wakeUp: () => void = () => undefined;
 
-	function wake(): void {
-		awake = true;
-		wakeUp();
+	constructor(options: FollowOptions) {
+		this.#options = options;
+		this.#running = this.#run();
+	}
+
+	/** Resolves when all activity has stopped. */
+	async stop(): Promise<void> {
+		this.#stopping.abort();
+		this.#opened?.close();
+		this.#wake();
+		await this.#running;
+	}
+
+	#wake(): void {
+		this.#awake = true;
+		this.#wakeUp();
 	}
 
 	/** Resolves after the time, or at `wake` and `stop`. */
-	function rest(milliseconds: number): Promise<void> {
+	#rest(milliseconds: number): Promise<void> {
 		return new Promise(resolve => {
-			const timer = setTimeout(done, milliseconds);
-			wakeUp = done;
-			if (awake || signal.aborted) {
-				done();
-			}
-			function done(): void {
+			const done = () => {
 				clearTimeout(timer);
-				wakeUp = () => undefined;
+				this.#wakeUp = () => undefined;
 				resolve();
+			};
+			const timer = setTimeout(done, milliseconds);
+			this.#wakeUp = done;
+			if (this.#awake || this.#signal.aborted) {
+				done();
 			}
 		});
 	}
 
 	/** Aborts an attempt that hangs, which may be in the middle of a login. */
-	async function open(woken: () => void): Promise<OpenMailbox> {
+	async #open(woken: () => void): Promise<OpenMailbox> {
+		const {mailbox, waitLimitMs} = this.#options;
 		const giveUp = new AbortController();
+		const signal = AbortSignal.any([this.#signal, giveUp.signal]);
 		try {
-			return await withinLimit(waitLimitMs, () => mailbox.open(woken, AbortSignal.any([signal, giveUp.signal])));
+			return await withinLimit(waitLimitMs, () => mailbox.open(woken, signal));
 		} catch (error) {
 			giveUp.abort();
 			throw error;
@@ -233,65 +250,55 @@ export function followMailbox({mailbox, intervalMs, waitLimitMs, observer}: Foll
 	}
 
 	/** Reads until the connection is lost, and then rejects. Counts how often the mailbox was read. */
-	async function read(counted: {times: number}): Promise<void> {
+	async #read(counted: {times: number}): Promise<void> {
+		const {intervalMs, waitLimitMs, observer} = this.#options;
 		let lost = false;
-		const current = await open(() => lost || wake());
-		opened = current;
+		const current = await this.#open(() => lost || this.#wake());
+		this.#opened = current;
 		try {
-			while (!signal.aborted) {
-				awake = false;
-				const round = await withinLimit(waitLimitMs, more => current.takeNew(signal, more)).catch(
+			while (!this.#signal.aborted) {
+				this.#awake = false;
+				const round = await withinLimit(waitLimitMs, more => current.takeNew(this.#signal, more)).catch(
 					(error: unknown) => {
 						throw current.explain(error);
 					},
 				);
 				counted.times++;
-				hung &&= counted.times === 1;
-				observer.mailboxRead(round, !hung);
+				this.#hung &&= counted.times === 1;
+				observer.mailboxRead(round, !this.#hung);
 				current.listen();
-				await rest(intervalMs);
+				await this.#rest(intervalMs);
 			}
 		} finally {
 			lost = true;
 			current.close();
-			opened = null;
+			this.#opened = null;
 		}
 	}
 
-	async function run(): Promise<void> {
+	async #run(): Promise<void> {
 		let failures = 0;
-		while (!signal.aborted) {
+		while (!this.#signal.aborted) {
 			const counted = {times: 0};
 			try {
-				await read(counted);
+				await this.#read(counted);
 			} catch (error) {
-				if (signal.aborted) {
+				if (this.#signal.aborted) {
 					return;
 				}
 				// A connection that is lost immediately each time does not count as working.
 				failures = counted.times > 1 ? 0 : failures;
 				const waitMs = isLockedOut(error) ? maxWaitMs : Math.min(firstWaitMs * 2 ** failures, maxWaitMs);
 				failures++;
-				hung ||= error instanceof HangsError;
-				if (counted.times === 0 || hung || failures > maxSilentLosses) {
-					observer.mailboxFailed(error, waitMs);
+				this.#hung ||= error instanceof HangsError;
+				if (counted.times === 0 || this.#hung || failures > maxSilentLosses) {
+					this.#options.observer.mailboxFailed(error, waitMs);
 				}
-				awake = false;
-				await rest(waitMs);
+				this.#awake = false;
+				await this.#rest(waitMs);
 			}
 		}
 	}
-
-	const running = run();
-	return {
-		/** Resolves when all activity has stopped. */
-		async stop(): Promise<void> {
-			stopping.abort();
-			opened?.close();
-			wake();
-			await running;
-		},
-	};
 }
 
 const unsafe = new RegExp(`[${unprintable}]+`, 'gu');

@@ -54,13 +54,6 @@ type Erased = {
 
 export type Erase = (person: Person, operator: Operator) => Promise<Erased>;
 
-export type Eraser = {
-	/** Marks a person and erases as much about them as time permits. */
-	readonly erase: Erase;
-	/** Erases what is left of a marked person in parts. Ends early if another node is doing so. */
-	readonly parts: (erasure: Erasure) => AsyncGenerator<void>;
-};
-
 type EraserOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'>;
 	readonly clock: Clock;
@@ -94,15 +87,28 @@ const submittedPerStep = 20;
  * A queued recipient becomes `suppressed`. Mail that is being attempted may still be delivered, but nothing more is
  * written about it because its claim is removed.
  */
-export function createEraser(options: EraserOptions): Eraser {
-	const {store, clock, eventWriter, removeCaptured, waitLimitMs = Number.POSITIVE_INFINITY} = options;
-	const {reader, writer} = store;
+export class Eraser {
+	readonly #store: EraserOptions['store'];
+	readonly #clock: Clock;
+	readonly #eventWriter: EventWriter;
+	readonly #removeCaptured: EraserOptions['removeCaptured'];
+	readonly #waitLimitMs: number;
 
-	async function erase(person: Person, operator: Operator): Promise<Erased> {
+	constructor({store, clock, eventWriter, removeCaptured, waitLimitMs = Number.POSITIVE_INFINITY}: EraserOptions) {
+		this.#store = store;
+		this.#clock = clock;
+		this.#eventWriter = eventWriter;
+		this.#removeCaptured = removeCaptured;
+		this.#waitLimitMs = waitLimitMs;
+	}
+
+	/** Marks a person and erases as much about them as time permits. */
+	async erase(person: Person, operator: Operator): Promise<Erased> {
+		const {reader, writer} = this.#store;
 		const {workspaceId, addressKey} = person;
 		const pair = [workspaceId, addressKey] as const;
-		const erasure = {...person, below: belowOf(clock.now())};
-		const began = clock.monotonic();
+		const erasure = {...person, below: belowOf(this.#clock.now())};
+		const began = this.#clock.monotonic();
 		const target = await findContactId(reader, workspaceId, addressKey);
 		// Mail sent to the placeholder itself would match every erased message.
 		const isPlaceholder = addressKey === erasedAddress;
@@ -113,11 +119,11 @@ export function createEraser(options: EraserOptions): Eraser {
 			return {...found, isLeft: false};
 		}
 		const open = isPlaceholder ? [] : await findOpenOf(reader, erasure, openPerStep);
-		const few = isPlaceholder ? [] : await findFew(erasure);
+		const few = isPlaceholder ? [] : await this.#findFew(erasure);
 		await writer.transaction(async trx => {
-			const at = storeTime(clock.now());
+			const at = storeTime(this.#clock.now());
 			if (open.length > 0) {
-				await announceEnded(trx, person, await endRecipients(trx, open, {state: 'suppressed', at}), at);
+				await this.#announceEnded(trx, person, await endRecipients(trx, open, {state: 'suppressed', at}), at);
 			}
 			await deleteContact(trx, workspaceId, addressKey);
 			await eraseFromAudit(trx, workspaceId, addressKey);
@@ -125,15 +131,16 @@ export function createEraser(options: EraserOptions): Eraser {
 				await insertErasure(trx, erasure, at);
 			}
 			if (few.length > 0 && (await isSoleRemover(trx))) {
-				await eraseMailTo(trx, person, few);
+				await this.#eraseMailTo(trx, person, few);
 			}
 			// The contact's id alone identifies the person: the audit trail must not contain the address.
 			const detail = {messages, cc_messages: recipients, ...(received > 0 && {received})};
-			const acting = {clock, newId: eventWriter.newId, operator};
+			const acting = {clock: this.#clock, newId: this.#eventWriter.newId, operator};
 			await recordAct(trx, acting, {action: 'contact.erased', workspaceId, target, detail});
 		});
 		if (!isPlaceholder) {
-			await takeSteps(stepsOf(parts(erasure)), clock, () => clock.monotonic() - began > waitLimitMs);
+			const isOver = () => this.#clock.monotonic() - began > this.#waitLimitMs;
+			await takeSteps(stepsOf(this.parts(erasure)), this.#clock, isOver);
 		}
 		return {...found, isLeft: (await findErasure(reader, pair)) !== undefined};
 	}
@@ -142,24 +149,26 @@ export function createEraser(options: EraserOptions): Eraser {
 	 * Returns the messages to a person if one transaction can erase all of them, otherwise none. Erased together with
 	 * the mark, they never disappear from the lists.
 	 */
-	async function findFew(erasure: Erasure): Promise<readonly string[]> {
+	async #findFew(erasure: Erasure): Promise<readonly string[]> {
+		const {reader} = this.#store;
 		const messageIds = await findMessagesTo(reader, erasure, messagesPerStep);
 		const isWhole =
 			messageIds.length < messagesPerStep && (await findSubmittedNames(reader, messageIds)).length === 0;
 		return isWhole ? messageIds : [];
 	}
 
-	/** Messages to others come first: they stay visible, and only the person's address is erased from them. */
-	async function* parts(erasure: Erasure): AsyncGenerator<void> {
+	/**
+	 * Erases what is left of a marked person in parts. Ends early if another node is doing so. Messages to others come
+	 * first: they stay visible, and only the person's address is erased from them.
+	 */
+	async *parts(erasure: Erasure): AsyncGenerator<void> {
+		const {reader} = this.#store;
 		const {workspaceId, addressKey} = erasure;
-		/** Returns `undefined` if another node is doing the work. */
-		const inStep = async <Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> =>
-			await writer.transaction(async trx => ((await isSoleRemover(trx)) ? await work(trx) : undefined));
 		const works = [
 			async (trx: Knex.Transaction) => {
 				const recipients = await findRecipientsTo(trx, erasure, messagesPerStep);
 				if (recipients.length > 0) {
-					await eraseFromCc(trx, erasure, recipients);
+					await this.#eraseFromCc(trx, erasure, recipients);
 				}
 				return recipients.length;
 			},
@@ -167,7 +176,7 @@ export function createEraser(options: EraserOptions): Eraser {
 		];
 		for (const work of works) {
 			for (let some: number | undefined = 1; some !== 0; yield) {
-				some = await inStep(work);
+				some = await this.#inStep(work);
 				if (some === undefined) {
 					return;
 				}
@@ -178,9 +187,9 @@ export function createEraser(options: EraserOptions): Eraser {
 			if (messageIds.length === 0) {
 				break;
 			}
-			yield* eraseFromSubmitted(erasure, messageIds);
-			const done = await inStep(async trx => {
-				await eraseMailTo(trx, erasure, messageIds);
+			yield* this.#eraseFromSubmitted(erasure, messageIds);
+			const done = await this.#inStep(async trx => {
+				await this.#eraseMailTo(trx, erasure, messageIds);
 				return true;
 			});
 			if (!done) {
@@ -189,15 +198,15 @@ export function createEraser(options: EraserOptions): Eraser {
 			yield;
 		}
 		const unmatched = await findUnmatched(reader, addressKey);
-		await inStep(async trx => {
+		await this.#inStep(async trx => {
 			await eraseUnmatched(trx, unmatched);
 			await deleteErasure(trx, erasure);
 		});
 	}
 
 	/** The content belongs to the `to` address, so it is erased for the other recipients too. */
-	async function eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
-		const at = storeTime(clock.now());
+	async #eraseMailTo(trx: Knex.Transaction, person: Person, messageIds: readonly string[]): Promise<void> {
+		const at = storeTime(this.#clock.now());
 		const recipients = await findRecipientsOf(trx, messageIds);
 		// This comes first: from then on, no other node records an outcome for them.
 		const ended = await endRecipients(trx, idsOf(recipients), {state: 'suppressed', at});
@@ -211,46 +220,44 @@ export function createEraser(options: EraserOptions): Eraser {
 			metadata: {},
 		});
 		await rewriteWebhookBodies(trx, messageIds, erased);
-		await announceEnded(trx, person, ended, at);
-		await removeCaptured(idsOf(recipients));
+		await this.#announceEnded(trx, person, ended, at);
+		await this.#removeCaptured(idsOf(recipients));
 	}
 
 	/**
 	 * Every recipient of a submitted message has all of it. Removes the person from those that arrived together with
 	 * the given messages, in separate steps, because a submitter may give all its messages one Message-ID.
 	 */
-	async function* eraseFromSubmitted(
-		{workspaceId, addressKey}: Person,
-		messageIds: readonly string[],
-	): AsyncGenerator<void> {
+	async *#eraseFromSubmitted({workspaceId, addressKey}: Person, messageIds: readonly string[]): AsyncGenerator<void> {
+		const {reader, writer} = this.#store;
 		for (const name of await findSubmittedNames(reader, messageIds)) {
 			for (let below: string | null | undefined = null; below !== undefined; yield) {
 				const page = await findSubmitted(reader, workspaceId, name, {below, limit: submittedPerStep});
-				await writer.transaction(trx => eraseFrom(trx, addressKey, page));
+				await writer.transaction(trx => this.#eraseFrom(trx, addressKey, page));
 				below = page.length < submittedPerStep ? undefined : page.at(-1);
 			}
 		}
 	}
 
-	async function eraseFrom(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
+	async #eraseFrom(trx: Knex.Transaction, addressKey: string, messageIds: readonly string[]): Promise<void> {
 		// One at a time, because they may be large.
 		for (const id of messageIds) {
 			const source = submittedSource(await listAttachments(trx, id));
 			const rest = source && withoutRecipient(Buffer.from(source), addressKey);
 			if (rest) {
 				await replaceSubmitted(trx, id, rest);
-				await removeCaptured(idsOf(await findRecipientsOf(trx, [id])));
+				await this.#removeCaptured(idsOf(await findRecipientsOf(trx, [id])));
 			}
 		}
 	}
 
 	/** Only the address belongs to the person: in the `Cc` of every recipient's message and in its own row. */
-	async function eraseFromCc(
+	async #eraseFromCc(
 		trx: Knex.Transaction,
 		person: Person,
 		own: ReadonlyArray<Pick<Recipient, 'id' | 'message_id' | 'role'>>,
 	): Promise<void> {
-		const at = storeTime(clock.now());
+		const at = storeTime(this.#clock.now());
 		const messageIds = own.map(({message_id: messageId}) => messageId);
 		const ended = await endRecipients(trx, idsOf(own), {state: 'suppressed', at});
 		await eraseRecipients(trx, idsOf(own));
@@ -258,11 +265,11 @@ export function createEraser(options: EraserOptions): Eraser {
 		await rewriteAddresses(trx, messageIds, address => withoutPerson(person, address));
 		const erased = (body: WebhookBody) => ({...body, recipient: withoutPerson(person, body.recipient)});
 		await rewriteWebhookBodies(trx, messageIds, erased);
-		await announceEnded(trx, person, ended, at);
-		await removeCaptured(idsOf(await findRecipientsOf(trx, messageIds)));
+		await this.#announceEnded(trx, person, ended, at);
+		await this.#removeCaptured(idsOf(await findRecipientsOf(trx, messageIds)));
 	}
 
-	async function announceEnded(
+	async #announceEnded(
 		trx: Knex.Transaction,
 		{workspaceId}: Person,
 		ended: ReadonlyArray<Pick<Recipient, 'id' | 'message_id' | 'role'>>,
@@ -271,7 +278,7 @@ export function createEraser(options: EraserOptions): Eraser {
 		await announce(
 			trx,
 			ended.map(({id, message_id: messageId, role}) => ({
-				id: eventWriter.newId('evt'),
+				id: this.#eventWriter.newId('evt'),
 				workspaceId,
 				messageId,
 				recipientId: id,
@@ -282,11 +289,16 @@ export function createEraser(options: EraserOptions): Eraser {
 				detail: erasedDetail(role),
 				counted: false,
 			})),
-			eventWriter,
+			this.#eventWriter,
 		);
 	}
 
-	return {erase, parts};
+	/** Returns `undefined` if another node is doing the work. */
+	async #inStep<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result | undefined> {
+		return await this.#store.writer.transaction(async trx =>
+			(await isSoleRemover(trx)) ? await work(trx) : undefined,
+		);
+	}
 }
 
 /** The detail of the event that ends a recipient of an erased person. */

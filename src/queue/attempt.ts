@@ -1,4 +1,5 @@
 import type {Clock} from '../kit/clock.ts';
+import {storeTime} from '../kit/time.ts';
 import {type Priority, readExtras, startOf} from '../mail/message.ts';
 import {
 	type Attempt,
@@ -15,8 +16,8 @@ import {isBlock} from '../pace/blocks.ts';
 import {fromSources} from '../pace/choose-route.ts';
 import type {SiteEnd} from '../pace/site-state.ts';
 import type {Claimed} from '../store/queue/claims.ts';
-import type {ClaimPermit, TravelTerms} from './claim-permit.ts';
-import type {QueueObserver} from './queue-claims.ts';
+import type {ClaimPermit, ClaimResult, TravelTerms} from './claim-permit.ts';
+import type {QueueClaims, QueueObserver} from './queue-claims.ts';
 
 /** A finished message for one recipient, ready to be sent. */
 export type Made = {
@@ -44,15 +45,21 @@ export type Unmade = {
 	readonly ours?: boolean;
 };
 
-export type AttemptSteps = {
+export type Rendered = {readonly ok: true; readonly made: Made} | {readonly ok: false; readonly unmade: Unmade};
+
+/** Prepares messages. */
+export type MessageRendering = {
 	/** Renders, composes and signs the message in a renderer thread. */
-	readonly make: (
-		recipient: Claimed,
-		priority: Priority,
-	) => Promise<{ok: true; made: Made} | {ok: false; unmade: Unmade}>;
+	readonly render: (recipient: Claimed, priority: Priority) => Promise<Rendered>;
+	/** Called once the outcome is on stable storage. */
+	readonly release: (recipient: Claimed) => void;
+};
+
+/** Delivers messages by their routes: through an SMTP worker, to a captured file, or to the simulator. */
+export type MessageDelivery = {
 	/**
-	 * Delivers the message by its route: through an SMTP worker, to a captured file, or to the simulator. `connections`
-	 * is how many connections the provider may have now. No mail server is contacted after `endsAt` (milliseconds).
+	 * Delivers the message. `connections` is how many connections the provider may have now. No mail server is
+	 * contacted after `endsAt` (milliseconds).
 	 */
 	readonly deliver: (
 		recipient: Claimed,
@@ -66,12 +73,21 @@ export type AttemptSteps = {
 	readonly countDoubtful: (recipient: Claimed) => Promise<number>;
 	/** Called once the outcome is on stable storage. */
 	readonly recorded: (recipient: Claimed) => void;
-	/** The current time in the store's format. */
-	readonly now: () => string;
+};
+
+/** What the scheduler does about the recipients of a permit. */
+type AttemptProgress = {
+	/** Called when the recipients are claimed, before their attempts start. */
+	readonly claimed: (permit: ClaimPermit, result: ClaimResult) => void;
+	/** Returns the terms that apply now, or `null` if the provider is backing off. */
+	readonly termsOf: (permit: ClaimPermit) => TravelTerms | null;
+	/** Called once the outcome is on stable storage. `end` is what the attempt says about the provider. */
+	readonly settled: (permit: ClaimPermit, verdict: JudgedTry['verdict'], end: SiteEnd | null) => void;
 };
 
 export type AttemptsOptions = {
-	readonly steps: AttemptSteps;
+	readonly rendering: MessageRendering;
+	readonly delivery: MessageDelivery;
 	/** The current retry rules. A destination may override them, and a workspace may have a lifetime of its own. */
 	readonly retry: () => Retry;
 	/** The fixed wait before this recipient is retried, in milliseconds, or `undefined` to follow the schedule. */
@@ -93,26 +109,94 @@ const handshake: ReadonlySet<Phase> = new Set<Phase>(['route', 'connect', 'greet
 const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 
 /**
- * Makes attempts for claimed recipients and determines the consequences for the recipient and for its provider. It
- * never writes to the store; the scheduler calls it and records the result.
+ * Takes recipients through their attempts: claim, render, deliver, settle. Determines the consequences for the
+ * recipient and for its provider; the scheduler decides what is claimed and when.
  */
 export class Attempts {
 	readonly #options: AttemptsOptions;
+	readonly #claims: Pick<QueueClaims, 'claim' | 'record'>;
+	readonly #progress: AttemptProgress;
 
-	constructor(options: AttemptsOptions) {
+	constructor(options: AttemptsOptions, claims: Pick<QueueClaims, 'claim' | 'record'>, progress: AttemptProgress) {
 		this.#options = options;
+		this.#claims = claims;
+		this.#progress = progress;
+	}
+
+	/** Claims the recipients that the permit allows and makes one attempt for each. */
+	async run(permit: ClaimPermit): Promise<void> {
+		const {recipients, result} = await this.#claims.claim(permit);
+		this.#progress.claimed(permit, result);
+		await Promise.all(recipients.map(recipient => this.#attempt(permit, recipient)));
+	}
+
+	async #attempt(permit: ClaimPermit, recipient: Claimed): Promise<void> {
+		const {rendering, delivery} = this.#options;
+		const tried = await this.#try(permit, recipient);
+		const {recorded, end} = this.#evaluate(permit, recipient, tried);
+		await this.#claims.record(recorded);
+		rendering.release(recipient);
+		delivery.recorded(recipient);
+		this.#progress.settled(permit, recorded.verdict, end);
 	}
 
 	/**
-	 * Makes one attempt. `termsNow` returns the terms that apply now, or `null` if the provider is backing off. The
-	 * returned `end` is what the attempt says about the provider.
+	 * Makes the attempt and handles exceptions. The first unexpected error releases the recipient, the second one fails
+	 * it. An unavailable store is not held against the recipient.
 	 */
-	async run(
+	async #try(permit: ClaimPermit, recipient: Claimed): Promise<Tried> {
+		const {isUnavailable, observer} = this.#options;
+		try {
+			return {...(await this.#send(permit, recipient)), crashes: recipient.crashes};
+		} catch (error) {
+			if (!isUnavailable(error)) {
+				return this.#faulty(recipient, error);
+			}
+			observer.storeFailed(error);
+			return {...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes};
+		}
+	}
+
+	/** Renders and delivers the message of a claimed recipient. A recipient past its lifetime is released. */
+	async #send(permit: ClaimPermit, recipient: Claimed): Promise<Ended> {
+		const {rendering, delivery, clock} = this.#options;
+		const unsent = (outcome: Outcome) => this.#unsent(recipient, outcome);
+		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, permit.route.retry).lifetime);
+		const isOver = () => clock.now() >= endsAt;
+		if (recipient.stop) {
+			// The suppression may be newer than the message.
+			return unsent({kind: 'suppressed', reason: recipient.stop});
+		}
+		if (recipient.sender_id === null) {
+			return unsent({
+				kind: 'errored',
+				reason: 'sender_not_available',
+				message: 'The sender was removed or disabled.',
+			});
+		}
+		if (isOver()) {
+			return unsent({kind: 'released'});
+		}
+		const rendered = await rendering.render(recipient, permit.queue.priority);
+		if (!rendered.ok) {
+			return unsent(unmadeOutcome(rendered.unmade));
+		}
+		const terms = this.#progress.termsOf(permit);
+		if (terms === null || isOver()) {
+			return unsent({kind: 'released'});
+		}
+		const {subject, firstLink, links} = rendered.made;
+		const {route, connections, precedence} = terms;
+		const result = await delivery.deliver(recipient, rendered.made, route, connections, endsAt, precedence);
+		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
+	}
+
+	/** Determines what to record about the attempt, and what the attempt says about the provider. */
+	#evaluate(
 		permit: ClaimPermit,
 		recipient: Claimed,
-		termsNow: () => TravelTerms | null,
-	): Promise<{readonly recorded: JudgedTry; readonly end: SiteEnd | null}> {
-		const tried = await this.#try(permit, recipient, termsNow);
+		tried: Tried,
+	): {readonly recorded: JudgedTry; readonly end: SiteEnd | null} {
 		try {
 			const isSimulated = this.#options.fixedWaitOf(recipient) !== undefined;
 			const end = isSimulated ? well : siteEnd(tried.result, permit.route, recipient.destination);
@@ -140,67 +224,6 @@ export class Attempts {
 	}
 
 	/**
-	 * Makes the attempt and handles exceptions. The first unexpected error releases the recipient, the second one fails
-	 * it. An unavailable store is not held against the recipient.
-	 */
-	async #try(permit: ClaimPermit, recipient: Claimed, termsNow: () => TravelTerms | null): Promise<Tried> {
-		const {isUnavailable, observer} = this.#options;
-		try {
-			return {...(await this.#attempt(permit, recipient, termsNow)), crashes: recipient.crashes};
-		} catch (error) {
-			if (!isUnavailable(error)) {
-				return this.#faulty(recipient, error);
-			}
-			observer.storeFailed(error);
-			return {...this.#unsent(recipient, {kind: 'released'}), crashes: recipient.crashes};
-		}
-	}
-
-	/** Takes a claimed recipient through its attempt. A recipient past its lifetime is released. */
-	async #attempt(
-		{route, queue}: ClaimPermit,
-		recipient: Claimed,
-		termsNow: () => TravelTerms | null,
-	): Promise<Ended> {
-		const {steps, clock} = this.#options;
-		const unsent = (outcome: Outcome) => this.#unsent(recipient, outcome);
-		const endsAt = endOfLife(startOf(recipient), this.#retryOf(recipient, route.retry).lifetime);
-		const isOver = () => clock.now() >= endsAt;
-		if (recipient.stop) {
-			// The suppression may be newer than the message.
-			return unsent({kind: 'suppressed', reason: recipient.stop});
-		}
-		if (recipient.sender_id === null) {
-			return unsent({
-				kind: 'errored',
-				reason: 'sender_not_available',
-				message: 'The sender was removed or disabled.',
-			});
-		}
-		if (isOver()) {
-			return unsent({kind: 'released'});
-		}
-		const making = await steps.make(recipient, queue.priority);
-		if (!making.ok) {
-			const {reason, message, waitMs, ours} = making.unmade;
-			if (waitMs === undefined) {
-				return unsent({kind: 'errored', reason, message});
-			}
-			return ours
-				? unsent({kind: 'released', reason: message, waitMs})
-				: unsent({kind: 'deferred', category: 'system', reason: message, waitMs});
-		}
-		const terms = termsNow();
-		if (terms === null || isOver()) {
-			return unsent({kind: 'released'});
-		}
-		const {subject, firstLink, links} = making.made;
-		const {route: way, connections, precedence} = terms;
-		const result = await steps.deliver(recipient, making.made, way, connections, endsAt, precedence);
-		return {result: await this.#endDoubtful(recipient, result), made: {subject, firstLink, links}};
-	}
-
-	/**
 	 * Stops retrying after `maxPossibleDuplicates` attempts that may have been delivered, because each of them may put
 	 * another duplicate into the recipient's mailbox.
 	 */
@@ -210,7 +233,7 @@ export class Attempts {
 			recipient.attempts + 1 >= maxPossibleDuplicates &&
 			outcome.kind === 'deferred' &&
 			attempts.some(isPossibleDuplicate) &&
-			(await this.#options.steps.countDoubtful(recipient)) + 1 >= maxPossibleDuplicates;
+			(await this.#options.delivery.countDoubtful(recipient)) + 1 >= maxPossibleDuplicates;
 		return isLast
 			? {
 					...result,
@@ -234,7 +257,8 @@ export class Attempts {
 
 	/** Returns an outcome that was reached without an SMTP session. */
 	#unsent({id: recipientId}: Claimed, outcome: Outcome, sentAt: string | null = null): Ended {
-		return {result: {recipientId, outcome, attempts: [], sentAt, at: this.#options.steps.now()}, made: null};
+		const at = storeTime(this.#options.clock.now());
+		return {result: {recipientId, outcome, attempts: [], sentAt, at}, made: null};
 	}
 
 	#judged(recipient: Claimed, tried: Tried, own: OwnRetry): JudgedTry {
@@ -261,6 +285,15 @@ export class Attempts {
 		const {expiresAt} = readExtras(recipient.extras);
 		return expiresAt === undefined ? retry : expiringIn(Date.parse(expiresAt) - startOf(recipient), retry);
 	}
+}
+
+function unmadeOutcome({reason, message, waitMs, ours}: Unmade): Outcome {
+	if (waitMs === undefined) {
+		return {kind: 'errored', reason, message};
+	}
+	return ours
+		? {kind: 'released', reason: message, waitMs}
+		: {kind: 'deferred', category: 'system', reason: message, waitMs};
 }
 
 function givenBack(result: AttemptResult, reason: string): AttemptResult {

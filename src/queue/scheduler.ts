@@ -2,9 +2,10 @@ import type {Clock, Moment} from '../kit/clock.ts';
 import {priorities} from '../mail/message.ts';
 import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts';
 import type {Arrival, QueueKey, Route} from '../mail/route.ts';
-import {connectionsOf, type SiteChange} from '../pace/site-state.ts';
+import type {JudgedTry} from '../outcome/settle.ts';
+import {connectionsOf, type SiteChange, type SiteEnd} from '../pace/site-state.ts';
 import {storeRetryMs} from '../store/held-claims.ts';
-import type {Claimed, readAged} from '../store/queue/claims.ts';
+import type {readAged} from '../store/queue/claims.ts';
 import {Attempts, type AttemptsOptions} from './attempt.ts';
 import {type ClaimPermit, travelTerms} from './claim-permit.ts';
 import {DestinationQueues, type DestinationQueuesOptions} from './destination-queues.ts';
@@ -72,7 +73,14 @@ export class Scheduler {
 		this.#queues = new DestinationQueues(options);
 		this.#notes = new QueueNotes({...options, queues: this.#queues, moment: () => this.#moment()});
 		this.#claims = new QueueClaims(options);
-		this.#attempts = new Attempts(options);
+		this.#attempts = new Attempts(options, this.#claims, {
+			claimed: (permit, result) => {
+				this.#queues.claimed(permit, result, this.#moment());
+				this.#plan();
+			},
+			termsOf: permit => travelTerms(permit, this.#moment()),
+			settled: (permit, verdict, end) => this.#settled(permit, verdict, end),
+		});
 		this.#expiry = new Expiry(options, this.#claims, ids => this.#endUntried(ids));
 		options.shares.join({
 			sites: () => this.#queues.sites(),
@@ -217,7 +225,7 @@ export class Scheduler {
 		}
 		this.#findRoutes();
 		for (const permit of this.#queues.permits(this.#moment())) {
-			this.#track(this.#claim(permit));
+			this.#track(this.#attempts.run(permit));
 		}
 	}
 
@@ -271,21 +279,8 @@ export class Scheduler {
 		this.#plan();
 	}
 
-	async #claim(permit: ClaimPermit): Promise<void> {
-		const {recipients, result} = await this.#claims.claim(permit);
-		this.#queues.claimed(permit, result, this.#moment());
-		for (const recipient of recipients) {
-			this.#track(this.#work(permit, recipient));
-		}
-		this.#plan();
-	}
-
-	async #work(permit: ClaimPermit, recipient: Claimed): Promise<void> {
-		const {recorded, end} = await this.#attempts.run(permit, recipient, () => travelTerms(permit, this.#moment()));
-		await this.#claims.record(recorded);
-		this.#options.steps.recorded(recipient);
+	#settled(permit: ClaimPermit, {nextAttemptAt}: JudgedTry['verdict'], end: SiteEnd | null): void {
 		const now = this.#moment();
-		const {nextAttemptAt} = recorded.verdict;
 		if (nextAttemptAt !== null && this.#state === 'running') {
 			this.#queues.due(permit.queue, nextAttemptAt, now);
 		}

@@ -188,16 +188,20 @@ async function openSqlite(file: string, {beside}: StoreOptions): Promise<Engine>
 
 async function openPostgres(url: string, {isPatient = false}: StoreOptions): Promise<Engine> {
 	// Loaded here, so that commands with SQLite, the default, do not wait for PostgreSQL's driver.
-	const [{createPostgresClient}, {startPulse}] = await Promise.all([
+	const [{createPostgresClient}, {Pulse}] = await Promise.all([
 		import('./postgres/postgres-client.ts'),
 		import('./postgres/pulse.ts'),
 	]);
 	const {connectMs, statementMs} = postgresLimits;
 	const client = createPostgresClient({connectMs, statementMs: isPatient ? null : statementMs});
 	const clock = createSharedClock();
-	const pulse = await startPulse({url, clock, connectMs, onSilent: client.setSilent});
+	const pulse = new Pulse({url, clock, connectMs, onSilent: client.setSilent});
+	await pulse.start();
 	return {
-		...pulse,
+		skew: () => pulse.skew(),
+		hold: name => pulse.hold(name),
+		listen: onNotice => pulse.listen(onNotice),
+		stop: () => pulse.stop(),
 		dialect: postgresDialect,
 		files: [],
 		committed: [],

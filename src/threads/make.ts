@@ -3,7 +3,7 @@ import type {SigningKey} from '../compose/dkim.ts';
 import {type Letter, needsSmtputf8} from '../compose/header-field.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/text.ts';
-import {type Links, messageIdOf} from '../links/links.ts';
+import {type Links, messageIdOf, type PageLinks} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
 import {domainOf} from '../mail/address.ts';
@@ -38,19 +38,45 @@ export type Ingredients = {readonly variants: readonly Variant[]; readonly signi
 
 type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
 
+/** What a message has whether it was rendered or submitted. */
+type Basis = {
+	readonly pages: PageLinks;
+	readonly claims: Claims;
+	readonly stamp: Stamp & Pick<Letter, 'messageIdHeader' | 'date'>;
+	readonly envelopeFrom: string;
+};
+
 /**
- * Renders, composes and signs the message for one recipient. The locale is the send's, else the workspace's, else `en`;
- * the time zone is found likewise. Everything but the signature's time is the same in every attempt.
+ * Creates the function that renders, composes and signs the message for one recipient. The locale is the send's, else
+ * the workspace's, else `en`; the time zone is found likewise. Everything but the signature's time is the same in every
+ * attempt.
  */
 export function createMake(options: MakeOptions): Make {
-	const {links, renderer, tokenLifetimeMs, listening, replies, senderId, cfbl, clock} = options;
-	const compose = createCompose();
-	return (job, {variants, signing}, renderMs) => {
-		const {recipient, attachments, returnPathDomain} = job;
-		const pages = links.under(job.linkHost);
+	const maker = new MessageMaker(options);
+	return (job, ingredients, renderMs) => maker.make(job, ingredients, renderMs);
+}
+
+class MessageMaker {
+	readonly #options: MakeOptions;
+	readonly #compose = createCompose();
+
+	constructor(options: MakeOptions) {
+		this.#options = options;
+	}
+
+	make(job: MakeJob, ingredients: Ingredients, renderMs?: number): MakeResult {
+		const basis = this.#basis(job, ingredients.signing);
+		const source = submittedSource(job.attachments);
+		return source === null
+			? this.#fromTemplate(job, basis, ingredients, renderMs)
+			: this.#fromSource(source, job, basis, ingredients.signing);
+	}
+
+	#basis({recipient, returnPathDomain, linkHost}: MakeJob, signing: Ingredients['signing']): Basis {
+		const {links, tokenLifetimeMs, listening, senderId, cfbl} = this.#options;
 		const {id, address, message_id: messageId, from_address: from} = recipient;
+		const pages = links.under(linkHost);
 		const date = startOf(recipient);
-		const locale = recipient.locale ?? recipient.workspace_locale ?? 'en';
 		const claims: Claims = {
 			workspaceId: recipient.workspace_id,
 			messageId,
@@ -59,103 +85,127 @@ export function createMake(options: MakeOptions): Make {
 			address,
 			expiresAt: date + tokenLifetimeMs,
 		};
-		const unsubscribeUrl = pages.unsubscribeUrl(claims);
-		const ref = links.ref(id, address);
-		const stamp: Stamp = {
+		const stamp = {
 			listUnsubscribe: {
-				url: unsubscribeUrl,
+				url: pages.unsubscribeUrl(claims),
 				mailto: listening ? `${links.unsubscribeLocal(id, address)}@${returnPathDomain}` : null,
 			},
-			ref,
+			ref: links.ref(id, address),
 			feedbackId: feedbackIdOf(recipient, senderId),
 			// RFC 9477 §3.1.4: receivers ignore the field unless a signature covers it.
 			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(from, returnPathDomain, cfbl),
-		};
-		const once = {
 			messageIdHeader: messageIdOf(links, messageId, from),
 			date,
 		};
-		const envelopeFrom = `${links.returnPathLocal(id, address)}@${returnPathDomain}`;
+		return {pages, claims, stamp, envelopeFrom: `${links.returnPathLocal(id, address)}@${returnPathDomain}`};
+	}
 
-		const source = submittedSource(attachments);
-		if (source !== null) {
-			const submitted = {...stamp, ...once, hasTopic: recipient.topic_code !== null};
-			const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, clock.now());
-			const made = {
-				mail,
-				subject: decodeWords(subject),
-				envelopeFrom,
-				ref,
-				firstLink: null,
-				links: 0,
-				smtputf8: false,
-			};
-			return {ok: true, made};
-		}
+	/** Adds our fields to a submitted message. */
+	#fromSource(
+		source: Uint8Array,
+		{recipient}: MakeJob,
+		{stamp, envelopeFrom}: Basis,
+		signing: Ingredients['signing'],
+	): MakeResult {
+		const submitted = {...stamp, hasTopic: recipient.topic_code !== null};
+		const now = this.#options.clock.now();
+		const {mail, subject} = composeSubmitted(Buffer.from(source), submitted, signing, now);
+		const made = {
+			mail,
+			subject: decodeWords(subject),
+			envelopeFrom,
+			ref: stamp.ref,
+			firstLink: null,
+			links: 0,
+			smtputf8: false,
+		};
+		return {ok: true, made};
+	}
 
+	#fromTemplate(
+		job: MakeJob,
+		basis: Basis,
+		{variants, signing}: Ingredients,
+		renderMs: number | undefined,
+	): MakeResult {
+		const {renderer, clock} = this.#options;
+		const {recipient, variables} = job;
+		const locale = recipient.locale ?? recipient.workspace_locale ?? 'en';
 		const variant = chooseVariant(variants, locale, recipient.workspace_locale);
 		if (!variant) {
 			return {ok: false, unmade: {reason: 'template_gone', message: 'The template version has no variant.'}};
 		}
+		const unsubscribeUrl = basis.stamp.listUnsubscribe.url;
 		const input = {
 			data: recipient.data ?? '{}',
 			locale,
 			timezone: recipient.timezone ?? recipient.workspace_timezone ?? 'UTC',
-			recipient: {email: address},
+			recipient: {email: recipient.address},
 			unsubscribe_url: unsubscribeUrl,
-			preferences_url: pages.preferencesUrl(unsubscribeUrl),
+			preferences_url: basis.pages.preferencesUrl(unsubscribeUrl),
 			workspace: {name: recipient.workspace_name},
-			message: {id: messageId, locale: mailLocale(variant.locale, locale)},
+			message: {id: recipient.message_id, locale: mailLocale(variant.locale, locale)},
 		};
 		const rendered = renderer.renderPieces(
 			variant,
-			job.variables === null ? input : {...input, data: job.variables},
+			variables === null ? input : {...input, data: variables},
 			renderMs,
 		);
 		if (!rendered.ok) {
 			return {ok: false, unmade: {reason: rendered.reason, message: rendered.message}};
 		}
+		const {html, firstLink, links} = track(rendered.html, job, basis);
+		const letter = this.#letter(job, basis, {subject: rendered.subject, html, text: rendered.text});
+		const mail = this.#compose(letter, signing, clock.now());
+		const subject =
+			variables === null ? letter.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
+		const {envelopeFrom, stamp} = basis;
+		const smtputf8 = needsSmtputf8(letter);
+		return {ok: true, made: {mail, subject, envelopeFrom, ref: stamp.ref, firstLink, links, smtputf8}};
+	}
 
-		// The text part keeps its original links, because people read them.
-		const tracking = trackingOf(recipient);
-		const {opens} = tracking;
-		// A click event stores its URL, which may contain a sensitive variable.
-		const clicks = tracking.clicks && job.variables === null;
-		const {
-			html,
-			firstLink,
-			links: tracked,
-		} = opens || clicks
-			? rewrite(joined(rendered.html), {
-					openUrl: opens ? pages.openUrl(claims) : null,
-					clickUrl: clicks ? url => pages.clickUrl(claims, url) : null,
-				})
-			: {html: rendered.html, firstLink: null, links: 0};
+	#letter(
+		{recipient, attachments, returnPathDomain}: MakeJob,
+		{stamp}: Basis,
+		content: Pick<Letter, 'subject' | 'html' | 'text'>,
+	): Letter {
+		const {links, replies} = this.#options;
+		const {id, address, reply_to: replyTo} = recipient;
 		const extras = readExtras(recipient.extras);
-		const letter: Letter = {
+		return {
 			...stamp,
-			...once,
-			from: {address: from, name: recipient.sender_name},
+			from: {address: recipient.from_address, name: recipient.sender_name},
 			to: recipient.to_address,
 			cc: ccOf(recipient),
 			replyTo:
 				extras.replyTracking && replies
 					? `${links.replyLocal(id, address)}@${returnPathDomain}`
-					: recipient.reply_to === erasedAddress
+					: replyTo === erasedAddress
 						? null
-						: recipient.reply_to,
-			subject: rendered.subject,
-			html,
-			text: rendered.text,
+						: replyTo,
+			...content,
 			attachments,
 			extras,
 		};
-		const mail = compose(letter, signing, clock.now());
-		const subject =
-			job.variables === null ? letter.subject : keptSubject(renderer.renderPieces(variant, input, renderMs));
-		const made = {mail, subject, envelopeFrom, ref, firstLink, links: tracked};
-		return {ok: true, made: {...made, smtputf8: needsSmtputf8(letter)}};
-	};
+	}
+}
+
+/** Adds the open pixel and the tracked links. The text part keeps its original links, because people read them. */
+function track(
+	html: Parameters<typeof joined>[0],
+	{recipient, variables}: MakeJob,
+	{pages, claims}: Basis,
+): {readonly html: Letter['html']; readonly firstLink: string | null; readonly links: number} {
+	const tracking = trackingOf(recipient);
+	const {opens} = tracking;
+	// A click event stores its URL, which may contain a sensitive variable.
+	const clicks = tracking.clicks && variables === null;
+	return opens || clicks
+		? rewrite(joined(html), {
+				openUrl: opens ? pages.openUrl(claims) : null,
+				clickUrl: clicks ? url => pages.clickUrl(claims, url) : null,
+			})
+		: {html, firstLink: null, links: 0};
 }
 
 /** Returns the subject without the values of sensitive variables. */

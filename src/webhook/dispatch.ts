@@ -1,10 +1,11 @@
-import type {Clock} from '../kit/clock.ts';
+import type {Clock, Moment} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {afterAttempt, putOff} from '../mail/webhook.ts';
 import type {EventWriter} from '../outcome/outbox.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import {createHeldClaims, type HeldClaimsOptions, storeRetryMs} from '../store/held-claims.ts';
 import {type ClaimedDelivery, claimName, type EndpointWork} from '../store/webhook-queue.ts';
+import {EndpointQueues, type EndpointQueuesOptions, type Permit} from './endpoint-queues.ts';
 import type {PostEnd} from './post.ts';
 import {type Attempted, createTurnWrite, endsOf, type Turned} from './turn.ts';
 
@@ -49,7 +50,7 @@ const ourFault: PostEnd = {
  */
 export class WebhookDispatcher {
 	readonly #options: DispatcherOptions;
-	readonly #endpoints: ReturnType<typeof createEndpointQueues<ClaimedDelivery>>;
+	readonly #endpoints: EndpointQueues<ClaimedDelivery>;
 	readonly #turnWrite: ReturnType<typeof createTurnWrite>;
 	/** Finished, but not stored yet. */
 	#ended: Attempted[] = [];
@@ -62,7 +63,7 @@ export class WebhookDispatcher {
 
 	constructor(options: DispatcherOptions) {
 		this.#options = options;
-		this.#endpoints = createEndpointQueues<ClaimedDelivery>(options);
+		this.#endpoints = new EndpointQueues(options);
 		this.#held = createHeldClaims(options);
 		this.#turnWrite = createTurnWrite(options.eventWriter);
 	}
@@ -246,255 +247,4 @@ export class WebhookDispatcher {
 function longOf({retry, ...delivery}: ClaimedDelivery, {status, retryAfterMs = 0}: PostEnd, began: number) {
 	const firstAt = Date.parse(delivery.firstAt ?? storeTime(began));
 	return retry === 'long' ? {firstAt, failingSince: delivery.failingSince, status, retryAfterMs} : null;
-}
-
-/** The state of one endpoint with pending deliveries. */
-type EndpointQueue<Item> = {
-	readonly endpointId: string;
-	/** When each attempt in progress started, in monotonic milliseconds. */
-	readonly begun: number[];
-	/** Slots granted, but not used yet. */
-	granted: number;
-	/** Claimed beyond its slots, in order. Each starts when an attempt finishes. Only prompt endpoints have any. */
-	ahead: Item[];
-	/** Deliveries waiting in memory were returned to the store after the last grant. */
-	wentBack: boolean;
-	/** When something is due (wall clock), or `null` if nothing is known to be. */
-	due: number | null;
-	/** Something came due during the store's query, so its result may be outdated. */
-	woken: boolean;
-	/** From a failure until the next success, only one attempt is made at a time. */
-	failing: boolean;
-	/** Its last attempt succeeded quickly, and none in progress is slow. */
-	prompt: boolean;
-	/** When an attempt last started or finished, in monotonic milliseconds. */
-	usedAt: number;
-};
-
-/** How many deliveries may be claimed. The first of them, at most `places`, start now. */
-export type Permit<Item> = {
-	readonly endpoint: EndpointQueue<Item>;
-	readonly places: number;
-	readonly limit: number;
-	/** The number of recalls before this permit. */
-	readonly recalls: number;
-};
-
-/** Wall clock and monotonic time, in milliseconds. */
-type Moment = {readonly now: number; readonly monotonic: number};
-
-type EndpointQueuesOptions = {
-	/** Attempts in progress, per endpoint and in total. As many may wait in memory. */
-	readonly perEndpoint: number;
-	readonly total: number;
-};
-
-/** An endpoint that takes longer to respond is not prompt, in milliseconds. */
-const promptMs = 1000;
-/** The share of attempts for slow, dead or unknown endpoints. The rest is reserved for prompt ones. */
-const unprovenShare = 0.75;
-/** How many deliveries may wait in memory per request that the endpoint may have in flight. */
-const aheadTimes = 4;
-/** How long an idle endpoint is remembered, in milliseconds. */
-const rememberedMs = 600_000;
-
-/**
- * Decides how many attempts each endpoint may start. Endpoints take turns, and slow or dead ones never use all the
- * capacity. Prompt ones have deliveries claimed ahead, because a transaction takes longer than their response. Never
- * waits or reads the store.
- */
-export function createEndpointQueues<Item>({perEndpoint, total}: EndpointQueuesOptions) {
-	const endpoints = new Map<string, EndpointQueue<Item>>();
-	/** Endpoints with something due and capacity of their own, in the order of their turns. */
-	const ready = new Set<EndpointQueue<Item>>();
-	const maxUnproven = Math.max(1, Math.ceil(total * unprovenShare));
-	/** Claimed ahead, but not to be started. */
-	let returned: Item[] = [];
-	let recalls = 0;
-	let inFlight = 0;
-	let unproven = 0;
-	/** Claimed ahead, or granted to be. */
-	let ahead = 0;
-
-	const held = ({begun, granted}: EndpointQueue<Item>) => begun.length + granted;
-	const room = (endpoint: EndpointQueue<Item>) => (endpoint.failing ? 1 : perEndpoint) - held(endpoint);
-	/** Whether the endpoint lacks only a slot. */
-	const waits = (endpoint: EndpointQueue<Item>) => room(endpoint) > 0 && (endpoint.prompt || unproven < maxUnproven);
-	/** If there are few endpoints, each may have more in memory, so that one transaction serves more deliveries. */
-	const maxAhead = () =>
-		Math.max(perEndpoint, Math.min(aheadTimes * perEndpoint, Math.floor(total / endpoints.size)));
-	const roomAhead = (endpoint: EndpointQueue<Item>) =>
-		endpoint.prompt ? Math.max(0, maxAhead() - endpoint.ahead.length) : 0;
-
-	function endpointOf(endpointId: string): EndpointQueue<Item> {
-		const known = endpoints.get(endpointId);
-		if (known) {
-			return known;
-		}
-		const fresh = {due: null, woken: false, failing: false, prompt: false, usedAt: Number.POSITIVE_INFINITY};
-		const endpoint = {endpointId, begun: [], granted: 0, ahead: [], wentBack: false, ...fresh};
-		endpoints.set(endpointId, endpoint);
-		return endpoint;
-	}
-
-	/** Changes an endpoint's slots or whether it is prompt, and updates the totals. */
-	function change(endpoint: EndpointQueue<Item>, apply: () => void): void {
-		inFlight -= held(endpoint);
-		unproven -= endpoint.prompt ? 0 : held(endpoint);
-		apply();
-		inFlight += held(endpoint);
-		unproven += endpoint.prompt ? 0 : held(endpoint);
-	}
-
-	/** Returns an endpoint's waiting deliveries to the store. */
-	function giveBack(endpoint: EndpointQueue<Item>, now: number): void {
-		if (endpoint.ahead.length > 0) {
-			ahead -= endpoint.ahead.length;
-			returned = returned.concat(endpoint.ahead);
-			endpoint.ahead = [];
-			endpoint.wentBack = true;
-			wake(endpoint, now, now);
-		}
-	}
-
-	/** Starts the first waiting deliveries. */
-	function next(endpoint: EndpointQueue<Item>, most: number, monotonic: number): Item[] {
-		const items = endpoint.ahead.splice(0, Math.max(0, Math.min(most, room(endpoint), total - inFlight)));
-		ahead -= items.length;
-		change(endpoint, () => endpoint.begun.push(...items.map(() => monotonic)));
-		return items;
-	}
-
-	function enlist(endpoint: EndpointQueue<Item>, now: number): void {
-		if (endpoint.due !== null && endpoint.due <= now && (room(endpoint) > 0 || roomAhead(endpoint) > 0)) {
-			ready.add(endpoint);
-		} else {
-			ready.delete(endpoint);
-		}
-	}
-
-	function wake(endpoint: EndpointQueue<Item>, at: number, now: number): void {
-		endpoint.due = endpoint.due === null ? at : Math.min(endpoint.due, at);
-		endpoint.woken = true;
-		enlist(endpoint, now);
-	}
-
-	return {
-		/** Reports that something of this endpoint is due at `at` (wall clock). */
-		due(endpointId: string, at: number, now: number): void {
-			wake(endpointOf(endpointId), at, now);
-		},
-
-		/** Reports what the store knows, at startup or after a change by others. */
-		found(endpointId: string, at: number, failing: boolean, now: number): void {
-			const isNew = !endpoints.has(endpointId);
-			const endpoint = endpointOf(endpointId);
-			endpoint.failing = isNew ? failing : endpoint.failing;
-			wake(endpoint, at, now);
-		},
-
-		/** Notices what has come due and what has become slow. Must be called a few times a second. */
-		advance({now, monotonic}: Moment): void {
-			for (const endpoint of endpoints.values()) {
-				if (endpoint.prompt && endpoint.begun.some(at => monotonic - at > promptMs)) {
-					change(endpoint, () => {
-						endpoint.prompt = false;
-					});
-				}
-				enlist(endpoint, now);
-				if (endpoint.due === null && held(endpoint) === 0 && monotonic - endpoint.usedAt > rememberedMs) {
-					endpoints.delete(endpoint.endpointId);
-				}
-			}
-		},
-
-		/** Returns what may be claimed now. Its slots count as used until `claimed`. */
-		permits(): Permit<Item>[] {
-			const permits: Permit<Item>[] = [];
-			// While other endpoints wait for a slot, an endpoint may not keep its own by claiming more.
-			const mayKeep = total - inFlight >= [...ready].filter(waits).length;
-			for (const endpoint of [...ready]) {
-				const left = total - inFlight;
-				// If capacity is scarce, a turn is a single slot, so that every endpoint gets one.
-				const turn = Math.min(room(endpoint), left, Math.max(1, Math.floor(left / ready.size)));
-				const places = Math.max(0, endpoint.prompt ? turn : Math.min(turn, maxUnproven - unproven));
-				// A waiting delivery needs an attempt before it, whose slot it takes over.
-				const hasPlace = places > 0 || (mayKeep && held(endpoint) > 0);
-				const more = hasPlace ? Math.min(roomAhead(endpoint), total - ahead) : 0;
-				if (places + more > 0) {
-					ready.delete(endpoint);
-					endpoint.woken = false;
-					endpoint.wentBack = false;
-					ahead += more;
-					change(endpoint, () => {
-						endpoint.granted += places;
-					});
-					permits.push({endpoint, places, limit: places + more, recalls});
-				}
-			}
-			return permits;
-		},
-
-		/**
-		 * Accepts claimed deliveries and returns those to start. `nextDue` (wall clock) is when the next one is due.
-		 */
-		claimed(permit: Permit<Item>, items: readonly Item[], nextDue: number | null, at: Moment): Item[] {
-			const {endpoint, places, limit} = permit;
-			const isRecalled = permit.recalls !== recalls;
-			endpoint.usedAt = at.monotonic;
-			ahead += items.length - limit + places;
-			change(endpoint, () => {
-				endpoint.granted -= places;
-			});
-			endpoint.ahead.push(...items);
-			const most = endpoint.prompt && !isRecalled ? perEndpoint : places;
-			// Returned deliveries are due before these.
-			const begin = endpoint.wentBack ? [] : next(endpoint, most, at.monotonic);
-			endpoint.due = endpoint.woken ? Math.min(endpoint.due ?? at.now, nextDue ?? at.now) : nextDue;
-			if (isRecalled || endpoint.wentBack || held(endpoint) === 0) {
-				giveBack(endpoint, at.now);
-			}
-			enlist(endpoint, at.now);
-			return begin;
-		},
-
-		/** Whether the endpoint's last known attempt failed. */
-		isFailing: (endpointId: string): boolean => endpoints.get(endpointId)?.failing === true,
-
-		/** Reports that the attempt started at `begun` has finished. Returns the deliveries that start in its place. */
-		ended(endpointId: string, begun: number, acknowledged: boolean, ms: number, {now, monotonic}: Moment): Item[] {
-			const endpoint = endpointOf(endpointId);
-			change(endpoint, () => {
-				const index = endpoint.begun.indexOf(begun);
-				endpoint.begun.splice(index, index === -1 ? 0 : 1);
-				endpoint.prompt = acknowledged && ms <= promptMs;
-			});
-			endpoint.failing = !acknowledged;
-			const begin = next(endpoint, endpoint.prompt ? perEndpoint : maxUnproven - unproven, monotonic);
-			if (held(endpoint) === 0) {
-				giveBack(endpoint, now);
-			}
-			enlist(endpoint, now);
-			return begin;
-		},
-
-		/** Returns all waiting deliveries to the store, including those just being claimed to wait. */
-		recall({now}: Moment): void {
-			recalls++;
-			for (const endpoint of endpoints.values()) {
-				giveBack(endpoint, now);
-			}
-		},
-
-		/** Takes the claimed deliveries that must be returned to the store. */
-		takeReturned(): Item[] {
-			const items = returned;
-			returned = [];
-			return items;
-		},
-
-		get inFlight(): number {
-			return inFlight;
-		},
-	};
 }

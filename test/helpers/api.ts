@@ -23,7 +23,7 @@ import {type Clock, systemClock} from '../../src/kit/clock.ts';
 import {createLinks, type Links, messageIdOf} from '../../src/links/links.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
-import {createEraser} from '../../src/outcome/erase.ts';
+import {Eraser} from '../../src/outcome/erase.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
 import type {EventWriter} from '../../src/outcome/outbox.ts';
 import {findKey, noteKeyUse} from '../../src/store/api-keys.ts';
@@ -159,6 +159,14 @@ export async function startApi(
 	};
 	const dataDir = mkdtempSync(join(tmpdir(), 'mailctl-api-'));
 	t.teardown(() => rm(dataDir, {recursive: true}));
+	const eraser = new Eraser({
+		store,
+		clock,
+		eventWriter,
+		async removeCaptured(recipientIds) {
+			uncaptured.push(...recipientIds);
+		},
+	});
 	const feed = createFeed(store.reader, feedPause);
 	const names: SendingNames = {
 		host: 'out.mail.example',
@@ -193,14 +201,7 @@ export async function startApi(
 			cursors: new Cursors(randomBytes(32)),
 			accept,
 			limits,
-			erase: createEraser({
-				store,
-				clock,
-				eventWriter,
-				async removeCaptured(recipientIds) {
-					uncaptured.push(...recipientIds);
-				},
-			}).erase,
+			erase: (person, operator) => eraser.erase(person, operator),
 			feed,
 			domains: {
 				names,

@@ -52,7 +52,7 @@ function rethrow(error: unknown): never {
 	throw error;
 }
 
-export type Deliver = ConstructorParameters<typeof Scheduler>[0]['steps']['deliver'];
+export type Deliver = ConstructorParameters<typeof Scheduler>[0]['delivery']['deliver'];
 
 /** A scheduler on a real store whose copies are delivered by the given function. */
 export function schedulerOf(
@@ -84,9 +84,8 @@ export function schedulerOf(
 		remembered: () => undefined,
 		noteSites: notes => store.writer.submit(siteWrite, notes),
 		noteWaits: note => store.writer.submit(queueWaitWrite, note),
-		steps: {
-			now,
-			make: async () => ({
+		rendering: {
+			render: async () => ({
 				ok: true,
 				made: {
 					mail: new Uint8Array(),
@@ -98,6 +97,9 @@ export function schedulerOf(
 					smtputf8: false,
 				},
 			}),
+			release: () => undefined,
+		},
+		delivery: {
 			deliver,
 			countDoubtful: async ({id}) => (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0,
 			recorded: () => undefined,

@@ -1,8 +1,8 @@
 import test, {type ExecutionContext} from 'ava';
-import {followMailbox} from '../../src/inbound/mailboxes.ts';
+import {MailboxFollower} from '../../src/inbound/mailboxes.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-type Mailbox = Parameters<typeof followMailbox>[0]['mailbox'];
+type Mailbox = ConstructorParameters<typeof MailboxFollower>[0]['mailbox'];
 
 type Script = {
 	/** What happens when it is opened for the nth time, from 1 on. */
@@ -43,7 +43,7 @@ function follow(
 			};
 		},
 	};
-	const {stop} = followMailbox({
+	const follower = new MailboxFollower({
 		mailbox,
 		intervalMs,
 		waitLimitMs,
@@ -52,6 +52,7 @@ function follow(
 			mailboxFailed: (_, waitMs) => void seen.waits.push(waitMs),
 		},
 	});
+	const stop = () => follower.stop();
 	t.teardown(stop);
 	return {seen, stop};
 }

@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
 import type {FoundMail} from '../../src/inbound/mail-files.ts';
-import {followMailbox, type ImapMailbox, imapFault, mailboxOf, openFolder} from '../../src/inbound/mailboxes.ts';
+import {type ImapMailbox, imapFault, MailboxFollower, mailboxOf, openFolder} from '../../src/inbound/mailboxes.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -36,15 +36,15 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 		ca: readFileSync(server.caFile, 'utf8'),
 		observer: {mailUnreadable: (_, error) => t.fail(String(error)), unwatched: error => t.fail(String(error))},
 	});
-	const following = followMailbox({
+	const following = new MailboxFollower({
 		mailbox: followed,
 		waitLimitMs: 60_000,
 		intervalMs,
 		observer: {mailboxRead: round => rounds.push(round), mailboxFailed: error => failures.push(error)},
 	});
-	t.teardown(following.stop);
+	t.teardown(() => following.stop());
 	return {
-		stop: following.stop,
+		stop: () => following.stop(),
 		rounds,
 		failures,
 		position: () => position,

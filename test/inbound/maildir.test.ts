@@ -3,7 +3,7 @@ import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
 import {mailFiles, newMails, putAside} from '../../src/inbound/mail-files.ts';
-import {followMailbox, mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
+import {MailboxFollower, mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -24,7 +24,7 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 	const rounds: Round[] = [];
 	const failures: unknown[] = [];
 	const unwatched: unknown[] = [];
-	const following = followMailbox({
+	const following = new MailboxFollower({
 		waitLimitMs: 60_000,
 		mailbox: mailboxOf(
 			{kind: 'maildir', path: folder},
@@ -42,7 +42,7 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 		intervalMs,
 		observer: {mailboxRead: round => rounds.push(round), mailboxFailed: error => failures.push(error)},
 	});
-	t.teardown(following.stop);
+	t.teardown(() => following.stop());
 	return {bodies, rounds, failures, unwatched};
 }
 

@@ -6,7 +6,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import {submittedType} from '../../src/mail/message.ts';
 import {messageIdTerm} from '../../src/mail/terms.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
-import {createEraser, type Person} from '../../src/outcome/erase.ts';
+import {Eraser, type Person} from '../../src/outcome/erase.ts';
 import {createUnsubscribeWrite} from '../../src/outcome/unsubscribe.ts';
 import {mergeTerms} from '../../src/store/message-terms.ts';
 import {insertAttachments} from '../../src/store/messages.ts';
@@ -30,8 +30,8 @@ import {newId} from '../helpers/workspace.ts';
 
 const at = storeTime(Date.UTC(2026, 5, 9, 10, 15, 30, 123));
 const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => {}) => {
-	const {erase} = createEraser({store, clock: systemClock, eventWriter, removeCaptured});
-	return (person: Person) => erase(person, testOperator);
+	const eraser = new Eraser({store, clock: systemClock, eventWriter, removeCaptured});
+	return (person: Person) => eraser.erase(person, testOperator);
 };
 
 /**
@@ -391,7 +391,7 @@ storeTest(test, 'once a person is marked nobody reads them, and the sweep erases
 	await leaveTraces(api, first ?? '');
 	await insertReceivedMail(store, newId, workspaceId, {terms: ['from:lois@example.org']});
 	const person = {workspaceId, addressKey: 'lois@example.org'};
-	const eraser = createEraser({
+	const eraser = new Eraser({
 		...{store, clock: systemClock, eventWriter, removeCaptured: async () => {}},
 		waitLimitMs: -1,
 	});
@@ -438,7 +438,7 @@ storeTest(
 		const api = await startApi(t, store);
 		const {id: workspaceId} = api.workspace;
 		const sent = [idOf(await api.send({to: 'lois@example.org'})), idOf(await api.send({to: 'lois@example.org'}))];
-		const eraser = createEraser({
+		const eraser = new Eraser({
 			...{store, clock: systemClock, eventWriter, removeCaptured: async () => {}},
 			waitLimitMs: -1,
 		});
@@ -626,13 +626,13 @@ storeTest(
 					}),
 			},
 		};
-		const {erase} = createEraser({
+		const eraser = new Eraser({
 			store: counting,
 			clock: systemClock,
 			eventWriter,
 			removeCaptured: async () => {},
 		});
-		const erased = await erase({workspaceId, addressKey: 'ada@example.org'}, testOperator);
+		const erased = await eraser.erase({workspaceId, addressKey: 'ada@example.org'}, testOperator);
 		t.deepEqual(erased, {contact: false, messages: 1, recipients: 0, isLeft: false});
 		t.true(transactions >= 4, `${transactions}`);
 		t.true(most <= 50, `${most} mails in one transaction`);

@@ -1,19 +1,17 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {createEndpointQueues, type Permit} from '../../src/webhook/dispatch.ts';
+import {EndpointQueues, type Permit} from '../../src/webhook/endpoint-queues.ts';
 
 const at = {now: 1000, monotonic: 0};
 
 /** Queues with these endpoints due. */
 function endpointsOf(perEndpoint: number, total: number, endpoints: readonly string[]) {
-	const queues = createEndpointQueues<number>({perEndpoint, total});
+	const queues = new EndpointQueues<number>({perEndpoint, total});
 	for (const endpoint of endpoints) {
 		queues.due(endpoint, 0, at.now);
 	}
 	return queues;
 }
-
-type EndpointQueues = ReturnType<typeof endpointsOf>;
 
 /** The places of each endpoint. */
 const named = (permits: ReadonlyArray<Permit<number>>) =>
@@ -21,15 +19,15 @@ const named = (permits: ReadonlyArray<Permit<number>>) =>
 const many = (n: number, prefix = 'e') => Array.from({length: n}, (_, index) => `${prefix}${index}`);
 
 /** What was granted is there, as far as its places go, and more. */
-function begin(queues: EndpointQueues, permits: ReadonlyArray<Permit<number>>, monotonic = 0): void {
+function begin(queues: EndpointQueues<number>, permits: ReadonlyArray<Permit<number>>, monotonic = 0): void {
 	for (const permit of permits) {
 		queues.claimed(permit, new Array(permit.places).fill(0), at.now, {...at, monotonic});
 	}
 }
 
-const end = (queues: EndpointQueues, endpoint: string, begun = 0, ms = 5) =>
+const end = (queues: EndpointQueues<number>, endpoint: string, begun = 0, ms = 5) =>
 	queues.ended(endpoint, begun, true, ms, at);
-const fail = (queues: EndpointQueues, endpoint: string) => queues.ended(endpoint, 0, false, 5, at);
+const fail = (queues: EndpointQueues<number>, endpoint: string) => queues.ended(endpoint, 0, false, 5, at);
 
 test('an endpoint has so many attempts at once, one after a failure until it succeeds', t => {
 	const queues = endpointsOf(4, 256, ['a']);
@@ -43,13 +41,13 @@ test('an endpoint has so many attempts at once, one after a failure until it suc
 	}
 	fail(queues, 'a');
 	t.deepEqual(named(queues.permits()), {a: 1});
-	const again = createEndpointQueues<number>({perEndpoint: 4, total: 256});
+	const again = new EndpointQueues<number>({perEndpoint: 4, total: 256});
 	again.found('a', 0, true, at.now);
 	t.deepEqual(named(again.permits()), {a: 1}, 'as the store says');
 });
 
 test('a success opens it again', t => {
-	const queues = createEndpointQueues<number>({perEndpoint: 4, total: 256});
+	const queues = new EndpointQueues<number>({perEndpoint: 4, total: 256});
 	queues.found('a', 0, true, at.now);
 	begin(queues, queues.permits());
 	end(queues, 'a');
@@ -121,7 +119,7 @@ test('what comes due while the store is asked is not forgotten', t => {
 });
 
 test('what is due later comes due then; what has nothing to do is forgotten', t => {
-	const queues = createEndpointQueues<number>({perEndpoint: 4, total: 256});
+	const queues = new EndpointQueues<number>({perEndpoint: 4, total: 256});
 	queues.due('a', 5000, at.now);
 	queues.advance({now: 4999, monotonic: 0});
 	t.deepEqual(queues.permits(), []);
@@ -293,7 +291,7 @@ test('whatever happens, no more is under way than may be, nothing is lost, and n
 	fc.assert(
 		fc.property(fc.array(step, {maxLength: 200}), fc.integer({min: 1, max: 12}), (steps, total) => {
 			const perEndpoint = Math.min(4, total);
-			const queues = createEndpointQueues<string>({perEndpoint, total});
+			const queues = new EndpointQueues<string>({perEndpoint, total});
 			const underWay: Array<readonly [endpoint: string, begun: number]> = [];
 			/** Claimed, and neither begun nor given back. */
 			const waiting: string[] = [];

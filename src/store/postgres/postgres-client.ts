@@ -163,36 +163,41 @@ const maxNamed = 200;
 /** How long the server has to close a connection that was ended, in milliseconds. */
 const partingMs = 1000;
 
-/**
- * The knex client for PostgreSQL, with time limits on this side, because a server that stopped responding enforces
- * none. A connection that reaches a limit is destroyed: its late response would be mistaken for that of the next
- * statement.
- */
-export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
-	const open = new Set<PostgresConnection>();
-	const seen = new LRUCache<string, number>({max: maxNamed});
-	const names = new Map<string, string>();
-	let silent = false;
+const silence = 'the PostgreSQL server does not respond';
 
-	async function within<Result>(connection: PostgresConnection, ms: number, work: Promise<Result>): Promise<Result> {
-		const timer = setTimeout(() => cut(connection, `no response within ${ms / 1000} s`), ms);
-		try {
-			return await work;
-		} finally {
-			clearTimeout(timer);
+/** The open connections, with the limit for each response. */
+class OpenConnections {
+	readonly open = new Set<PostgresConnection>();
+	readonly #statementMs: number | null;
+	readonly #waits = new WeakMap<PostgresConnection, {open: number; readonly timer: NodeJS.Timeout}>();
+	#silent = false;
+
+	constructor(statementMs: number | null) {
+		this.#statementMs = statementMs;
+	}
+
+	get isSilent(): boolean {
+		return this.#silent;
+	}
+
+	setSilent(is: boolean): void {
+		this.#silent = is;
+		if (is) {
+			for (const connection of this.open) {
+				cut(connection, silence);
+			}
 		}
 	}
 
-	const waits = new WeakMap<PostgresConnection, {open: number; readonly timer: NodeJS.Timeout}>();
-
 	/** Limits the wait for each response, counted from the previous one: several statements may be in progress. */
-	async function inTime<Result>(connection: PostgresConnection, answer: Promise<Result>): Promise<Result> {
-		if (statementMs === null) {
+	async limit<Result>(connection: PostgresConnection, answer: Promise<Result>): Promise<Result> {
+		const ms = this.#statementMs;
+		if (ms === null) {
 			return await answer;
 		}
-		const late = `no response within ${statementMs / 1000} s`;
-		const wait = waits.get(connection) ?? {open: 0, timer: setTimeout(() => cut(connection, late), statementMs)};
-		waits.set(connection, wait);
+		const late = `no response within ${ms / 1000} s`;
+		const wait = this.#waits.get(connection) ?? {open: 0, timer: setTimeout(() => cut(connection, late), ms)};
+		this.#waits.set(connection, wait);
 		wait.open++;
 		try {
 			return await answer;
@@ -200,32 +205,47 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 			wait.open--;
 			if (wait.open === 0) {
 				clearTimeout(wait.timer);
-				waits.delete(connection);
+				this.#waits.delete(connection);
 			} else {
 				wait.timer.refresh();
 			}
 		}
 	}
+}
 
-	/** Names a recurring statement, so that the connection caches its parsed and planned form. */
-	function named(query: Query): Query {
+/** Names recurring statements, so that each connection caches their parsed and planned form. */
+class PreparedStatements {
+	readonly #seen = new LRUCache<string, number>({max: maxNamed});
+	readonly #names = new Map<string, string>();
+
+	name(query: Query): Query {
 		const {sql, bindings} = query;
-		let name = names.get(sql);
-		if (name === undefined && bindings && bindings.length > 0 && names.size < maxNamed) {
-			const times = (seen.get(sql) ?? 0) + 1;
-			seen.set(sql, times);
+		let name = this.#names.get(sql);
+		if (name === undefined && bindings && bindings.length > 0 && this.#names.size < maxNamed) {
+			const times = (this.#seen.get(sql) ?? 0) + 1;
+			this.#seen.set(sql, times);
 			if (times >= 3) {
-				name = `mailctl_${names.size}`;
-				names.set(sql, name);
+				name = `mailctl_${this.#names.size}`;
+				this.#names.set(sql, name);
 			}
 		}
 		return name === undefined ? query : Object.assign(query, {options: {...query.options, name}});
 	}
+}
+
+/**
+ * The knex client for PostgreSQL, with time limits on this side, because a server that stopped responding enforces
+ * none. A connection that reaches a limit is destroyed: its late response would be mistaken for that of the next
+ * statement.
+ */
+export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
+	const connections = new OpenConnections(statementMs);
+	const statements = new PreparedStatements();
 
 	class LimitedPostgres extends PostgresDialect {
 		override async _acquireOnlyConnection(): Promise<PostgresConnection> {
-			if (silent) {
-				throw new NoAnswerError('the PostgreSQL server does not respond');
+			if (connections.isSilent) {
+				throw new NoAnswerError(silence);
 			}
 			const connection = new this.driver.Client({...this.connectionSettings, pipeline: this.config.pipelines});
 			// The pool checks this property before it lends a connection.
@@ -234,10 +254,10 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 			});
 			connection.on('end', () => {
 				connection.__knex__disposed ??= 'Connection ended';
-				open.delete(connection);
+				connections.open.delete(connection);
 			});
-			open.add(connection);
-			await within(connection, connectMs, connection.connect());
+			connections.open.add(connection);
+			await cutAfter(connection, connectMs, connection.connect());
 			return connection;
 		}
 
@@ -247,8 +267,9 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 				one.options?.copied === undefined
 					? super._query(connection, one)
 					: sendCopy(connection, this.driver.Query, one, one.options.copied);
-			const ask = (one: Query) => inTime(connection, start(one));
-			const send = (one: Query) => ask(prepares ? named(one) : one).catch(error => fail(connection, error));
+			const ask = (one: Query) => connections.limit(connection, start(one));
+			const send = (one: Query) =>
+				ask(prepares ? statements.name(one) : one).catch(error => fail(connection, error));
 			if (pipelines) {
 				// The writer repeats a transaction with a stale plan.
 				return await sendOn(connection, query, send);
@@ -263,7 +284,7 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		}
 
 		override async destroyRawConnection(connection: PostgresConnection): Promise<void> {
-			await within(connection, partingMs, super.destroyRawConnection(connection)).catch(() => undefined);
+			await cutAfter(connection, partingMs, super.destroyRawConnection(connection)).catch(() => undefined);
 		}
 	}
 
@@ -273,15 +294,18 @@ export function createPostgresClient({connectMs, statementMs}: PostgresLimits) {
 		 * Called when the server stops or resumes responding. While it is silent, pending statements fail and new
 		 * connections are refused. Existing connections are not used again, because their server may be gone.
 		 */
-		setSilent(is: boolean): void {
-			silent = is;
-			if (silent) {
-				for (const connection of open) {
-					cut(connection, 'the PostgreSQL server does not respond');
-				}
-			}
-		},
+		setSilent: (silent: boolean): void => connections.setSilent(silent),
 	};
+}
+
+/** Destroys the connection if the work takes longer. */
+async function cutAfter<Result>(connection: PostgresConnection, ms: number, work: Promise<Result>): Promise<Result> {
+	const timer = setTimeout(() => cut(connection, `no response within ${ms / 1000} s`), ms);
+	try {
+		return await work;
+	} finally {
+		clearTimeout(timer);
+	}
 }
 
 /** Throws the error, and marks the connection if it must not be used again after it. */

@@ -13,17 +13,6 @@ export type PulseOptions = {
 	readonly onSilent: (silent: boolean) => void;
 };
 
-/** The state of the server, which is queried every second. */
-export type Pulse = {
-	/** Returns how many milliseconds this machine's clock is ahead of the server's. */
-	readonly skew: () => number;
-	/** Holds the lock of this name for life, or until the server notices that the process or its connection is gone. */
-	readonly hold: (name: string) => Promise<void>;
-	/** Receives other nodes' NOTIFY. The notice is `null` on a new connection, as notices may have been missed. */
-	readonly listen: (onNotice: (notice: string | null) => void) => Promise<void>;
-	readonly stop: () => void;
-};
-
 const pulseMs = 1000;
 const answerMs = 2000;
 /** The pause after a failure. It is short, so that recovery is noticed soon. */
@@ -37,62 +26,109 @@ const timeQuery = `select ${serverMs} as now`;
 const tryLock = 'select pg_try_advisory_lock($1, hashtext($2)) as got';
 
 /**
- * Starts to query the server's time every second, on its own connection. This sets the clock, shows how far this
- * machine's clock is off, and detects a silent server within three seconds. Resolves with the first response.
+ * Queries the server's time every second, on its own connection. This sets the clock, shows how far this machine's
+ * clock is off, and detects a silent server within three seconds.
  */
-export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions): Promise<Pulse> {
-	let client: pg.Client | null = null;
-	let held: {readonly name: string; by: pg.Client | null} | null = null;
-	let onNotice: ((notice: string | null) => void) | null = null;
-	let listening: pg.Client | null = null;
-	let silent = false;
-	let stopped = false;
-	let skew: number | null = null;
-	let timer: NodeJS.Timeout | undefined;
+export class Pulse {
+	readonly #options: PulseOptions;
+	#client: pg.Client | null = null;
+	#held: {readonly name: string; by: pg.Client | null} | null = null;
+	#onNotice: ((notice: string | null) => void) | null = null;
+	#listening: pg.Client | null = null;
+	#silent = false;
+	#stopped = false;
+	#skew: number | null = null;
+	#timer: NodeJS.Timeout | undefined;
 
-	const newClient = () => new pg.Client({connectionString: url, application_name: 'mailctl pulse', keepAlive: true});
+	constructor(options: PulseOptions) {
+		this.#options = options;
+	}
 
-	async function connected(limit: number): Promise<pg.Client> {
-		if (client) {
-			return client;
+	/** Resolves with the first response. */
+	async start(): Promise<void> {
+		const {connectMs} = this.#options;
+		try {
+			await this.#measure(connectMs);
+			await refusePooling(await this.#connected(connectMs), this.#newClient(), connectMs);
+		} catch (error) {
+			this.stop();
+			throw error;
 		}
-		const fresh = newClient();
-		fresh.on('error', () => leave(fresh));
-		fresh.on('end', () => leave(fresh));
-		fresh.on('notification', ({payload = ''}) => onNotice?.(payload));
-		client = fresh;
+		this.#next(pulseMs);
+	}
+
+	/** Returns how many milliseconds this machine's clock is ahead of the server's. */
+	skew(): number {
+		return this.#skew ?? 0;
+	}
+
+	/** Holds the lock of this name for life, or until the server notices that the process or its connection is gone. */
+	async hold(name: string): Promise<void> {
+		this.#held = {name, by: null};
+		await this.#lock(await this.#connected(answerMs));
+	}
+
+	/** Receives other nodes' NOTIFY. The notice is `null` on a new connection, as notices may have been missed. */
+	async listen(listener: (notice: string | null) => void): Promise<void> {
+		this.#onNotice = listener;
+		await this.#hear(await this.#connected(answerMs));
+	}
+
+	stop(): void {
+		this.#stopped = true;
+		clearTimeout(this.#timer);
+		if (this.#client) {
+			this.#leave(this.#client);
+		}
+	}
+
+	#newClient(): pg.Client {
+		const connectionString = this.#options.url;
+		return new pg.Client({connectionString, application_name: 'mailctl pulse', keepAlive: true});
+	}
+
+	async #connected(limit: number): Promise<pg.Client> {
+		if (this.#client) {
+			return this.#client;
+		}
+		const fresh = this.#newClient();
+		fresh.on('error', () => this.#leave(fresh));
+		fresh.on('end', () => this.#leave(fresh));
+		fresh.on('notification', ({payload = ''}) => this.#onNotice?.(payload));
+		this.#client = fresh;
 		await inTime(fresh, fresh.connect(), limit);
 		return fresh;
 	}
 
-	function leave(gone: pg.Client): void {
-		if (client === gone) {
-			client = null;
+	#leave(gone: pg.Client): void {
+		if (this.#client === gone) {
+			this.#client = null;
 		}
 		gone.connection.stream.destroy();
 	}
 
 	/** `limit` applies to connecting and to the response. */
-	async function measure(limit: number): Promise<void> {
-		const asked = await connected(limit);
+	async #measure(limit: number): Promise<void> {
+		const asked = await this.#connected(limit);
 		const began = performance.now();
 		const {rows} = await inTime(asked, asked.query<{now: string}>(timeQuery), limit);
 		// Assumes that the server read its clock halfway through our wait.
 		const doubt = (performance.now() - began) / 2;
 		const now = Number(rows[0]?.now) + doubt;
-		if (skew === null || Math.abs(now - clock.now()) > doubt + toleratedMs) {
+		const {clock} = this.#options;
+		if (this.#skew === null || Math.abs(now - clock.now()) > doubt + toleratedMs) {
 			clock.set(now);
 		}
-		skew = Date.now() - now;
-		await lock(asked);
-		await hear(asked);
+		this.#skew = Date.now() - now;
+		await this.#lock(asked);
+		await this.#hear(asked);
 	}
 
-	async function hear(asked: pg.Client): Promise<void> {
-		if (onNotice !== null && listening !== asked) {
+	async #hear(asked: pg.Client): Promise<void> {
+		if (this.#onNotice !== null && this.#listening !== asked) {
 			await inTime(asked, asked.query(`listen ${channel}`), answerMs);
-			listening = asked;
-			onNotice(null);
+			this.#listening = asked;
+			this.#onNotice(null);
 		}
 	}
 
@@ -100,69 +136,41 @@ export async function startPulse({url, clock, connectMs, onSilent}: PulseOptions
 	 * Takes the lock of `hold`. The server may still consider a former connection alive, which then holds the lock, so
 	 * this is retried at the next beat.
 	 */
-	async function lock(asked: pg.Client): Promise<void> {
+	async #lock(asked: pg.Client): Promise<void> {
+		const held = this.#held;
 		if (held !== null && held.by !== asked) {
 			const {rows} = await inTime(asked, asked.query<{got: boolean}>(tryLock, [nodeLocks, held.name]), answerMs);
 			held.by = rows[0]?.got ? asked : null;
 		}
 	}
 
-	async function beat(): Promise<void> {
+	async #beat(): Promise<void> {
 		try {
-			await measure(answerMs);
-			tell(false);
-			next(pulseMs);
+			await this.#measure(answerMs);
+			this.#tell(false);
+			this.#next(pulseMs);
 		} catch (error) {
-			if (client) {
-				leave(client);
+			if (this.#client) {
+				this.#leave(this.#client);
 			}
 			// An error from the server is a response too.
-			tell(error instanceof NoAnswerError);
-			next(retryMs);
+			this.#tell(error instanceof NoAnswerError);
+			this.#next(retryMs);
 		}
 	}
 
-	function tell(is: boolean): void {
-		if (silent !== is && !stopped) {
-			silent = is;
-			onSilent(is);
+	#tell(is: boolean): void {
+		if (this.#silent !== is && !this.#stopped) {
+			this.#silent = is;
+			this.#options.onSilent(is);
 		}
 	}
 
-	function next(ms: number): void {
-		if (!stopped) {
-			timer = setTimeout(() => void beat(), ms).unref();
+	#next(ms: number): void {
+		if (!this.#stopped) {
+			this.#timer = setTimeout(() => void this.#beat(), ms).unref();
 		}
 	}
-
-	function stop(): void {
-		stopped = true;
-		clearTimeout(timer);
-		if (client) {
-			leave(client);
-		}
-	}
-
-	try {
-		await measure(connectMs);
-		await refusePooling(await connected(connectMs), newClient(), connectMs);
-	} catch (error) {
-		stop();
-		throw error;
-	}
-	next(pulseMs);
-	return {
-		skew: () => skew ?? 0,
-		async hold(name) {
-			held = {name, by: null};
-			await lock(await connected(answerMs));
-		},
-		async listen(listener) {
-			onNotice = listener;
-			await hear(await connected(answerMs));
-		},
-		stop,
-	};
 }
 
 /** A pooler assigns each transaction another connection of the server. */

@@ -1,0 +1,148 @@
+import {hkdfSync, randomBytes} from 'node:crypto';
+import type {Knex} from 'knex';
+import {createTurns} from '../api/turns.ts';
+import {generateSigningKeys} from '../compose/dkim.ts';
+import {servesHttps} from '../config/derive.ts';
+import {extraCa} from '../config/settings.ts';
+import type {DashboardParts} from '../dashboard/parts.ts';
+import {createResolver, openRecordSources} from '../dns/resolver.ts';
+import {createDmarcReview} from '../domains/dmarc.ts';
+import {ownHosts, sendingNames} from '../domains/domain-records.ts';
+import {storeTime} from '../kit/time.ts';
+import {type Links, messageIdOf, withHost} from '../links/links.ts';
+import type {Operator, Tools} from '../mail/operator.ts';
+import {Eraser, erasureWaitMs, type Person} from '../outcome/erase.ts';
+import type {createFeed} from '../outcome/feed.ts';
+import {ownRetryOf} from '../pace/choose-route.ts';
+import type {Alert} from '../store/alerts.ts';
+import {findLinkHost} from '../store/domains.ts';
+import type {MasterKeys} from '../store/sealed.ts';
+import {FailedLogIns} from '../users/failed-log-ins.ts';
+import {createLogIn} from '../users/log-in.ts';
+import {createOidc} from '../users/oidc.ts';
+import {createPasskeys} from '../users/passkeys.ts';
+import {createSessions} from '../users/sessions.ts';
+import {AddressGuard} from '../webhook/address-guard.ts';
+import {sendTest} from './alerts.ts';
+import type {Context} from './context.ts';
+import type {Intake} from './intake.ts';
+import {RecipientMails} from './recipient-mails.ts';
+import {guardOf, postExample} from './webhook-posting.ts';
+
+export const dnsTimeoutMs = 5000;
+
+type HttpTools = {
+	readonly accept: Intake['accept'];
+	readonly feed: ReturnType<typeof createFeed>;
+	readonly links: Links;
+	readonly publicUrl: () => string;
+};
+
+/** Creates what the API and the dashboard share. */
+export function createHttpParts(context: Context, {accept, feed, links, publicUrl}: HttpTools) {
+	const {settings, store, keys, vault, clock, newId, eventWriter} = context;
+	const {reader, writer} = store;
+
+	async function change<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
+		const result = await writer.transaction(work);
+		context.forget();
+		return result;
+	}
+
+	const eraser = new Eraser({
+		...{store, clock, eventWriter, removeCaptured: context.removeCaptured},
+		waitLimitMs: erasureWaitMs,
+	});
+
+	return {
+		reader,
+		change,
+		writer,
+		tools: {clock, newId, random: randomBytes},
+		vault,
+		accept,
+		erase: (person: Person, operator: Operator) => eraser.erase(person, operator),
+		feed,
+		domains: createDomainParts(context),
+		mails: new RecipientMails({settings, store, vault, secrets: keys, clock, publicUrl}),
+		async preferencesLink(person: {readonly workspaceId: string; readonly address: string}) {
+			const expiresAt = clock.now() + settings.tokenLifetime;
+			const at = storeTime(clock.now());
+			const host = await findLinkHost(reader, person.workspaceId, at, servesHttps(settings));
+			const base = publicUrl();
+			return {url: (host ? withHost(base, host) : base) + links.personUrl({...person, expiresAt}), expiresAt};
+		},
+		readMessageId: links.readMessageId,
+		messageIdOf: (id: string, from: string) => messageIdOf(links, id, from),
+		webhooks: {
+			guard: new AddressGuard(guardOf(settings)),
+			onDue: eventWriter.onDue,
+			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
+		},
+		testAlert: (alert: Alert) => sendTest({...context, reader}, alert),
+		publicUrl,
+		mayAccept: context.mayAccept,
+	};
+}
+
+export type HttpParts = ReturnType<typeof createHttpParts>;
+
+function createDomainParts({settings, store, clock}: Context) {
+	const names = sendingNames(settings);
+	const keyTurns = createTurns();
+	const openSources = () =>
+		openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock});
+	return {
+		names,
+		ownHosts: ownHosts(settings),
+		openSources,
+		reviewDmarc: createDmarcReview({reader: store.reader, names, openSources, clock}),
+		// As in `roles.ts`: if no mail leaves the machine, no records are needed.
+		areChecked: settings.delivery !== 'capture',
+		makeKeys: (workspaceId: string) => keyTurns(workspaceId, generateSigningKeys),
+	};
+}
+
+/** Creates what the dashboard needs. */
+export function createDashboardParts(
+	context: Context,
+	parts: HttpParts,
+	process: DashboardParts['process'],
+): DashboardParts {
+	const {settings, store, keys, clock} = context;
+	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: dnsTimeoutMs, tries: 1, clock});
+	return {
+		...parts,
+		settings,
+		live: context.live,
+		version: context.version,
+		bounceRules: context.bounceRules,
+		ownRetryOf: destination => ownRetryOf(destination, settings.delivery, context.destinations(), resolver),
+		process,
+		store,
+		secrets: keys,
+		...createLogIns(context, parts.tools),
+		apiUrl: parts.publicUrl,
+	};
+}
+
+/** Creates the dashboard's sign-in methods, which count failures together, and its sessions. */
+function createLogIns({settings, store, vault}: Context, tools: Tools) {
+	const {clock, newId} = tools;
+	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;
+	const attempts = new FailedLogIns(clock);
+	return {
+		sessions: createSessions({store, ...tools}),
+		logIn: createLogIn({store, vault, clock, attempts}),
+		passkeys: createPasskeys({store, vault, clock, newId, attempts}),
+		oidc:
+			issuer === null || clientId === null
+				? null
+				: createOidc({issuer, clientId, clientSecret, ca: extraCa(settings), store, vault, clock}),
+	};
+}
+
+/** Cursors live for minutes, so one key derived from the current key is enough. */
+export function cursorKey({keys, current}: MasterKeys): Uint8Array {
+	return new Uint8Array(hkdfSync('sha256', keys[current] as Uint8Array, '', 'cursor', 32));
+}

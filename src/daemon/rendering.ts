@@ -1,0 +1,131 @@
+import {Worker} from 'node:worker_threads';
+import {createGarbage, threadLimits} from '../kit/memory.ts';
+import {processCpu} from '../kit/work-limit.ts';
+import {findHiddenValues, type HiddenValues, maskHidden} from '../mail/hidden-values.ts';
+import type {Attachment, Priority} from '../mail/message.ts';
+import {simulatorDomain} from '../mail/simulator.ts';
+import type {MessageRendering, Rendered, Unmade} from '../queue/attempt.ts';
+import {Renderers} from '../queue/renderers.ts';
+import {Permits} from '../queue/smtp-workers.ts';
+import {listAttachments, sizeAttachments} from '../store/messages.ts';
+import type {Claimed} from '../store/queue/claims.ts';
+import {listVariants} from '../store/templates.ts';
+import type {RendererData} from '../threads/renderer.ts';
+import type {Context} from './context.ts';
+import {feedbackOf, Signing} from './recipient-mails.ts';
+
+const makeLimitMs = 2000;
+/** How many octets of attachments of recipients being attempted may be in memory. Their messages are a third larger. */
+const maxAttached = 32 * 1024 * 1024;
+
+/** Renders messages with what the store has about them: attachments, keys, templates and sensitive variables. */
+export class Rendering implements MessageRendering {
+	readonly #context: Context;
+	readonly #signing: Signing;
+	readonly #renderers: Renderers;
+	readonly #attached = new Permits(maxAttached);
+	readonly #letGo = createGarbage();
+
+	/** Starts the renderers. `publicUrl` is the base URL of links in messages. */
+	constructor(context: Context, publicUrl: string) {
+		const {store, vault, clock, settings} = context;
+		this.#context = context;
+		this.#signing = new Signing(store, vault, clock, settings);
+		this.#renderers = startRenderers(context, publicUrl, this.#signing);
+	}
+
+	async render(recipient: Claimed, priority: Priority): Promise<Rendered> {
+		const domain = await this.#signing.of(recipient.domain_id ?? '');
+		const attachments = await this.#readAttachments(recipient);
+		const job = {
+			recipient,
+			attachments,
+			returnPathDomain: domain.returnPathDomain ?? this.#context.settings.returnPathDomain,
+			variables: openVariables(this.#context, recipient),
+			linkHost: domain.linkHost,
+			signing: domain.keyIds.join(','),
+		};
+		const made = await this.#renderers.make(job, priority === 'high');
+		this.#letGo(attachments.reduce((sum, {content}) => sum + content.length, 0));
+		return made.ok ? made : {ok: false, unmade: this.#maskUnmade(made.unmade, recipient)};
+	}
+
+	release({id}: Claimed): void {
+		this.#attached.giveBack(id);
+	}
+
+	/** Drops cached data that others may have changed. */
+	forget(): void {
+		this.#signing.forget();
+	}
+
+	async stop(): Promise<void> {
+		await this.#renderers.stop();
+	}
+
+	async #readAttachments(recipient: Claimed): Promise<Attachment[]> {
+		if (recipient.attachments === 0) {
+			return [];
+		}
+		const {reader} = this.#context.store;
+		await this.#attached.take(recipient.id, await sizeAttachments(reader, recipient.message_id));
+		return await listAttachments(reader, recipient.message_id);
+	}
+
+	/** A template error may quote a value too. */
+	#maskUnmade(unmade: Unmade, recipient: Claimed): Unmade {
+		const hidden = hiddenValuesOf(this.#context, recipient);
+		return hidden === null ? unmade : {...unmade, message: maskHidden(unmade.message, hidden)};
+	}
+}
+
+type VariablesContext = Pick<Context, 'settings' | 'vault'>;
+
+/** What stays on this machine for viewing is rendered without sensitive variables. */
+function openVariables({settings, vault}: VariablesContext, recipient: Claimed): string | null {
+	const {sealed, workspace_id: workspaceId, mode, destination} = recipient;
+	const leaves = settings.delivery !== 'capture' && mode === 'live' && destination !== simulatorDomain;
+	return sealed !== null && leaves ? vault.open(workspaceId, sealed) : null;
+}
+
+/** Returns the values that a mail server may quote and that must not be stored, or `null` if there are none. */
+export function hiddenValuesOf(context: VariablesContext, recipient: Claimed): HiddenValues | null {
+	const variables = openVariables(context, recipient);
+	return variables === null ? null : findHiddenValues(recipient.data ?? '{}', variables);
+}
+
+/** Starts the threads that render, compose and sign. They request templates and keys by name. */
+function startRenderers(
+	{settings, clock, store, keys, observer}: Context,
+	publicUrl: string,
+	signing: Pick<Signing, 'keys'>,
+) {
+	return new Renderers({
+		count: settings.renderers,
+		limitMs: makeLimitMs,
+		clock,
+		cpu: processCpu,
+		isUnavailable: store.dialect.isUnavailable,
+		observer,
+		spawn: shared =>
+			new Worker(new URL('../threads/renderer.js', import.meta.url), {
+				workerData: {
+					shared,
+					time: store.clock.memory,
+					keys,
+					publicUrl,
+					tokenLifetimeMs: settings.tokenLifetime,
+					...feedbackOf(settings),
+				} satisfies RendererData,
+				resourceLimits: threadLimits.renderer,
+			}),
+		async resource(name) {
+			const [kind, key = ''] = name.split(':');
+			if (kind === 'dkim') {
+				return await signing.keys(key === '' ? [] : key.split(','));
+			}
+			const variants = await listVariants(store.reader, key);
+			return variants.map((variant, position) => ({...variant, id: `${key}/${position}`}));
+		},
+	});
+}

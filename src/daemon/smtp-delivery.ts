@@ -1,0 +1,194 @@
+import {Worker} from 'node:worker_threads';
+import {extraCa, type Settings} from '../config/settings.ts';
+import {confirmationsOf} from '../deliver/find-hosts.ts';
+import {capturedFolder} from '../deliver/local-delivery.ts';
+import type {Delivery} from '../deliver/transaction.ts';
+import {threadLimits} from '../kit/memory.ts';
+import {parseAddress} from '../mail/address.ts';
+import type {BounceRule} from '../mail/bounce.ts';
+import {maskResult} from '../mail/hidden-values.ts';
+import {readExtras} from '../mail/message.ts';
+import type {Asked, AttemptResult} from '../mail/outcome.ts';
+import type {ProviderName} from '../mail/provider.ts';
+import type {Precedence, Route, Terms} from '../mail/route.ts';
+import {echoFields} from '../providers/providers.ts';
+import type {Made, MessageDelivery} from '../queue/attempt.ts';
+import {SmtpWorkers} from '../queue/smtp-workers.ts';
+import {ownAddresses} from '../routing/router.ts';
+import type {Claimed} from '../store/queue/claims.ts';
+import {readAsked} from '../store/recipients.ts';
+import {readTries} from '../store/reputation.ts';
+import {readProviders} from '../store/smarthosts.ts';
+import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
+import type {Context} from './context.ts';
+import {createRelayUse} from './relay-use.ts';
+import {hiddenValuesOf} from './rendering.ts';
+
+/** Delivers messages through the SMTP workers, with what the store has about their recipients. */
+export class SmtpDelivery implements MessageDelivery {
+	readonly #context: Context;
+	readonly #workers: SmtpWorkers<Delivery>;
+	readonly #noteRelayUse: ReturnType<typeof createRelayUse>;
+	/** The providers that post events about a workspace's mail; `null` stands for every workspace. */
+	#echoing: ReadonlyMap<string | null, readonly ProviderName[]> = new Map();
+
+	/** Starts the SMTP workers. `silent` is called when a session with the site has received nothing for a while. */
+	constructor(context: Context, silent: (site: string) => void) {
+		this.#context = context;
+		this.#noteRelayUse = createRelayUse(context);
+		this.#workers = startSmtpWorkers(context, silent);
+	}
+
+	async deliver(
+		recipient: Claimed,
+		made: Made,
+		{site, terms, retry}: Omit<Route, 'warmUp'>,
+		connections: number,
+		endsAt: number,
+		precedence: Precedence | null,
+	): Promise<AttemptResult> {
+		const {live, clock} = this.#context;
+		const asked = recipient.attempts === 0 ? {} : {asked: await this.#readAsked(recipient)};
+		const result = await this.#workers.deliver(site, connections, {
+			recipientId: recipient.id,
+			workspaceId: recipient.workspace_id,
+			destination: recipient.destination,
+			envelope: {from: made.envelopeFrom, to: wireAddress(recipient), smtputf8: made.smtputf8},
+			ref: made.ref,
+			terms,
+			...(precedence && {precedence}),
+			data: this.#withEcho(made, terms, recipient.workspace_id),
+			attempt: recipient.attempts + 1,
+			...asked,
+			endsAt,
+			...(readExtras(recipient.extras).expiresAt !== undefined && {expires: true}),
+			simulated: recipient.mode === 'test',
+			...confirmationsOf(recipient, retry.schedule ?? live().retrySchedule, clock.now()),
+		});
+		if (terms.nextHop.kind === 'relay' && this.#echoedBy(recipient.workspace_id).length > 0) {
+			this.#noteRelayUse(recipient.workspace_id, result);
+		}
+		const hidden = hiddenValuesOf(this.#context, recipient);
+		return hidden === null ? result : maskResult(result, hidden);
+	}
+
+	async countDoubtful({id}: Claimed): Promise<number> {
+		const {store, observer} = this.#context;
+		try {
+			return (await readTries(store.reader, [id])).get(id)?.doubtful ?? 0;
+		} catch (error) {
+			observer.storeFailed(error); // The outcome of the recipient must still be recorded.
+			return 0;
+		}
+	}
+
+	recorded({id}: Claimed): void {
+		this.#workers.recorded(id);
+	}
+
+	/** Reads which providers post events about the mail that they relay. */
+	async renewProviders(): Promise<void> {
+		this.#echoing = await readProviders(this.#context.store.reader);
+	}
+
+	/** Call this when the bounce rules have changed. */
+	renewBounceRules(): void {
+		this.#workers.classifyBy(this.#context.bounceRules());
+	}
+
+	/** Sets how many connections to the site the workers may have. */
+	allow(site: string, connections: number): void {
+		this.#workers.allow(site, connections);
+	}
+
+	/** Counts connections by site. */
+	countConnections(): Promise<ReadonlyMap<string, number>> {
+		return this.#workers.countConnections();
+	}
+
+	/** Sessions end after their current message. */
+	drain(): void {
+		this.#workers.drain();
+	}
+
+	async stop(): Promise<void> {
+		await this.#workers.stop();
+	}
+
+	async #readAsked({id}: Claimed): Promise<Asked[]> {
+		const {store, observer} = this.#context;
+		try {
+			return await readAsked(store.reader, id);
+		} catch (error) {
+			observer.storeFailed(error); // The message is ready, so it goes to the mail servers in their usual order.
+			return [];
+		}
+	}
+
+	/** Returns the providers that report on the workspace's mail. */
+	#echoedBy(workspaceId: string): readonly ProviderName[] {
+		return [...(this.#echoing.get(null) ?? []), ...(this.#echoing.get(workspaceId) ?? [])];
+	}
+
+	/** Adds the fields by which a relay's provider identifies the message in its events. */
+	#withEcho({mail, ref}: Made, {nextHop}: Terms, workspaceId: string): Uint8Array {
+		const fields = nextHop.kind === 'relay' ? echoFields(this.#echoedBy(workspaceId), ref) : '';
+		return fields === '' ? mail : Buffer.concat([Buffer.from(fields), mail]);
+	}
+}
+
+function wireAddress(recipient: Claimed): string {
+	const parsed = parseAddress(recipient.address, {utf8Local: true});
+	if (!parsed.ok) {
+		throw new Error(`${recipient.id}: the stored address ${parsed.fault}`);
+	}
+	return parsed.address.wire;
+}
+
+/** Starts the threads that hold SMTP sessions. */
+function startSmtpWorkers(
+	{settings, clock, store, bounceRules, observer, version}: Context,
+	silent: (site: string) => void,
+) {
+	return new SmtpWorkers<Delivery>({
+		count: settings.senders,
+		silent,
+		clock,
+		observer,
+		spawn: () =>
+			new Worker(new URL('../threads/smtp-worker.js', import.meta.url), {
+				workerData: senderData(settings, bounceRules(), store.clock.memory, version),
+				resourceLimits: threadLimits.smtpWorker,
+			}),
+	});
+}
+
+/** Returns the data for an SMTP worker. `time` is the memory of the daemon's clock. */
+function senderData(
+	settings: Settings,
+	bounceRules: readonly BounceRule[],
+	time: SharedArrayBuffer,
+	version: string,
+): SmtpWorkerData {
+	const ca = extraCa(settings);
+	return {
+		...(ca === null ? {} : {ca}),
+		mode:
+			settings.delivery === 'capture'
+				? {kind: 'capture', folder: capturedFolder(settings.dataDir)}
+				: {kind: 'hosts', port: settings.mxPort},
+		hostname: settings.hostname,
+		timeouts: settings.smtpTimeouts,
+		attemptDeadlineMs: settings.attemptDeadline,
+		ipv6: settings.ipv6,
+		allowPrivateMx: settings.allowPrivateMx,
+		ownAddresses: ownAddresses(settings),
+		maxSessions: Math.max(1, Math.floor(settings.maxSessions / settings.senders)),
+		dnsServers: settings.dnsServers,
+		dane: settings.dane,
+		providerHosts: settings.providerHosts,
+		userAgent: `mailctl/${version}`,
+		bounceRules,
+		time,
+	};
+}
