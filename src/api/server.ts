@@ -6,7 +6,7 @@ import Fastify from 'fastify';
 import {writeExact} from '../kit/exact-json.ts';
 import {createGarbage} from '../kit/memory.ts';
 import type {NewId} from '../mail/ids.ts';
-import {type Api, type ApiParts, isPlain, type Routes, refuseOtherBodies} from './api-parts.ts';
+import {type Api, type ApiParts, isPlain, type Route, type Routes, refuseOtherBodies} from './api-parts.ts';
 import {
 	ApiError,
 	answerClientError,
@@ -20,19 +20,19 @@ import {createAnswerBounds} from './large-answers.ts';
 import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 import {alertRoutes} from './routes/alerts.ts';
-import {batchRoutes} from './routes/batch.ts';
+import {sendBatchRoute} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
-import {eventRoutes} from './routes/events.ts';
+import {eventStreamRoute} from './routes/events.ts';
 import {layoutRoutes} from './routes/layouts.ts';
-import {messageListRoutes} from './routes/message-list.ts';
+import {messageListRoute} from './routes/message-list.ts';
 import {
 	messageContentRoutes,
-	messageEventRoutes,
+	messageEventsRoute,
 	messageRecipientRoutes,
 	messageRoute,
-	messageRoutes,
-	resendRoutes,
+	resendMessageRoute,
+	sendMessageRoute,
 	waitingMessageRoutes,
 } from './routes/messages.ts';
 import {receivedRoutes} from './routes/received.ts';
@@ -41,7 +41,7 @@ import {smarthostRoutes} from './routes/smarthosts.ts';
 import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes, versionRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
-import {statsRoutes, usageRoutes} from './routes/usage.ts';
+import {statsRoute, usageRoute} from './routes/usage.ts';
 import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
 import {inTurn, startKeylessInTurn} from './turns.ts';
 import {validatorOf} from './validate.ts';
@@ -336,36 +336,39 @@ function endAtStop(api: Api, incompleteMs: number): void {
 	});
 }
 
+/** All routes under /v1. */
+const declaredRoutes: readonly Route[] = [
+	sendMessageRoute,
+	messageRoute,
+	messageEventsRoute,
+	sendBatchRoute,
+	usageRoute,
+	statsRoute,
+	messageListRoute,
+	...messageRecipientRoutes,
+	...messageContentRoutes,
+	resendMessageRoute,
+	...waitingMessageRoutes,
+	eventStreamRoute,
+	...suppressionRoutes,
+	...suppressionFileRoutes,
+	...topicRoutes,
+	...smarthostRoutes,
+	...receivedRoutes,
+	...alertRoutes,
+	...contactRoutes,
+	...templateRoutes,
+	...versionRoutes,
+	...layoutRoutes,
+	...domainRoutes,
+	...senderRoutes,
+	...webhookRoutes,
+	...webhookDeliveryRoutes,
+];
+
 /** Returns all routes under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [
-		messageRoutes(parts),
-		messageRoute(parts),
-		messageEventRoutes(parts),
-		batchRoutes(parts),
-		usageRoutes(parts),
-		statsRoutes(parts),
-		messageListRoutes(parts),
-		...messageRecipientRoutes(parts),
-		...messageContentRoutes(parts),
-		resendRoutes(parts),
-		...waitingMessageRoutes(parts),
-		eventRoutes(parts),
-		...suppressionRoutes(parts),
-		...suppressionFileRoutes(parts),
-		...topicRoutes(parts),
-		...smarthostRoutes(parts),
-		...receivedRoutes(parts),
-		...alertRoutes(parts),
-		...contactRoutes(parts),
-		...templateRoutes(parts),
-		...versionRoutes(parts),
-		...layoutRoutes(parts),
-		...domainRoutes(parts),
-		...senderRoutes(parts),
-		...webhookRoutes(parts),
-		...webhookDeliveryRoutes(parts),
-	];
+	return declaredRoutes.map(route => route(parts));
 }
 
 // These headers decide who makes a request, where it ends and what it does. If one appears twice, a proxy may use the

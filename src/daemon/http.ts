@@ -9,6 +9,7 @@ import {Cursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
 import {createTurns} from '../api/turns.ts';
+import {WorkLimits} from '../api/work-limits.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {linkBase, listenUrl, publicHost, servesHttps} from '../config/derive.ts';
 import type {Listen} from '../config/parsers.ts';
@@ -231,7 +232,13 @@ export function createHttp(
 				challengeRoutes(proofOf),
 				...(isShared || metricsToken !== null ? [scrape] : []),
 				...(isShared ? dashboard : []),
-				...apiRoutes({...parts, auth, limits, cursors: new Cursors(cursorKey(keys))}),
+				...apiRoutes({
+					...parts,
+					auth,
+					limits,
+					work: new WorkLimits(),
+					cursors: new Cursors(cursorKey(keys)),
+				}),
 				providerEventRoutes({
 					intake: providerIntake(context, wakeReading),
 					observer: context.observer,

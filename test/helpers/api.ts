@@ -11,6 +11,7 @@ import {localHostGuard} from '../../src/api/pages.ts';
 import {Cursors} from '../../src/api/paging.ts';
 import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
 import {apiRoutes, createApi} from '../../src/api/server.ts';
+import {WorkLimits} from '../../src/api/work-limits.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {RecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhook-posting.ts';
@@ -193,6 +194,7 @@ export async function startApi(
 			cursors: new Cursors(randomBytes(32)),
 			accept,
 			limits,
+			work: new WorkLimits(),
 			erase: createEraser({
 				store,
 				clock,
