@@ -18,6 +18,7 @@ import type {Auth} from './auth.ts';
 import {apiError} from './errors.ts';
 import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
+import type {WorkLimits} from './work-limits.ts';
 
 /** A message that was rendered again with the parts of its template, or the reason why it cannot be rendered. */
 type RemadeMail =
@@ -56,6 +57,7 @@ export type ApiParts = {
 	readonly cursors: Cursors;
 	readonly accept: Accept;
 	readonly limits: RateLimits;
+	readonly work: WorkLimits;
 	readonly erase: Erase;
 	/** The source of event streams. Closing it ends them. */
 	readonly feed: Feed;
@@ -97,8 +99,11 @@ export type ApiParts = {
 
 export type Api = FastifyInstance;
 
-/** Adds the routes of one resource. */
+/** Adds routes to a server. */
 export type Routes = (api: Api) => void;
+
+/** A declared route of the API, which has its dependencies only once it is added. */
+export type Route = (parts: ApiParts) => Routes;
 
 /** Rejects bodies without a parser for their media type with 415. An empty body is accepted with any type. */
 export function refuseOtherBodies(api: Api, message?: string): void {

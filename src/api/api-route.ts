@@ -6,7 +6,7 @@ import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {type Given, type Operation, perform} from '../ops/operation.ts';
-import type {ApiParts, Routes} from './api-parts.ts';
+import type {ApiParts, Route} from './api-parts.ts';
 import {actAs, callerOf} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
@@ -49,33 +49,29 @@ type RouteOptions<Body extends TSchema, Query extends TObject> = Description & {
 	/** Responses may be large, so a workspace may have only a few in progress (large-answers.ts). */
 	readonly isLarge?: true;
 	/** Returns the response body, or `undefined` for a response without one. */
-	readonly handle: (call: Call<Body, Query>) => Promise<unknown>;
+	readonly handle: (call: Call<Body, Query>, parts: ApiParts) => Promise<unknown>;
 };
 
-/** Returns a route of the API that requires a key with the scope. */
-export function apiRoute<Body extends TSchema, Query extends TObject>(
-	{auth, tools}: Pick<ApiParts, 'auth' | 'tools'>,
-	{
-		at,
-		scope,
-		id: kind,
-		params,
-		missing = 'not_found',
-		query,
-		body,
-		isBodyOptional,
-		isLarge,
-		handle,
-		...description
-	}: RouteOptions<Body, Query>,
-): Routes {
+/** Declares a route of the API that requires a key with the scope. */
+export function apiRoute<Body extends TSchema, Query extends TObject>({
+	at,
+	scope,
+	id: kind,
+	params,
+	missing = 'not_found',
+	query,
+	body,
+	isBodyOptional,
+	isLarge,
+	handle,
+	...description
+}: RouteOptions<Body, Query>): Route {
 	const [method, url] = at.split(' ') as [Method, string];
 	const errors = [...(kind ? [missing] : []), ...(description.errors ?? [])];
 	const isOfKind = (text: string) => (kind === 'tpl' ? isTemplateId(text) : !kind || isId(kind, text));
 	const options = {
 		method,
 		url,
-		onRequest: auth.needs(scope),
 		schema: {
 			...describe({...description, errors}),
 			querystring: query ?? noQuery,
@@ -86,9 +82,10 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 		...(isBodyOptional && {validatorCompiler: optionalBody}),
 		...(isLarge && {config: {isLarge}}),
 	};
-	return api => {
+	return parts => api => {
 		api.route<{Params: {id?: string}; Body: Static<Body>; Querystring: Static<Query>}>({
 			...options,
+			onRequest: parts.auth.needs(scope),
 			async handler(request, reply) {
 				const {id = ''} = request.params;
 				if (isBodyOptional) {
@@ -98,18 +95,18 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 					throw apiError(missing);
 				}
 				const caller = callerOf(request);
-				const acting = {caller, workspaceId: caller.workspaceId, tools: actAs(tools, request)};
-				const {body: given, query: asked} = request;
-				reply.code(description.answer[0]);
-				const sent = await handle({
-					...acting,
+				const call = {
+					caller,
+					workspaceId: caller.workspaceId,
 					id,
-					body: given as Static<Body>,
-					query: asked as Static<Query>,
+					body: request.body as Static<Body>,
+					query: request.query as Static<Query>,
+					tools: actAs(parts.tools, request),
 					request,
 					reply,
-				});
-				return reply.send(sent);
+				};
+				reply.code(description.answer[0]);
+				return reply.send(await handle(call, parts));
 			},
 		});
 	};
@@ -117,37 +114,36 @@ export function apiRoute<Body extends TSchema, Query extends TObject>(
 
 type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query' | 'body' | 'handle'> & {
 	/** Formats the response body. Without it the response has no body. */
-	readonly view?: (result: Result) => object | Promise<object>;
+	readonly view?: (result: Result, parts: ApiParts) => object | Promise<object>;
 	/** Throws `Refused` if this installation cannot do what is requested. */
-	readonly check?: (given: unknown) => void;
+	readonly check?: (given: unknown, parts: ApiParts) => void;
 	/** Whether to respond with `otherAnswer`. */
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** Returns the route of an operation. Its input is the body, with an id in the path as `id`. */
+/** Declares the route of an operation. Its input is the body, with an id in the path as `id`. */
 export function operationRoute<Input extends TSchema, Result>(
-	parts: Pick<ApiParts, 'auth' | 'tools' | 'writer' | 'change' | 'vault'>,
 	operation: Operation<Input, Result>,
 	{view, isOther, check, ...options}: FaceOptions<Result>,
-): Routes {
+): Route {
 	const {name, scope, input} = operation;
 	if (scope === undefined) {
 		throw new Error(`The operation ${name} has no scope, so it cannot have a route.`);
 	}
-	const {writer, change, vault} = parts;
-	return apiRoute(parts, {
+	return apiRoute({
 		...options,
 		scope,
 		...(!options.at.startsWith('DELETE ') && {body: options.id ? withoutId(input) : input}),
-		async handle({caller: {workspaceId, mode}, id, body, tools, reply}) {
+		async handle({caller: {workspaceId, mode}, id, body, tools, reply}, parts) {
+			const {writer, change, vault} = parts;
 			const context = {face: 'api', workspaceId, mode, tools, writer, change, vault: async () => vault} as const;
 			const given = {...(body as object), ...(options.id && {id})} as Given<Input>;
-			check?.(given);
+			check?.(given, parts);
 			const result = await perform(operation, context, given);
 			if (options.otherAnswer && isOther?.(result)) {
 				reply.code(options.otherAnswer[0]);
 			}
-			return await view?.(result);
+			return await view?.(result, parts);
 		},
 	});
 }
@@ -166,6 +162,9 @@ function withoutId(input: TSchema): TSchema {
 	return {...rest, ...(others.length > 0 && {required: others}), properties};
 }
 
+/** A request for a page of a list. */
+type ListCall<Query extends TObject> = Omit<Call<TSchema, Query>, 'body' | 'tools' | 'request' | 'reply'>;
+
 type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	readonly path: `/v1/${string}`;
 	readonly scope: Scope;
@@ -178,13 +177,12 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	/** The description of the response, followed by the schema of an item. */
 	readonly meaning: string;
 	readonly item: TSchema;
-	readonly view: (row: Row) => object;
+	readonly view: (row: Row, parts: ApiParts) => object;
 	/** The schema of the query. Without it the list has no filters. */
 	readonly query?: Query;
 	readonly find: (
-		caller: Caller,
-		query: Static<Query>,
-		id: string,
+		call: ListCall<Query>,
+		parts: ApiParts,
 	) => {readonly filters?: Readonly<Record<string, string>>} & (
 		| {readonly read: (part: Part) => Promise<readonly Row[]>}
 		/** For lists whose pages may end before they are full. */
@@ -214,25 +212,24 @@ export async function sendCsv(reply: FastifyReply, name: string, text: AsyncGene
 	return reply.send(reply.request.method === 'HEAD' ? undefined : await csvFile(text));
 }
 
-/** Returns the route of a paginated list. */
-export function listRoute<Query extends TObject, Row extends {readonly id: string}>(
-	{auth, cursors}: Pick<ApiParts, 'auth' | 'cursors'>,
-	{
-		path,
-		scope,
-		id: kind,
-		name,
-		defaultLimit,
-		meaning,
-		item,
-		view,
-		csv,
-		query,
-		find,
-		...description
-	}: ListOptions<Query, Row>,
-): Routes {
-	return api => {
+/** Declares the route of a paginated list. */
+export function listRoute<Query extends TObject, Row extends {readonly id: string}>({
+	path,
+	scope,
+	id: kind,
+	name,
+	defaultLimit,
+	meaning,
+	item,
+	view,
+	csv,
+	query,
+	find,
+	...description
+}: ListOptions<Query, Row>): Route {
+	return parts => api => {
+		const {auth, cursors} = parts;
+		const toView = (row: Row) => view(row, parts);
 		api.get<{Params: {id?: string}; Querystring: Static<typeof pageQuery>}>(
 			path,
 			{
@@ -246,17 +243,20 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 			},
 			async (request, reply) => {
 				const caller = callerOf(request);
-				const {filters = {}, ...found} = find(caller, request.query as Static<Query>, request.params.id ?? '');
-				const cursor = {workspaceId: caller.workspaceId, route: name, filters};
+				const {workspaceId} = caller;
+				const {id = ''} = request.params;
+				const call = {caller, workspaceId, id, query: request.query as Static<Query>};
+				const {filters = {}, ...found} = find(call, parts);
+				const cursor = {workspaceId, route: name, filters};
 				const list = {query: request.query, defaultLimit, cursors, scope: cursor};
 				if (csv && asksForCsv(request)) {
 					const {limit} = request.query;
 					const part = {after: readCursor(list), ...(limit !== undefined && {most: Number(limit)})};
 					const rows = pagesOf('scan' in found ? found.scan : scanOf(found.read), part);
-					return await sendCsv(reply, name, csvOf(csv, rows, view));
+					return await sendCsv(reply, name, csvOf(csv, rows, toView));
 				}
 				const page = await ('scan' in found ? scanPage({...list, ...found}) : readPage({...list, ...found}));
-				return {data: page.rows.map(row => view(row)), next_cursor: page.nextCursor};
+				return {data: page.rows.map(toView), next_cursor: page.nextCursor};
 			},
 		);
 	};

@@ -51,50 +51,88 @@ const ahead = 4;
 /** A node requests at least this fraction of the limit, so that requests to the store are rare. */
 const minPart = 100;
 
-/**
- * Counts sends per key in fixed windows, aligned to the epoch. `usual` is the limit of keys without their own. Nodes
- * that share a store take small parts of common windows by `share`; `null` lets this process count alone.
- */
-export function createRateLimits(
-	clock: Pick<Clock, 'now'>,
-	usual: () => RateLimit | null,
-	share: SharePart | null,
-): RateLimits {
-	const windows: Readonly<Record<Bucket, Map<string, Window>>> = {send: new Map(), batch: new Map()};
-	let sweepAt = 0;
+/** Counts sends per key in fixed windows, aligned to the epoch. */
+export class KeyRateLimits implements RateLimits {
+	readonly #clock: Pick<Clock, 'now'>;
+	readonly #defaultLimit: () => RateLimit | null;
+	readonly #share: SharePart | null;
+	readonly #windows: Readonly<Record<Bucket, Map<string, Window>>> = {send: new Map(), batch: new Map()};
+	#sweepAt = 0;
 
-	function limitOf({rateLimit}: Caller): RateLimit | null {
-		const own = rateLimit === null ? undefined : readRateLimit(rateLimit);
-		return own === undefined ? usual() : own;
+	/**
+	 * `defaultLimit` is the limit of keys without their own. Nodes that share a store take small parts of common windows
+	 * by `share`; `null` lets this process count alone.
+	 */
+	constructor(clock: Pick<Clock, 'now'>, defaultLimit: () => RateLimit | null, share: SharePart | null) {
+		this.#clock = clock;
+		this.#defaultLimit = defaultLimit;
+		this.#share = share;
 	}
 
-	function windowOf(keyId: string, bucket: Bucket, limit: RateLimit, now: number): Window {
+	read(caller: Caller, bucket: Bucket): Allowance {
+		const limit = this.#limitOf(caller);
+		const now = this.#clock.now();
+		if (limit === null) {
+			return {limit: plenty, remaining: plenty, reset: Math.ceil((now + plentyMs) / 1000)};
+		}
+		const {requests} = limit;
 		const end = endOfWindow(limit, now);
-		const known = windows[bucket].get(keyId);
+		const window = this.#windows[bucket].get(caller.keyId);
+		if (window?.end !== end) {
+			return {limit: requests, remaining: requests, reset: end / 1000};
+		}
+		const others = Number.isFinite(window.sharedOut) ? Math.max(0, window.given - window.sharedOut) : 0;
+		return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
+	}
+
+	take(caller: Caller, bucket: Bucket, n: number): number | Promise<number> {
+		const limit = this.#limitOf(caller);
+		if (limit === null) {
+			return n;
+		}
+		const {keyId} = caller;
+		const window = this.#windowOf(keyId, bucket, limit);
+		const taken = takeLeased(window, limit, n);
+		if (taken === n || window.spentAt >= limit.requests) {
+			return taken;
+		}
+		const part = {keyId, bucket, end: window.end, limit: limit.requests};
+		return this.#takeShared(window, limit, part, n - taken).then(more => taken + more);
+	}
+
+	#limitOf({rateLimit}: Caller): RateLimit | null {
+		const own = rateLimit === null ? undefined : readRateLimit(rateLimit);
+		return own === undefined ? this.#defaultLimit() : own;
+	}
+
+	#windowOf(keyId: string, bucket: Bucket, limit: RateLimit): Window {
+		const now = this.#clock.now();
+		const end = endOfWindow(limit, now);
+		const known = this.#windows[bucket].get(keyId);
 		if (known?.end === end) {
 			return known;
 		}
-		if (now >= sweepAt) {
-			sweepAt = now + sweepMs;
-			sweep(now);
+		if (now >= this.#sweepAt) {
+			this.#sweepAt = now + sweepMs;
+			this.#sweep(now);
 		}
-		const sharedOut = share === null ? Number.POSITIVE_INFINITY : 0;
+		const sharedOut = this.#share === null ? Number.POSITIVE_INFINITY : 0;
 		const window = {
 			end,
 			used: 0,
 			sharedOut,
 			given: 0,
-			spentAt: share === null ? sharedOut : 0,
+			spentAt: sharedOut,
 			wanted: 0,
 			asking: null,
 		};
-		windows[bucket].set(keyId, window);
+		this.#windows[bucket].set(keyId, window);
 		return window;
 	}
 
 	/** Removes expired windows, so that unused keys do not occupy memory forever. */
-	function sweep(now: number): void {
-		for (const bucket of Object.values(windows)) {
+	#sweep(now: number): void {
+		for (const bucket of Object.values(this.#windows)) {
 			for (const [keyId, {end}] of bucket) {
 				if (end <= now) {
 					bucket.delete(keyId);
@@ -103,18 +141,12 @@ export function createRateLimits(
 		}
 	}
 
-	function takeLeased(window: Window, {requests}: RateLimit, n: number): number {
-		const taken = Math.max(0, Math.min(n, requests - window.used, window.sharedOut - window.used));
-		window.used += taken;
-		return taken;
-	}
-
 	/** Requests a part from the store. If the store fails, this node counts alone: it cannot accept sends anyway. */
-	async function ask(window: Window, part: Omit<PartAsked, 'wants' | 'usual'>): Promise<void> {
+	async #ask(window: Window, part: Omit<PartAsked, 'wants' | 'usual'>): Promise<void> {
 		const wants = window.wanted;
 		const defaultPart = Math.ceil(Math.max(window.used / ahead, part.limit / minPart));
 		try {
-			const {granted, given} = await (share as SharePart)({...part, wants, usual: defaultPart});
+			const {granted, given} = await (this.#share as SharePart)({...part, wants, usual: defaultPart});
 			window.sharedOut += granted;
 			window.given = given;
 			window.spentAt = given >= part.limit ? part.limit : 0;
@@ -125,11 +157,11 @@ export function createRateLimits(
 	}
 
 	/** Takes the missing sends as soon as other parts of the window are assigned to this node. */
-	async function takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'usual'>, n: number) {
+	async #takeShared(window: Window, limit: RateLimit, part: Omit<PartAsked, 'wants' | 'usual'>, n: number) {
 		let taken = 0;
 		window.wanted += n;
 		while (taken < n && window.spentAt < limit.requests) {
-			window.asking ??= ask(window, part).finally(() => {
+			window.asking ??= this.#ask(window, part).finally(() => {
 				window.asking = null;
 			});
 			await window.asking;
@@ -140,38 +172,12 @@ export function createRateLimits(
 		window.wanted -= n - taken;
 		return taken;
 	}
+}
 
-	return {
-		read(caller, bucket) {
-			const limit = limitOf(caller);
-			const now = clock.now();
-			if (limit === null) {
-				return {limit: plenty, remaining: plenty, reset: Math.ceil((now + plentyMs) / 1000)};
-			}
-			const {requests} = limit;
-			const end = endOfWindow(limit, now);
-			const window = windows[bucket].get(caller.keyId);
-			if (window?.end !== end) {
-				return {limit: requests, remaining: requests, reset: end / 1000};
-			}
-			const others = Number.isFinite(window.sharedOut) ? Math.max(0, window.given - window.sharedOut) : 0;
-			return {limit: requests, remaining: Math.max(0, requests - others - window.used), reset: end / 1000};
-		},
-		take(caller, bucket, n) {
-			const limit = limitOf(caller);
-			if (limit === null) {
-				return n;
-			}
-			const {keyId} = caller;
-			const window = windowOf(keyId, bucket, limit, clock.now());
-			const taken = takeLeased(window, limit, n);
-			if (taken === n || window.spentAt >= limit.requests) {
-				return taken;
-			}
-			const part = {keyId, bucket, end: window.end, limit: limit.requests};
-			return takeShared(window, limit, part, n - taken).then(more => taken + more);
-		},
-	};
+function takeLeased(window: Window, {requests}: RateLimit, n: number): number {
+	const taken = Math.max(0, Math.min(n, requests - window.used, window.sharedOut - window.used));
+	window.used += taken;
+	return taken;
 }
 
 function endOfWindow({windowMs}: RateLimit, now: number): number {

@@ -6,7 +6,7 @@ import Fastify from 'fastify';
 import {writeExact} from '../kit/exact-json.ts';
 import {createGarbage} from '../kit/memory.ts';
 import type {NewId} from '../mail/ids.ts';
-import {type Api, type ApiParts, isPlain, type Routes, refuseOtherBodies} from './api-parts.ts';
+import {type Api, type ApiParts, isPlain, type Route, type Routes, refuseOtherBodies} from './api-parts.ts';
 import {
 	ApiError,
 	answerClientError,
@@ -20,19 +20,19 @@ import {createAnswerBounds} from './large-answers.ts';
 import {describeApi, type Pages, servePages} from './pages.ts';
 import {createReadBody} from './read-body.ts';
 import {alertRoutes} from './routes/alerts.ts';
-import {batchRoutes} from './routes/batch.ts';
+import {sendBatchRoute} from './routes/batch.ts';
 import {contactRoutes} from './routes/contacts.ts';
 import {domainRoutes} from './routes/domains.ts';
-import {eventRoutes} from './routes/events.ts';
+import {eventStreamRoute} from './routes/events.ts';
 import {layoutRoutes} from './routes/layouts.ts';
-import {messageListRoutes} from './routes/message-list.ts';
+import {messageListRoute} from './routes/message-list.ts';
 import {
 	messageContentRoutes,
-	messageEventRoutes,
+	messageEventsRoute,
 	messageRecipientRoutes,
 	messageRoute,
-	messageRoutes,
-	resendRoutes,
+	resendMessageRoute,
+	sendMessageRoute,
 	waitingMessageRoutes,
 } from './routes/messages.ts';
 import {receivedRoutes} from './routes/received.ts';
@@ -41,7 +41,7 @@ import {smarthostRoutes} from './routes/smarthosts.ts';
 import {suppressionFileRoutes, suppressionRoutes} from './routes/suppressions.ts';
 import {templateRoutes, versionRoutes} from './routes/templates.ts';
 import {topicRoutes} from './routes/topics.ts';
-import {statsRoutes, usageRoutes} from './routes/usage.ts';
+import {statsRoute, usageRoute} from './routes/usage.ts';
 import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
 import {inTurn, startKeylessInTurn} from './turns.ts';
 import {validatorOf} from './validate.ts';
@@ -90,18 +90,41 @@ const defaultTimeouts = {headers: 10_000, request: 30_000, check: 1000, rest: 10
  * The server is hardened: even errors that Node detects itself are reported in the API's error format, and every
  * response has an X-Request-Id.
  */
-export function createApi({
+export function createApi({version, routes, pages, timeouts = defaultTimeouts, ...options}: ApiOptions): Api {
+	const api = createFastify({...options, timeouts});
+	// Node would respond with 417 and no body. RFC 9110 §10.1.1 lets a server ignore unknown expectations.
+	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
+	endAtStop(api, timeouts.stop ?? defaultTimeouts.stop);
+	addHooks(api, timeouts, options.onAnswered);
+	answerErrors(api, options);
+	acceptJsonOnly(api);
+	api.setReplySerializer(payload => writeExact(payload));
+	api.setValidatorCompiler(({schema, httpPart}) => validatorOf(schema, httpPart));
+	takeRareForTrace(api);
+
+	const paths = collectPaths(api);
+	describeApi(api, version);
+	api.register(async scope => {
+		if (pages !== null) {
+			servePages(scope, pages);
+		}
+		for (const addRoutes of routes) {
+			addRoutes(scope);
+		}
+	});
+	// Registered last, when all paths are known.
+	api.register(async scope => answerOtherMethods(scope, paths));
+	return api;
+}
+
+type Timeouts = NonNullable<ApiOptions['timeouts']>;
+
+function createFastify({
 	newId,
-	version,
-	routes,
-	pages,
 	trustProxy,
-	isUnavailable,
-	report,
-	onAnswered,
-	timeouts = defaultTimeouts,
-}: ApiOptions): Api {
-	const api = Fastify({
+	timeouts,
+}: Pick<ApiOptions, 'newId' | 'trustProxy'> & {readonly timeouts: Timeouts}): Api {
+	return Fastify({
 		bodyLimit,
 		// No timeout: loading plugins on a slow machine is not an error.
 		pluginTimeout: 0,
@@ -129,9 +152,10 @@ export function createApi({
 			sendError(reply as FastifyReply, apiError('bad_request'));
 		},
 	});
-	// Node would respond with 417 and no body. RFC 9110 §10.1.1 lets a server ignore unknown expectations.
-	api.server.on('checkExpectation', (request, response) => api.server.emit('request', request, response));
-	endAtStop(api, timeouts.stop ?? defaultTimeouts.stop);
+}
+
+/** Adds the hooks of all requests, in the order in which they run. */
+function addHooks(api: Api, timeouts: Timeouts, onAnswered: ApiOptions['onAnswered']): void {
 	api.decorateRequest('caller', null);
 	api.addHook('onRequest', inTurn);
 	api.addHook('onRequest', admit);
@@ -145,6 +169,9 @@ export function createApi({
 		onAnswered?.(method, routeOptions.url ?? 'none', statusCode, elapsedTime);
 		done();
 	});
+}
+
+function answerErrors(api: Api, {isUnavailable, report}: Pick<ApiOptions, 'isUnavailable' | 'report'>): void {
 	api.setErrorHandler((error, request, reply) => {
 		const answer = toApiError(error, isUnavailable);
 		if (answer.status >= 500 && !(error instanceof ApiError)) {
@@ -158,24 +185,6 @@ export function createApi({
 		return sendError(reply, answer);
 	});
 	api.setNotFoundHandler((_request, reply) => sendError(reply, apiError('not_found')));
-	acceptJsonOnly(api);
-	api.setReplySerializer(payload => writeExact(payload));
-	api.setValidatorCompiler(({schema, httpPart}) => validatorOf(schema, httpPart));
-	takeRareForTrace(api);
-
-	const paths = collectPaths(api);
-	describeApi(api, version);
-	api.register(async scope => {
-		if (pages !== null) {
-			servePages(scope, pages);
-		}
-		for (const addRoutes of routes) {
-			addRoutes(scope);
-		}
-	});
-	// Registered last, when all paths are known.
-	api.register(async scope => answerOtherMethods(scope, paths));
-	return api;
 }
 
 // The first check of every request, before the key, the body and the query are read.
@@ -336,36 +345,39 @@ function endAtStop(api: Api, incompleteMs: number): void {
 	});
 }
 
+/** All routes under /v1. */
+const declaredRoutes: readonly Route[] = [
+	sendMessageRoute,
+	messageRoute,
+	messageEventsRoute,
+	sendBatchRoute,
+	usageRoute,
+	statsRoute,
+	messageListRoute,
+	...messageRecipientRoutes,
+	...messageContentRoutes,
+	resendMessageRoute,
+	...waitingMessageRoutes,
+	eventStreamRoute,
+	...suppressionRoutes,
+	...suppressionFileRoutes,
+	...topicRoutes,
+	...smarthostRoutes,
+	...receivedRoutes,
+	...alertRoutes,
+	...contactRoutes,
+	...templateRoutes,
+	...versionRoutes,
+	...layoutRoutes,
+	...domainRoutes,
+	...senderRoutes,
+	...webhookRoutes,
+	...webhookDeliveryRoutes,
+];
+
 /** Returns all routes under /v1. */
 export function apiRoutes(parts: ApiParts): Routes[] {
-	return [
-		messageRoutes(parts),
-		messageRoute(parts),
-		messageEventRoutes(parts),
-		batchRoutes(parts),
-		usageRoutes(parts),
-		statsRoutes(parts),
-		messageListRoutes(parts),
-		...messageRecipientRoutes(parts),
-		...messageContentRoutes(parts),
-		resendRoutes(parts),
-		...waitingMessageRoutes(parts),
-		eventRoutes(parts),
-		...suppressionRoutes(parts),
-		...suppressionFileRoutes(parts),
-		...topicRoutes(parts),
-		...smarthostRoutes(parts),
-		...receivedRoutes(parts),
-		...alertRoutes(parts),
-		...contactRoutes(parts),
-		...templateRoutes(parts),
-		...versionRoutes(parts),
-		...layoutRoutes(parts),
-		...domainRoutes(parts),
-		...senderRoutes(parts),
-		...webhookRoutes(parts),
-		...webhookDeliveryRoutes(parts),
-	];
+	return declaredRoutes.map(route => route(parts));
 }
 
 // These headers decide who makes a request, where it ends and what it does. If one appears twice, a proxy may use the

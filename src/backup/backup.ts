@@ -293,7 +293,7 @@ async function replaceManifest(handle: FileHandle, draft: string, text: string):
 
 /** Returns the manifest of a backup. Throws the errors of `readArchive`. */
 export async function readManifest(archive: string): Promise<Manifest> {
-	const reading = createReading(archive, null);
+	const reading = new BackupReading(archive, null);
 	for await (const chunk of chunksOf(archive)) {
 		reading.write(chunk);
 		if (reading.manifest) {
@@ -309,7 +309,7 @@ export async function readManifest(archive: string): Promise<Manifest> {
  * or is damaged, ConfigError for a newer format, and the system's errors for files.
  */
 export async function readArchive(archive: string, into: string | null, onBytes: OnBytes): Promise<Manifest> {
-	const reading = createReading(archive, into);
+	const reading = new BackupReading(archive, into);
 	for await (const chunk of chunksOf(archive)) {
 		reading.write(chunk);
 		onBytes(chunk.length);
@@ -322,85 +322,97 @@ async function* chunksOf(archive: string): AsyncGenerator<Buffer> {
 	yield* file.createReadStream({highWaterMark: bytesAtOnce}) as AsyncIterable<Buffer>;
 }
 
-function createReading(archive: string, into: string | null) {
-	let manifest: Manifest | undefined;
-	let missing = new Map<string, FileFacts>();
+/** Reads a backup piece by piece. */
+class BackupReading {
+	readonly #archive: string;
+	readonly #into: string | null;
+	readonly #parser = new Parser({strict: true});
+	#manifest: Manifest | undefined;
+	#missing = new Map<string, FileFacts>();
 
-	function refuse(why: string): never {
-		throw new RefusedFileError(archive, manifest ? `is damaged (${why})` : 'is not a backup of mailctl');
+	constructor(archive: string, into: string | null) {
+		this.#archive = archive;
+		this.#into = into;
+		const take = (entry: ReadEntry) => (this.#manifest ? this.#takeFile(entry) : this.#takeManifest(entry));
+		this.#parser.on('entry', take);
+		// An entry of an unknown type.
+		this.#parser.on('ignoredEntry', take);
 	}
 
-	function takeManifest(entry: ReadEntry): void {
+	get manifest(): Manifest | undefined {
+		return this.#manifest;
+	}
+
+	write(chunk: Buffer): void {
+		this.#parse(() => void this.#parser.write(chunk));
+	}
+
+	end(): Manifest {
+		this.#parse(() => void this.#parser.end());
+		const [lost] = this.#missing.keys();
+		if (lost !== undefined) {
+			this.#refuse(`${lost} is missing`);
+		}
+		return this.#manifest ?? this.#refuse('');
+	}
+
+	#takeManifest(entry: ReadEntry): void {
 		if (entry.path !== manifestName || entry.type !== 'File' || entry.size > maxManifestBytes) {
-			refuse('');
+			this.#refuse('');
 		}
 		const chunks: Buffer[] = [];
 		entry.on('data', chunk => void chunks.push(chunk));
 		entry.on('end', () => {
-			manifest = known(archive, Buffer.concat(chunks).toString());
-			missing = new Map(Object.entries(manifest.files));
+			this.#manifest = known(this.#archive, Buffer.concat(chunks).toString());
+			this.#missing = new Map(Object.entries(this.#manifest.files));
 		});
 	}
 
-	function takeFile(entry: ReadEntry): void {
+	#takeFile(entry: ReadEntry): void {
 		const {path: name, type, size} = entry;
-		const facts = missing.get(name);
+		const facts = this.#missing.get(name);
 		if (type !== 'File' || facts === undefined) {
-			refuse(`it contains ${name}, which does not belong to a backup`);
+			this.#refuse(`it contains ${name}, which does not belong to a backup`);
 		}
 		if (size !== facts.bytes) {
-			refuse(`${name} has ${size} bytes instead of ${facts.bytes}`);
+			this.#refuse(`${name} has ${size} bytes instead of ${facts.bytes}`);
 		}
 		const hash = createHash('sha256');
 		entry.on('data', chunk => {
 			hash.update(chunk);
-			if (into !== null) {
-				appendFileSync(join(into, name), chunk, {mode: 0o600});
+			if (this.#into !== null) {
+				appendFileSync(join(this.#into, name), chunk, {mode: 0o600});
 			}
 		});
 		entry.on('end', () => {
 			if (hash.digest('hex') !== facts.sha256) {
-				refuse(`${name} has changed`);
+				this.#refuse(`${name} has changed`);
 			}
-			missing.delete(name);
+			this.#missing.delete(name);
 		});
 	}
 
-	const parser = new Parser({strict: true});
-	const take = (entry: ReadEntry) => (manifest ? takeFile : takeManifest)(entry);
-	parser.on('entry', take);
-	// An entry of an unknown type.
-	parser.on('ignoredEntry', take);
-
 	/**
-	 * Runs a step of the parser. It calls the functions above synchronously, so that their errors and its own are
-	 * thrown here.
+	 * Runs a step of the parser. It calls the methods above synchronously, so that their errors and its own are thrown
+	 * here.
 	 */
-	function parse(step: () => void): void {
+	#parse(step: () => void): void {
 		try {
 			step();
 		} catch (error) {
 			if (error instanceof Error && 'tarCode' in error) {
-				refuse(error.message);
+				this.#refuse(error.message);
 			}
 			throw error;
 		}
 	}
 
-	return {
-		get manifest() {
-			return manifest;
-		},
-		write: (chunk: Buffer) => parse(() => void parser.write(chunk)),
-		end(): Manifest {
-			parse(() => void parser.end());
-			const [lost] = missing.keys();
-			if (lost !== undefined) {
-				refuse(`${lost} is missing`);
-			}
-			return manifest ?? refuse('');
-		},
-	};
+	#refuse(why: string): never {
+		throw new RefusedFileError(
+			this.#archive,
+			this.#manifest ? `is damaged (${why})` : 'is not a backup of mailctl',
+		);
+	}
 }
 
 function known(archive: string, text: string): Manifest {

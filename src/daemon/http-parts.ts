@@ -19,9 +19,9 @@ import {findLinkHost} from '../store/domains.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import {FailedLogIns} from '../users/failed-log-ins.ts';
 import {createLogIn} from '../users/log-in.ts';
-import {createOidc} from '../users/oidc.ts';
-import {createPasskeys} from '../users/passkeys.ts';
-import {createSessions} from '../users/sessions.ts';
+import {Oidc} from '../users/oidc.ts';
+import {Passkeys} from '../users/passkeys.ts';
+import {Sessions} from '../users/sessions.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
 import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
@@ -132,13 +132,13 @@ function createLogIns({settings, store, vault}: Context, tools: Tools) {
 	const {oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret} = settings;
 	const attempts = new FailedLogIns(clock);
 	return {
-		sessions: createSessions({store, ...tools}),
+		sessions: new Sessions({store, ...tools}),
 		logIn: createLogIn({store, vault, clock, attempts}),
-		passkeys: createPasskeys({store, vault, clock, newId, attempts}),
+		passkeys: new Passkeys({store, vault, clock, newId, attempts}),
 		oidc:
 			issuer === null || clientId === null
 				? null
-				: createOidc({issuer, clientId, clientSecret, ca: extraCa(settings), store, vault, clock}),
+				: new Oidc({issuer, clientId, clientSecret, ca: extraCa(settings), store, vault, clock}),
 	};
 }
 

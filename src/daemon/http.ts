@@ -7,6 +7,7 @@ import {localHostGuard} from '../api/pages.ts';
 import {Cursors} from '../api/paging.ts';
 import {bearerGuard, healthRoutes, metricsRoutes} from '../api/routes/health.ts';
 import {type ApiOptions, apiRoutes, createApi} from '../api/server.ts';
+import {WorkLimits} from '../api/work-limits.ts';
 import {linkBase, listenUrl, publicHost} from '../config/derive.ts';
 import type {Listen} from '../config/parsers.ts';
 import type {Settings} from '../config/settings.ts';
@@ -81,6 +82,7 @@ export class Http {
 					routes: [
 						...sharedOperatorRoutes(settings, operator),
 						...apiRoutes({
+							work: new WorkLimits(),
 							...parts,
 							auth: intake.auth,
 							limits: intake.limits,

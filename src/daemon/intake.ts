@@ -4,7 +4,7 @@ import {type AcceptOptions, createAccept, createCatalog} from '../accept/send.ts
 import {createAcceptWrite} from '../accept/write.ts';
 import {findSubmissionTemplate, makeSubmissionTemplate} from '../admin/templates.ts';
 import {createAuth} from '../api/auth.ts';
-import {createFailureLimit, createRateLimits} from '../api/rate-limit.ts';
+import {createFailureLimit, KeyRateLimits} from '../api/rate-limit.ts';
 import {implicitTlsPort, isLoopback} from '../config/derive.ts';
 import type {LiveSettings} from '../config/settings.ts';
 import {readTls} from '../inbound/smtp-listener.ts';
@@ -26,7 +26,7 @@ export function createIntake(
 	const {reader, writer} = store;
 	const catalog = createCatalog(reader);
 	const shared = store.dialect.isShared;
-	const limits = createRateLimits(clock, () => live().rateLimit, shared ? part => sharePart(reader, part) : null);
+	const limits = new KeyRateLimits(clock, () => live().rateLimit, shared ? part => sharePart(reader, part) : null);
 	const countFailure = createFailureLimit(clock, () => live().authFailures);
 	const auth = createAuth({
 		findKey: hash => findKey(reader, hash),

@@ -11,7 +11,7 @@ import type {Passkeys} from '../users/passkeys.ts';
 import type {Sessions} from '../users/sessions.ts';
 
 /** What the pages work with: the same workflows as the API's, and what only operators see. */
-export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors'> & {
+export type DashboardParts = Omit<ApiParts, 'auth' | 'limits' | 'cursors' | 'work'> & {
 	readonly settings: Settings;
 	/** Those that change while the daemon runs, as they are now. */
 	readonly live: () => LiveSettings;

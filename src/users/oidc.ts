@@ -43,26 +43,81 @@ const freshSeconds = 300;
 
 const library = async () => await import('openid-client');
 
-export type Oidc = ReturnType<typeof createOidc>;
-
 /**
  * Signs users in by an OpenID Connect provider (authorization code with PKCE). Only existing users can sign in, with
  * their verified address.
  */
-export function createOidc({issuer, clientId, clientSecret, ca, store, vault, clock}: OidcOptions) {
-	const going = new Pending<Begun>(vault, clock, 'log-in by OpenID Connect');
-	let discovered: Promise<Configuration> | undefined;
+export class Oidc {
+	/** The name of the provider for people. */
+	readonly name: string;
+	readonly #options: OidcOptions;
+	readonly #pending: Pending<Begun>;
+	#discovered: Promise<Configuration> | undefined;
 
-	async function configuration(): Promise<Configuration> {
-		discovered ??= discover();
-		return await discovered.catch(error => {
+	constructor(options: OidcOptions) {
+		this.#options = options;
+		this.#pending = new Pending(options.vault, options.clock, 'log-in by OpenID Connect');
+		this.name = new URL(options.issuer).host;
+	}
+
+	/** Returns the URL at which the user signs in, or `null` if the provider does not respond. */
+	async begin(purpose: OidcPurpose): Promise<string | null> {
+		const {buildAuthorizationUrl, calculatePKCECodeChallenge, randomNonce, randomPKCECodeVerifier} =
+			await library();
+		const config = await this.#configuration().catch(() => null);
+		if (config === null) {
+			return null;
+		}
+		const [verifier, nonce] = [randomPKCECodeVerifier(), randomNonce()];
+		return buildAuthorizationUrl(config, {
+			redirect_uri: purpose.returnTo,
+			scope: 'openid email',
+			state: this.#pending.seal({...purpose, verifier, nonce}),
+			nonce,
+			code_challenge: await calculatePKCECodeChallenge(verifier),
+			code_challenge_method: 'S256',
+			...(purpose.sessionId !== null && {prompt: 'login', max_age: String(freshSeconds)}),
+		}).href;
+	}
+
+	/** Completes a login. `query` is the query string of the redirect; for `browser`, see `OidcPurpose`. */
+	async finish(query: URLSearchParams, browser: string): Promise<OidcLogIn> {
+		const state = query.get('state') ?? '';
+		const begun = this.#pending.take(state);
+		if (!begun || begun.browser !== browser) {
+			return {ok: false, problem: 'Signing in took too long or was started in another browser. Start again.'};
+		}
+		const answer = new URL(begun.returnTo);
+		answer.search = query.toString();
+		try {
+			const email = await this.#findEmail(await this.#configuration(), answer, begun, state);
+			const user =
+				email === null ? undefined : await findUserByEmail(this.#options.store.reader, emailKey(email));
+			return user
+				? {ok: true, user, purpose: begun}
+				: {
+						ok: false,
+						problem:
+							email === null
+								? 'The provider did not return a verified email address.'
+								: `There is no user ${email}. Ask an administrator to add one.`,
+					};
+		} catch (error) {
+			return {ok: false, problem: `Signing in at the provider failed: ${(error as Error).message}.`};
+		}
+	}
+
+	async #configuration(): Promise<Configuration> {
+		this.#discovered ??= this.#discover();
+		return await this.#discovered.catch(error => {
 			// Forget the failure, because the provider may respond next time.
-			discovered = undefined;
+			this.#discovered = undefined;
 			throw error;
 		});
 	}
 
-	async function discover(): Promise<Configuration> {
+	async #discover(): Promise<Configuration> {
+		const {issuer, clientId, clientSecret, ca} = this.#options;
 		const {discovery, allowInsecureRequests, ClientSecretBasic, None, customFetch} = await library();
 		const server = new URL(issuer);
 		const options = {
@@ -75,7 +130,7 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 	}
 
 	/** Returns the user's address if the provider has verified it, or `null`. */
-	async function emailOf(config: Configuration, answer: URL, {verifier, nonce, sessionId}: Begun, state: string) {
+	async #findEmail(config: Configuration, answer: URL, {verifier, nonce, sessionId}: Begun, state: string) {
 		const {authorizationCodeGrant, fetchUserInfo} = await library();
 		const tokens = await authorizationCodeGrant(config, answer, {
 			pkceCodeVerifier: verifier,
@@ -89,57 +144,6 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 			claims?.email === undefined ? await fetchUserInfo(config, tokens.access_token, claims?.sub ?? '') : claims;
 		return typeof userInfo.email === 'string' && userInfo.email_verified === true ? userInfo.email : null;
 	}
-
-	return {
-		/** The name of the provider for people. */
-		name: new URL(issuer).host,
-
-		/** Returns the URL at which the user signs in, or `null` if the provider does not respond. */
-		async begin(purpose: OidcPurpose): Promise<string | null> {
-			const {buildAuthorizationUrl, calculatePKCECodeChallenge, randomNonce, randomPKCECodeVerifier} =
-				await library();
-			const config = await configuration().catch(() => null);
-			if (config === null) {
-				return null;
-			}
-			const [verifier, nonce] = [randomPKCECodeVerifier(), randomNonce()];
-			return buildAuthorizationUrl(config, {
-				redirect_uri: purpose.returnTo,
-				scope: 'openid email',
-				state: going.seal({...purpose, verifier, nonce}),
-				nonce,
-				code_challenge: await calculatePKCECodeChallenge(verifier),
-				code_challenge_method: 'S256',
-				...(purpose.sessionId !== null && {prompt: 'login', max_age: String(freshSeconds)}),
-			}).href;
-		},
-
-		/** Completes a login. `query` is the query string of the redirect; for `browser`, see `OidcPurpose`. */
-		async finish(query: URLSearchParams, browser: string): Promise<OidcLogIn> {
-			const state = query.get('state') ?? '';
-			const begun = going.take(state);
-			if (!begun || begun.browser !== browser) {
-				return {ok: false, problem: 'Signing in took too long or was started in another browser. Start again.'};
-			}
-			const answer = new URL(begun.returnTo);
-			answer.search = query.toString();
-			try {
-				const email = await emailOf(await configuration(), answer, begun, state);
-				const user = email === null ? undefined : await findUserByEmail(store.reader, emailKey(email));
-				return user
-					? {ok: true, user, purpose: begun}
-					: {
-							ok: false,
-							problem:
-								email === null
-									? 'The provider did not return a verified email address.'
-									: `There is no user ${email}. Ask an administrator to add one.`,
-						};
-			} catch (error) {
-				return {ok: false, problem: `Signing in at the provider failed: ${(error as Error).message}.`};
-			}
-		},
-	};
 }
 
 function fetchWith(ca: string): CustomFetch {

@@ -50,18 +50,128 @@ const maxNameLength = 60;
 // Imported on demand, because it is large and would slow down the start.
 const library = async () => await import('@simplewebauthn/server');
 
-export type Passkeys = ReturnType<typeof createPasskeys>;
-
 /** Manages passkeys (WebAuthn). They verify the user by PIN, finger or face, so one alone is enough to sign in. */
-export function createPasskeys({store: {reader, writer}, vault, clock, newId, attempts}: PasskeyOptions) {
-	const registering = new Pending<Begun>(vault, clock, 'registration of a passkey');
-	const loggingIn = new Pending<Begun>(vault, clock, 'log-in by passkey');
+export class Passkeys {
+	readonly #options: PasskeyOptions;
+	readonly #registering: Pending<Begun>;
+	readonly #loggingIn: Pending<Begun>;
+
+	constructor(options: PasskeyOptions) {
+		const {vault, clock} = options;
+		this.#options = options;
+		this.#registering = new Pending(vault, clock, 'registration of a passkey');
+		this.#loggingIn = new Pending(vault, clock, 'log-in by passkey');
+	}
+
+	async askToRegister(user: User, site: Site): Promise<Asked<PublicKeyCredentialCreationOptionsJSON>> {
+		const {generateRegistrationOptions} = await library();
+		const options = await generateRegistrationOptions({
+			rpName: 'mailctl',
+			rpID: site.host,
+			userName: user.email,
+			userID: new Uint8Array(Buffer.from(user.id)),
+			excludeCredentials: (await listPasskeys(this.#options.store.reader, user.id)).map(
+				({credential_id: id}) => ({id}),
+			),
+			authenticatorSelection: {residentKey: 'required', userVerification: 'required'},
+		});
+		return {options, pending: this.#registering.seal({challenge: options.challenge, userId: user.id})};
+	}
+
+	/**
+	 * Stores a passkey that a browser has created. Returns `undefined` if the response is invalid or the passkey is
+	 * already registered.
+	 */
+	async register(
+		operator: ActTools['operator'],
+		user: User,
+		{
+			pending,
+			answer,
+			site,
+			name,
+		}: {readonly pending: string; readonly answer: unknown; readonly site: Site; readonly name: string},
+	): Promise<Passkey | undefined> {
+		const {store, clock, newId} = this.#options;
+		const begun = this.#registering.take(pending);
+		if (begun?.userId !== user.id) {
+			return undefined;
+		}
+		const {verifyRegistrationResponse} = await library();
+		const result = await verifyRegistrationResponse({
+			response: answer as RegistrationResponseJSON,
+			expectedChallenge: begun.challenge,
+			expectedOrigin: site.origin,
+			expectedRPID: site.host,
+		}).catch(() => null);
+		if (!result?.verified) {
+			return undefined;
+		}
+		const {id: credential_id, publicKey: public_key, counter} = result.registrationInfo.credential;
+		const passkey: Passkey = {
+			id: newId('psk'),
+			user_id: user.id,
+			credential_id,
+			public_key,
+			counter: String(counter),
+			name: name.trim().slice(0, maxNameLength) || 'Passkey',
+			created_at: storeTime(clock.now()),
+			used_at: null,
+		};
+		return await store.writer.transaction(async trx => {
+			if (!(await insertPasskey(trx, passkey))) {
+				return undefined;
+			}
+			const detail = {passkey: passkey.id, name: passkey.name};
+			await recordUserAct(trx, {clock, newId, operator}, user, 'passkey_added', detail);
+			return passkey;
+		});
+	}
+
+	/** With a `userId`, only passkeys of this user are accepted. With `null`, the browser offers those it has. */
+	async askToLogIn(site: Site, userId: string | null): Promise<Asked<PublicKeyCredentialRequestOptionsJSON>> {
+		const {generateAuthenticationOptions} = await library();
+		const own = userId === null ? [] : await listPasskeys(this.#options.store.reader, userId);
+		const options = await generateAuthenticationOptions({
+			rpID: site.host,
+			userVerification: 'required',
+			allowCredentials: own.map(({credential_id: id}) => ({id})),
+		});
+		return {options, pending: this.#loggingIn.seal({challenge: options.challenge, userId})};
+	}
+
+	async logIn({
+		pending,
+		answer,
+		site,
+		address,
+	}: {
+		readonly pending: string;
+		readonly answer: unknown;
+		readonly site: Site;
+		readonly address: string;
+	}): Promise<LogIn> {
+		const {store, attempts} = this.#options;
+		// Only the network is limited: signatures cannot be guessed, and a failed one does not identify a user.
+		const seconds = attempts.begin({address, account: null});
+		if (seconds !== null) {
+			return {ok: false, reason: 'limited', seconds};
+		}
+		const passkey = await this.#verify(pending, answer, site);
+		const user = passkey && (await findUser(store.reader, passkey.user_id));
+		if (!user) {
+			return {ok: false, reason: 'wrong'};
+		}
+		attempts.succeeded({address, account: null});
+		return {ok: true, user};
+	}
 
 	/** Returns the passkey that signed the challenge, or `undefined` if it is unknown or the signature is invalid. */
-	async function verified(pending: string, answer: unknown, site: Site): Promise<Passkey | undefined> {
-		const begun = loggingIn.take(pending);
+	async #verify(pending: string, answer: unknown, site: Site): Promise<Passkey | undefined> {
+		const begun = this.#loggingIn.take(pending);
 		const response = answer as AuthenticationResponseJSON;
-		const passkey = typeof response?.id === 'string' ? await findPasskey(reader, response.id) : undefined;
+		const passkey =
+			typeof response?.id === 'string' ? await findPasskey(this.#options.store.reader, response.id) : undefined;
 		if (!begun || !passkey || (begun.userId !== null && begun.userId !== passkey.user_id)) {
 			return undefined;
 		}
@@ -80,110 +190,14 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 		if (!result?.verified) {
 			return undefined;
 		}
-		const used = {counter: String(result.authenticationInfo.newCounter), used_at: storeTime(clock.now())};
-		return (await writer.transaction(trx => usePasskey(trx, passkey, used))) ? passkey : undefined;
+		const used = {
+			counter: String(result.authenticationInfo.newCounter),
+			used_at: storeTime(this.#options.clock.now()),
+		};
+		return (await this.#options.store.writer.transaction(trx => usePasskey(trx, passkey, used)))
+			? passkey
+			: undefined;
 	}
-
-	return {
-		async askToRegister(user: User, site: Site): Promise<Asked<PublicKeyCredentialCreationOptionsJSON>> {
-			const {generateRegistrationOptions} = await library();
-			const options = await generateRegistrationOptions({
-				rpName: 'mailctl',
-				rpID: site.host,
-				userName: user.email,
-				userID: new Uint8Array(Buffer.from(user.id)),
-				excludeCredentials: (await listPasskeys(reader, user.id)).map(({credential_id: id}) => ({id})),
-				authenticatorSelection: {residentKey: 'required', userVerification: 'required'},
-			});
-			return {options, pending: registering.seal({challenge: options.challenge, userId: user.id})};
-		},
-
-		/**
-		 * Stores a passkey that a browser has created. Returns `undefined` if the response is invalid or the passkey is
-		 * already registered.
-		 */
-		async register(
-			operator: ActTools['operator'],
-			user: User,
-			{
-				pending,
-				answer,
-				site,
-				name,
-			}: {readonly pending: string; readonly answer: unknown; readonly site: Site; readonly name: string},
-		): Promise<Passkey | undefined> {
-			const begun = registering.take(pending);
-			if (begun?.userId !== user.id) {
-				return undefined;
-			}
-			const {verifyRegistrationResponse} = await library();
-			const result = await verifyRegistrationResponse({
-				response: answer as RegistrationResponseJSON,
-				expectedChallenge: begun.challenge,
-				expectedOrigin: site.origin,
-				expectedRPID: site.host,
-			}).catch(() => null);
-			if (!result?.verified) {
-				return undefined;
-			}
-			const {id: credential_id, publicKey: public_key, counter} = result.registrationInfo.credential;
-			const passkey: Passkey = {
-				id: newId('psk'),
-				user_id: user.id,
-				credential_id,
-				public_key,
-				counter: String(counter),
-				name: name.trim().slice(0, maxNameLength) || 'Passkey',
-				created_at: storeTime(clock.now()),
-				used_at: null,
-			};
-			return await writer.transaction(async trx => {
-				if (!(await insertPasskey(trx, passkey))) {
-					return undefined;
-				}
-				const detail = {passkey: passkey.id, name: passkey.name};
-				await recordUserAct(trx, {clock, newId, operator}, user, 'passkey_added', detail);
-				return passkey;
-			});
-		},
-
-		/** With a `userId`, only passkeys of this user are accepted. With `null`, the browser offers those it has. */
-		async askToLogIn(site: Site, userId: string | null): Promise<Asked<PublicKeyCredentialRequestOptionsJSON>> {
-			const {generateAuthenticationOptions} = await library();
-			const own = userId === null ? [] : await listPasskeys(reader, userId);
-			const options = await generateAuthenticationOptions({
-				rpID: site.host,
-				userVerification: 'required',
-				allowCredentials: own.map(({credential_id: id}) => ({id})),
-			});
-			return {options, pending: loggingIn.seal({challenge: options.challenge, userId})};
-		},
-
-		async logIn({
-			pending,
-			answer,
-			site,
-			address,
-		}: {
-			readonly pending: string;
-			readonly answer: unknown;
-			readonly site: Site;
-			readonly address: string;
-		}): Promise<LogIn> {
-			// Only the network is limited: signatures cannot be guessed, and a failed one does not identify a user.
-			const seconds = attempts.begin({address, account: null});
-			if (seconds !== null) {
-				return {ok: false, reason: 'limited', seconds};
-			}
-			const passkey = await verified(pending, answer, site);
-			const user = passkey && (await findUser(reader, passkey.user_id));
-			if (!user) {
-				return {ok: false, reason: 'wrong'};
-			}
-			attempts.succeeded({address, account: null});
-			return {ok: true, user};
-		},
-	};
 }
 
 /** Removes a passkey, or returns `undefined` if the user does not have it. */

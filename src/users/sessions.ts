@@ -49,90 +49,96 @@ export function sessionLimits(now: number): SessionLimits {
 	return {begun: storeTime(now - wholeMs), seen: storeTime(now - idleMs)};
 }
 
-export type Sessions = ReturnType<typeof createSessions>;
+type SessionsOptions = Omit<ActTools, 'operator'> & {readonly store: Pick<Store, 'reader' | 'writer'>};
 
 /** Manages the sessions of the dashboard. The store holds only hashes of their tokens. */
-export function createSessions({
-	store: {reader, writer},
-	...tools
-}: Omit<ActTools, 'operator'> & {readonly store: Pick<Store, 'reader' | 'writer'>}) {
-	const {clock, newId, random} = tools;
-	return {
-		/** Returns `null` if the session does not exist or has expired. */
-		async find(token: string): Promise<SignedIn | null> {
-			const now = clock.now();
-			const row = await findUserSession(reader, tokenHash(token), sessionLimits(now));
-			if (!row) {
-				return null;
-			}
-			if (now - Date.parse(row.seen_at) >= noteMs) {
-				// A failed write is ignored, so that the dashboard can be viewed while the disk is full.
-				const note = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
-				await writer.transaction(note).catch(() => undefined);
-			}
-			const {email, role, of_workspace: workspaceId} = row;
-			return {
-				sessionId: row.id,
-				user: {id: row.user_id, email, role, workspaceId},
-				workspaceId: workspaceId ?? row.workspace_id,
-				confirmedAt: row.confirmed_at,
-			};
-		},
+export class Sessions {
+	readonly #options: SessionsOptions;
 
-		/** Starts a session for an authenticated user and returns the token for the cookie. */
-		async start(user: User, {address, agent, by}: Client & {readonly by: Proof}): Promise<string> {
-			const token = createToken(random);
-			const at = storeTime(clock.now());
-			await writer.transaction(async trx => {
-				await insertUserSession(trx, {
-					id: newId('ses'),
-					user_id: user.id,
-					token_hash: tokenHash(token),
-					workspace_id: user.workspace_id,
-					created_at: at,
-					seen_at: at,
-					confirmed_at: at,
-					address,
-					agent: agent.slice(0, 200),
-				});
-				await updateUser(trx, user.id, {last_login_at: at});
-				await recordUserAct(trx, {clock, newId, operator: operatorOf(user, address)}, user, 'logged_in', {by});
+	constructor(options: SessionsOptions) {
+		this.#options = options;
+	}
+
+	/** Returns `null` if the session does not exist or has expired. */
+	async find(token: string): Promise<SignedIn | null> {
+		const {store, clock} = this.#options;
+		const now = clock.now();
+		const row = await findUserSession(store.reader, tokenHash(token), sessionLimits(now));
+		if (!row) {
+			return null;
+		}
+		if (now - Date.parse(row.seen_at) >= noteMs) {
+			// A failed write is ignored, so that the dashboard can be viewed while the disk is full.
+			const note = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
+			await store.writer.transaction(note).catch(() => undefined);
+		}
+		const {email, role, of_workspace: workspaceId} = row;
+		return {
+			sessionId: row.id,
+			user: {id: row.user_id, email, role, workspaceId},
+			workspaceId: workspaceId ?? row.workspace_id,
+			confirmedAt: row.confirmed_at,
+		};
+	}
+
+	/** Starts a session for an authenticated user and returns the token for the cookie. */
+	async start(user: User, {address, agent, by}: Client & {readonly by: Proof}): Promise<string> {
+		const {store, clock, newId, random} = this.#options;
+		const token = createToken(random);
+		const at = storeTime(clock.now());
+		await store.writer.transaction(async trx => {
+			await insertUserSession(trx, {
+				id: newId('ses'),
+				user_id: user.id,
+				token_hash: tokenHash(token),
+				workspace_id: user.workspace_id,
+				created_at: at,
+				seen_at: at,
+				confirmed_at: at,
+				address,
+				agent: agent.slice(0, 200),
 			});
-			return token;
-		},
+			await updateUser(trx, user.id, {last_login_at: at});
+			await recordUserAct(trx, {clock, newId, operator: operatorOf(user, address)}, user, 'logged_in', {by});
+		});
+		return token;
+	}
 
-		/** Ends the session `id` of a user, or all of them except `except` (`null` for all). Returns their number. */
-		async end(
-			userId: string,
-			which: {readonly id: string} | {readonly except: string | null},
-			operator: Operator,
-		): Promise<number> {
-			return await writer.transaction(async trx => {
-				const user = await findUser(trx, userId);
-				const ended = user ? await deleteUserSessions(trx, userId, which) : 0;
-				if (user && ended > 0) {
-					await recordUserAct(trx, {clock, newId, operator}, user, 'logged_out', {sessions: ended});
-				}
-				return ended;
-			});
-		},
+	/** Ends the session `id` of a user, or all of them except `except` (`null` for all). Returns their number. */
+	async end(
+		userId: string,
+		which: {readonly id: string} | {readonly except: string | null},
+		operator: Operator,
+	): Promise<number> {
+		const {store, clock, newId} = this.#options;
+		return await store.writer.transaction(async trx => {
+			const user = await findUser(trx, userId);
+			const ended = user ? await deleteUserSessions(trx, userId, which) : 0;
+			if (user && ended > 0) {
+				await recordUserAct(trx, {clock, newId, operator}, user, 'logged_out', {sessions: ended});
+			}
+			return ended;
+		});
+	}
 
-		/** Lists the active sessions of a user, newest first. */
-		async listOf(userId: string): Promise<UserSession[]> {
-			return await listUserSessions(reader, userId, sessionLimits(clock.now()));
-		},
+	/** Lists the active sessions of a user, newest first. */
+	async listOf(userId: string): Promise<UserSession[]> {
+		const {store, clock} = this.#options;
+		return await listUserSessions(store.reader, userId, sessionLimits(clock.now()));
+	}
 
-		/** Selects the current workspace. This has no effect for users of one workspace. */
-		async choose(sessionId: string, workspaceId: string | null): Promise<void> {
-			await writer.transaction(trx => updateUserSession(trx, sessionId, {workspace_id: workspaceId}));
-		},
+	/** Selects the current workspace. This has no effect for users of one workspace. */
+	async choose(sessionId: string, workspaceId: string | null): Promise<void> {
+		const {writer} = this.#options.store;
+		await writer.transaction(trx => updateUserSession(trx, sessionId, {workspace_id: workspaceId}));
+	}
 
-		/** Records that the user has just re-authenticated. */
-		async confirm(sessionId: string): Promise<void> {
-			const confirmed_at = storeTime(clock.now());
-			await writer.transaction(trx => updateUserSession(trx, sessionId, {confirmed_at}));
-		},
-	};
+	/** Records that the user has just re-authenticated. */
+	async confirm(sessionId: string): Promise<void> {
+		const {store, clock} = this.#options;
+		const confirmed_at = storeTime(clock.now());
+		await store.writer.transaction(trx => updateUserSession(trx, sessionId, {confirmed_at}));
+	}
 }
 
 const holdsMs = 5 * 60_000;

@@ -1,18 +1,18 @@
 import test from 'ava';
-import {createBodyRoom, type Place} from '../../src/api/read-body.ts';
+import {BodyRoom, type Place} from '../../src/api/body-room.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const patient = {bytes: 100, waiting: 2, waitMs: 600_000};
 
-function enterer(room: ReturnType<typeof createBodyRoom>) {
+function enterer(room: BodyRoom) {
 	const told: string[] = [];
 	const enter = (owner: string, name: string) =>
-		room(owner, {go: () => told.push(`go ${name}`), giveUp: () => told.push(`no ${name}`)}) as Place;
+		room.enter(owner, {go: () => told.push(`go ${name}`), giveUp: () => told.push(`no ${name}`)}) as Place;
 	return {told, enter};
 }
 
 test('the first goes on whatever it has; others wait for it to leave, in their order', t => {
-	const {told, enter} = enterer(createBodyRoom(patient));
+	const {told, enter} = enterer(new BodyRoom(patient));
 	const [a, b, c] = [enter('x', 'a'), enter('y', 'b'), enter('z', 'c')];
 	t.true(b.grow(50));
 	t.true(a.grow(90));
@@ -30,7 +30,7 @@ test('the first goes on whatever it has; others wait for it to leave, in their o
 });
 
 test('one owner has half of it', t => {
-	const {told, enter} = enterer(createBodyRoom(patient));
+	const {told, enter} = enterer(new BodyRoom(patient));
 	const [a, b, other] = [enter('x', 'a'), enter('x', 'b'), enter('y', 'other')];
 	t.true(a.grow(40));
 	t.true(b.grow(10));
@@ -43,7 +43,7 @@ test('one owner has half of it', t => {
 });
 
 test('one that comes slowly holds nobody up', t => {
-	const {enter} = enterer(createBodyRoom(patient));
+	const {enter} = enterer(new BodyRoom(patient));
 	const slow = enter('x', 'slow');
 	t.true(slow.grow(1));
 	for (let n = 0; n < 20; n++) {
@@ -55,7 +55,7 @@ test('one that comes slowly holds nobody up', t => {
 });
 
 test('only so many wait, and only so long', async t => {
-	const room = createBodyRoom({...patient, waitMs: 1});
+	const room = new BodyRoom({...patient, waitMs: 1});
 	const {told, enter} = enterer(room);
 	const first = enter('x', 'first');
 	t.true(first.grow(200));
@@ -70,7 +70,7 @@ test('only so many wait, and only so long', async t => {
 });
 
 test('one owner has half of the places to wait', t => {
-	const {told, enter} = enterer(createBodyRoom({...patient, waiting: 4}));
+	const {told, enter} = enterer(new BodyRoom({...patient, waiting: 4}));
 	const first = enter('x', 'first');
 	t.true(first.grow(200));
 	const waiting = ['a', 'b'].map(name => enter('y', name));
@@ -89,7 +89,7 @@ test('one owner has half of the places to wait', t => {
 });
 
 test('a body that went on waits no longer than one limit in all', async t => {
-	const {told, enter} = enterer(createBodyRoom({...patient, waitMs: 1}));
+	const {told, enter} = enterer(new BodyRoom({...patient, waitMs: 1}));
 	const [first, late, other] = [enter('x', 'first'), enter('y', 'late'), enter('z', 'other')];
 	t.true(first.grow(100));
 	t.false(late.grow(1));

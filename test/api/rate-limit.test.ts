@@ -1,6 +1,6 @@
 import test, {type ExecutionContext} from 'ava';
 import type {Caller} from '../../src/api/caller.ts';
-import {createRateLimits} from '../../src/api/rate-limit.ts';
+import {KeyRateLimits} from '../../src/api/rate-limit.ts';
 import {readRateLimit} from '../../src/mail/api-key.ts';
 import {sharePart} from '../../src/store/nodes.ts';
 import {type Answer, codeOf, idOf, startApi} from '../helpers/api.ts';
@@ -140,7 +140,7 @@ test('429 comes before the body is read', async t => {
 test('windows: settings may change, the clock may step, keys are forgotten', t => {
 	const {state, clock} = clockAt(start);
 	let usual = readRateLimit('2/60') ?? null;
-	const limits = createRateLimits(clock, () => usual, null);
+	const limits = new KeyRateLimits(clock, () => usual, null);
 	const caller: Caller = {keyId: 'key_1', workspaceId: 'ws_1', mode: 'live', scopes: [], rateLimit: null};
 	t.deepEqual(
 		[1, 2, 3].map(() => limits.take(caller, 'send', 1)),
@@ -179,7 +179,7 @@ async function sharing(t: ExecutionContext, rateLimit: string) {
 	const {state, clock} = clockAt(start);
 	const asked = {n: 0, fails: false};
 	const node = () =>
-		createRateLimits(
+		new KeyRateLimits(
 			clock,
 			() => null,
 			async part => {

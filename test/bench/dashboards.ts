@@ -2,7 +2,7 @@ import {join} from 'node:path';
 import type {Bench} from '../../src/bench/measures.ts';
 import type {ActTools} from '../../src/mail/operator.ts';
 import {openStore} from '../../src/store/store.ts';
-import {createSessions} from '../../src/users/sessions.ts';
+import {Sessions} from '../../src/users/sessions.ts';
 import {addUser} from '../../src/users/users.ts';
 
 /** Of one session the dashboard lets no more pages follow. */
@@ -15,7 +15,7 @@ const pagesOfOne = 10;
 export function openDashboards(pages: number, tools: ActTools): NonNullable<Bench['beside']> {
 	return async ({url}, {dataDir, workspaceId}) => {
 		const store = await openStore({file: join(dataDir, 'mailctl.db')});
-		const sessions = createSessions({store, ...tools});
+		const sessions = new Sessions({store, ...tools});
 		const cookies: string[] = [];
 		for (let n = 0; n < Math.ceil(pages / pagesOfOne); n++) {
 			const input = {email: `user-${n}@x.example`, role: 'viewer', workspaceId} as const;

@@ -8,7 +8,7 @@ import type {Route, Visit} from '../../src/dashboard/route.ts';
 import {createFeed} from '../../src/outcome/feed.ts';
 import type {Store} from '../../src/store/store.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';
-import {createSessions} from '../../src/users/sessions.ts';
+import {Sessions} from '../../src/users/sessions.ts';
 import {addUser, changeUser, removeUser} from '../../src/users/users.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
@@ -20,7 +20,7 @@ async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncItera
 	const stored = createFeed(store.reader, 10);
 	t.teardown(stored.close);
 	const feed = looks === undefined ? stored : {...stored, news: async () => looks()};
-	const sessions = createSessions({store, ...tools});
+	const sessions = new Sessions({store, ...tools});
 	const [route] = livePages({feed, sessions, tools} as unknown as DashboardParts) as [Route];
 	const {workspaceId} = await insertWorkspace(store, 'shop');
 	return {

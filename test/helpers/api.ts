@@ -9,8 +9,9 @@ import {createAcceptWrite} from '../../src/accept/write.ts';
 import {createAuth} from '../../src/api/auth.ts';
 import {localHostGuard} from '../../src/api/pages.ts';
 import {Cursors} from '../../src/api/paging.ts';
-import {createFailureLimit, createRateLimits} from '../../src/api/rate-limit.ts';
+import {createFailureLimit, KeyRateLimits} from '../../src/api/rate-limit.ts';
 import {apiRoutes, createApi} from '../../src/api/server.ts';
+import {WorkLimits} from '../../src/api/work-limits.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {RecipientMails} from '../../src/daemon/recipient-mails.ts';
 import {postExample} from '../../src/daemon/webhook-posting.ts';
@@ -116,7 +117,7 @@ export async function startApi(
 	const key = like?.key ?? (await addKey(store, workspace.id));
 	const catalog = createCatalog(store.reader);
 	const shared = store.dialect.name === 'postgres';
-	const limits = createRateLimits(clock, () => rateLimit, shared ? part => sharePart(store.reader, part) : null);
+	const limits = new KeyRateLimits(clock, () => rateLimit, shared ? part => sharePart(store.reader, part) : null);
 	const auth = createAuth({
 		findKey: hash => findKey(store.reader, hash),
 		clock,
@@ -201,6 +202,7 @@ export async function startApi(
 			cursors: new Cursors(randomBytes(32)),
 			accept,
 			limits,
+			work: new WorkLimits(),
 			erase: (person, operator) => eraser.erase(person, operator),
 			feed,
 			domains: {

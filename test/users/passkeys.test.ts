@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import type {Store} from '../../src/store/store.ts';
 import {listPasskeys, type User} from '../../src/store/users.ts';
 import {FailedLogIns} from '../../src/users/failed-log-ins.ts';
-import {createPasskeys, removePasskey} from '../../src/users/passkeys.ts';
+import {Passkeys, removePasskey} from '../../src/users/passkeys.ts';
 import {addUser} from '../../src/users/users.ts';
 import {createAuthenticator} from '../helpers/authenticator.ts';
 import {sqliteTest} from '../helpers/databases.ts';
@@ -16,7 +16,7 @@ const wrong = {ok: false, reason: 'wrong'} as const;
 async function labOf(store: Store) {
 	const tools = testTools();
 	const {clock, newId} = tools;
-	const passkeys = createPasskeys({store, vault: testVault, clock, newId, attempts: new FailedLogIns(clock)});
+	const passkeys = new Passkeys({store, vault: testVault, clock, newId, attempts: new FailedLogIns(clock)});
 	const add = async (email: string): Promise<User> => {
 		const input = {email, role: 'admin', workspaceId: null} as const;
 		const added = await store.writer.transaction(trx => addUser(trx, tools, input));

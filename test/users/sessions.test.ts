@@ -6,7 +6,7 @@ import type {Store} from '../../src/store/store.ts';
 import {findUserByEmail, listUsers} from '../../src/store/users.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';
 import {setPassword} from '../../src/users/log-in.ts';
-import {createSessions} from '../../src/users/sessions.ts';
+import {Sessions} from '../../src/users/sessions.ts';
 import {addUser, changeUser, emailKey, linkFor, operatorOf, removeUser, useLink} from '../../src/users/users.ts';
 import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
@@ -20,7 +20,7 @@ function labOf(store: Store) {
 	const {clock, newId, random} = tools;
 	return {
 		tools,
-		sessions: createSessions({store, clock, newId, random}),
+		sessions: new Sessions({store, clock, newId, random}),
 		write: store.writer.transaction,
 		async add(email: string, role: Role = 'viewer', workspaceId: string | null = null) {
 			const added = await store.writer.transaction(trx => addUser(trx, tools, {email, role, workspaceId}));

@@ -11,7 +11,7 @@ import {
 	withStatuses,
 } from '../../ops/alerts.ts';
 import {findAlert, listAlerts} from '../../store/alerts.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts, Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {textOrNull, time} from '../schemas/page.ts';
@@ -45,87 +45,97 @@ const secret = textOrNull('Signs its requests in the same way as webhooks; `null
 const newAlertSchema = Type.Object({...fields, secret}, {examples: [{...example, secret: null}]});
 const testSchema = Type.Object({sent: Type.Boolean(), error: fields.error}, {examples: [{sent: true, error: null}]});
 
-const shown = (row: ShownAlert) => alertView(row, apiTime);
+const toView = (row: ShownAlert) => alertView(row, apiTime);
 
-/** Returns the routes of /v1/alerts: who is notified of problems in the workspace. */
-export function alertRoutes(parts: ApiParts): readonly Routes[] {
-	return [
-		operationRoute(parts, addAlert, {
-			at: 'POST /v1/alerts',
-			tag: 'Alerts',
-			summary: 'Add an alert',
-			description:
-				'Covers what belongs to the workspace: its domains, endpoints, relays and pauses. The secret is shown only in this response. A workspace may have at most 50 alerts. Users of the workspace and addresses in its verified domains receive alerts at once. Any other address first receives a confirmation link.',
-			answer: [201, 'The alert.', newAlertSchema],
-			errors: ['conflict', 'unprocessable_entity'],
-			check: given =>
-				checkTarget(url => parts.webhooks.guard.urlFault(url), given as Parameters<typeof checkTarget>[1]),
-			view: ({row, secret}) => ({...shown(row), secret}),
-		}),
-		listRoute(parts, {
-			path: '/v1/alerts',
-			scope: 'alerts:manage',
-			name: 'alerts',
-			tag: 'Alerts',
-			summary: 'List alerts',
-			description: 'Lists the alerts of the workspace. The installation may have others.',
-			meaning: 'Alerts, newest first.',
-			defaultLimit: 100,
-			item: alertSchema,
-			find: ({workspaceId}) => ({
-				async read({after, limit}) {
-					const alerts = await listAlerts(parts.reader, workspaceId);
-					const rows = alerts.filter(({id}) => after === null || id < after).slice(0, limit);
-					return await withStatuses(parts.reader, rows);
-				},
-			}),
-			view: shown,
-		}),
-		apiRoute(parts, {
-			at: 'GET /v1/alerts/:id',
-			id: 'alr',
-			scope: 'alerts:manage',
-			tag: 'Alerts',
-			summary: 'Get an alert',
-			answer: [200, 'The alert.', alertSchema],
-			handle: async ({workspaceId, id}) => shown(await found(parts, workspaceId, id)),
-		}),
-		operationRoute(parts, testAlert, {
-			at: 'POST /v1/alerts/:id/test',
-			id: 'alr',
-			tag: 'Alerts',
-			summary: 'Test an alert',
-			description:
-				'Sends a test message and waits for the result. The body may be omitted. A workspace may run five tests an hour. An unconfirmed address receives its confirmation message again instead, at most once a day.',
-			answer: [200, 'Whether the test was sent.', testSchema],
-			isBodyOptional: true,
-			async view(alert) {
-				const error = await parts.testAlert(alert);
-				return {sent: error === null, error};
-			},
-		}),
-		operationRoute(parts, muteAlert, {
-			at: 'POST /v1/alerts/:id/mute',
-			id: 'alr',
-			tag: 'Alerts',
-			summary: 'Mute an alert',
-			description: 'Pauses the alert for a while.',
-			answer: [200, 'The alert.', alertSchema],
-			errors: ['unprocessable_entity'],
-			view: shown,
-		}),
-		operationRoute(parts, removeAlert, {
-			at: 'DELETE /v1/alerts/:id',
-			id: 'alr',
-			tag: 'Alerts',
-			summary: 'Remove an alert',
-			description: 'Stops the alert for good.',
-			answer: [204, 'The alert was removed.', null],
-		}),
-	];
-}
+const createAlertRoute = operationRoute(addAlert, {
+	at: 'POST /v1/alerts',
+	tag: 'Alerts',
+	summary: 'Add an alert',
+	description:
+		'Covers what belongs to the workspace: its domains, endpoints, relays and pauses. The secret is shown only in this response. A workspace may have at most 50 alerts. Users of the workspace and addresses in its verified domains receive alerts at once. Any other address first receives a confirmation link.',
+	answer: [201, 'The alert.', newAlertSchema],
+	errors: ['conflict', 'unprocessable_entity'],
+	check: (given, {webhooks}) =>
+		checkTarget(url => webhooks.guard.urlFault(url), given as Parameters<typeof checkTarget>[1]),
+	view: ({row, secret}) => ({...toView(row), secret}),
+});
 
-async function found({reader}: ApiParts, workspaceId: string, id: string): Promise<ShownAlert> {
+const listAlertsRoute = listRoute({
+	path: '/v1/alerts',
+	scope: 'alerts:manage',
+	name: 'alerts',
+	tag: 'Alerts',
+	summary: 'List alerts',
+	description: 'Lists the alerts of the workspace. The installation may have others.',
+	meaning: 'Alerts, newest first.',
+	defaultLimit: 100,
+	item: alertSchema,
+	find: ({workspaceId}, {reader}) => ({
+		async read({after, limit}) {
+			const alerts = await listAlerts(reader, workspaceId);
+			const rows = alerts.filter(({id}) => after === null || id < after).slice(0, limit);
+			return await withStatuses(reader, rows);
+		},
+	}),
+	view: toView,
+});
+
+const getAlertRoute = apiRoute({
+	at: 'GET /v1/alerts/:id',
+	id: 'alr',
+	scope: 'alerts:manage',
+	tag: 'Alerts',
+	summary: 'Get an alert',
+	answer: [200, 'The alert.', alertSchema],
+	handle: async ({workspaceId, id}, parts) => toView(await requireAlert(parts, workspaceId, id)),
+});
+
+const testAlertRoute = operationRoute(testAlert, {
+	at: 'POST /v1/alerts/:id/test',
+	id: 'alr',
+	tag: 'Alerts',
+	summary: 'Test an alert',
+	description:
+		'Sends a test message and waits for the result. The body may be omitted. A workspace may run five tests an hour. An unconfirmed address receives its confirmation message again instead, at most once a day.',
+	answer: [200, 'Whether the test was sent.', testSchema],
+	isBodyOptional: true,
+	async view(alert, parts) {
+		const error = await parts.testAlert(alert);
+		return {sent: error === null, error};
+	},
+});
+
+const muteAlertRoute = operationRoute(muteAlert, {
+	at: 'POST /v1/alerts/:id/mute',
+	id: 'alr',
+	tag: 'Alerts',
+	summary: 'Mute an alert',
+	description: 'Pauses the alert for a while.',
+	answer: [200, 'The alert.', alertSchema],
+	errors: ['unprocessable_entity'],
+	view: toView,
+});
+
+const deleteAlertRoute = operationRoute(removeAlert, {
+	at: 'DELETE /v1/alerts/:id',
+	id: 'alr',
+	tag: 'Alerts',
+	summary: 'Remove an alert',
+	description: 'Stops the alert for good.',
+	answer: [204, 'The alert was removed.', null],
+});
+
+/** The routes of /v1/alerts: who is notified of problems in the workspace. */
+export const alertRoutes: readonly Route[] = [
+	createAlertRoute,
+	listAlertsRoute,
+	getAlertRoute,
+	testAlertRoute,
+	muteAlertRoute,
+	deleteAlertRoute,
+];
+
+async function requireAlert({reader}: ApiParts, workspaceId: string, id: string): Promise<ShownAlert> {
 	const alert = await findAlert(reader, workspaceId, id);
 	const [row] = alert ? await withStatuses(reader, [alert]) : [];
 	if (!row) {

@@ -4,7 +4,7 @@ import {type Accepted, type Idempotency, idempotencyOf, type Send} from '../../a
 import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts, Route} from '../api-parts.ts';
 import {callerOf} from '../auth.ts';
 import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
@@ -86,126 +86,132 @@ const jsonLimits = {
 
 const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 
-export function batchRoutes(parts: ApiParts): Routes {
-	const {
-		auth,
-		limits,
-		accept,
-		vault,
-		tools: {clock},
-		mayAccept,
-	} = parts;
-	const checkQuery = checkOf(noQuery);
-	const checkBody = checkOf(batchBody);
+const checkQuery = checkOf(noQuery);
+const checkBody = checkOf(batchBody);
 
-	function readItem(item: unknown, caller: Caller): Item {
-		if (item === oversized) {
-			return {fault: faultOf('payload_too_large')};
-		}
-		const read = readBatchItem(item, caller, clock.now());
-		if (read.ok) {
-			const {idempotencyKey: key, ...sent} = item as BatchItem;
-			return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(vault, key, sent)};
-		}
-		const [first] = read.violations ?? [];
-		if (first === undefined) {
-			return {fault: faultOf(read.code)};
-		}
-		return {fault: faultIn(first, read.code)};
-	}
+const batchSchema = {
+	...describe({
+		tag: 'Messages',
+		summary: 'Send a batch of messages',
+		description:
+			'Each item is checked like a single send, and a refused item does not affect the others. Results are in the order of the items. Each item counts against a rate limit that is separate from that of single sends but has the same size; the `RateLimit` headers describe it. The header `Idempotency-Key` has no effect: the response then has `Idempotency-Key-Ignored: true`. An item may have its own `idempotencyKey`.',
+		answer: [200, 'The result of each item. Accepted items are on stable storage.', batchResults],
+		errors: ['sending_paused'],
+	}),
+	querystring: noQuery,
+	body: describedBatch,
+};
 
-	async function inThread(item: Item, body: BatchItem, caller: Caller): Promise<Item> {
-		const send = 'send' in item ? await threaded(parts, caller, body, item.send) : undefined;
-		return send === null ? {fault: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
-	}
-
-	/** Counts a batch with an invalid body as one item of the rate limit: it costs as much to read as a valid one. */
-	async function drawForRefused(error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<never> {
-		const {caller} = request;
-		if (caller && bodyFaults.has(toApiError(error, () => false).status)) {
-			const taken = await limits.take(caller, 'batch', 1);
-			const allowance = limits.read(caller, 'batch');
-			showAllowance(reply, allowance);
-			if (taken === 0) {
-				throw rateLimited(allowance, clock.now());
+export const sendBatchRoute: Route = parts => api => {
+	const {auth, accept, limits, mayAccept} = parts;
+	api.post(
+		'/v1/messages/batch',
+		{
+			onRequest: auth.needs('messages:send', 'batch'),
+			bodyLimit,
+			config: {json: jsonLimits},
+			errorHandler: (error, request, reply) => drawForRefused(parts, error, request, reply),
+			schema: batchSchema,
+			// The schemas only describe the API here. The handler validates the body itself, in the documented order of
+			// checks.
+			validatorCompiler: () => () => true,
+		},
+		async (request, reply) => {
+			if (!mayAccept()) {
+				throw unavailable();
 			}
-		}
-		throw error;
+			const messages = readMessages(request);
+			const caller = callerOf(request);
+			if (await accept.isPaused(caller.workspaceId)) {
+				throw apiError('sending_paused');
+			}
+			const items = await readItems(parts, request, messages);
+			showAllowance(reply, limits.read(caller, 'batch'));
+			if (request.headers['idempotency-key'] !== undefined) {
+				reply.header('idempotency-key-ignored', 'true');
+			}
+			const sends = items.flatMap(item => ('send' in item ? [item] : []));
+			const results = (await accept.batch(sends)).values();
+			return {
+				data: items.map((item, index) =>
+					'send' in item
+						? resultOf(index, results.next().value as Accepted, item)
+						: failed(index, item.fault),
+				),
+			};
+		},
+	);
+};
+
+/** Returns the items of the body. Throws if it is not a batch. */
+function readMessages({body, query}: FastifyRequest): unknown[] {
+	if (body === undefined || body === null) {
+		throw bodyMissing();
 	}
+	const violations = [...checkQuery(query), ...checkBody(body)];
+	if (violations.length > 0) {
+		throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
+	}
+	return (body as Static<typeof batchBody>).messages;
+}
 
-	return api => {
-		api.post(
-			'/v1/messages/batch',
-			{
-				onRequest: auth.needs('messages:send', 'batch'),
-				bodyLimit,
-				config: {json: jsonLimits},
-				errorHandler: drawForRefused,
-				schema: {
-					...describe({
-						tag: 'Messages',
-						summary: 'Send a batch of messages',
-						description:
-							'Each item is checked like a single send, and a refused item does not affect the others. Results are in the order of the items. Each item counts against a rate limit that is separate from that of single sends but has the same size; the `RateLimit` headers describe it. The header `Idempotency-Key` has no effect: the response then has `Idempotency-Key-Ignored: true`. An item may have its own `idempotencyKey`.',
-						answer: [200, 'The result of each item. Accepted items are on stable storage.', batchResults],
-						errors: ['sending_paused'],
-					}),
-					querystring: noQuery,
-					body: describedBatch,
-				},
-				// The schemas only describe the API here. The handler validates the body itself, in the documented
-				// order of checks.
-				validatorCompiler: () => () => true,
-			},
-			async (request, reply) => {
-				if (!mayAccept()) {
-					throw unavailable();
-				}
-				const body: unknown = request.body;
-				if (body === undefined || body === null) {
-					throw bodyMissing();
-				}
-				const violations = [...checkQuery(request.query), ...checkBody(body)];
-				if (violations.length > 0) {
-					throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
-				}
-				const caller = callerOf(request);
-				if (await accept.isPaused(caller.workspaceId)) {
-					throw apiError('sending_paused');
-				}
+/** Reads the items one by one. Each counts against the rate limit of the key, whether it is accepted or not. */
+async function readItems(parts: ApiParts, request: FastifyRequest, messages: unknown[]): Promise<Item[]> {
+	const caller = callerOf(request);
+	const items: Item[] = [];
+	const taken = await parts.limits.take(caller, 'batch', messages.length);
+	for (const [index, item] of messages.entries()) {
+		if (index >= taken) {
+			items.push({fault: faultOf('rate_limited')});
+		} else {
+			const read = request.isHeavy
+				? await inSlice(() => readItem(parts, item, caller))
+				: readItem(parts, item, caller);
+			items.push(await inThread(parts, read, item as BatchItem, caller));
+		}
+		// Frees what has been read: the texts of attachments are large.
+		messages[index] = null;
+	}
+	return items;
+}
 
-				const items: Item[] = [];
-				const {messages} = body as Static<typeof batchBody>;
-				// Each item counts against the rate limit of the key, whether it is accepted or not.
-				const taken = await limits.take(caller, 'batch', messages.length);
-				for (const [index, item] of messages.entries()) {
-					if (index >= taken) {
-						items.push({fault: faultOf('rate_limited')});
-					} else {
-						const read = request.isHeavy
-							? await inSlice(() => readItem(item, caller))
-							: readItem(item, caller);
-						items.push(await inThread(read, item as BatchItem, caller));
-					}
-					// Frees what has been read: the texts of attachments are large.
-					messages[index] = null;
-				}
-				showAllowance(reply, limits.read(caller, 'batch'));
-				if (request.headers['idempotency-key'] !== undefined) {
-					reply.header('idempotency-key-ignored', 'true');
-				}
-				const sends = items.flatMap(item => ('send' in item ? [item] : []));
-				const results = (await accept.batch(sends)).values();
-				return {
-					data: items.map((item, index) =>
-						'send' in item
-							? resultOf(index, results.next().value as Accepted, item)
-							: failed(index, item.fault),
-					),
-				};
-			},
-		);
-	};
+function readItem({vault, tools}: ApiParts, item: unknown, caller: Caller): Item {
+	if (item === oversized) {
+		return {fault: faultOf('payload_too_large')};
+	}
+	const read = readBatchItem(item, caller, tools.clock.now());
+	if (read.ok) {
+		const {idempotencyKey: key, ...sent} = item as BatchItem;
+		return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(vault, key, sent)};
+	}
+	const [first] = read.violations ?? [];
+	if (first === undefined) {
+		return {fault: faultOf(read.code)};
+	}
+	return {fault: faultIn(first, read.code)};
+}
+
+async function inThread(parts: ApiParts, item: Item, body: BatchItem, caller: Caller): Promise<Item> {
+	const send = 'send' in item ? await threaded(parts, caller, body, item.send) : undefined;
+	return send === null ? {fault: faultIn(notAnswered, 'validation_failed')} : {...item, ...(send && {send})};
+}
+
+/** Counts a batch with an invalid body as one item of the rate limit: it costs as much to read as a valid one. */
+async function drawForRefused(
+	{limits, tools}: ApiParts,
+	error: unknown,
+	{caller}: FastifyRequest,
+	reply: FastifyReply,
+): Promise<never> {
+	if (caller && bodyFaults.has(toApiError(error, () => false).status)) {
+		const taken = await limits.take(caller, 'batch', 1);
+		const allowance = limits.read(caller, 'batch');
+		showAllowance(reply, allowance);
+		if (taken === 0) {
+			throw rateLimited(allowance, tools.clock.now());
+		}
+	}
+	throw error;
 }
 
 function resultOf(index: number, result: Accepted, {idempotency}: {readonly idempotency: Idempotency | null}): object {

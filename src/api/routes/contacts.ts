@@ -4,7 +4,7 @@ import {apiTime, storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {linkPreferences} from '../../ops/contacts.ts';
 import {type Contact, findContact, listContacts, type Preferences} from '../../store/topics.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts, Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import type {Caller} from '../caller.ts';
 import {apiError} from '../errors.ts';
@@ -82,105 +82,110 @@ const contactQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-/** Returns the routes of contacts: what is known about recipients, and its erasure. */
-export function contactRoutes(parts: ApiParts): readonly Routes[] {
-	const {reader, change, erase, tools, preferencesLink} = parts;
-	const now = () => storeTime(tools.clock.now());
+const listContactsRoute = listRoute({
+	path: '/v1/contacts',
+	scope: 'contacts:read',
+	name: 'contacts',
+	tag: 'Contacts',
+	summary: 'List contacts',
+	description: 'The first live send to an address creates its contact.',
+	meaning: 'A page of contacts, newest first.',
+	defaultLimit: 25,
+	item: contactSchema,
+	query: contactQuery,
+	find({workspaceId, query: {email}}, {reader, tools}) {
+		const key = email === undefined ? undefined : queryAddressKey(email);
+		const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key, now: nowOf(tools)});
+		return {filters: key === undefined ? {} : {email: key}, read};
+	},
+	view: contact => contactView(contact),
+});
 
-	async function chosen(workspaceId: string, id: string): Promise<Contact> {
-		return (await findContact(reader, workspaceId, id, now())) ?? missing();
+const getContactRoute = apiRoute({
+	at: 'GET /v1/contacts/:id',
+	scope: 'contacts:read',
+	id: 'con',
+	tag: 'Contacts',
+	summary: 'Get a contact',
+	answer: [200, 'The contact.', contactSchema],
+	handle: async ({workspaceId, id}, parts) => contactView(await requireContact(parts, workspaceId, id)),
+});
+
+const updateContactRoute = apiRoute({
+	at: 'PATCH /v1/contacts/:id',
+	scope: 'contacts:manage',
+	id: 'con',
+	tag: 'Contacts',
+	summary: 'Update a contact',
+	description: 'A later send that sets a locale or a time zone changes it again.',
+	answer: [200, 'The contact as it is now.', contactSchema],
+	body: contactChanges,
+	async handle({caller, workspaceId, id, body, tools}, parts) {
+		await mayChange(parts, caller, id);
+		const changed = await parts.change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(body)));
+		return contactView(changed ?? missing());
+	},
+});
+
+const createPreferencesLinkRoute = operationRoute(linkPreferences, {
+	at: 'POST /v1/contacts/:id/preferences-link',
+	id: 'con',
+	isBodyOptional: true,
+	tag: 'Contacts',
+	summary: 'Create a preference page link',
+	description:
+		'For a page of your site where the person is signed in. Show the link only to this person: anyone who has it can change their preferences.',
+	answer: [201, 'The link. It is valid for MAILCTL_TOKEN_LIFETIME.', linkSchema],
+	errors: ['insufficient_scope'],
+	async view(person, {preferencesLink}) {
+		const {url, expiresAt} = await preferencesLink(person);
+		return {url, expires_at: apiTime(storeTime(expiresAt))};
+	},
+});
+
+const eraseContactRoute = apiRoute({
+	at: 'DELETE /v1/contacts/:id',
+	scope: 'contacts:manage',
+	id: 'con',
+	tag: 'Contacts',
+	summary: 'Erase a person',
+	description:
+		'Removes the contact. In all messages it replaces the address with `erased@erased.invalid` and removes variables, metadata, subject, attachments, event details and captured content. Queued messages to the person become `suppressed`. Suppressions and opt-outs remain, so that the person receives no further messages.',
+	answer: [
+		204,
+		'Responses no longer contain data of the person. If there are many messages, removing all of it takes minutes.',
+		null,
+	],
+	async handle({caller, workspaceId, id, tools}, parts) {
+		await mayChange(parts, caller, id);
+		const contact = await requireContact(parts, workspaceId, id);
+		await parts.erase({workspaceId, addressKey: contact.addressKey}, tools.operator);
+	},
+});
+
+/** The routes of contacts: what is known about recipients, and its erasure. */
+export const contactRoutes: readonly Route[] = [
+	listContactsRoute,
+	getContactRoute,
+	updateContactRoute,
+	createPreferencesLinkRoute,
+	eraseContactRoute,
+];
+
+function nowOf({clock}: ApiParts['tools']): string {
+	return storeTime(clock.now());
+}
+
+async function requireContact({reader, tools}: ApiParts, workspaceId: string, id: string): Promise<Contact> {
+	return (await findContact(reader, workspaceId, id, nowOf(tools))) ?? missing();
+}
+
+/** Refuses test keys: only live messages create contacts, so a test key may not change or erase one. */
+async function mayChange(parts: ApiParts, {workspaceId, mode}: Caller, id: string): Promise<void> {
+	if (mode === 'test') {
+		await requireContact(parts, workspaceId, id);
+		throw apiError('insufficient_scope', {message: 'A test key cannot change contacts.'});
 	}
-
-	/** Refuses test keys: only live messages create contacts, so a test key may not change or erase one. */
-	async function mayChange({workspaceId, mode}: Caller, id: string): Promise<void> {
-		if (mode === 'test') {
-			await chosen(workspaceId, id);
-			throw apiError('insufficient_scope', {message: 'A test key cannot change contacts.'});
-		}
-	}
-
-	return [
-		listRoute(parts, {
-			path: '/v1/contacts',
-			scope: 'contacts:read',
-			name: 'contacts',
-			tag: 'Contacts',
-			summary: 'List contacts',
-			description: 'The first live send to an address creates its contact.',
-			meaning: 'A page of contacts, newest first.',
-			defaultLimit: 25,
-			item: contactSchema,
-			query: contactQuery,
-			find({workspaceId}, {email}) {
-				const key = email === undefined ? undefined : queryAddressKey(email);
-				const read = (part: Part) => listContacts(reader, workspaceId, {...part, addressKey: key, now: now()});
-				return {filters: key === undefined ? {} : {email: key}, read};
-			},
-			view: contactView,
-		}),
-
-		apiRoute(parts, {
-			at: 'GET /v1/contacts/:id',
-			scope: 'contacts:read',
-			id: 'con',
-			tag: 'Contacts',
-			summary: 'Get a contact',
-			answer: [200, 'The contact.', contactSchema],
-			handle: async ({workspaceId, id}) => contactView(await chosen(workspaceId, id)),
-		}),
-
-		apiRoute(parts, {
-			at: 'PATCH /v1/contacts/:id',
-			scope: 'contacts:manage',
-			id: 'con',
-			tag: 'Contacts',
-			summary: 'Update a contact',
-			description: 'A later send that sets a locale or a time zone changes it again.',
-			answer: [200, 'The contact as it is now.', contactSchema],
-			body: contactChanges,
-			async handle({caller, workspaceId, id, body, tools}) {
-				await mayChange(caller, id);
-				const changed = await change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(body)));
-				return contactView(changed ?? missing());
-			},
-		}),
-
-		operationRoute(parts, linkPreferences, {
-			at: 'POST /v1/contacts/:id/preferences-link',
-			id: 'con',
-			isBodyOptional: true,
-			tag: 'Contacts',
-			summary: 'Create a preference page link',
-			description:
-				'For a page of your site where the person is signed in. Show the link only to this person: anyone who has it can change their preferences.',
-			answer: [201, 'The link. It is valid for MAILCTL_TOKEN_LIFETIME.', linkSchema],
-			errors: ['insufficient_scope'],
-			async view(person) {
-				const {url, expiresAt} = await preferencesLink(person);
-				return {url, expires_at: apiTime(storeTime(expiresAt))};
-			},
-		}),
-
-		apiRoute(parts, {
-			at: 'DELETE /v1/contacts/:id',
-			scope: 'contacts:manage',
-			id: 'con',
-			tag: 'Contacts',
-			summary: 'Erase a person',
-			description:
-				'Removes the contact. In all messages it replaces the address with `erased@erased.invalid` and removes variables, metadata, subject, attachments, event details and captured content. Queued messages to the person become `suppressed`. Suppressions and opt-outs remain, so that the person receives no further messages.',
-			answer: [
-				204,
-				'Responses no longer contain data of the person. If there are many messages, removing all of it takes minutes.',
-				null,
-			],
-			async handle({caller, workspaceId, id, tools}) {
-				await mayChange(caller, id);
-				const contact = await chosen(workspaceId, id);
-				await erase({workspaceId, addressKey: contact.addressKey}, tools.operator);
-			},
-		}),
-	];
 }
 
 function missing(): never {

@@ -1,12 +1,13 @@
 import type {ServerResponse} from 'node:http';
 import {Readable} from 'node:stream';
-import type {FastifyRequest} from 'fastify';
+import type {FastifyReply, FastifyRequest} from 'fastify';
+import type {Knex} from 'knex';
 import {csvColumns, csvOf} from '../../admin/csv-lists.ts';
 import {Type} from '../../mail/type.ts';
 import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {readLastPosition} from '../../store/timeline.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts, Route} from '../api-parts.ts';
 import {asksForCsv, sendCsv} from '../api-route.ts';
 import {callerOf} from '../auth.ts';
 import {visibleMode} from '../caller.ts';
@@ -89,56 +90,78 @@ const streamHeaders = Type.Object({
 	),
 });
 
-/** Returns the route that streams the events of a workspace. */
-export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiParts): Routes {
-	const seats = new Seats(maxStreams);
-	const open = new Set<ServerResponse>();
+const streamSchema = {
+	...describe({
+		tag: 'Events',
+		summary: 'Stream events',
+		description: `Streams the events of the workspace’s messages as server-sent events, from now on or after \`${lastEventId}\`. The events of a message arrive in order. A test key sees only events of test messages. After a lost connection an event may arrive twice, but none is lost. A key may have at most ${maxStreams} open streams. With \`Accept: text/csv\` the response contains the existing events, oldest first, from the first one or after \`${lastEventId}\`.`,
+		answer: [200, 'Server-sent events whose `data` is an event. The stream has no end.', streamedEventSchema],
+		media: 'text/event-stream',
+		csv: csvColumns.events,
+	}),
+	querystring: streamQuery,
+	headers: streamHeaders,
+};
 
-	// Clients that do not read their stream would delay shutdown.
-	feed.closing.addEventListener('abort', () => {
-		for (const response of open) {
-			if (response.writableNeedDrain) {
-				response.destroy();
-			}
-		}
-	});
+/** The route that streams the events of a workspace. */
+export const eventStreamRoute: Route = parts => {
+	const streams = new EventStreams(parts);
+	return api => {
+		api.get('/v1/events', {onRequest: parts.auth.needs(scope), schema: streamSchema}, (request, reply) =>
+			streams.answer(request, reply),
+		);
+	};
+};
 
-	/** Returns the requested position, or `null`. Throws `validation_failed` for one that this store does not have. */
-	async function placeOf({headers, query}: FastifyRequest, ids: StreamIds): Promise<Place | null> {
-		const {after} = query as {after?: string};
-		const header = headers['last-event-id'];
-		const given = typeof header === 'string' && header !== '' ? header : after;
-		if (given === undefined) {
-			return null;
-		}
-		const place = ids.read(given);
-		if (place && place.position <= (await readLastPosition(reader))) {
-			const {position, eventId} = place;
-			const there = eventId === null ? undefined : await findAtPosition(reader, position);
-			if (eventId === null || there === undefined) {
-				return {after: position, seen: nothing};
-			}
-			if (there.includes(eventId)) {
-				// Other events at the same position may follow this one.
-				return {after: position - 1, seen: new Set(there.slice(0, there.indexOf(eventId) + 1))};
-			}
-		}
-		const field = given === header ? lastEventId : 'after';
-		const message = 'must be the id of an event in this stream; omit it to start now';
-		throw apiError('validation_failed', {violations: [{field, message}]});
+/** The open streams of events. */
+class EventStreams {
+	readonly #parts: Pick<ApiParts, 'auth' | 'reader' | 'feed' | 'vault' | 'tools'>;
+	readonly #seats = new Seats(maxStreams);
+	readonly #open = new Set<ServerResponse>();
+
+	constructor(parts: ApiParts) {
+		this.#parts = parts;
+		parts.feed.closing.addEventListener('abort', () => this.#endUnread());
 	}
 
-	/** Whether the event has one of the requested types and the key may see it. */
-	function isShown(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
-		const {types} = request.query as {types?: string};
-		return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(callerOf(request)) ?? mode);
+	/** Responds with a stream, or with the existing events as CSV. */
+	async answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+		const {reader, feed, vault} = this.#parts;
+		const {keyId, workspaceId} = callerOf(request);
+		const ids = streamIds(vault, workspaceId);
+		const place = await findPlace(reader, request, ids);
+		const {raw} = reply;
+		if (asksForCsv(request)) {
+			const pages = eventsUntilNow(reader, workspaceId, {
+				after: place?.after ?? 0,
+				isShown: event => isShown(request, event) && !place?.seen.has(event.id),
+			});
+			return await sendCsv(reply, 'events', csvOf(csvColumns.events, pages, streamedEventView));
+		}
+		if (request.method === 'HEAD' || raw.destroyed) {
+			return sendStream(reply);
+		}
+		const leave = this.#seats.take(keyId);
+		if (leave === undefined) {
+			const message = `This key already has ${maxStreams} open streams. Close one first.`;
+			throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});
+		}
+		this.#open.add(raw);
+		raw.once('close', () => {
+			this.#open.delete(raw);
+			leave();
+		});
+		const parts = await feed.open(workspaceId, place?.after ?? null);
+		const messages = this.#toMessages(request, parts, {ids, seen: place?.seen ?? nothing});
+		return sendStream(reply, Readable.from(messages, {objectMode: false}));
 	}
 
-	async function* messagesOf(
+	async *#toMessages(
 		request: FastifyRequest,
 		parts: AsyncIterable<StreamPart>,
 		{ids, seen}: {readonly ids: StreamIds; readonly seen: Place['seen']},
 	): AsyncGenerator<Buffer> {
+		const {auth, tools} = this.#parts;
 		let wroteAt = Number.NEGATIVE_INFINITY;
 		for await (const {events, position} of parts) {
 			if (!(await auth.holds(request, scope))) {
@@ -147,72 +170,60 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 			const shown = events.filter(event => isShown(request, event) && !seen.has(event.id));
 			if (shown.length > 0) {
 				yield Buffer.from(shown.map(event => eventMessage(event, ids)).join(''));
-			} else if (clock.monotonic() - wroteAt >= heartbeatMs) {
+			} else if (tools.clock.monotonic() - wroteAt >= heartbeatMs) {
 				yield Buffer.from(heartbeat(position, ids));
 			} else {
 				continue;
 			}
-			wroteAt = clock.monotonic();
+			wroteAt = tools.clock.monotonic();
 		}
 	}
 
-	return api => {
-		api.get(
-			'/v1/events',
-			{
-				onRequest: auth.needs(scope),
-				schema: {
-					...describe({
-						tag: 'Events',
-						summary: 'Stream events',
-						description: `Streams the events of the workspace’s messages as server-sent events, from now on or after \`${lastEventId}\`. The events of a message arrive in order. A test key sees only events of test messages. After a lost connection an event may arrive twice, but none is lost. A key may have at most ${maxStreams} open streams. With \`Accept: text/csv\` the response contains the existing events, oldest first, from the first one or after \`${lastEventId}\`.`,
-						answer: [
-							200,
-							'Server-sent events whose `data` is an event. The stream has no end.',
-							streamedEventSchema,
-						],
-						media: 'text/event-stream',
-						csv: csvColumns.events,
-					}),
-					querystring: streamQuery,
-					headers: streamHeaders,
-				},
-			},
-			async (request, reply) => {
-				const {keyId, workspaceId} = callerOf(request);
-				const ids = streamIds(vault, workspaceId);
-				const place = await placeOf(request, ids);
-				// The connection closes with the stream, so shutdown need not wait. The last header stops nginx from buffering.
-				const answer = (body?: Readable) =>
-					reply
-						.type('text/event-stream; charset=utf-8')
-						.headers({'cache-control': 'no-cache', connection: 'close', 'x-accel-buffering': 'no'})
-						.send(body);
-				const {raw} = reply;
-				if (asksForCsv(request)) {
-					const pages = eventsUntilNow(reader, workspaceId, {
-						after: place?.after ?? 0,
-						isShown: event => isShown(request, event) && !place?.seen.has(event.id),
-					});
-					return await sendCsv(reply, 'events', csvOf(csvColumns.events, pages, streamedEventView));
-				}
-				if (request.method === 'HEAD' || raw.destroyed) {
-					return answer();
-				}
-				const leave = seats.take(keyId);
-				if (leave === undefined) {
-					const message = `This key already has ${maxStreams} open streams. Close one first.`;
-					throw apiError('rate_limited', {message, headers: retryAfter(heartbeatMs)});
-				}
-				open.add(raw);
-				raw.once('close', () => {
-					open.delete(raw);
-					leave();
-				});
-				const parts = await feed.open(workspaceId, place?.after ?? null);
-				const messages = messagesOf(request, parts, {ids, seen: place?.seen ?? nothing});
-				return answer(Readable.from(messages, {objectMode: false}));
-			},
-		);
-	};
+	/** Ends the streams of clients that do not read them: they would delay shutdown. */
+	#endUnread(): void {
+		for (const response of this.#open) {
+			if (response.writableNeedDrain) {
+				response.destroy();
+			}
+		}
+	}
+}
+
+/** Returns the requested position, or `null`. Throws `validation_failed` for one that this store does not have. */
+async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: StreamIds): Promise<Place | null> {
+	const {after} = query as {after?: string};
+	const header = headers['last-event-id'];
+	const given = typeof header === 'string' && header !== '' ? header : after;
+	if (given === undefined) {
+		return null;
+	}
+	const place = ids.read(given);
+	if (place && place.position <= (await readLastPosition(reader))) {
+		const {position, eventId} = place;
+		const there = eventId === null ? undefined : await findAtPosition(reader, position);
+		if (eventId === null || there === undefined) {
+			return {after: position, seen: nothing};
+		}
+		if (there.includes(eventId)) {
+			// Other events at the same position may follow this one.
+			return {after: position - 1, seen: new Set(there.slice(0, there.indexOf(eventId) + 1))};
+		}
+	}
+	const field = given === header ? lastEventId : 'after';
+	const message = 'must be the id of an event in this stream; omit it to start now';
+	throw apiError('validation_failed', {violations: [{field, message}]});
+}
+
+/** Whether the event has one of the requested types and the key may see it. */
+function isShown(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
+	const {types} = request.query as {types?: string};
+	return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(callerOf(request)) ?? mode);
+}
+
+/** The connection closes with the stream, so shutdown need not wait. The last header stops nginx from buffering. */
+function sendStream(reply: FastifyReply, body?: Readable): FastifyReply {
+	return reply
+		.type('text/event-stream; charset=utf-8')
+		.headers({'cache-control': 'no-cache', connection: 'close', 'x-accel-buffering': 'no'})
+		.send(body);
 }

@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import {Diffs, foresee} from '../../admin/layout-changes.ts';
 import {
 	type Change,
@@ -12,11 +13,11 @@ import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import type {Layout} from '../../render/layouts.ts';
 import {findLayout, type ListedLayout, listLayouts, listLayoutUsers} from '../../store/layouts.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {Route} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {time} from '../schemas/page.ts';
-import {createTurns, inSlice} from '../turns.ts';
+import {inSlice} from '../turns.ts';
 import {maxViolations} from '../validate.ts';
 
 const kinds = ['layout', 'partial'] as const;
@@ -67,125 +68,116 @@ const params = Type.Object({
 type Params = Pick<Layout, 'kind' | 'name'>;
 
 const view = ({kind, name, updated_at}: Omit<ListedLayout, 'uses'>) => ({kind, name, updated_at: apiTime(updated_at)});
-const at = '/v1/layouts/:kind/:name';
 
-/** Returns the routes of /v1/layouts: the sources that templates of a workspace share. */
-export function layoutRoutes(parts: ApiParts): readonly Routes[] {
-	const {reader, change} = parts;
-	const turns = createTurns();
+const listLayoutsRoute = listRoute({
+	path: '/v1/layouts',
+	scope: 'templates:read',
+	name: 'layouts',
+	tag: 'Templates',
+	summary: 'List layouts and partials',
+	meaning: 'Layouts, then partials, by name, without their sources.',
+	defaultLimit: 100,
+	item: listed,
+	find: ({workspaceId}, {reader}) => ({
+		async read({after, limit}) {
+			const rows = (await listLayouts(reader, workspaceId)).map(row => ({
+				id: `${row.kind}/${row.name}`,
+				row,
+			}));
+			return rows.filter(({id}) => after === null || id > after).slice(0, limit);
+		},
+	}),
+	view: ({row}) => view(row),
+});
 
-	/** Returns the templates that get a new version, each with its diff. */
-	async function changedBy(workspaceId: string, planned: Change) {
-		const diffs = new Diffs(inSlice);
-		const templates = [];
-		for await (const one of foresee(reader, workspaceId, planned)) {
-			if (one.changed) {
-				templates.push({id: one.id, name: one.name, version: one.version, diff: await diffs.write(one)});
-			}
+const getLayoutRoute = apiRoute({
+	isLarge: true,
+	at: 'GET /v1/layouts/:kind/:name',
+	params,
+	scope: 'templates:read',
+	tag: 'Templates',
+	summary: 'Get a layout or a partial',
+	answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
+	errors: ['not_found'],
+	async handle({workspaceId, request}, {reader}) {
+		const {kind, name} = request.params as Params;
+		const found = kinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
+		if (!found) {
+			throw apiError('not_found');
 		}
-		return templates;
-	}
+		const layouts = await listLayouts(reader, workspaceId);
+		const users = await listLayoutUsers(reader, workspaceId);
+		return {...view(found), files: found.files, used_by: usersOf({layouts, users}, found)};
+	},
+});
 
-	return [
-		listRoute(parts, {
-			path: '/v1/layouts',
-			scope: 'templates:read',
-			name: 'layouts',
-			tag: 'Templates',
-			summary: 'List layouts and partials',
-			meaning: 'Layouts, then partials, by name, without their sources.',
-			defaultLimit: 100,
-			item: listed,
-			find: ({workspaceId}) => ({
-				async read({after, limit}) {
-					const rows = (await listLayouts(reader, workspaceId)).map(row => ({
-						id: `${row.kind}/${row.name}`,
-						row,
-					}));
-					return rows.filter(({id}) => after === null || id > after).slice(0, limit);
-				},
-			}),
-			view: ({row}) => view(row),
-		}),
-		apiRoute(parts, {
-			isLarge: true,
-			...{
-				at: `GET ${at}`,
-				params,
-				scope: 'templates:read',
-				tag: 'Templates',
-				summary: 'Get a layout or a partial',
-			},
-			answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
-			errors: ['not_found'],
-			async handle({workspaceId, request}) {
-				const {kind, name} = request.params as Params;
-				const found = kinds.includes(kind) ? await findLayout(reader, workspaceId, {kind, name}) : undefined;
-				if (!found) {
-					throw apiError('not_found');
-				}
-				const layouts = await listLayouts(reader, workspaceId);
-				const users = await listLayoutUsers(reader, workspaceId);
-				return {...view(found), files: found.files, used_by: usersOf({layouts, users}, found)};
-			},
-		}),
-		apiRoute(parts, {
-			...{
-				at: `PUT ${at}`,
-				params,
-				scope: 'templates:manage',
-				tag: 'Templates',
-				summary: 'Save a layout or a partial',
-			},
-			description:
-				'Creates a new version of each template that uses it. If one of them does not compile, nothing is saved. With `dry_run=true` the response shows the changes without saving them.',
-			answer: [200, 'The templates that change, each with its diff.', changeSchema],
-			errors: ['not_found', 'conflict'],
-			query: Type.Object(
-				{dry_run: Type.Optional(Type.Enum(['true', 'false'], {description: '`true` saves nothing.'}))},
-				strict,
-			),
-			body: Type.Object(
-				{files: {...files, description: 'All its sources, by file name.'}},
-				{...strict, examples: [{files: sources}]},
-			),
-			async handle({workspaceId, request, body, query, tools}) {
-				const {kind, name} = request.params as Params;
-				if (!kinds.includes(kind)) {
-					throw apiError('not_found');
-				}
-				const layout = {kind, name, files: body.files};
-				return await turns(workspaceId, async () => {
-					const planned = await planChange(await readKnown(reader, workspaceId), [layout]);
-					if (!planned.ok) {
-						const violations = planned.problems.map(message => ({
-							field: 'files',
-							message: message.slice(0, 500),
-						}));
-						throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
-					}
-					await checkLayoutRoom(reader, tools, workspaceId, planned.change);
-					const templates = await changedBy(workspaceId, planned.change);
-					if (query.dry_run !== 'true') {
-						await change(trx => saveChange(trx, tools, workspaceId, planned.change));
-					}
-					return {templates};
-				});
-			},
-		}),
-		apiRoute(parts, {
-			...{
-				at: `DELETE ${at}`,
-				params,
-				scope: 'templates:manage',
-				tag: 'Templates',
-				summary: 'Remove a layout or a partial',
-			},
-			description: 'Fails with `conflict` while a template, layout or partial uses it.',
-			answer: [204, 'The layout or partial was removed.', null],
-			errors: ['not_found', 'conflict'],
-			handle: ({workspaceId, request, tools}) =>
-				change(trx => removeLayout(trx, tools, workspaceId, request.params as Params)),
-		}),
-	];
+const saveLayoutRoute = apiRoute({
+	at: 'PUT /v1/layouts/:kind/:name',
+	params,
+	scope: 'templates:manage',
+	tag: 'Templates',
+	summary: 'Save a layout or a partial',
+	description:
+		'Creates a new version of each template that uses it. If one of them does not compile, nothing is saved. With `dry_run=true` the response shows the changes without saving them.',
+	answer: [200, 'The templates that change, each with its diff.', changeSchema],
+	errors: ['not_found', 'conflict'],
+	query: Type.Object(
+		{dry_run: Type.Optional(Type.Enum(['true', 'false'], {description: '`true` saves nothing.'}))},
+		strict,
+	),
+	body: Type.Object(
+		{files: {...files, description: 'All its sources, by file name.'}},
+		{...strict, examples: [{files: sources}]},
+	),
+	async handle({workspaceId, request, body, query, tools}, {reader, change, work}) {
+		const {kind, name} = request.params as Params;
+		if (!kinds.includes(kind)) {
+			throw apiError('not_found');
+		}
+		const layout = {kind, name, files: body.files};
+		return await work.layoutChanges(workspaceId, async () => {
+			const planned = await planChange(await readKnown(reader, workspaceId), [layout]);
+			if (!planned.ok) {
+				const violations = planned.problems.map(message => ({
+					field: 'files',
+					message: message.slice(0, 500),
+				}));
+				throw apiError('validation_failed', {violations: violations.slice(0, maxViolations)});
+			}
+			await checkLayoutRoom(reader, tools, workspaceId, planned.change);
+			const templates = await changedBy(reader, workspaceId, planned.change);
+			if (query.dry_run !== 'true') {
+				await change(trx => saveChange(trx, tools, workspaceId, planned.change));
+			}
+			return {templates};
+		});
+	},
+});
+
+const deleteLayoutRoute = apiRoute({
+	at: 'DELETE /v1/layouts/:kind/:name',
+	params,
+	scope: 'templates:manage',
+	tag: 'Templates',
+	summary: 'Remove a layout or a partial',
+	description: 'Fails with `conflict` while a template, layout or partial uses it.',
+	answer: [204, 'The layout or partial was removed.', null],
+	errors: ['not_found', 'conflict'],
+	handle: ({workspaceId, request, tools}, {change}) =>
+		change(trx => removeLayout(trx, tools, workspaceId, request.params as Params)),
+});
+
+/** The routes of /v1/layouts: the sources that templates of a workspace share. */
+export const layoutRoutes: readonly Route[] = [listLayoutsRoute, getLayoutRoute, saveLayoutRoute, deleteLayoutRoute];
+
+/** Returns the templates that get a new version, each with its diff. */
+async function changedBy(reader: Knex, workspaceId: string, planned: Change) {
+	const diffs = new Diffs(inSlice);
+	const templates = [];
+	for await (const one of foresee(reader, workspaceId, planned)) {
+		if (one.changed) {
+			templates.push({id: one.id, name: one.name, version: one.version, diff: await diffs.write(one)});
+		}
+	}
+	return templates;
 }

@@ -14,7 +14,7 @@ import {
 } from '../../mail/terms.ts';
 import {Type} from '../../mail/type.ts';
 import {type MessageFilter, pageMessages} from '../../store/message-scan.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts} from '../api-parts.ts';
 import {listRoute} from '../api-route.ts';
 import {type Caller, visibleMode} from '../caller.ts';
 import {pageQuery} from '../paging.ts';
@@ -96,42 +96,38 @@ const messageQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-/** Returns the route that lists messages. */
-export function messageListRoutes(parts: ApiParts): Routes {
-	const {reader, readMessageId, tools} = parts;
-	return listRoute(parts, {
-		path: '/v1/messages',
-		scope: 'messages:read',
-		name: 'messages',
-		tag: 'Messages',
-		summary: 'List messages',
-		description:
-			'Newest first. All given filters must match. A page ends early once its messages have more than 1 MiB of `data` and `metadata`. With several filters a page may contain fewer messages than `limit`, or none, and still have a `next_cursor`.',
-		meaning: 'A page of messages.',
-		defaultLimit: 25,
-		item: messageSchema,
-		query: messageQuery,
-		find(caller, query) {
-			const {workspaceId} = caller;
-			const filter = filterOf(query, caller, readMessageId);
-			return {
-				filters: textsOf({...filter, scheduled: query.scheduled}),
-				async scan(part) {
-					// A malformed template id matches nothing, and PostgreSQL rejects some texts. A test key sees no
-					// live messages.
-					const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
-					if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
-						return {rows: [], next: null};
-					}
-					const scheduledAfter = query.scheduled && storeTime(tools.clock.now());
-					return await pageMessages(reader, {...filter, scheduledAfter, workspaceId}, part);
-				},
-			};
-		},
-		view: messageView,
-		csv: csvColumns.messages,
-	});
-}
+export const messageListRoute = listRoute({
+	path: '/v1/messages',
+	scope: 'messages:read',
+	name: 'messages',
+	tag: 'Messages',
+	summary: 'List messages',
+	description:
+		'Newest first. All given filters must match. A page ends early once its messages have more than 1 MiB of `data` and `metadata`. With several filters a page may contain fewer messages than `limit`, or none, and still have a `next_cursor`.',
+	meaning: 'A page of messages.',
+	defaultLimit: 25,
+	item: messageSchema,
+	query: messageQuery,
+	find({caller, query}, {reader, readMessageId, tools}) {
+		const {workspaceId} = caller;
+		const filter = filterOf(query, caller, readMessageId);
+		return {
+			filters: textsOf({...filter, scheduled: query.scheduled}),
+			async scan(part) {
+				// A malformed template id matches nothing, and PostgreSQL rejects some texts. A test key sees no
+				// live messages.
+				const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
+				if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
+					return {rows: [], next: null};
+				}
+				const scheduledAfter = query.scheduled && storeTime(tools.clock.now());
+				return await pageMessages(reader, {...filter, scheduledAfter, workspaceId}, part);
+			},
+		};
+	},
+	view: message => messageView(message),
+	csv: csvColumns.messages,
+});
 
 type Filter = Omit<MessageFilter, 'workspaceId'>;
 type Query = Static<typeof messageQuery>;

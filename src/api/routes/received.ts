@@ -1,5 +1,6 @@
 import {Readable} from 'node:stream';
 import type {FastifyReply} from 'fastify';
+import type {Knex} from 'knex';
 import {parseQueryTime} from '../../kit/time.ts';
 import {isId} from '../../mail/ids.ts';
 import {contentView, type Received, receivedView} from '../../mail/received.ts';
@@ -13,7 +14,7 @@ import {
 	openReceivedBytes,
 	pageInboundAddresses,
 } from '../../store/received.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts, Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import type {Caller} from '../caller.ts';
 import {apiError} from '../errors.ts';
@@ -100,127 +101,176 @@ const query = Type.Object(
 const tag = 'Received mail';
 const reads = {tag, scope: 'received:read'} as const;
 
-/** Returns the routes of the addresses at which a workspace receives mail, and of the mail received there. */
-export function receivedRoutes(parts: ApiParts): readonly Routes[] {
-	const {reader} = parts;
-	const {host, returnPathDomain} = parts.domains.names;
-	const view = (mail: Received) => receivedView(mail, parts.publicUrl());
-	// Received mail is always real, so a test key sees none of it.
-	async function streamed({workspaceId, mode}: Caller, reply: FastifyReply, id: string, file?: number) {
-		const isVisible = isId('rcv', id) && mode === 'live';
-		const {size, pieces} =
-			(isVisible ? await openReceivedBytes(reader, workspaceId, id, file) : undefined) ?? missing();
-		reply.header('content-length', size);
-		return Readable.from(reply.request.method === 'HEAD' ? [] : pieces, {objectMode: false});
-	}
+const toView = (mail: Received, {publicUrl}: ApiParts) => receivedView(mail, publicUrl());
 
-	return [
-		operationRoute(parts, addInbound, {
-			at: 'POST /v1/inbound',
-			tag,
-			summary: 'Add an inbound address',
-			description: 'An exact address takes precedence over `*@`. Other mail to the domain is rejected.',
-			answer: [201, 'The address.', inboundSchema],
-			errors: ['conflict', 'unprocessable_entity'],
-			check: given => checkNotOurs((given as {address: string}).address, [host, returnPathDomain]),
-			view: inboundView,
-		}),
-		listRoute(parts, {
-			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List inbound addresses', defaultLimit: 100},
-			meaning: 'Addresses, newest first.',
-			item: inboundSchema,
-			find: ({workspaceId}) => ({read: part => pageInboundAddresses(reader, workspaceId, part)}),
-			view: inboundView,
-		}),
-		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an inbound address'},
-			answer: [200, 'The address.', inboundSchema],
-			async handle({workspaceId, id}) {
-				return inboundView((await findInboundAddress(reader, workspaceId, id)) ?? missing());
-			},
-		}),
-		operationRoute(parts, removeInbound, {
-			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Remove an inbound address'},
-			answer: [204, 'Mail to the address is rejected from now on. Mail already received stays.', null],
-		}),
-		listRoute(parts, {
-			...{...reads, path: '/v1/received', name: 'received', summary: 'List received messages', defaultLimit: 25},
-			description:
-				'Lists received mail without its content. All given filters must match. With several filters a page may contain fewer items than `limit`, or none, and still have a `next_cursor`.',
-			meaning: 'Received mail, newest first.',
-			item: receivedSchema,
-			query,
-			find({workspaceId, mode}, {to, from, in_reply_to: answered, subject, since, until}) {
-				const named = textsOf({
-					to: to && queryAddressKey(to),
-					from: from && queryAddressKey(from),
-					re: answered,
-				});
-				const terms = Object.entries(named).map(([kind, value]) => `${kind}:${value}`);
-				const filter = {
-					workspaceId,
-					terms: [...terms, ...(askedTerms(subject ?? '') ?? [])],
-					since: since === undefined ? undefined : parseQueryTime(since),
-					until: until === undefined ? undefined : parseQueryTime(until),
-				};
-				return {
-					filters: {...named, ...textsOf({subject, since, until})},
-					scan: async part =>
-						mode === 'live' ? await listReceived(reader, filter, part) : {rows: [], next: null},
-				};
-			},
-			view,
-		}),
-		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received message', isLarge: true},
-			answer: [200, 'The received mail with its content.', mailSchema],
-			async handle({caller, workspaceId, id}) {
-				const found = caller.mode === 'live' ? await findReceived(reader, workspaceId, id) : undefined;
-				const mail = found ?? missing();
-				return {...view(mail), ...contentView(mail.content)};
-			},
-		}),
-		apiRoute(parts, {
-			...{
-				...reads,
-				at: 'GET /v1/received/:id/raw',
-				id: 'rcv',
-				summary: 'Download a received message',
-				isLarge: true,
-			},
-			...{answer: [200, 'The original mail (RFC 5322).', null], media: 'message/rfc822'},
-			async handle({caller, id, reply}) {
-				const raw = await streamed(caller, reply, id);
-				reply.type('message/rfc822').headers(saved(`${id}.eml`));
-				return raw;
-			},
-		}),
-		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id/attachments/:n', summary: 'Download an attachment', isLarge: true},
-			description: 'Attachments come from strangers and are always sent as downloads, whatever their type.',
-			params: Type.Object({
-				id: Type.String({description: '`rcv_…`'}),
-				n: Type.String({description: 'The index of the attachment, from 0.'}),
-			}),
-			...{answer: [200, 'The file.', null], media: 'application/octet-stream', errors: ['not_found']},
-			async handle({caller, id, request, reply}) {
-				const {n} = request.params as {n: string};
-				const content = await streamed(caller, reply, id, /^(?:0|[1-9]\d{0,3})$/.test(n) ? Number(n) : -1);
-				reply.type('application/octet-stream').headers(saved(`${id}-${n}`));
-				return content;
-			},
-		}),
-		operationRoute(parts, removeReceived, {
-			...{at: 'DELETE /v1/received/:id', id: 'rcv', tag, summary: 'Delete a received message'},
-			description: 'Also deletes its webhook deliveries, sent or pending. The same mail is not imported again.',
-			answer: [204, 'The received mail was deleted.', null],
-		}),
-	];
+const createInboundRoute = operationRoute(addInbound, {
+	at: 'POST /v1/inbound',
+	tag,
+	summary: 'Add an inbound address',
+	description: 'An exact address takes precedence over `*@`. Other mail to the domain is rejected.',
+	answer: [201, 'The address.', inboundSchema],
+	errors: ['conflict', 'unprocessable_entity'],
+	check(given, {domains}) {
+		const {host, returnPathDomain} = domains.names;
+		checkNotOurs((given as {address: string}).address, [host, returnPathDomain]);
+	},
+	view: inbound => inboundView(inbound),
+});
+
+const listInboundRoute = listRoute({
+	...reads,
+	path: '/v1/inbound',
+	name: 'inbound',
+	summary: 'List inbound addresses',
+	defaultLimit: 100,
+	meaning: 'Addresses, newest first.',
+	item: inboundSchema,
+	find: ({workspaceId}, {reader}) => ({read: part => pageInboundAddresses(reader, workspaceId, part)}),
+	view: inbound => inboundView(inbound),
+});
+
+const getInboundRoute = apiRoute({
+	...reads,
+	at: 'GET /v1/inbound/:id',
+	id: 'inb',
+	summary: 'Get an inbound address',
+	answer: [200, 'The address.', inboundSchema],
+	async handle({workspaceId, id}, {reader}) {
+		return inboundView((await findInboundAddress(reader, workspaceId, id)) ?? missing());
+	},
+});
+
+const deleteInboundRoute = operationRoute(removeInbound, {
+	at: 'DELETE /v1/inbound/:id',
+	id: 'inb',
+	tag,
+	summary: 'Remove an inbound address',
+	answer: [204, 'Mail to the address is rejected from now on. Mail already received stays.', null],
+});
+
+const listReceivedRoute = listRoute({
+	...reads,
+	path: '/v1/received',
+	name: 'received',
+	summary: 'List received messages',
+	defaultLimit: 25,
+	description:
+		'Lists received mail without its content. All given filters must match. With several filters a page may contain fewer items than `limit`, or none, and still have a `next_cursor`.',
+	meaning: 'Received mail, newest first.',
+	item: receivedSchema,
+	query,
+	find({caller: {workspaceId, mode}, query}, {reader}) {
+		const {to, from, in_reply_to: answered, subject, since, until} = query;
+		const named = textsOf({
+			to: to && queryAddressKey(to),
+			from: from && queryAddressKey(from),
+			re: answered,
+		});
+		const terms = Object.entries(named).map(([kind, value]) => `${kind}:${value}`);
+		const filter = {
+			workspaceId,
+			terms: [...terms, ...(askedTerms(subject ?? '') ?? [])],
+			since: since === undefined ? undefined : parseQueryTime(since),
+			until: until === undefined ? undefined : parseQueryTime(until),
+		};
+		return {
+			filters: {...named, ...textsOf({subject, since, until})},
+			scan: async part => (mode === 'live' ? await listReceived(reader, filter, part) : {rows: [], next: null}),
+		};
+	},
+	view: toView,
+});
+
+const getReceivedRoute = apiRoute({
+	...reads,
+	at: 'GET /v1/received/:id',
+	id: 'rcv',
+	summary: 'Get a received message',
+	isLarge: true,
+	answer: [200, 'The received mail with its content.', mailSchema],
+	async handle({caller, workspaceId, id}, parts) {
+		const found = caller.mode === 'live' ? await findReceived(parts.reader, workspaceId, id) : undefined;
+		const mail = found ?? missing();
+		return {...toView(mail, parts), ...contentView(mail.content)};
+	},
+});
+
+const downloadReceivedRoute = apiRoute({
+	...reads,
+	at: 'GET /v1/received/:id/raw',
+	id: 'rcv',
+	summary: 'Download a received message',
+	isLarge: true,
+	answer: [200, 'The original mail (RFC 5322).', null],
+	media: 'message/rfc822',
+	async handle({caller, id, reply}, {reader}) {
+		const raw = await openBytes(reader, caller, reply, id);
+		reply.type('message/rfc822').headers(saved(`${id}.eml`));
+		return raw;
+	},
+});
+
+const downloadAttachmentRoute = apiRoute({
+	...reads,
+	at: 'GET /v1/received/:id/attachments/:n',
+	summary: 'Download an attachment',
+	isLarge: true,
+	description: 'Attachments come from strangers and are always sent as downloads, whatever their type.',
+	params: Type.Object({
+		id: Type.String({description: '`rcv_…`'}),
+		n: Type.String({description: 'The index of the attachment, from 0.'}),
+	}),
+	answer: [200, 'The file.', null],
+	media: 'application/octet-stream',
+	errors: ['not_found'],
+	async handle({caller, id, request, reply}, {reader}) {
+		const {n} = request.params as {n: string};
+		const content = await openBytes(reader, caller, reply, id, /^(?:0|[1-9]\d{0,3})$/.test(n) ? Number(n) : -1);
+		reply.type('application/octet-stream').headers(saved(`${id}-${n}`));
+		return content;
+	},
+});
+
+const deleteReceivedRoute = operationRoute(removeReceived, {
+	at: 'DELETE /v1/received/:id',
+	id: 'rcv',
+	tag,
+	summary: 'Delete a received message',
+	description: 'Also deletes its webhook deliveries, sent or pending. The same mail is not imported again.',
+	answer: [204, 'The received mail was deleted.', null],
+});
+
+/** The routes of the addresses at which a workspace receives mail, and of the mail received there. */
+export const receivedRoutes: readonly Route[] = [
+	createInboundRoute,
+	listInboundRoute,
+	getInboundRoute,
+	deleteInboundRoute,
+	listReceivedRoute,
+	getReceivedRoute,
+	downloadReceivedRoute,
+	downloadAttachmentRoute,
+	deleteReceivedRoute,
+];
+
+function missing(): never {
+	throw apiError('not_found');
 }
 
-const missing = (): never => {
-	throw apiError('not_found');
-};
+/** Returns the bytes of a received mail or of its attachment `file`. Received mail is always real, so a test key sees none. */
+async function openBytes(
+	reader: Knex,
+	{workspaceId, mode}: Caller,
+	reply: FastifyReply,
+	id: string,
+	file?: number,
+): Promise<Readable> {
+	const isVisible = isId('rcv', id) && mode === 'live';
+	const found = isVisible ? await openReceivedBytes(reader, workspaceId, id, file) : undefined;
+	const {size, pieces} = found ?? missing();
+	reply.header('content-length', size);
+	return Readable.from(reply.request.method === 'HEAD' ? [] : pieces, {objectMode: false});
+}
 
 /** Headers that make a browser save the response and never display it. */
 const saved = (name: string) => ({

@@ -2,7 +2,7 @@ import {addSender, changeSender, prepareKeys, removeSender, type SenderChange} f
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {Type} from '../../mail/type.ts';
 import {findSender, findSenderById, pageSenders} from '../../store/domains.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {Route} from '../api-parts.ts';
 import {apiRoute, listRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {time} from '../schemas/page.ts';
@@ -60,95 +60,95 @@ const senderSchema = Type.Object(
 
 const taken = 'A sender with this address already exists.';
 
-type Parts = Pick<ApiParts, 'auth' | 'reader' | 'change' | 'tools' | 'vault' | 'cursors' | 'domains'>;
+const listSendersRoute = listRoute({
+	path: '/v1/senders',
+	scope: 'senders:read',
+	name: 'senders',
+	tag: 'Senders',
+	summary: 'List senders',
+	meaning: 'Senders, newest first.',
+	defaultLimit: 25,
+	item: senderSchema,
+	find: ({workspaceId}, {reader}) => ({read: part => pageSenders(reader, workspaceId, part)}),
+	view: sender => senderView(sender),
+});
 
-export function senderRoutes(parts: Parts): readonly Routes[] {
-	const {reader, change, vault, domains} = parts;
-	return [
-		listRoute(parts, {
-			path: '/v1/senders',
-			scope: 'senders:read',
-			name: 'senders',
-			tag: 'Senders',
-			summary: 'List senders',
-			meaning: 'Senders, newest first.',
-			defaultLimit: 25,
-			item: senderSchema,
-			find: ({workspaceId}) => ({read: part => pageSenders(reader, workspaceId, part)}),
-			view: senderView,
-		}),
+const createSenderRoute = apiRoute({
+	at: 'POST /v1/senders',
+	scope: 'senders:manage',
+	tag: 'Senders',
+	summary: 'Add a sender',
+	description:
+		'The sender can be used once its domain is verified by the records of `GET /v1/domains/{id}`, or once an operator has verified it.',
+	answer: [201, 'The sender.', senderSchema],
+	errors: ['conflict'],
+	body: senderBody,
+	async handle({workspaceId, body, tools}, {reader, change, vault, domains}) {
+		const address = read(body.address);
+		if (await findSender(reader, workspaceId, address.key)) {
+			throw apiError('conflict', {message: taken});
+		}
+		const newKeys = await prepareKeys(reader, workspaceId, address.domain, domains.makeKeys);
+		const name = body.name ?? null;
+		const input = {workspaceId, address, name, verified: false, newKeys};
+		const added = await change(trx => addSender(trx, tools, vault, input));
+		if (!added) {
+			throw apiError('conflict', {message: taken});
+		}
+		return senderView(added);
+	},
+});
 
-		apiRoute(parts, {
-			at: 'POST /v1/senders',
-			scope: 'senders:manage',
-			tag: 'Senders',
-			summary: 'Add a sender',
-			description:
-				'The sender can be used once its domain is verified by the records of `GET /v1/domains/{id}`, or once an operator has verified it.',
-			answer: [201, 'The sender.', senderSchema],
-			errors: ['conflict'],
-			body: senderBody,
-			async handle({workspaceId, body, tools}) {
-				const address = read(body.address);
-				if (await findSender(reader, workspaceId, address.key)) {
-					throw apiError('conflict', {message: taken});
-				}
-				const newKeys = await prepareKeys(reader, workspaceId, address.domain, domains.makeKeys);
-				const name = body.name ?? null;
-				const input = {workspaceId, address, name, verified: false, newKeys};
-				const added = await change(trx => addSender(trx, tools, vault, input));
-				if (!added) {
-					throw apiError('conflict', {message: taken});
-				}
-				return senderView(added);
-			},
-		}),
+const updateSenderRoute = apiRoute({
+	at: 'PATCH /v1/senders/:id',
+	scope: 'senders:manage',
+	id: 'snd',
+	tag: 'Senders',
+	summary: 'Update a sender',
+	description: 'Changes its name and whether sends may use it. Omitted fields stay unchanged.',
+	answer: [200, 'The changed sender.', senderSchema],
+	body: senderChanges,
+	async handle({workspaceId, id, body, tools}, {change}) {
+		const {name, active} = body;
+		const steps: readonly SenderChange[] = [
+			...(name === undefined ? [] : [{name}]),
+			...(active === undefined ? [] : [active ? ('enable' as const) : ('disable' as const)]),
+		];
+		const changed = await change(async trx => {
+			let sender = await findSenderById(trx, workspaceId, id);
+			for (const step of sender ? steps : []) {
+				sender = sender && (await changeSender(trx, tools, workspaceId, sender.address_key, step));
+			}
+			return sender;
+		});
+		if (!changed) {
+			throw apiError('not_found');
+		}
+		return senderView(changed);
+	},
+});
 
-		apiRoute(parts, {
-			at: 'PATCH /v1/senders/:id',
-			scope: 'senders:manage',
-			id: 'snd',
-			tag: 'Senders',
-			summary: 'Update a sender',
-			description: 'Changes its name and whether sends may use it. Omitted fields stay unchanged.',
-			answer: [200, 'The changed sender.', senderSchema],
-			body: senderChanges,
-			async handle({workspaceId, id, body, tools}) {
-				const {name, active} = body;
-				const steps: readonly SenderChange[] = [
-					...(name === undefined ? [] : [{name}]),
-					...(active === undefined ? [] : [active ? ('enable' as const) : ('disable' as const)]),
-				];
-				const changed = await change(async trx => {
-					let sender = await findSenderById(trx, workspaceId, id);
-					for (const step of sender ? steps : []) {
-						sender = sender && (await changeSender(trx, tools, workspaceId, sender.address_key, step));
-					}
-					return sender;
-				});
-				if (!changed) {
-					throw apiError('not_found');
-				}
-				return senderView(changed);
-			},
-		}),
+const deleteSenderRoute = apiRoute({
+	at: 'DELETE /v1/senders/:id',
+	scope: 'senders:manage',
+	id: 'snd',
+	tag: 'Senders',
+	summary: 'Remove a sender',
+	description: 'Its queued messages become `errored`. The domain stays.',
+	answer: [204, 'The sender was removed.', null],
+	async handle({workspaceId, id, tools}, {change}) {
+		if (!(await change(trx => removeSender(trx, tools, workspaceId, {id})))) {
+			throw apiError('not_found');
+		}
+	},
+});
 
-		apiRoute(parts, {
-			at: 'DELETE /v1/senders/:id',
-			scope: 'senders:manage',
-			id: 'snd',
-			tag: 'Senders',
-			summary: 'Remove a sender',
-			description: 'Its queued messages become `errored`. The domain stays.',
-			answer: [204, 'The sender was removed.', null],
-			async handle({workspaceId, id, tools}) {
-				if (!(await change(trx => removeSender(trx, tools, workspaceId, {id})))) {
-					throw apiError('not_found');
-				}
-			},
-		}),
-	];
-}
+export const senderRoutes: readonly Route[] = [
+	listSendersRoute,
+	createSenderRoute,
+	updateSenderRoute,
+	deleteSenderRoute,
+];
 
 function read(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: false});

@@ -3,7 +3,7 @@ import {Type} from '../../mail/type.ts';
 import {addSmarthost, type NewSmarthost, removeSmarthost, rotateSmarthost} from '../../ops/smarthosts.ts';
 import {eventsUrl} from '../../providers/providers.ts';
 import {findSmarthost, listSmarthosts, type Smarthost} from '../../store/smarthosts.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {ApiParts, Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {textOrNull, time} from '../schemas/page.ts';
@@ -45,73 +45,80 @@ const newSmarthostSchema = Type.Object(
 	},
 );
 
-/** Returns the routes of /v1/smarthosts: providers that send the workspace's mail and report its events. */
-export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
-	const shownOnce = ({row, token, secret}: NewSmarthost) => ({
-		...smarthostView(row),
-		url: token === null ? null : eventsUrl(parts.publicUrl(), row.provider, token),
-		secret,
-	});
-	return [
-		operationRoute(parts, addSmarthost, {
-			at: 'POST /v1/smarthosts',
-			tag: 'Smarthosts',
-			summary: 'Add a smarthost',
-			description: 'The URL and secret are shown only in this response. A workspace may have at most 50.',
-			answer: [201, 'The smarthost, with the URL that its provider must post events to.', newSmarthostSchema],
-			errors: ['conflict', 'unprocessable_entity'],
-			view: shownOnce,
-		}),
-		listRoute(parts, {
-			path: '/v1/smarthosts',
-			scope: 'smarthosts:manage',
-			name: 'smarthosts',
-			tag: 'Smarthosts',
-			summary: 'List smarthosts',
-			description: 'Lists the smarthosts of the workspace. The installation may have others.',
-			meaning: 'Smarthosts, newest first.',
-			defaultLimit: 100,
-			item: smarthostSchema,
-			find: ({workspaceId}) => ({
-				read: async ({after, limit}) =>
-					(await listSmarthosts(parts.reader, workspaceId))
-						.filter(({id}) => after === null || id < after)
-						.slice(0, limit),
-			}),
-			view: smarthostView,
-		}),
-		apiRoute(parts, {
-			at: 'GET /v1/smarthosts/:id',
-			id: 'smh',
-			scope: 'smarthosts:manage',
-			tag: 'Smarthosts',
-			summary: 'Get a smarthost',
-			answer: [200, 'The smarthost.', smarthostSchema],
-			handle: async ({workspaceId, id}) => smarthostView(await found(parts, workspaceId, id)),
-		}),
-		operationRoute(parts, rotateSmarthost, {
-			at: 'POST /v1/smarthosts/:id/rotate',
-			id: 'smh',
-			isBodyOptional: true,
-			tag: 'Smarthosts',
-			summary: 'Rotate URL and secret',
-			description: 'The previous URL and secret stop working at once.',
-			answer: [200, 'The smarthost with its new URL and secret.', newSmarthostSchema],
-			errors: ['unprocessable_entity'],
-			view: shownOnce,
-		}),
-		operationRoute(parts, removeSmarthost, {
-			at: 'DELETE /v1/smarthosts/:id',
-			id: 'smh',
-			tag: 'Smarthosts',
-			summary: 'Remove a smarthost',
-			description: 'Events from its provider are rejected from now on.',
-			answer: [204, 'The smarthost was removed.', null],
-		}),
-	];
-}
+const toNewView = ({row, token, secret}: NewSmarthost, {publicUrl}: ApiParts) => ({
+	...smarthostView(row),
+	url: token === null ? null : eventsUrl(publicUrl(), row.provider, token),
+	secret,
+});
 
-async function found({reader}: ApiParts, workspaceId: string, id: string): Promise<Smarthost> {
+const createSmarthostRoute = operationRoute(addSmarthost, {
+	at: 'POST /v1/smarthosts',
+	tag: 'Smarthosts',
+	summary: 'Add a smarthost',
+	description: 'The URL and secret are shown only in this response. A workspace may have at most 50.',
+	answer: [201, 'The smarthost, with the URL that its provider must post events to.', newSmarthostSchema],
+	errors: ['conflict', 'unprocessable_entity'],
+	view: toNewView,
+});
+
+const listSmarthostsRoute = listRoute({
+	path: '/v1/smarthosts',
+	scope: 'smarthosts:manage',
+	name: 'smarthosts',
+	tag: 'Smarthosts',
+	summary: 'List smarthosts',
+	description: 'Lists the smarthosts of the workspace. The installation may have others.',
+	meaning: 'Smarthosts, newest first.',
+	defaultLimit: 100,
+	item: smarthostSchema,
+	find: ({workspaceId}, {reader}) => ({
+		read: async ({after, limit}) =>
+			(await listSmarthosts(reader, workspaceId)).filter(({id}) => after === null || id < after).slice(0, limit),
+	}),
+	view: smarthost => smarthostView(smarthost),
+});
+
+const getSmarthostRoute = apiRoute({
+	at: 'GET /v1/smarthosts/:id',
+	id: 'smh',
+	scope: 'smarthosts:manage',
+	tag: 'Smarthosts',
+	summary: 'Get a smarthost',
+	answer: [200, 'The smarthost.', smarthostSchema],
+	handle: async ({workspaceId, id}, parts) => smarthostView(await requireSmarthost(parts, workspaceId, id)),
+});
+
+const rotateSmarthostRoute = operationRoute(rotateSmarthost, {
+	at: 'POST /v1/smarthosts/:id/rotate',
+	id: 'smh',
+	isBodyOptional: true,
+	tag: 'Smarthosts',
+	summary: 'Rotate URL and secret',
+	description: 'The previous URL and secret stop working at once.',
+	answer: [200, 'The smarthost with its new URL and secret.', newSmarthostSchema],
+	errors: ['unprocessable_entity'],
+	view: toNewView,
+});
+
+const deleteSmarthostRoute = operationRoute(removeSmarthost, {
+	at: 'DELETE /v1/smarthosts/:id',
+	id: 'smh',
+	tag: 'Smarthosts',
+	summary: 'Remove a smarthost',
+	description: 'Events from its provider are rejected from now on.',
+	answer: [204, 'The smarthost was removed.', null],
+});
+
+/** The routes of /v1/smarthosts: providers that send the workspace's mail and report its events. */
+export const smarthostRoutes: readonly Route[] = [
+	createSmarthostRoute,
+	listSmarthostsRoute,
+	getSmarthostRoute,
+	rotateSmarthostRoute,
+	deleteSmarthostRoute,
+];
+
+async function requireSmarthost({reader}: ApiParts, workspaceId: string, id: string): Promise<Smarthost> {
 	const smarthost = await findSmarthost(reader, workspaceId, id);
 	if (!smarthost) {
 		throw apiError('not_found');

@@ -6,7 +6,7 @@ import {type SuppressionReason, suppressionReasons} from '../../mail/suppression
 import {Type} from '../../mail/type.ts';
 import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
-import {type Api, type ApiParts, isPlain, type Routes, refuseOtherBodies} from '../api-parts.ts';
+import {type Api, type ApiParts, isPlain, type Route, refuseOtherBodies} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {actAs, callerOf} from '../auth.ts';
 import {describe} from '../describe.ts';
@@ -14,7 +14,6 @@ import {ApiError, apiError, unavailable} from '../errors.ts';
 import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {time} from '../schemas/page.ts';
-import {Seats} from '../turns.ts';
 import {validatorOf} from '../validate.ts';
 import {suppressionView} from '../views.ts';
 
@@ -56,53 +55,57 @@ const listQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-/** Returns the routes of /v1/suppressions: addresses that get no mail from the workspace. */
-export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
-	operationRoute(parts, addSuppression, {
-		at: 'POST /v1/suppressions',
-		tag: 'Suppressions',
-		summary: 'Suppress an address',
-		description:
-			'Refuses later sends to the address and stops queued messages to it. An entry created by a test key only affects messages of test keys.',
-		answer: [201, 'The new entry.', suppressionSchema],
-		otherAnswer: [200, 'The existing entry, unchanged: the address was already on the list.', suppressionSchema],
-		isOther: ({isNew}) => !isNew,
-		view: ({entry}) => suppressionView(entry),
-	}),
-	listRoute(parts, {
-		path: '/v1/suppressions',
-		scope: 'suppressions:read',
-		name: 'suppressions',
-		tag: 'Suppressions',
-		summary: 'List suppressed addresses',
-		meaning: 'Entries, newest first.',
-		defaultLimit: 25,
-		item: suppressionSchema,
-		query: listQuery,
-		find({workspaceId}, {recipient, reason}) {
-			const addressKey = recipient === undefined ? undefined : queryAddressKey(recipient);
-			return {
-				filters: {...(addressKey !== undefined && {addressKey}), ...(reason !== undefined && {reason})},
-				read: part => listSuppressions(parts.reader, {workspaceId, addressKey, reason, ...part}),
-			};
-		},
-		view: suppressionView,
-	}),
-	operationRoute(parts, removeSuppression, {
-		at: 'DELETE /v1/suppressions/:id',
-		id: 'sup',
-		tag: 'Suppressions',
-		summary: 'Remove a suppressed address',
-		description:
-			'The address can receive messages again. A later bounce or complaint creates a new entry. A test key can only remove entries of test keys and of `simulator.test`.',
-		answer: [204, 'The entry was removed.', null],
-	}),
+const createSuppressionRoute = operationRoute(addSuppression, {
+	at: 'POST /v1/suppressions',
+	tag: 'Suppressions',
+	summary: 'Suppress an address',
+	description:
+		'Refuses later sends to the address and stops queued messages to it. An entry created by a test key only affects messages of test keys.',
+	answer: [201, 'The new entry.', suppressionSchema],
+	otherAnswer: [200, 'The existing entry, unchanged: the address was already on the list.', suppressionSchema],
+	isOther: ({isNew}) => !isNew,
+	view: ({entry}) => suppressionView(entry),
+});
+
+const listSuppressionsRoute = listRoute({
+	path: '/v1/suppressions',
+	scope: 'suppressions:read',
+	name: 'suppressions',
+	tag: 'Suppressions',
+	summary: 'List suppressed addresses',
+	meaning: 'Entries, newest first.',
+	defaultLimit: 25,
+	item: suppressionSchema,
+	query: listQuery,
+	find({workspaceId, query: {recipient, reason}}, {reader}) {
+		const addressKey = recipient === undefined ? undefined : queryAddressKey(recipient);
+		return {
+			filters: {...(addressKey !== undefined && {addressKey}), ...(reason !== undefined && {reason})},
+			read: part => listSuppressions(reader, {workspaceId, addressKey, reason, ...part}),
+		};
+	},
+	view: entry => suppressionView(entry),
+});
+
+const deleteSuppressionRoute = operationRoute(removeSuppression, {
+	at: 'DELETE /v1/suppressions/:id',
+	id: 'sup',
+	tag: 'Suppressions',
+	summary: 'Remove a suppressed address',
+	description:
+		'The address can receive messages again. A later bounce or complaint creates a new entry. A test key can only remove entries of test keys and of `simulator.test`.',
+	answer: [204, 'The entry was removed.', null],
+});
+
+/** The routes of /v1/suppressions: addresses that get no mail from the workspace. */
+export const suppressionRoutes: readonly Route[] = [
+	createSuppressionRoute,
+	listSuppressionsRoute,
+	deleteSuppressionRoute,
 ];
 
 /** A larger file might not arrive within the time limit of a request. */
 const maxFileBytes = 16 * 1024 * 1024;
-/** The maximum number of concurrent imports per workspace. */
-const maxImports = 2;
 const csvExpected = 'Send the body as text/csv, UTF-8, without a content encoding.';
 
 const importQuery = Type.Object(
@@ -146,93 +149,88 @@ const importedSchema = Type.Object(
 	},
 );
 
-/** Returns the routes that export and import the suppression list. */
-export function suppressionFileRoutes(parts: ApiParts): readonly Routes[] {
-	const {auth, reader, writer, tools} = parts;
-	const seats = new Seats(maxImports);
+const exportRoute = apiRoute({
+	at: 'GET /v1/suppressions/export',
+	scope: 'suppressions:read',
+	tag: 'Suppressions',
+	summary: 'Export suppressed addresses',
+	description:
+		'Returns all entries as CSV with a header, newest first. The file can be imported again. A test key exports entries of test keys, a live key all others.',
+	answer: [200, 'The file.', null],
+	media: 'text/csv',
+	query: exportQuery,
+	async handle({caller: {workspaceId, mode}, query: {reason}, request, reply}, {reader}) {
+		reply.type('text/csv; charset=utf-8').header('content-disposition', 'attachment; filename="suppressions.csv"');
+		return request.method === 'HEAD' ? undefined : await exportedFile(reader, {workspaceId, mode, reason});
+	},
+});
 
-	async function importFile(request: FastifyRequest, reason: SuppressionReason | undefined) {
-		const {workspaceId, mode} = callerOf(request);
-		const acting = actAs(tools, request);
-		const reading = new SuppressionImport({
-			acting,
-			workspaceId,
-			mode,
-			reason,
-			write: insertEntries(acting, workspaceId, writer.transaction),
-		});
-		const wrong = await reading.read(chunksOf(request.body as IncomingMessage));
-		if (wrong) {
-			throw apiError('unprocessable_entity', {message: `The file ${wrong.fault}: ${wrong.fix}.`});
-		}
-		const {counts, bad, faults, layout} = reading;
-		return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults};
-	}
-
-	const exportRoute = apiRoute(parts, {
-		at: 'GET /v1/suppressions/export',
-		scope: 'suppressions:read',
+const importSchema = {
+	...describe({
 		tag: 'Suppressions',
-		summary: 'Export suppressed addresses',
+		summary: 'Import suppressed addresses',
 		description:
-			'Returns all entries as CSV with a header, newest first. The file can be imported again. A test key exports entries of test keys, a live key all others.',
-		answer: [200, 'The file.', null],
-		media: 'text/csv',
-		query: exportQuery,
-		async handle({caller: {workspaceId, mode}, query: {reason}, request, reply}) {
-			reply
-				.type('text/csv; charset=utf-8')
-				.header('content-disposition', 'attachment; filename="suppressions.csv"');
-			return request.method === 'HEAD' ? undefined : await exportedFile(reader, {workspaceId, mode, reason});
-		},
+			'Imports a CSV file of at most 16 MiB, exported by `GET /v1/suppressions/export` or by another service. Imported lines remain even if a later line fails, and an import can be repeated safely. Entries imported with a test key only affect messages of test keys.',
+		answer: [200, 'The result of the import.', importedSchema],
+		errors: ['unprocessable_entity'],
+	}),
+	querystring: importQuery,
+	consumes: ['text/csv'],
+	body: Type.String({examples: ['recipient,reason\r\ngone@example.org,hard_bounce\r\n']}),
+};
+
+const importRoute: Route = parts => api => {
+	api.register(async scope => {
+		acceptCsv(scope);
+		scope.post<{Querystring: Static<typeof importQuery>}>(
+			'/v1/suppressions/import',
+			{
+				onRequest: parts.auth.needs('suppressions:manage'),
+				bodyLimit: maxFileBytes,
+				schema: importSchema,
+				// The handler reads the body as a stream.
+				validatorCompiler: ({schema, httpPart}) =>
+					httpPart === 'body' ? () => true : validatorOf(schema, httpPart),
+			},
+			async request => {
+				if (!request.body) {
+					throw apiError('bad_request', {message: 'The body must be a CSV file.'});
+				}
+				const leave = parts.work.imports.take(callerOf(request).workspaceId);
+				if (leave === undefined) {
+					throw unavailable();
+				}
+				try {
+					return await importFile(parts, request, request.query.reason);
+				} finally {
+					leave();
+					// Discards the unread rest, so that the client gets the response.
+					(request.body as unknown as IncomingMessage).resume();
+				}
+			},
+		);
 	});
+};
 
-	const importRoute: Routes = api => {
-		api.register(async scope => {
-			acceptCsv(scope);
-			scope.post<{Querystring: Static<typeof importQuery>}>(
-				'/v1/suppressions/import',
-				{
-					onRequest: auth.needs('suppressions:manage'),
-					bodyLimit: maxFileBytes,
-					schema: {
-						...describe({
-							tag: 'Suppressions',
-							summary: 'Import suppressed addresses',
-							description:
-								'Imports a CSV file of at most 16 MiB, exported by `GET /v1/suppressions/export` or by another service. Imported lines remain even if a later line fails, and an import can be repeated safely. Entries imported with a test key only affect messages of test keys.',
-							answer: [200, 'The result of the import.', importedSchema],
-							errors: ['unprocessable_entity'],
-						}),
-						querystring: importQuery,
-						consumes: ['text/csv'],
-						body: Type.String({examples: ['recipient,reason\r\ngone@example.org,hard_bounce\r\n']}),
-					},
-					// The handler reads the body as a stream.
-					validatorCompiler: ({schema, httpPart}) =>
-						httpPart === 'body' ? () => true : validatorOf(schema, httpPart),
-				},
-				async request => {
-					if (!request.body) {
-						throw apiError('bad_request', {message: 'The body must be a CSV file.'});
-					}
-					const leave = seats.take(callerOf(request).workspaceId);
-					if (leave === undefined) {
-						throw unavailable();
-					}
-					try {
-						return await importFile(request, request.query.reason);
-					} finally {
-						leave();
-						// Discards the unread rest, so that the client gets the response.
-						(request.body as unknown as IncomingMessage).resume();
-					}
-				},
-			);
-		});
-	};
+/** The routes that export and import the suppression list. */
+export const suppressionFileRoutes: readonly Route[] = [importRoute, exportRoute];
 
-	return [importRoute, exportRoute];
+async function importFile({tools, writer}: ApiParts, request: FastifyRequest, reason: SuppressionReason | undefined) {
+	const {workspaceId, mode} = callerOf(request);
+	const acting = actAs(tools, request);
+	const reading = new SuppressionImport({
+		acting,
+		workspaceId,
+		mode,
+		reason,
+		write: insertEntries(acting, workspaceId, writer.transaction),
+	});
+	const wrong = await reading.read(chunksOf(request.body as IncomingMessage));
+	if (wrong) {
+		throw apiError('unprocessable_entity', {message: `The file ${wrong.fault}: ${wrong.fix}.`});
+	}
+	const {counts, bad, faults, layout} = reading;
+	return {...counts, bad, columns: layout ? columnsOf(layout) : null, faults};
 }
 
 function acceptCsv(scope: Api): void {

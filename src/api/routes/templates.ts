@@ -1,3 +1,4 @@
+import type {Knex} from 'knex';
 import {compileWith, readKnown} from '../../admin/layouts.ts';
 import {
 	addVersion,
@@ -25,7 +26,7 @@ import {
 	type TemplateVariant,
 } from '../../store/templates.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
 import {apiError} from '../errors.ts';
 import {canonicalLocale} from '../schemas/formats.ts';
@@ -41,255 +42,242 @@ import {
 	versionBody,
 	versionSchema,
 } from '../schemas/template.ts';
-import {createTurns} from '../turns.ts';
 import {maxViolations} from '../validate.ts';
 import {listedVersionView, templateView, versionView} from '../views.ts';
 
-type Parts = Pick<ApiParts, 'auth' | 'reader' | 'writer' | 'change' | 'vault' | 'tools' | 'cursors'>;
-
-export function templateRoutes(parts: Parts): readonly Routes[] {
-	const {reader, change} = parts;
-	return [
-		apiRoute(parts, {
-			at: 'POST /v1/templates',
-			scope: 'templates:manage',
-			tag: 'Templates',
-			summary: 'Create a template',
-			description: 'The template can be used in sends once it has a version.',
-			answer: [201, 'The template, without a version.', templateSchema],
-			errors: ['conflict', 'unprocessable_entity'],
-			body: templateBody,
-			handle: ({workspaceId, body: {id = null, name, ...given}, tools}) =>
-				change(async trx => {
-					const created = await createTemplate(trx, tools, workspaceId, {id, name});
-					if (typeof created === 'string') {
-						throw apiError('conflict', {message: `A template with this ${created} already exists.`});
-					}
-					return templateView(
-						(await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template,
-					);
-				}),
+const createTemplateRoute = apiRoute({
+	at: 'POST /v1/templates',
+	scope: 'templates:manage',
+	tag: 'Templates',
+	summary: 'Create a template',
+	description: 'The template can be used in sends once it has a version.',
+	answer: [201, 'The template, without a version.', templateSchema],
+	errors: ['conflict', 'unprocessable_entity'],
+	body: templateBody,
+	handle: ({workspaceId, body: {id = null, name, ...given}, tools}, {change}) =>
+		change(async trx => {
+			const created = await createTemplate(trx, tools, workspaceId, {id, name});
+			if (typeof created === 'string') {
+				throw apiError('conflict', {message: `A template with this ${created} already exists.`});
+			}
+			return templateView((await saveSettings(trx, tools, {workspaceId, id: created.id, given})).template);
 		}),
+});
 
-		operationRoute(parts, updateTemplate, {
-			at: 'PATCH /v1/templates/:id',
-			id: 'tpl',
-			tag: 'Templates',
-			summary: 'Update a template',
-			description:
-				'Omitted fields stay unchanged, and `null` resets a setting. Messages that are already accepted are not affected.',
-			answer: [200, 'The template.', templateSchema],
-			errors: ['unprocessable_entity'],
-			view: templateView,
-		}),
+const updateTemplateRoute = operationRoute(updateTemplate, {
+	at: 'PATCH /v1/templates/:id',
+	id: 'tpl',
+	tag: 'Templates',
+	summary: 'Update a template',
+	description:
+		'Omitted fields stay unchanged, and `null` resets a setting. Messages that are already accepted are not affected.',
+	answer: [200, 'The template.', templateSchema],
+	errors: ['unprocessable_entity'],
+	view: template => templateView(template),
+});
 
-		listRoute(parts, {
-			path: '/v1/templates',
-			scope: 'templates:read',
-			name: 'templates',
-			tag: 'Templates',
-			summary: 'List templates',
-			meaning: 'Templates, newest first.',
-			defaultLimit: 25,
-			item: templateSchema,
-			find: ({workspaceId}) => ({
-				async read(part) {
-					const rows = await pageTemplates(reader, workspaceId, part);
-					return rows.map(row => ({id: row.row_id, row}));
-				},
-			}),
-			view: ({row}) => templateView(row),
-		}),
+const listTemplatesRoute = listRoute({
+	path: '/v1/templates',
+	scope: 'templates:read',
+	name: 'templates',
+	tag: 'Templates',
+	summary: 'List templates',
+	meaning: 'Templates, newest first.',
+	defaultLimit: 25,
+	item: templateSchema,
+	find: ({workspaceId}, {reader}) => ({
+		async read(part) {
+			const rows = await pageTemplates(reader, workspaceId, part);
+			return rows.map(row => ({id: row.row_id, row}));
+		},
+	}),
+	view: ({row}) => templateView(row),
+});
 
-		apiRoute(parts, {
-			at: 'GET /v1/templates/:id',
-			scope: 'templates:read',
-			id: 'tpl',
-			tag: 'Templates',
-			summary: 'Get a template',
-			answer: [200, 'The template.', templateSchema],
-			async handle({workspaceId, id}) {
-				const found = await findTemplate(reader, workspaceId, {id});
-				if (!found) {
-					throw apiError('not_found');
-				}
-				return templateView(found);
-			},
-		}),
+const getTemplateRoute = apiRoute({
+	at: 'GET /v1/templates/:id',
+	scope: 'templates:read',
+	id: 'tpl',
+	tag: 'Templates',
+	summary: 'Get a template',
+	answer: [200, 'The template.', templateSchema],
+	async handle({workspaceId, id}, {reader}) {
+		const found = await findTemplate(reader, workspaceId, {id});
+		if (!found) {
+			throw apiError('not_found');
+		}
+		return templateView(found);
+	},
+});
 
-		apiRoute(parts, {
-			at: 'DELETE /v1/templates/:id',
-			scope: 'templates:manage',
-			id: 'tpl',
-			tag: 'Templates',
-			summary: 'Delete a template',
-			description: 'Messages already accepted are still sent. The name can be used again.',
-			answer: [204, 'The template was deleted.', null],
-			async handle({workspaceId, id, tools}) {
-				if (!(await change(trx => removeTemplate(trx, tools, workspaceId, id)))) {
-					throw apiError('not_found');
-				}
-			},
-		}),
-	];
-}
+const deleteTemplateRoute = apiRoute({
+	at: 'DELETE /v1/templates/:id',
+	scope: 'templates:manage',
+	id: 'tpl',
+	tag: 'Templates',
+	summary: 'Delete a template',
+	description: 'Messages already accepted are still sent. The name can be used again.',
+	answer: [204, 'The template was deleted.', null],
+	async handle({workspaceId, id, tools}, {change}) {
+		if (!(await change(trx => removeTemplate(trx, tools, workspaceId, id)))) {
+			throw apiError('not_found');
+		}
+	},
+});
+
+export const templateRoutes: readonly Route[] = [
+	createTemplateRoute,
+	updateTemplateRoute,
+	listTemplatesRoute,
+	getTemplateRoute,
+	deleteTemplateRoute,
+];
 
 const versionParams = Type.Object({
 	...idParams('tpl').properties,
 	version: Type.String({description: 'The number of the version, from 1.'}),
 });
 
-/**
- * Returns the routes of template versions and previews. Templates are untrusted code, so each compilation and render
- * runs in a thread of its own.
- */
-export function versionRoutes(parts: Parts): readonly Routes[] {
-	const {reader, change} = parts;
-	const compileTurns = createTurns();
-	const renderTurns = createTurns();
-
-	/** Returns the template. Throws `not_found` if it does not exist. */
-	async function chosen(workspaceId: string, id: string): Promise<Template> {
-		const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
-		if (!found) {
+const saveVersionRoute = apiRoute({
+	at: 'POST /v1/templates/:id/versions',
+	scope: 'templates:manage',
+	id: 'tpl',
+	tag: 'Templates',
+	summary: 'Save a version of a template',
+	description:
+		'Saves the sources as the next version, which sends use from now on, even if nothing has changed. The sources are checked and compiled. Each syntax error is reported as a violation with field, line and column.',
+	answer: [201, 'The version.', versionSchema],
+	errors: ['conflict', 'unprocessable_entity'],
+	body: versionBody,
+	async handle({workspaceId, id: templateId, body, tools}, {reader, change, work}) {
+		const {variants: written, layout: name, ...given} = body;
+		const layout = name || null;
+		const sources = readVariants(written).map(source => ({...source, layout}));
+		const {id} = await requireTemplate(reader, workspaceId, templateId);
+		const known = await readKnown(reader, workspaceId);
+		const compiled = await work.templateCompiles(workspaceId, () => compileWith(known, sources));
+		const variants = readyVariants(sources, compiled);
+		const {layouts} = known;
+		const version = await change(async trx => {
+			const saved = await addVersion(trx, tools, {workspaceId, id, variants, layout, layouts});
+			if (typeof saved === 'object') {
+				await saveSettings(trx, tools, {workspaceId, id, given});
+			}
+			return saved;
+		});
+		if (typeof version !== 'object') {
 			throw apiError('not_found');
 		}
-		return found;
+		return versionView(id, version, variants);
+	},
+});
+
+const listVersionsRoute = listRoute({
+	path: '/v1/templates/:id/versions',
+	scope: 'templates:read',
+	id: 'tpl',
+	name: 'template_versions',
+	tag: 'Templates',
+	summary: 'List the versions of a template',
+	description: 'Lists versions without their sources, which are read one version at a time.',
+	meaning: 'Versions, newest first.',
+	defaultLimit: 25,
+	item: listedVersionSchema,
+	errors: ['not_found'],
+	find: ({workspaceId, id}, {reader}) => ({
+		filters: {template: id},
+		async read({after, limit}) {
+			const template = await requireTemplate(reader, workspaceId, id);
+			const before = after === null ? null : Number(after);
+			const rows = await pageVersions(reader, template.row_id, {before, limit});
+			const subjects = await listSubjects(
+				reader,
+				rows.map(row => row.id),
+			);
+			return rows.map(row => ({
+				id: String(row.version),
+				view: listedVersionView(id, row, subjects.get(row.id) ?? []),
+			}));
+		},
+	}),
+	view: ({view}) => view,
+});
+
+const getVersionRoute = apiRoute({
+	at: 'GET /v1/templates/:id/versions/:version',
+	isLarge: true,
+	params: versionParams,
+	scope: 'templates:read',
+	tag: 'Templates',
+	summary: 'Get a version of a template',
+	answer: [200, 'The version, with its sources.', versionSchema],
+	errors: ['not_found'],
+	async handle({workspaceId, id, request}, {reader}) {
+		const {version: number} = request.params as {readonly version: string};
+		const template = await requireTemplate(reader, workspaceId, id);
+		const version = /^[1-9]\d{0,8}$/.test(number)
+			? await findVersion(reader, template.row_id, Number(number))
+			: undefined;
+		if (!version) {
+			throw apiError('not_found');
+		}
+		return versionView(id, version, await listVariants(reader, version.id));
+	},
+});
+
+const previewRoute = apiRoute({
+	at: 'POST /v1/templates/:id/preview',
+	isLarge: true,
+	scope: 'templates:read',
+	id: 'tpl',
+	tag: 'Templates',
+	summary: 'Preview a template',
+	description: 'Renders the template for `recipient@example.com`, as a send would. Nothing is sent.',
+	answer: [200, 'The rendered message.', previewedSchema],
+	errors: ['template_has_no_version', 'unprocessable_entity'],
+	body: previewBody,
+	async handle({workspaceId, id, body}, {reader, work}) {
+		const {data = null, locale = '', timezone = '', version = null, contentIds = []} = body;
+		const template = await requireTemplate(reader, workspaceId, id);
+		const workspace = await findWorkspace(reader, workspaceId);
+		if (!workspace) {
+			throw apiError('not_found');
+		}
+		const rendered = await previewTemplate(reader, {
+			workspace,
+			template,
+			version,
+			data: data && variablesJson(data),
+			locale: locale === '' ? null : canonicalLocale(locale),
+			timezone: timezone === '' ? null : timezone,
+			render: job => work.previewRenders(workspaceId, () => renderInWorker(job)),
+		});
+		if (rendered === undefined) {
+			throw version === null || template.latest_version === null
+				? apiError('template_has_no_version')
+				: apiError('validation_failed', {
+						violations: [{field: 'version', message: 'must be the number of an existing version'}],
+					});
+		}
+		if (!rendered.ok) {
+			throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
+		}
+		const {subject, html, text} = rendered;
+		const warnings = cidWarnings(html, contentIds);
+		return {subject, html, text, ...(warnings.length > 0 && {warnings})};
+	},
+});
+
+/** The routes of template versions and previews. */
+export const versionRoutes: readonly Route[] = [saveVersionRoute, listVersionsRoute, getVersionRoute, previewRoute];
+
+/** Returns the template. Throws `not_found` if it does not exist. */
+async function requireTemplate(reader: Knex, workspaceId: string, id: string): Promise<Template> {
+	const found = isTemplateId(id) ? await findTemplate(reader, workspaceId, {id}) : undefined;
+	if (!found) {
+		throw apiError('not_found');
 	}
-
-	const saveVersion = apiRoute(parts, {
-		at: 'POST /v1/templates/:id/versions',
-		scope: 'templates:manage',
-		id: 'tpl',
-		tag: 'Templates',
-		summary: 'Save a version of a template',
-		description:
-			'Saves the sources as the next version, which sends use from now on, even if nothing has changed. The sources are checked and compiled. Each syntax error is reported as a violation with field, line and column.',
-		answer: [201, 'The version.', versionSchema],
-		errors: ['conflict', 'unprocessable_entity'],
-		body: versionBody,
-		async handle({workspaceId, id: templateId, body: {variants: written, layout: name, ...given}, tools}) {
-			const layout = name || null;
-			const sources = readVariants(written).map(source => ({...source, layout}));
-			const {id} = await chosen(workspaceId, templateId);
-			const known = await readKnown(reader, workspaceId);
-			const compiled = await compileTurns(workspaceId, () => compileWith(known, sources));
-			const variants = readyVariants(sources, compiled);
-			const {layouts} = known;
-			const version = await change(async trx => {
-				const saved = await addVersion(trx, tools, {workspaceId, id, variants, layout, layouts});
-				if (typeof saved === 'object') {
-					await saveSettings(trx, tools, {workspaceId, id, given});
-				}
-				return saved;
-			});
-			if (typeof version !== 'object') {
-				throw apiError('not_found');
-			}
-			return versionView(id, version, variants);
-		},
-	});
-
-	const listVersions = listRoute(parts, {
-		path: '/v1/templates/:id/versions',
-		scope: 'templates:read',
-		id: 'tpl',
-		name: 'template_versions',
-		tag: 'Templates',
-		summary: 'List the versions of a template',
-		description: 'Lists versions without their sources, which are read one version at a time.',
-		meaning: 'Versions, newest first.',
-		defaultLimit: 25,
-		item: listedVersionSchema,
-		errors: ['not_found'],
-		find: ({workspaceId}, _query, id) => ({
-			filters: {template: id},
-			async read({after, limit}) {
-				const template = await chosen(workspaceId, id);
-				const before = after === null ? null : Number(after);
-				const rows = await pageVersions(reader, template.row_id, {before, limit});
-				const subjects = await listSubjects(
-					reader,
-					rows.map(row => row.id),
-				);
-				return rows.map(row => ({
-					id: String(row.version),
-					view: listedVersionView(id, row, subjects.get(row.id) ?? []),
-				}));
-			},
-		}),
-		view: ({view}) => view,
-	});
-
-	const readOne = apiRoute(parts, {
-		at: 'GET /v1/templates/:id/versions/:version',
-		isLarge: true,
-		params: versionParams,
-		scope: 'templates:read',
-		tag: 'Templates',
-		summary: 'Get a version of a template',
-		answer: [200, 'The version, with its sources.', versionSchema],
-		errors: ['not_found'],
-		async handle({workspaceId, id, request}) {
-			const {version: number} = request.params as {readonly version: string};
-			const template = await chosen(workspaceId, id);
-			const version = /^[1-9]\d{0,8}$/.test(number)
-				? await findVersion(reader, template.row_id, Number(number))
-				: undefined;
-			if (!version) {
-				throw apiError('not_found');
-			}
-			return versionView(id, version, await listVariants(reader, version.id));
-		},
-	});
-
-	const preview = apiRoute(parts, {
-		at: 'POST /v1/templates/:id/preview',
-		isLarge: true,
-		scope: 'templates:read',
-		id: 'tpl',
-		tag: 'Templates',
-		summary: 'Preview a template',
-		description: 'Renders the template for `recipient@example.com`, as a send would. Nothing is sent.',
-		answer: [200, 'The rendered message.', previewedSchema],
-		errors: ['template_has_no_version', 'unprocessable_entity'],
-		body: previewBody,
-		async handle({
-			workspaceId,
-			id,
-			body: {data = null, locale = '', timezone = '', version = null, contentIds = []},
-		}) {
-			const template = await chosen(workspaceId, id);
-			const workspace = await findWorkspace(reader, workspaceId);
-			if (!workspace) {
-				throw apiError('not_found');
-			}
-			const rendered = await previewTemplate(reader, {
-				workspace,
-				template,
-				version,
-				data: data && variablesJson(data),
-				locale: locale === '' ? null : canonicalLocale(locale),
-				timezone: timezone === '' ? null : timezone,
-				render: job => renderTurns(workspaceId, () => renderInWorker(job)),
-			});
-			if (rendered === undefined) {
-				throw version === null || template.latest_version === null
-					? apiError('template_has_no_version')
-					: apiError('validation_failed', {
-							violations: [{field: 'version', message: 'must be the number of an existing version'}],
-						});
-			}
-			if (!rendered.ok) {
-				throw apiError('unprocessable_entity', {message: `The template fails at ${rendered.message}.`});
-			}
-			const {subject, html, text} = rendered;
-			const warnings = cidWarnings(html, contentIds);
-			return {subject, html, text, ...(warnings.length > 0 && {warnings})};
-		},
-	});
-
-	return [saveVersion, listVersions, readOne, preview];
+	return found;
 }
 
 /** Returns the variants of a body that matches the schema. Throws on what a schema cannot express. */

@@ -1,7 +1,7 @@
 import {Type} from '../../mail/type.ts';
 import {createTopic, removeTopic, topicFields} from '../../ops/topics.ts';
 import {listTopics} from '../../store/topics.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
+import type {Route} from '../api-parts.ts';
 import {listRoute, operationRoute} from '../api-route.ts';
 import {time} from '../schemas/page.ts';
 import {topicView} from '../views.ts';
@@ -27,37 +27,39 @@ const topicSchema = Type.Object(
 	},
 );
 
-/** Returns the routes of /v1/unsubscribe-groups: topics that recipients can opt out of one by one. */
-export const topicRoutes = (parts: ApiParts): readonly Routes[] => [
-	operationRoute(parts, createTopic, {
-		at: 'POST /v1/unsubscribe-groups',
-		tag: 'Topics',
-		summary: 'Create a topic',
-		description: 'Opt-outs from an earlier topic with the same code apply again.',
-		answer: [201, 'The topic. Sends can use its code at once.', topicSchema],
-		errors: ['conflict'],
-		view: topicView,
-	}),
-	listRoute(parts, {
-		path: '/v1/unsubscribe-groups',
-		scope: 'unsubscribe_groups:read',
-		name: 'topics',
-		tag: 'Topics',
-		summary: 'List topics',
-		description: 'A page has 100 topics unless `limit` is set.',
-		meaning: 'Topics, newest first.',
-		defaultLimit: 100,
-		item: topicSchema,
-		find: ({workspaceId}) => ({read: part => listTopics(parts.reader, {workspaceId, ...part})}),
-		view: topicView,
-	}),
-	operationRoute(parts, removeTopic, {
-		at: 'DELETE /v1/unsubscribe-groups/:id',
-		id: 'usg',
-		tag: 'Topics',
-		summary: 'Delete a topic',
-		description:
-			'Its opt-outs are retained under its code. From now on, unsubscribe links in its messages suppress the recipient for all mail.',
-		answer: [204, 'The topic was deleted.', null],
-	}),
-];
+const createTopicRoute = operationRoute(createTopic, {
+	at: 'POST /v1/unsubscribe-groups',
+	tag: 'Topics',
+	summary: 'Create a topic',
+	description: 'Opt-outs from an earlier topic with the same code apply again.',
+	answer: [201, 'The topic. Sends can use its code at once.', topicSchema],
+	errors: ['conflict'],
+	view: topic => topicView(topic),
+});
+
+const listTopicsRoute = listRoute({
+	path: '/v1/unsubscribe-groups',
+	scope: 'unsubscribe_groups:read',
+	name: 'topics',
+	tag: 'Topics',
+	summary: 'List topics',
+	description: 'A page has 100 topics unless `limit` is set.',
+	meaning: 'Topics, newest first.',
+	defaultLimit: 100,
+	item: topicSchema,
+	find: ({workspaceId}, {reader}) => ({read: part => listTopics(reader, {workspaceId, ...part})}),
+	view: topic => topicView(topic),
+});
+
+const deleteTopicRoute = operationRoute(removeTopic, {
+	at: 'DELETE /v1/unsubscribe-groups/:id',
+	id: 'usg',
+	tag: 'Topics',
+	summary: 'Delete a topic',
+	description:
+		'Its opt-outs are retained under its code. From now on, unsubscribe links in its messages suppress the recipient for all mail.',
+	answer: [204, 'The topic was deleted.', null],
+});
+
+/** The routes of /v1/unsubscribe-groups: topics that recipients can opt out of one by one. */
+export const topicRoutes: readonly Route[] = [createTopicRoute, listTopicsRoute, deleteTopicRoute];

@@ -4,9 +4,7 @@ import {apiTime, dayMs, monthOf, storeTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
 import {readMonth, readUsage, statsFigures, statsGroups, usageStatuses} from '../../store/usage.ts';
 import {findWorkspace} from '../../store/workspaces.ts';
-import type {ApiParts, Routes} from '../api-parts.ts';
 import {apiRoute} from '../api-route.ts';
-import {createTurns} from '../turns.ts';
 
 const count = Type.Integer();
 
@@ -61,39 +59,33 @@ const usageQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-export function usageRoutes(parts: ApiParts): Routes {
-	const {
-		reader,
-		tools: {clock},
-	} = parts;
-	return apiRoute(parts, {
-		at: 'GET /v1/usage',
-		scope: 'usage:read',
-		tag: 'Usage',
-		summary: 'Get the usage of the month',
-		description:
-			'The number of messages that the workspace sent in this calendar month (UTC), and the rest of its quota. A message counts once, regardless of `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted separately, as `test`.',
-		answer: [200, 'The month and, with `days`, the days up to today, newest first.', usageSchema],
-		query: usageQuery,
-		async handle({workspaceId, query: {days}}) {
-			const now = clock.now();
-			const month = monthOf(now);
-			const {accepted, test} = await readMonth(reader, workspaceId, month.name);
-			const quota = (await findWorkspace(reader, workspaceId))?.monthly_quota ?? null;
-			return {
-				period: month.name,
-				period_start: apiTime(storeTime(month.start)),
-				period_end: apiTime(storeTime(month.end)),
-				accepted,
-				test,
-				quota,
-				remaining: quota === null ? null : Math.max(0, quota - accepted),
-				reset: month.end / 1000,
-				...(days !== undefined && {days: await figuresOfDays(reader, workspaceId, now, Number(days))}),
-			};
-		},
-	});
-}
+export const usageRoute = apiRoute({
+	at: 'GET /v1/usage',
+	scope: 'usage:read',
+	tag: 'Usage',
+	summary: 'Get the usage of the month',
+	description:
+		'The number of messages that the workspace sent in this calendar month (UTC), and the rest of its quota. A message counts once, regardless of `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted separately, as `test`.',
+	answer: [200, 'The month and, with `days`, the days up to today, newest first.', usageSchema],
+	query: usageQuery,
+	async handle({workspaceId, query: {days}}, {reader, tools}) {
+		const now = tools.clock.now();
+		const month = monthOf(now);
+		const {accepted, test} = await readMonth(reader, workspaceId, month.name);
+		const quota = (await findWorkspace(reader, workspaceId))?.monthly_quota ?? null;
+		return {
+			period: month.name,
+			period_start: apiTime(storeTime(month.start)),
+			period_end: apiTime(storeTime(month.end)),
+			accepted,
+			test,
+			quota,
+			remaining: quota === null ? null : Math.max(0, quota - accepted),
+			reset: month.end / 1000,
+			...(days !== undefined && {days: await figuresOfDays(reader, workspaceId, now, Number(days))}),
+		};
+	},
+});
 
 /** Returns the figures of each day up to today, newest first, including days without any. */
 async function figuresOfDays(reader: Knex, workspaceId: string, now: number, count: number): Promise<object[]> {
@@ -174,23 +166,19 @@ const statsQuery = Type.Object(
 	{additionalProperties: false},
 );
 
-export function statsRoutes(parts: ApiParts): Routes {
-	// Counting a million messages takes a second or two, so workspaces take turns.
-	const turns = createTurns();
-	return apiRoute(parts, {
-		at: 'GET /v1/stats',
-		scope: 'stats:read',
-		tag: 'Usage',
-		summary: 'Get delivery statistics',
-		description:
-			'Counts recently accepted messages of the workspace by their outcome so far. Messages of test keys and to `simulator.test`, `cc` recipients, and messages removed by retention are not counted. Workspaces take turns: the response is 503 `unavailable` if too many of your requests are waiting.',
-		answer: [200, 'The counts.', statsSchema],
-		query: statsQuery,
-		async handle({workspaceId, query: {days = defaultDays, by = null}}) {
-			const query = {workspaceId, by, days: Number(days), now: parts.tools.clock.now(), limit: maxRows + 1};
-			const {from, to, rows} = await turns(workspaceId, () => readStats(parts.reader, query));
-			const ends = {from: apiTime(from), to: apiTime(to)};
-			return {...ends, by, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows};
-		},
-	});
-}
+export const statsRoute = apiRoute({
+	at: 'GET /v1/stats',
+	scope: 'stats:read',
+	tag: 'Usage',
+	summary: 'Get delivery statistics',
+	description:
+		'Counts recently accepted messages of the workspace by their outcome so far. Messages of test keys and to `simulator.test`, `cc` recipients, and messages removed by retention are not counted. Workspaces take turns: the response is 503 `unavailable` if too many of your requests are waiting.',
+	answer: [200, 'The counts.', statsSchema],
+	query: statsQuery,
+	async handle({workspaceId, query: {days = defaultDays, by = null}}, {reader, tools, work}) {
+		const query = {workspaceId, by, days: Number(days), now: tools.clock.now(), limit: maxRows + 1};
+		const {from, to, rows} = await work.stats(workspaceId, () => readStats(reader, query));
+		const ends = {from: apiTime(from), to: apiTime(to)};
+		return {...ends, by, rows: rows.slice(0, maxRows), truncated: rows.length > maxRows};
+	},
+});
