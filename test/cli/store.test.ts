@@ -79,7 +79,7 @@ const storeless = [
 
 test('no verb but those that prepare a store makes one: each says that there is none, and leaves the folder as it was', async t => {
 	const folder = await temporaryFolder(t);
-	const {run} = startCliShell(t, {cwd: folder, env: {PATH: process.env.PATH}});
+	const {run} = startCliShell({cwd: folder, env: {PATH: process.env.PATH}});
 	for (const [path, command] of verbsOf(await mailctl())) {
 		if (making.includes(path) || storeless.includes(path)) {
 			continue;
@@ -96,7 +96,7 @@ test('no verb but those that prepare a store makes one: each says that there is 
 	await mkdir(join(folder, 'data'), {mode: 0o755});
 	t.regex((await run('key', 'list')).stderr, /^mailctl: no store at \.\/data, /);
 	await mkdir(join(folder, 'below'));
-	const below = startCliShell(t, {cwd: join(folder, 'below'), env: {MAILCTL_DATA_DIR: '../other'}});
+	const below = startCliShell({cwd: join(folder, 'below'), env: {MAILCTL_DATA_DIR: '../other'}});
 	t.regex((await below.run('key', 'list')).stderr, new RegExp(`^mailctl: no store at ${join(folder, 'other')}, `));
 	t.deepEqual(await readdir(join(folder, 'data')), []);
 });

@@ -9,7 +9,7 @@ import type {ExecutionContext} from 'ava';
 import type {CliCommand} from '../../src/cli/program.ts';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {type CliShell, startCliShell} from './cli-shell.ts';
+import {startCliShell} from './cli-shell.ts';
 import {temporaryFolder} from './databases.ts';
 import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
@@ -60,9 +60,8 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);
 		return {code: child.exitCode, stdout: stdout.toString(), stderr: stderr.toString()};
 	};
-	let shell: CliShell | undefined;
+	const shell = startCliShell({cwd: folder, env});
 	const run: Cli['run'] = async (...args) => {
-		shell ??= startCliShell(t, {cwd: folder, env});
 		const {code, stdout, stderr} = await shell.run(...args);
 		return {code, stdout: stdout.toString(), stderr};
 	};

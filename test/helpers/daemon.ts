@@ -8,7 +8,7 @@ import process from 'node:process';
 import {text} from 'node:stream/consumers';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
-import {type CliShell, startCliShell} from './cli-shell.ts';
+import {startCliShell} from './cli-shell.ts';
 import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
 
@@ -88,10 +88,9 @@ export async function prepareProgram(
 			...settings,
 		},
 	};
-	let shell: CliShell | undefined;
+	const shell = startCliShell(environment);
 	const cliBytes: Program['cliBytes'] = async (...args) => {
 		if (program === built) {
-			shell ??= startCliShell(t, environment);
 			return await shell.bytes(...args);
 		}
 		const options = {...environment, encoding: 'buffer', maxBuffer: 2 ** 28, timeout: runLimit} as const;

@@ -62,7 +62,7 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 		...(postgres && {MAILCTL_DATABASE_URL: postgres.url, MAILCTL_SECRET_KEY: randomBytes(32).toString('base64')}),
 		...settings,
 	});
-	const shell = startCliShell(scope, prepared.environment);
+	const shell = startCliShell(prepared.environment);
 	const program = {folder: prepared.folder, log: prepared.log, cli: shell.json, cliBytes: shell.bytes};
 	const folder = join(program.folder, 'templates');
 	await writeTemplates(folder, {plain: plainTemplate, ...options.templates});
