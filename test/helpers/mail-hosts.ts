@@ -1,5 +1,14 @@
-import type {ExecutionContext} from 'ava';
-import {type Daemon, type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from './daemon.ts';
+import {join} from 'node:path';
+import {
+	type Daemon,
+	type Program,
+	prepareProgram,
+	type Scope,
+	type Settings,
+	type Welcome,
+	welcomeOf,
+} from './daemon.ts';
+import {makeDataFolder} from './databases.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
@@ -19,7 +28,7 @@ export type MailHosts = {
  * delivering to them directly. A host `mx.a.example` serves `a.example` unless the zone says otherwise.
  */
 export async function startMailHosts(
-	t: ExecutionContext,
+	t: Scope,
 	hosts: Readonly<Record<string, FakeMxOptions>>,
 	zone: Zone = {},
 	settings: Settings = {},
@@ -50,6 +59,7 @@ export async function startMailHosts(
 		MAILCTL_RATE_LIMIT: '0',
 		...settings,
 	});
+	await makeDataFolder(join(program.folder, 'data'));
 	return {
 		program,
 		dns,
