@@ -99,17 +99,21 @@ async function addMessage({folder}: Program): Promise<void> {
 	await store.close();
 }
 
-for (const [verb, before, after] of [
-	[['stats'], /accepted +0 /, /accepted +1 /],
-	[['queue', 'summary'], /no mail waits/, /one\.example +1 /],
-] as const) {
-	test(`${verb.join(' ')} --watch draws again what has changed until Ctrl-C, then exits with 0`, async t => {
-		const program = await prepareProgram(t, {COLUMNS: '80'});
-		await program.cliBytes('init');
-		const command = [process.execPath, 'bin/mailctl.js', ...verb, '--watch'];
-		const terminal = startOnTerminal(t, program, command, {owner: true, cwd: process.cwd()});
+test('stats --watch and queue summary --watch draw again what has changed until Ctrl-C, then exit with 0', async t => {
+	const program = await prepareProgram(t, {COLUMNS: '80'});
+	await program.cliBytes('init');
+	const watched = [
+		{verb: ['stats'], before: /accepted +0 /, after: /accepted +1 /},
+		{verb: ['queue', 'summary'], before: /no mail waits/, after: /one\.example +1 /},
+	].map(each => {
+		const command = [process.execPath, 'bin/mailctl.js', ...each.verb, '--watch'];
+		return {...each, terminal: startOnTerminal(t, program, command, {owner: true, cwd: process.cwd()})};
+	});
+	for (const {before, terminal} of watched) {
 		await waitFor('it draws', () => before.test(terminal.shown()));
-		await addMessage(program);
+	}
+	await addMessage(program);
+	for (const {after, terminal} of watched) {
 		const end = '\x1b[K\r\n\x1b[J';
 		// A terminal may hand on the beginning of a frame before the rest of it.
 		const shown = await waitFor('it draws the message, to its end', () => {
@@ -121,5 +125,5 @@ for (const [verb, before, after] of [
 		}
 		terminal.type('\x03');
 		t.is(await terminal.ended, 0);
-	});
-}
+	}
+});
