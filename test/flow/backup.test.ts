@@ -34,7 +34,9 @@ test.serial('backup beside a daemon that sends, restore elsewhere: all is there,
 	for (let n = 0; n < 20; n++) {
 		delivered.push(await client.send(`early${n}@good.example`));
 	}
-	await Promise.all(delivered.map(id => client.until(id, 'delivered')));
+	for (const id of delivered) {
+		await client.until(id, 'delivered');
+	}
 	const deferred = await client.send('user@busy.example');
 	await client.tried(deferred);
 	const inFlight = await client.send('user@slow.example');
