@@ -21,43 +21,43 @@ import {readSample, sampleSender, sampleTemplate} from './sample.ts';
 import {saveTemplate} from './templates.ts';
 import {createWorkspace} from './workspaces.ts';
 
-/** What a fresh store was given, for the one time that its keys can be shown. */
+/** The contents of a new store, including the keys, which can be shown only now. */
 export type Bootstrapped = {
 	readonly workspaceId: string;
-	/** Null: mail leaves this machine, so that only an address of the operator's own will do. */
+	/** `null` if mail is really delivered, because the operator then needs a sender of their own domain. */
 	readonly sender: string | null;
 	readonly templateId: string;
 	readonly liveKey: string;
 	readonly testKey: string;
-	/** Of a link that logs in to the dashboard; null: there is no dashboard. */
+	/** The token of a sign-in link; `null` if the dashboard is disabled. */
 	readonly logInToken: string | null;
 };
 
-/** The first user: the person who starts the program may do everything, and adds the other users. */
+/** The first user. Whoever starts the program has all permissions, and adds the other users. */
 export const firstUser = 'admin@localhost';
 
 type FirstStartOptions = {
-	/** Mail is captured, so that a sender of a reserved domain will do. */
+	/** Whether mail is captured, so that a sender of a reserved domain is sufficient. */
 	readonly captures: boolean;
 	readonly dashboard: boolean;
 	/**
-	 * No other process can be in the middle of the store's first start: the caller has the lock of SQLite's data
+	 * Whether no other process can be bootstrapping the same store, because the caller holds the lock of SQLite's data
 	 * folder.
 	 */
 	readonly isAlone: boolean;
-	/** The file for first keys exists: a start that broke off got as far as writing them. */
+	/** Whether the file for the first keys exists, so that an interrupted start has already written them. */
 	readonly hasKeysFile: boolean;
 };
 
-/** Longer than any start takes: by then a process that has not shown its first keys never will. */
+/** Longer than any start takes. After this time, a process that has not shown its first keys has died. */
 const maxStartMs = 60_000;
 const firstKeyName = 'first';
 
 /**
- * Gives a store without any workspace what a first mail needs: workspace, template, two keys, the dashboard's first
- * user and, where mail is captured, a verified sender of a reserved domain. Of two processes that try at once one does
- * it. The caller shows the result, then calls `endFirstStart`; without that the next start does what is left. Returns
- * `null` where there is nothing to show.
+ * Prepares an empty store for a first message: a workspace, a template, two keys, the dashboard's first user and, if
+ * mail is captured, a verified sender of a reserved domain. If two processes start at once, only one of them does this.
+ * The caller shows the result and then calls `endFirstStart`; otherwise the next start shows new keys. Returns `null`
+ * if there is nothing to show.
  */
 export async function bootstrap(
 	store: Store,
@@ -72,11 +72,11 @@ export async function bootstrap(
 	const [keys, template] = await Promise.all([captures ? generateSigningKeys() : null, readSample()]);
 	const address = parseAddress(sampleSender, {utf8Local: false});
 	if (!address.ok) {
-		throw new Error(`${sampleSender} is no address.`);
+		throw new Error(`${sampleSender} is not a valid address.`);
 	}
 
 	return await store.writer.transaction(async trx => {
-		// The name is unique: on PostgreSQL a second process waits here until the first one's transaction has ended.
+		// The name is unique, so on PostgreSQL a second process waits here until the first one's transaction ends.
 		const workspace = (await hasWorkspace(trx)) ? undefined : await createWorkspace(trx, tools, {name: 'default'});
 		if (!workspace) {
 			return null;
@@ -103,9 +103,9 @@ export async function bootstrap(
 }
 
 /**
- * Continues a first start that broke off before it showed its keys. The store has only their hashes, so new keys and a
- * new link take their place. `null` where the first start ended, may still be under way, or led to somebody using the
- * store.
+ * Resumes a first start that was interrupted before it showed its keys. The store holds only their hashes, so they are
+ * replaced by new keys and a new link. Returns `null` if the first start has finished, may still be in progress, or the
+ * store has been used since.
  */
 async function resumeBootstrap(
 	store: Store,
@@ -142,7 +142,7 @@ async function resumeBootstrap(
 	});
 }
 
-/** Creates both keys and, for the dashboard, a link for the first user, who is added where there is none. */
+/** Creates both keys and, for the dashboard, a link for the first user, who is added if missing. */
 async function createFirstAccess(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -166,28 +166,28 @@ async function createFirstAccess(
 }
 
 export type WelcomeInput = Omit<Bootstrapped, 'logInToken'> & {
-	/** Logs in to the dashboard once; null: no dashboard. */
+	/** The link that signs in to the dashboard once; `null` if the dashboard is disabled. */
 	readonly link: string | null;
-	/** Where the API is or will be, without a slash at the end. */
+	/** The base URL of the API, without a trailing slash. */
 	readonly url: string;
-	/** How the CLI is called from here, see `commandName`. */
+	/** The command that runs the CLI from here, see `commandName`. */
 	readonly command: string;
-	/** Whether this goes to a file, not to a terminal. */
+	/** Whether this is written to a file instead of a terminal. */
 	readonly inFile: boolean;
 };
 
 /**
- * What a fresh store's first start says, once: at most 80 columns, and a command that can be pasted as it is: each
- * of its lines is a whole word of the shell, so that neither a script nor a hand can take half a string of it.
+ * Returns the lines that the first start of a new store prints once, at most 80 columns wide. The command in it can be
+ * pasted unchanged. Each of its lines consists of whole shell words, so a partial selection never ends in a string.
  */
 export function welcome(input: WelcomeInput): string[] {
 	const {sender, liveKey, testKey, command, inFile, link} = input;
 	return [
 		...(link === null ? [] : logIn(link, command)),
 		...(sender === null
-			? ['This is a fresh store. It got a workspace (default), a template (sample)', 'and two API keys:']
+			? ['A new store was created with a workspace (default), a template (sample)', 'and two API keys:']
 			: [
-					'This is a fresh store. It got a workspace (default), a sender',
+					'A new store was created with a workspace (default), a sender',
 					`(${sender}), a template (sample) and two API keys:`,
 				]),
 		'',
@@ -195,8 +195,8 @@ export function welcome(input: WelcomeInput): string[] {
 		`  test  ${testKey}`,
 		'',
 		inFile
-			? 'Keep them elsewhere and remove this file. To make another:'
-			: 'They are shown only this once. To make another:',
+			? 'Store them elsewhere and delete this file. To create another key:'
+			: 'They are shown only once. To create another key:',
 		'',
 		`  ${command} key create --name app`,
 		'',
@@ -206,12 +206,12 @@ export function welcome(input: WelcomeInput): string[] {
 
 function logIn(link: string, command: string): string[] {
 	return [
-		'Open the dashboard with this link. It logs in once, within an hour, as',
+		'Open the dashboard with this link. It signs you in once, within an hour, as',
 		`${firstUser}:`,
 		'',
 		`  ${link}`,
 		'',
-		'For another link:',
+		'To get another link:',
 		'',
 		`  ${command} user link ${firstUser}`,
 		'',
@@ -220,7 +220,7 @@ function logIn(link: string, command: string): string[] {
 
 function firstMail({sender, templateId, liveKey, url, command}: WelcomeInput & {readonly sender: string}): string[] {
 	return [
-		'Send a first mail; paste this as it stands:',
+		'To send a first message, paste this command:',
 		'',
 		`curl -sS ${url}/v1/messages \\`,
 		`  -H 'Authorization: Bearer ${liveKey}' \\`,
@@ -233,31 +233,31 @@ function firstMail({sender, templateId, liveKey, url, command}: WelcomeInput & {
 		`'{"name":"Notebook, ruled","quantity":2,"price":12.5},'\\`,
 		`'{"name":"Fountain pen","quantity":1,"price":17.9}]}}}'`,
 		'',
-		'Then see what became of it:',
+		'Then check the result:',
 		'',
 		`  ${command} message list`,
 		`  ${command} message show ID`,
 		`  ${command} message raw ID > first.eml`,
 		'',
-		'Mail is captured in the data folder and delivered nowhere until MAILCTL_DELIVERY',
-		'is mx or relay: see README.md, Sending for real.',
+		'Messages are captured in the data folder and not delivered until',
+		'MAILCTL_DELIVERY is mx or relay: see README.md, Sending for real.',
 	];
 }
 
 function ownDomain(command: string): string[] {
 	return [
-		'Mail needs a sender of your own domain. Publish the DNS records that the first',
-		'command prints, then run the others:',
+		'To send mail, you need a sender at your own domain. Publish the DNS records',
+		'that the first command prints, then run the others:',
 		'',
 		`  ${command} domain add YOUR-DOMAIN`,
 		`  ${command} domain verify YOUR-DOMAIN`,
 		`  ${command} sender add no-reply@YOUR-DOMAIN`,
 		'',
-		'README.md, Sending for real, has the rest.',
+		'For details, see README.md, Sending for real.',
 	];
 }
 
-/** How to call this program again from the same folder. */
+/** Returns the command that runs this program again from the same folder. */
 export function commandName(script: string, cwd: string): string {
 	const path = relative(cwd, script);
 	if (path === 'bin/mailctl.js') {

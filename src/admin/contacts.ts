@@ -4,7 +4,7 @@ import type {ActTools} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
 import {type Contact, findContact, type Preferences, updateContact} from '../store/topics.ts';
 
-/** Changes what is given; null clears it. Undefined: the workspace has no such contact. */
+/** Changes the given preferences; `null` clears one. Returns `undefined` if the contact does not exist. */
 export async function changeContact(
 	trx: Knex.Transaction,
 	tools: ActTools,

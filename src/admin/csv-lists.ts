@@ -3,7 +3,7 @@ import type {Knex} from 'knex';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {csvLine} from './csv.ts';
 
-/** The columns of an export: names of fields in the JSON of a row. */
+/** The columns of each export. They are field names in the JSON of a row. */
 export const csvColumns = {
 	messages: [
 		...[
@@ -30,7 +30,7 @@ type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonl
 
 const rowsAtOnce = 100;
 
-/** The parts of a list, one page after the other, up to `most` rows. */
+/** Yields a list page by page, up to `most` rows. */
 export async function* pagesOf<Row>(
 	scan: Scan<Row>,
 	{
@@ -51,8 +51,8 @@ export async function* pagesOf<Row>(
 }
 
 /**
- * A list as the text of a CSV file, part by part: a header, then a line for each row. What is no text or number is
- * written as JSON.
+ * Yields a list as the text of a CSV file: a header, then a line for each row. Values other than strings and numbers
+ * are written as JSON.
  */
 export async function* csvOf<Row>(
 	columns: readonly string[],
@@ -75,8 +75,8 @@ function cellOf(value: unknown): string | number {
 }
 
 /**
- * The same as the body of an answer: rows are read as fast as they are taken. Fails where the first of them cannot be
- * read.
+ * Returns the text as a response body, which reads rows only as fast as the client receives them. Rejects if the first
+ * page cannot be read, while the response can still be an error.
  */
 export async function csvFile(text: AsyncGenerator<string>): Promise<Readable> {
 	const first = await text.next();
@@ -92,12 +92,12 @@ async function* bytesOf(first: string, rest: AsyncIterable<string>): AsyncGenera
 	}
 }
 
-/** An entry of the audit trail as scripts get it. */
+/** Returns the JSON form of an audit entry. */
 export function auditView({workspaceId, id, at, actor, from, action, target, detail}: AuditEntry) {
 	return {id, at, workspace: workspaceId, actor, from, action, target, detail};
 }
 
-/** The audit trail, newest first. */
+/** Yields the audit trail, newest first. */
 export function auditPages(
 	reader: Knex,
 	filter: Pick<Parameters<typeof listAudit>[1], 'workspaceId' | 'since'>,

@@ -1,4 +1,4 @@
-/** A record of a CSV file, or a line that cannot be read. Lines count from 1, as in an editor. */
+/** A record of a CSV file, or an invalid line. Lines count from 1, as in an editor. */
 export type CsvRecord =
 	| {readonly line: number; readonly cells: readonly string[]}
 	| {readonly line: number; readonly fault: string; readonly text: string};
@@ -8,44 +8,44 @@ type Line = {readonly number: number; readonly text: string};
 const maxLineLength = 64 * 1024;
 const shownOfLong = 200;
 const maxLines = 100;
-/** A first line that tells Excel the delimiter of the file. */
+/** A first line that declares the delimiter, as Excel writes it. */
 const namedDelimiter = /^"?sep=([^"\w])"?$/i;
 const lineEnd = /\r\n|\n|\r/;
 const broken = 'something follows its closing quote';
 
 /**
- * Reads a CSV text as it comes, in pieces of any size. RFC 4180, and what programs make of it: lines end in LF, CRLF or
- * CR, cells are parted by commas, semicolons or tabs (the one that is most frequent in the first line of the table, or
- * the one that a first line such as `sep=;` names), empty lines mean nothing. A quote that is never closed costs its
- * own line only: after a hundred lines without its end, reading goes on with the line that follows it. That bounds the
- * memory. A line is scanned three times at most: as the first of a record, within quotes, and for the cells of a record
- * of several lines.
+ * Reads a CSV text incrementally, in chunks of any size. It follows RFC 4180, with the variations found in practice:
+ * - Lines end in LF, CRLF or CR. Empty lines are skipped.
+ * - Cells are separated by commas, semicolons or tabs: whichever is most frequent in the first line of the table, or
+ *   declared by a first line such as `sep=;`.
+ *
+ * A quote that is never closed invalidates only its own line. After a hundred lines without a closing quote, reading
+ * continues with the line after it, which bounds the memory. A line is scanned at most three times: as the first of a
+ * record, within quotes, and for the cells of a multi-line record.
  */
 export class CsvReader {
 	#rest = '';
-	/** A CR at the end of a piece: the next one may begin with its LF. */
+	/** A CR at the end of a chunk, because the next one may begin with its LF. */
 	#held = '';
 	#number = 0;
-	/** Within a line that is too long and was reported. */
+	/** Whether the current line is too long and has been reported. */
 	#skipping = false;
 	#delimiter = '';
-	/** Whether the delimiter is settled for the rest of the file. */
+	/** Whether the delimiter is final for the rest of the file. */
 	#isFixed = false;
 	readonly #beginsTable: (cells: readonly string[]) => boolean;
-	/** The lines of a record with a quote that is still open, and how long they are together. */
+	/** The lines of a record whose quote is still open, and their total length. */
 	#open: Line[] = [];
 	#size = 0;
 
-	/**
-	 * `beginsTable`: whether the cells are the first of the table. Until then, each line may have its own delimiter.
-	 */
+	/** `beginsTable` decides whether cells start the table. Until then, each line may have its own delimiter. */
 	constructor(beginsTable: (cells: readonly string[]) => boolean = () => true) {
 		this.#beginsTable = beginsTable;
 	}
 
 	push(text: string): CsvRecord[] {
 		const records: CsvRecord[] = [];
-		// Only what is new is looked through: a client may send a character at a time.
+		// Only the new chunk is searched for line ends, since a client may send one character at a time.
 		const piece = this.#held + text;
 		this.#held = piece.endsWith('\r') ? '\r' : '';
 		const [first = '', ...others] = piece.slice(0, piece.length - this.#held.length).split(lineEnd);
@@ -64,7 +64,7 @@ export class CsvReader {
 		return records;
 	}
 
-	/** The records that had no end yet. */
+	/** Returns the records that were still incomplete at the end of the text. */
 	end(): CsvRecord[] {
 		const records: CsvRecord[] = [];
 		if (this.#rest !== '' || this.#held !== '') {
@@ -94,7 +94,7 @@ export class CsvReader {
 		records.push({line, fault: `it is longer than ${maxLineLength} characters`, text: text.slice(0, shownOfLong)});
 	}
 
-	/** Whether the line is the first one of a record that goes on; otherwise it is dealt with. */
+	/** Returns `true` if the line starts a record that continues on the next line. Otherwise the line is processed. */
 	#begins({number: line, text}: Line, records: CsvRecord[]): boolean {
 		if (text === '') {
 			return false;
@@ -135,8 +135,9 @@ export class CsvReader {
 	}
 
 	/**
-	 * While what is open can be no record, its first line is at fault and the next ones are read as beginnings. Nothing
-	 * is scanned again within quotes: wherever they were opened, the lines that follow go on as they did.
+	 * Gives up open records for as long as `isNone` holds: the first open line is reported, and the lines after it are
+	 * read as the start of records. Lines within quotes need not be scanned again, because they continue a record in
+	 * the same way wherever its quote was opened.
 	 */
 	#giveUp(records: CsvRecord[], isNone: () => boolean, fault = 'its quote is not closed'): void {
 		while (this.#open.length > 0 && isNone()) {
@@ -185,7 +186,7 @@ function cellsOf(text: string, delimiter: string, quoted = false): string[] | 'o
 	}
 }
 
-/** The first quote from `start` on that is not doubled; -1: no such quote. */
+/** Returns the index of the first quote from `start` that is not doubled, or -1. */
 function closingQuote(text: string, start: number): number {
 	let at = text.indexOf('"', start);
 	while (at !== -1 && text[at + 1] === '"') {
@@ -194,19 +195,22 @@ function closingQuote(text: string, start: number): number {
 	return at;
 }
 
-// What spreadsheet programs run as a formula, and such a beginning that was made harmless before. Some of them take
-// wide signs too.
+// The beginnings of cells that spreadsheet programs run as a formula, full-width characters included, and the same
+// after they were escaped with an apostrophe.
 const formula = /^'*[=+\-@＝＋－＠\t\r\n]/;
 const harmless = /^'+[=+\-@＝＋－＠\t\r\n]/;
 const needsQuotes = /[",;\t\r\n]|^ | $/;
 
-/** A line of a CSV file (RFC 4180), with its end. A cell that would be a formula gets an apostrophe before it. */
+/**
+ * Returns a line of a CSV file (RFC 4180) with its line end. A cell that would be a formula is escaped by an
+ * apostrophe.
+ */
 export function csvLine(cells: ReadonlyArray<string | number>): string {
 	return `${cells.map(cell => csvCell(String(cell))).join(',')}\r\n`;
 }
 
 /**
- * The text that `csvLine` was given; only for cells that it wrote, for an apostrophe may also be part of an address.
+ * Undoes the escaping of `csvLine`. Only for cells that it wrote, because an apostrophe can also be part of an address.
  */
 export function withoutApostrophe(cell: string): string {
 	return harmless.test(cell) ? cell.slice(1) : cell;

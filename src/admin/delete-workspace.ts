@@ -18,21 +18,23 @@ import {
 	type Workspace,
 } from '../store/workspaces.ts';
 
-/** The result: how many messages go with it, or how many recipients still wait, and nothing was deleted. */
+/**
+ * How many messages are deleted with the workspace, or how many recipients are still queued, which prevents deletion.
+ */
 type Deleted =
 	| {readonly kind: 'deleted'; readonly messages: number}
 	| {readonly kind: 'waiting'; readonly recipients: number};
 
 /**
- * Deletes a workspace: from now on nothing finds it, and its name is free; what it has left is for `removalOf`. The
- * audit trail stays. Accepted mail is never lost: while copies wait nothing is deleted, and none is accepted once it
- * is.
+ * Deletes a workspace: it can no longer be found, and its name is available again. `removalOf` then removes its data,
+ * except for the audit trail. Accepted mail is never lost: a workspace with queued recipients is not deleted, and a
+ * deleted one accepts no mail.
  */
 export async function deleteWorkspace(
 	{store, tools}: {readonly store: Pick<Store, 'reader' | 'writer'>; readonly tools: ActTools},
 	{id, name}: Pick<Workspace, 'id' | 'name'>,
 ): Promise<Deleted> {
-	// Before the transaction, which is to be short: no other mail comes or goes by then.
+	// Counted before the transaction to keep it short, because it blocks all other writes.
 	const messages = await countMessages(store.reader, id);
 	return await store.writer.transaction(async trx => {
 		await holdOffAccepts(trx);
@@ -40,7 +42,7 @@ export async function deleteWorkspace(
 		if (recipients > 0) {
 			return {kind: 'waiting', recipients};
 		}
-		// Nobody can have taken the new name before.
+		// The placeholder name contains a new id, so it cannot be in use.
 		const marked = {id, name: `deleted ${tools.newId('ws')}`, now: storeTime(tools.clock.now())};
 		await markDeleted(trx, marked);
 		await recordAct(trx, tools, {
@@ -57,25 +59,25 @@ export async function deleteWorkspace(
 export type RemovalOptions = {
 	readonly store: Pick<Store, 'writer' | 'dialect'>;
 	readonly clock: ActTools['clock'];
-	/** Removes the captured mails of copies. It is called before each step commits. */
+	/** Removes the captured messages of recipients. It is called before each step commits. */
 	readonly removeCaptured: (recipientIds: readonly string[]) => Promise<void>;
-	/** Gets the messages removed so far. */
+	/** Called with the number of messages removed so far. */
 	readonly onStep?: (messages: number) => void;
 };
 
-/** Small enough that no send beside it waits long. */
+/** Small enough that concurrent sends do not wait long. */
 const messagesPerStep = 50;
 const copiesPerStep = 500;
-/** After every message. */
+/** An id greater than that of any message. */
 const noBefore = idFloor('msg', 2 ** 48 - 1);
 
 /**
- * Removes what is left of deleted workspaces, one after the other, in steps; a step says whether there may be more.
- * What is interrupted goes on when it begins again.
+ * Returns a function that removes the data of deleted workspaces step by step. It resolves to `true` if there may be
+ * more to remove. After an interruption it continues where it stopped.
  */
 export function removalOf({store, clock, removeCaptured, onStep}: RemovalOptions): () => Promise<boolean> {
 	let removed = 0;
-	// Where the last step ended: an index may still lead to what is gone.
+	// The position of the last step, because scanning from the start would pass over index entries of removed rows.
 	let at = {workspaceId: '', after: ''};
 
 	return async () => {
@@ -88,7 +90,7 @@ export function removalOf({store, clock, removeCaptured, onStep}: RemovalOptions
 			const after = at.workspaceId === workspaceId ? at.after : '';
 			const range = {workspaceId, after, before: noBefore, limit: messagesPerStep};
 			const {next, messages, recipientIds} = await removeMessages(trx, store.dialect, range);
-			// Before the commit: until then the rows name the files, if all is interrupted.
+			// Files are removed before the commit. If this is interrupted, the rows still name the remaining files.
 			await removeCaptured(recipientIds);
 			if (next === null && messages === 0 && !(await removeLists(trx, workspaceId))) {
 				await endRemoval(trx, workspaceId, storeTime(clock.now()));
@@ -106,7 +108,7 @@ export function removalOf({store, clock, removeCaptured, onStep}: RemovalOptions
 }
 
 async function endRemoval(trx: Knex.Transaction, id: string, now: string): Promise<void> {
-	// What a node of the version before accepted since.
+	// A node of an older version may have accepted messages since the deletion.
 	const late = await readOpenOf(trx, id, copiesPerStep);
 	if (late.length > 0) {
 		await endRecipients(trx, late, {state: 'suppressed', at: now});

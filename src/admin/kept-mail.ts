@@ -4,16 +4,16 @@ import {readMail} from '../report/mime.ts';
 import {senderOf, subjectOf} from '../report/sender-mail.ts';
 import type {KeptMail} from '../store/kept-mails.ts';
 
-// Mails that came back and are kept for review: how each was read, and why it is kept.
+// Reports retained for review: how each was interpreted, and why it was retained.
 
 const nothingKnown: Review = {kind: 'other', reports: [], tried: []};
 
-/** How it was read. */
+/** Returns how the report was interpreted. */
 export function reviewOf({reading}: KeptMail): Review {
 	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
 }
 
-/** Who wrote to the operator, and about what; null: it is no such mail. */
+/** Returns the sender and subject of a message to the operator, or `null` if it is not one. */
 export function letterOf({head}: KeptMail): {readonly from: string | null; readonly subject: string | null} | null {
 	const mail = head && readMail(Buffer.from(head));
 	return mail && {from: senderOf(mail), subject: subjectOf(mail) || null};
@@ -24,14 +24,14 @@ const keptFor: Readonly<Record<Kept, string>> = {
 	unread: 'not readable',
 	operator: 'for you',
 };
-/** What was wrong with a token that it bore. */
+/** What was invalid about the token of a report. */
 export const tokenFaults: Readonly<Record<TokenFault, string>> = {
 	late: 'token too old',
-	gone: 'copy is gone',
+	gone: 'recipient gone',
 	forged: 'forged token',
 };
 
-/** Why it is kept, in a few words. */
+/** Returns why the report was retained, in a few words. */
 export function whyOf(mail: KeptMail): string {
 	const [token] = reviewOf(mail).tried;
 	return mail.fault ?? (mail.kept === 'unmatched' && token ? tokenFaults[token.fault] : keptFor[mail.kept]);

@@ -14,7 +14,7 @@ import {isContent, type Saved} from './templates.ts';
 /** The effect of a change on one template. */
 export type Foreseen = Omit<Saved, 'id'> & {
 	readonly id: string | null;
-	/** What the newest version holds, and what the next one would. */
+	/** The variants of the newest version, and those of the next one. */
 	readonly variants: readonly [before: readonly TemplateVariant[], after: readonly TemplateVariant[]];
 };
 
@@ -43,10 +43,10 @@ export async function* foresee(
 const settingsText = ({topic = null, priority = null, sensitive = []}: Partial<TemplateSettings> = {}): string =>
 	JSON.stringify([topic, priority, sensitive]);
 
-/** Characters of the diffs of all templates together. */
+/** The maximum length of all diffs together, in characters. */
 const maxLength = 1024 * 1024;
 
-/** Runs work that takes tens of milliseconds. The API and the dashboard run it between other requests. */
+/** Runs work that takes tens of milliseconds. The API and the dashboard interleave it with other requests. */
 type Slice = <Result>(work: () => Result) => Promise<Result>;
 
 /** Writes a diff for each template of a change, up to a total length. */
@@ -59,8 +59,8 @@ export class Diffs {
 	}
 
 	/**
-	 * Returns a unified diff of the sources with layout and partials in them, one language at a time. Empty if nothing
-	 * differs; a sentence if it would be too long.
+	 * Returns a unified diff of the sources, with layouts and partials resolved, one language at a time. It is empty if
+	 * nothing differs, and a sentence instead of a diff if it would be too long.
 	 */
 	async write({name, version, variants: [before, after]}: Foreseen): Promise<string> {
 		const [old, fresh] = [filesOf(name, before), filesOf(name, after)];
@@ -82,7 +82,7 @@ export class Diffs {
 	}
 }
 
-/** Sources by the names of their files. */
+/** Returns the sources by file name. */
 const filesOf = (name: string, variants: readonly TemplateVariant[]): ReadonlyMap<string, string> =>
 	new Map(
 		variants.flatMap(({locale, kind, source, text_source: text}) => {

@@ -41,18 +41,18 @@ export type Source = Named & {
 	readonly variants: readonly VariantSource[];
 	readonly sample: string | null;
 	readonly layout: string | null;
-	/** Of a folder. */
+	/** Set only if the source is a template folder. */
 	readonly settings?: TemplateSettings;
 };
 
 /** A template, compiled and ready to be saved. */
 export type ReadyTemplate = Named & Content & Pick<Source, 'settings'>;
 
-/** The layouts, partials and templates that use them of a workspace, at one time. Sources are read on demand. */
+/** A snapshot of a workspace's layouts, partials and the templates that use them. Sources are read on demand. */
 export type Known = {
 	readonly layouts: readonly ListedLayout[];
 	readonly users: readonly LayoutUser[];
-	/** Reads those of the keys that exist. */
+	/** Reads the layouts with these keys and skips those that do not exist. */
 	readonly readLayouts: (keys: readonly string[]) => Promise<readonly Layout[]>;
 	readonly readSource: (user: LayoutUser) => Promise<Source>;
 };
@@ -64,19 +64,19 @@ export const nothingKnown: Known = {
 	readSource: user => Promise.reject(new Error(`There is no template ${user.name}.`)),
 };
 
-/** Layouts and templates that are saved together: all or none. */
+/** Layouts and templates that are saved atomically. */
 export type Change = {
 	readonly before: readonly ListedLayout[];
 	/** Those that differ from `before`. */
 	readonly layouts: readonly Layout[];
 	readonly templates: readonly ReadyTemplate[];
-	/** Templates that get a new version because they use one of `layouts`; `after`: their newest version. */
+	/** Templates that get a new version because they use one of `layouts`. `after` is their newest version. */
 	readonly users: ReadonlyArray<ReadyTemplate & {readonly id: string; readonly after: number}>;
 };
 
 /**
- * Problems: `receipt/body.mjml:3:5: …`, or `receipt: _layouts/main/body.mjml:3:5: …` where a template meets one of
- * another file.
+ * A change, or its problems: `receipt/body.mjml:3:5: …`, or `receipt: _layouts/main/body.mjml:3:5: …` if the problem of
+ * a template is in another file.
  */
 export type Planned =
 	| {readonly ok: true; readonly change: Change}
@@ -103,7 +103,7 @@ function layoutKey(key: string): Pick<Layout, 'kind' | 'name'> {
 
 const usesOf = (layouts: readonly ListedLayout[]) => new Map(layouts.map(one => [keyOf(one), one.uses]));
 
-/** What it takes to save these layouts and templates; nothing is changed yet. Compiles in a thread of its own. */
+/** Compiles layouts and templates in a separate thread and returns the change that saves them. Writes nothing. */
 export async function planChange(
 	known: Known,
 	layouts: readonly Layout[],
@@ -143,13 +143,13 @@ export async function planChange(
 			};
 }
 
-/** What each layout or partial uses, and how to read some of them. */
+/** The partials that each layout or partial uses, and a function to read them. */
 type Layouts = {
 	readonly uses: ReadonlyMap<string, readonly string[]>;
 	readonly read: Known['readLayouts'];
 };
 
-/** Reads from the store, with these in place of stored ones. */
+/** Reads layouts from the store, except for the given ones, which take precedence. */
 const withLayouts =
 	({readLayouts: read}: Known, layouts: readonly Layout[]): Known['readLayouts'] =>
 	async keys => {
@@ -160,7 +160,7 @@ const withLayouts =
 
 const textsOf = ({files}: Layout): readonly string[] => Object.values(files);
 
-/** Compiles variants with only the layouts and partials that they use. */
+/** Compiles variants with the layouts and partials that they use. */
 export async function compileWith(
 	{layouts, readLayouts: read}: Pick<Known, 'layouts' | 'readLayouts'>,
 	sources: readonly VariantSource[],
@@ -168,7 +168,7 @@ export async function compileWith(
 	return (await compileIn(sources, [], {uses: usesOf(layouts), read})).results;
 }
 
-/** Compiles all of them in one thread, because loading MJML takes most of the time. */
+/** Compiles everything in one thread, because loading MJML takes most of the time. */
 async function compileIn(
 	sources: readonly VariantSource[],
 	checked: readonly Layout[],
@@ -185,7 +185,7 @@ async function compileIn(
 const isSame = ({files}: Layout, other: Layout | undefined): boolean =>
 	JSON.stringify(Object.entries(files).sort()) === JSON.stringify(Object.entries(other?.files ?? {}).sort());
 
-/** Why name and files are not those of a layout or a partial; null: they are. */
+/** Returns the problem with the name or files of a layout or partial, or `null`. */
 function formFault(layout: Layout): string | null {
 	const {name, files} = layout;
 	if (!layoutName.test(name)) {
@@ -227,7 +227,7 @@ async function compileTemplates(sources: readonly Source[], changed: readonly La
 			return result?.ok ? [storedVariant(variant, result)] : [];
 		});
 		if (isTooLargeVersion(stored)) {
-			const most = `has more than ${largestVersion} characters, all languages and what they compile to together`;
+			const most = `has more than ${largestVersion} characters in all languages, including the compiled output`;
 			problems.push(`${name}: ${most}: shorten or remove a language`);
 		}
 		return {id, name, variants: stored, ...(settings && {settings}), sample, layout};
@@ -235,7 +235,7 @@ async function compileTemplates(sources: readonly Source[], changed: readonly La
 	return {ready, problems: [...new Set(problems)]};
 }
 
-/** Where a fault of a template is, for people. */
+/** Returns a problem of a template with its location, for people. */
 function placeIn(template: string, {locale}: VariantSource, {field, file, ...place}: Violation): string {
 	const settings = path.join(template, 'template.json');
 	if (file !== undefined) {
@@ -252,8 +252,8 @@ function placeIn(template: string, {locale}: VariantSource, {field, file, ...pla
 }
 
 /**
- * Throws `LimitReached` if the new layouts and partials would exceed the limit. Exact within the transaction that saves
- * them.
+ * Throws `LimitReached` if the new layouts and partials would exceed the limit. The result is exact only in the
+ * transaction that saves them.
  */
 export async function checkLayoutRoom(
 	trx: Knex,
@@ -269,8 +269,8 @@ export async function checkLayoutRoom(
 }
 
 /**
- * Saves a change; `changed` false: the newest version is like this. Throws `Refused` where the store changed since it
- * was planned.
+ * Saves a change. `changed` is `false` for templates whose newest version is already identical. Throws `Refused` if the
+ * store has changed since the change was planned.
  */
 export async function saveChange(
 	trx: Knex.Transaction,
@@ -296,11 +296,11 @@ export async function saveChange(
 	for (const {name, after, ...user} of users) {
 		const version = await addVersion(trx, tools, {workspaceId, after, ...user});
 		if (typeof version !== 'object') {
-			const wrong = `the template ${name} was changed meanwhile`;
+			const wrong = `the template ${name} was changed in the meantime`;
 			throw new Refused('conflict', {
 				wrong,
 				next: 'try again',
-				api: `The template ${name} was changed meanwhile: try again.`,
+				api: `The template ${name} was changed in the meantime. Try again.`,
 			});
 		}
 		saved.push({id: user.id, name, version: version.version, changed: true});
@@ -308,9 +308,7 @@ export async function saveChange(
 	return saved;
 }
 
-/**
- * Removes a layout or partial. Throws `Refused` where a template, a layout or a partial uses it, or it does not exist.
- */
+/** Removes a layout or partial. Throws `Refused` if it is in use or does not exist. */
 export async function removeLayout(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -324,7 +322,7 @@ export async function removeLayout(
 		throw new Refused('conflict', {
 			wrong,
 			next: 'save them without it first',
-			api: `${wrong}: save them without it first.`,
+			api: `${wrong}. Save them without it first.`,
 		});
 	}
 	if (!(await deleteLayout(trx, workspaceId, layout))) {
@@ -334,7 +332,7 @@ export async function removeLayout(
 	await bumpGeneration(trx);
 }
 
-/** The templates (names) and the layouts and partials (keys) that use it in their newest version. */
+/** Returns the names of the templates, and the keys of the layouts and partials, whose newest version uses a layout. */
 export function usersOf(
 	{layouts, users}: Pick<Known, 'layouts' | 'users'>,
 	layout: Pick<Layout, 'kind' | 'name'>,

@@ -23,17 +23,17 @@ import {
 } from '../store/queue/open-recipients.ts';
 import {noPriorities, type QueueSummary, summarizeQueue} from '../store/queue/queue-summary.ts';
 
-/** What stops all mail to a destination. */
+/** Why all mail to a destination is stopped. */
 export type Stopped = {
-	/** `operator`, `failures` of its site, or its `route`: a smarthost that refuses us. */
+	/** An `operator`, `failures` at its provider, or its `route` if the relay refuses our mail. */
 	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
 	readonly suspended_until: string | null;
 	readonly suspension_reason: string | null;
-	/** Where to ask, if the destination blocks our address. */
+	/** What to do if the destination blocks our address. */
 	readonly suspension_advice: string | null;
 };
 
-/** What waits for a destination. */
+/** The queue of a destination. */
 export type QueueStatus = Omit<QueueSummary, 'oldest'> &
 	Stopped & {readonly oldest: string | null; readonly suspended: boolean};
 
@@ -57,13 +57,13 @@ type StatusQuery = {
 	/** Milliseconds. */
 	readonly now: number;
 	readonly workspaceId: string | undefined;
-	/** Also destinations that are suspended and have no mail. */
+	/** Whether to include suspended destinations without mail. */
 	readonly idle: boolean;
-	/** This one alone. */
+	/** Restricts the result to this destination. */
 	readonly destination?: string;
 };
 
-/** What waits, by destination, the most first. */
+/** Returns the queue by destination, the longest first. */
 export async function readQueueStatus(
 	reader: Knex,
 	{now, workspaceId, idle, destination}: StatusQuery,
@@ -71,7 +71,7 @@ export async function readQueueStatus(
 	const counted = await summarizeQueue(reader, {now: storeTime(now), workspaceId, destination});
 	const stopped = await readStopped(reader, storeTime(now));
 	const known = new Set(counted.map(({destination}) => destination));
-	// Those without mail are shown too, or they would be forgotten.
+	// Suspended destinations without mail are included so that operators do not forget them.
 	const others = [...stopped].filter(([name]) => idle && !known.has(name) && name === (destination ?? name));
 	return [
 		...counted.map(row => withStop(row, stopped.get(row.destination) ?? free)),
@@ -79,7 +79,7 @@ export async function readQueueStatus(
 	];
 }
 
-/** By destination, at a time in the store's form. */
+/** Returns what is stopped at a time (in the store's format), by destination. */
 export async function readStopped(reader: Knex, now: string): Promise<Map<string, Stopped>> {
 	const stopped = new Map<string, Stopped>();
 	for (const {destination, reason, waits_for: waitsFor, advice, suspended_until: until} of await listSiteSuspensions(
@@ -105,13 +105,12 @@ function withStop(row: Omit<QueueStatus, keyof Stopped | 'suspended'>, stop: Sto
 	return {...row, suspended: stop.suspended_by !== null, ...stop};
 }
 
-/** What is done to recipients of the queue. */
+/** An operator's change to queued recipients. */
 export type QueueChange = {
-	/** Names the count in the result, and the action in the audit trail: `held`. */
+	/** The name of the count in the result and of the action in the audit trail, such as `held`. */
 	readonly done: string;
 	/**
-	 * Whether a recipient that is being tried needs nothing done; else it is looked at again when its attempt may be
-	 * over.
+	 * Whether to skip recipients with an attempt in progress. Otherwise they are changed once the attempt has ended.
 	 */
 	readonly passesOver: boolean;
 	readonly apply: (trx: Knex.Transaction, step: Step, eventWriter: EventWriter) => Promise<readonly Recipient[]>;
@@ -127,29 +126,29 @@ const end = (done: string, how: GivenUp): QueueChange => ({
 	apply: (trx, step, eventWriter) => giveUp(trx, step, how, eventWriter),
 });
 
-/** It ends as errored, without a webhook. */
+/** Ends recipients as errored, without a webhook. */
 export const drop: QueueChange = end('dropped', {kind: 'drop'});
 
-/** It ends as bounced, with its webhook. */
+/** Ends recipients as bounced, with a webhook. */
 export const fail = (reason = 'given up by the operator'): QueueChange => end('failed', {kind: 'fail', reason});
 
 type ChangeOptions = {
 	readonly transaction: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;
 	readonly eventWriter: EventWriter;
-	/** Of `Daemons`, asked before each step. */
+	/** Reads `silentSince` of `Daemons`. It is called before each step. */
 	readonly readSilentSince: () => Promise<string | null>;
 	readonly onStep?: (done: number, of: number) => void;
 };
 
-/** How many recipients were changed, and those that were being tried all the time. */
+/** The number of changed recipients, and those whose attempts stayed in progress. */
 type QueueChanged = {readonly changed: number; readonly busy: readonly string[]};
 
 const recipientsPerStep = 500;
-/** How long tries under way are waited for, milliseconds: before the second look, before the third … */
+/** How long to wait for attempts in progress before each further pass, in milliseconds. */
 const patience = [250, 500, 1000, 2000];
 
-/** Changes recipients step by step, in short transactions: the daemon goes on writing, and learns of each step. */
+/** Changes recipients in short transactions, so that the daemon can write in between, and notices each step. */
 export async function changeQueue(
 	options: ChangeOptions,
 	change: QueueChange,
@@ -196,16 +195,16 @@ async function takeSteps(
 	return {changed, busy};
 }
 
-/** What was done to recipients of the queue in one transaction. */
+/** A change to queued recipients within one transaction. */
 type QueueAction = {
-	/** `queue.held` and the like. */
+	/** The audit action, such as `queue.held`. */
 	readonly action: string;
 	readonly at: string;
-	/** How they were chosen, and why. */
+	/** How the recipients were selected, and why. */
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
-/** One row for each workspace with changed recipients. */
+/** Records one audit entry for each workspace with changed recipients. */
 async function auditQueue(
 	trx: Knex.Transaction,
 	acting: Acting,
@@ -227,8 +226,8 @@ async function auditQueue(
 const noReason = 'suspended by the operator';
 
 /**
- * Nothing is sent to the destination until it is resumed, for all workspaces; mail is accepted, and waits. Said once
- * more without a reason it keeps the one that was given.
+ * Suspends a destination for all workspaces. Mail to it is accepted and waits until the destination is resumed.
+ * Suspending it again without a reason keeps the previous reason.
  */
 export async function suspendDestination(
 	trx: Knex.Transaction,
@@ -245,15 +244,15 @@ export async function suspendDestination(
 }
 
 type Resumed = {
-	/** Undefined: no operator had suspended it. */
+	/** `undefined` if no operator had suspended it. */
 	readonly suspension: Suspension | undefined;
-	/** Sites of the destination that were backing off after failures. */
+	/** The destination's providers that were backing off after failures. */
 	readonly sites: readonly string[];
 };
 
 /**
- * Ends an operator's suspension. Of the sites that its mail waits for, those that back off are tried at once, with one
- * message each.
+ * Ends an operator's suspension. Providers of the destination that are backing off get one message each immediately, to
+ * test whether they accept mail again.
  */
 export async function resumeDestination(trx: Knex.Transaction, tools: ActTools, destination: string): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());

@@ -9,25 +9,27 @@ import {findTemplate} from '../store/templates.ts';
 import type {ReadyTemplate} from './layouts.ts';
 import {removeTemplate} from './templates.ts';
 
-/** What the first start makes for a first mail, in addition to workspace and keys. */
+/** The sender and template that the first start creates, so that a first message can be sent. */
 export const sampleSender = `hello@${sampleDomain}`;
 export const sampleTemplate = 'sample';
 
 /**
- * `config/sample-template` as it is stored, made by write-sample.ts: a first start need not load MJML to compile it.
+ * `config/sample-template` in its stored form, written by write-sample.ts, so that the first start need not load MJML.
  */
 export const sampleFile = fileURLToPath(new URL('../../../config/sample-template.json', import.meta.url));
 
-/** The template that a first mail is made of. */
+/** Returns the compiled sample template. */
 export async function readSample(): Promise<ReadyTemplate> {
 	return JSON.parse(await readFile(sampleFile, 'utf8'));
 }
 
-/** What was removed of the sample. A template that has a second version is the operator's own by now, and stays. */
+/**
+ * Which parts of the sample were removed. A template with a second version is retained: the operator has changed it.
+ */
 type RemovedSample = {readonly sender: boolean; readonly domain: boolean; readonly template: boolean};
 
 /**
- * Removes the sample of a workspace: its sender, their domain if no other sender uses it, its template if it is
+ * Removes the sample of a workspace: its sender, the domain if no other sender uses it, and the template if it is
  * unchanged.
  */
 export async function removeSample(

@@ -11,11 +11,11 @@ import {
 } from '../store/usage.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
 
-/** Outcomes of the messages accepted from `from` on and before `to` (store form); the largest groups first. */
+/** Outcomes of the messages accepted between `from` (inclusive) and `to` (exclusive), the largest groups first. */
 type Stats = {
 	readonly from: string;
 	readonly to: string;
-	/** Null: one row of all, `total`. */
+	/** `null` if there is a single row, `total`. */
 	readonly by: StatsGroup | null;
 	readonly rows: readonly StatsLine[];
 };
@@ -23,15 +23,15 @@ type Stats = {
 /** `key` is the name of the group; a workspace or template also has its `id`. */
 export type StatsLine = StatsFigures & {readonly key: string; readonly id?: string};
 
-/** How far back figures go, in days: as far as the usual MAILCTL_RETENTION_DAYS keeps mail. */
+/** The maximum age of statistics in days, which is the default of MAILCTL_RETENTION_DAYS. */
 export const maxDays = 90;
 
-/** The first moment of the UTC day that many days ago, milliseconds. */
+/** Returns the start of the UTC day `ago` days before `now`, in milliseconds. */
 function dayStart(now: number, ago: number): number {
 	return (Math.floor(now / dayMs) - ago) * dayMs;
 }
 
-/** Figures of a number of UTC days that end with today. */
+/** Returns the figures of the last `days` UTC days, including today. */
 export async function readStats(
 	reader: Knex,
 	{
@@ -82,7 +82,7 @@ async function readNames(
 	}
 }
 
-/** The figures of each of a number of days that end with today. */
+/** Returns the figures of each of the last `days` UTC days, including today. */
 export async function readStatsByDay(
 	reader: Knex,
 	{workspaceId, now, days}: {readonly workspaceId?: string | undefined; readonly now: number; readonly days: number},

@@ -25,17 +25,17 @@ import {
 	wordOf,
 } from './suppression-layout.ts';
 
-/** What a line asks for. */
+/** The entry that a line describes. */
 export type Listed = {
 	readonly address: Address;
 	readonly reason: SuppressionReason;
-	/** Milliseconds; null: the line does not say. */
+	/** Milliseconds; `null` if the line has no time. */
 	readonly createdAt: number | null;
-	/** Null: the import itself. */
+	/** `null` if the source is the import itself. */
 	readonly source: string | null;
 };
 
-/** Reads a line; `reason` overrides that of each line. `now` in milliseconds. */
+/** Reads a line. `reason` overrides that of the line; `now` is in milliseconds. */
 export function readListed(
 	cells: readonly string[],
 	columns: Columns,
@@ -66,7 +66,7 @@ export function readListed(
 	return {ok: true, address: parsed.address, reason, createdAt, source: isSource(source) ? source : null};
 }
 
-/** A cell may be as long as its line. */
+/** Truncates a cell for an error message, since it can be as long as a line. */
 const shown = (text: string) => (text.length > 100 ? `${text.slice(0, 99)}…` : text);
 
 type CellOf = (index: number | undefined) => string;
@@ -80,13 +80,13 @@ function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]):
 	if (known) {
 		return known;
 	}
-	// Lists of bounces give the reply of the host: `550 5.1.1 no such user`, or `5.1.1` in a column of its own.
+	// Lists of bounces contain the mail server's reply, `550 5.1.1 no such user`, or a column with `5.1.1`.
 	const reply = /^([245])(?:\d\d|\.\d{1,3}\.\d{1,3})(?!\d)/.exec(cell(columns.reply) || text)?.[1];
 	if (reply === '5') {
 		return 'hard_bounce';
 	}
 	if (reply !== undefined) {
-		return {fault: 'its bounce was temporary, which is no reason to suppress; --reason makes it one'};
+		return {fault: 'its bounce was temporary, so the address is not suppressed; --reason overrides this'};
 	}
 	if (text !== '') {
 		return {fault: `the reason "${shown(text)}" is not known, give one with --reason`};
@@ -102,7 +102,7 @@ function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]):
 	return columns.tags === undefined ? 'manual' : 'unsubscribe';
 }
 
-/** A reason in any other column, such as `type`. A complaint takes precedence. */
+/** Finds a reason in any other column, such as `type`. A complaint takes precedence. */
 function reasonElsewhere(cells: readonly string[]): SuppressionReason | undefined {
 	const found = cells.map(reasonOf);
 	return found.includes('complaint') ? 'complaint' : found.find(reason => reason !== undefined);
@@ -116,12 +116,12 @@ const exportedAtOnce = 1000;
 
 type ExportFilter = {
 	readonly workspaceId: string;
-	/** Entries of the other mode are left out: an import makes entries of one. */
+	/** Entries of the other mode are left out, because an import creates entries of one mode only. */
 	readonly mode: Mode;
 	readonly reason: SuppressionReason | undefined;
 };
 
-/** By keyset, so that a million entries take no more memory than a thousand, and no long transaction. */
+/** Yields the entries page by page, so that a million of them need neither much memory nor a long transaction. */
 export async function* exportPages(
 	reader: Knex,
 	{workspaceId, mode, reason}: ExportFilter,
@@ -145,7 +145,8 @@ export function exportedLine({id, address, reason, source, created_at}: Suppress
 }
 
 /**
- * The file as it is read. Its first page is read before the answer begins, which can still say that the store is gone.
+ * Returns the exported file as a stream. Rejects if the first page cannot be read, while the response can still be an
+ * error.
  */
 export async function exportedFile(reader: Knex, filter: ExportFilter): Promise<Readable> {
 	const pages = exportPages(reader, filter);
@@ -163,23 +164,23 @@ async function* bytesOf(
 	}
 }
 
-/** A line that is longer never ends. The reader skips one that is shorter and goes on. */
+/** Octets. A file with a longer line is rejected as a whole; `CsvReader` only skips shorter lines that are too long. */
 const maxLineLength = 64 * 1024 ** 2;
 
-/** Why a file is no CSV file, a clause, and how to fix that. */
+/** The problem with a file as a whole, and how to fix it, as clauses. */
 type FileFault = {readonly fault: string; readonly fix: string};
 
-/** Records of a file, and how many bytes of it are read; or a fault. */
+/** Records of a file with the number of bytes read so far, or a problem. */
 type FilePart = {readonly records: readonly CsvRecord[]; readonly bytes: number} | FileFault;
 
-/** The records of a CSV file as they come. A fault is the last part. */
+/** Yields the records of a CSV file as they are read. After a problem nothing else follows. */
 async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<FilePart> {
 	const reader = new CsvReader(beginsTable);
 	const decoder = new TextDecoder();
 	let bytes = 0;
 	let lineAt = 0;
 	for await (const chunk of chunks) {
-		// Other encodings and archives have a zero byte early on.
+		// A zero byte in the first chunk means another encoding, or an archive.
 		if (bytes === 0 && chunk.includes(0)) {
 			yield {fault: 'is not UTF-8 text', fix: 'save it as CSV, UTF-8'};
 			return;
@@ -187,7 +188,7 @@ async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<F
 		bytes += chunk.length;
 		lineAt = chunk.includes(10) || chunk.includes(13) ? bytes : lineAt;
 		if (bytes - lineAt > maxLineLength) {
-			yield {fault: `holds a line of more than ${maxLineLength} octets`, fix: 'give a CSV file'};
+			yield {fault: `contains a line of more than ${maxLineLength} octets`, fix: 'use a CSV file'};
 			return;
 		}
 		yield {records: reader.push(decoder.decode(chunk, {stream: true})), bytes};
@@ -195,48 +196,48 @@ async function* readRecords(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<F
 	yield {records: [...reader.push(decoder.decode()), ...reader.end()], bytes};
 }
 
-/** Counts of the good lines of a file. */
+/** How many lines were read, and how many addresses were added or already listed. */
 export type Counts = {read: number; added: number; listed: number};
 
-/** Answers how many of the entries are new. */
+/** Writes entries and returns how many of them are new. */
 export type WriteEntries = (entries: readonly NewSuppression[]) => Promise<number>;
 
 type ImportOptions = {
 	readonly acting: Acting;
 	readonly workspaceId: string;
 	readonly mode: Mode;
-	/** Overrides that of each line. */
+	/** Overrides the reason of each line. */
 	readonly reason: SuppressionReason | undefined;
 	readonly write: WriteEntries;
-	/** Gets each line that is not taken; `cells` as they were in the file, without apostrophes of ours. */
+	/** Called with each rejected line. `cells` are as in the file, without the apostrophes of our own exports. */
 	readonly onBad?: (line: number, fault: string, cells: readonly string[]) => Promise<void>;
 };
 
-/** A line that was not taken, counted from 1. */
+/** A rejected line, counted from 1. */
 export type LineFault = {readonly line: number; readonly fault: string};
 
-/** The faults that an import remembers. */
+/** The number of rejected lines that an import remembers. */
 export const maxFaults = 100;
 
-// A transaction of this size blocks the writers of a running daemon for some ten milliseconds. Twice as many are no
-// faster by the row and take 20 MB more.
+// A transaction of this size blocks the writers of a running daemon for about ten milliseconds. With twice as many rows
+// it is not faster per row, and needs 20 MB more.
 const rowsAtOnce = 500;
-/** Lines before the table, such as a title and comments. */
+/** The maximum number of lines before the table, such as a title and comments. */
 const maxLinesBefore = 50;
-/** Lines that are read before others have their turn: a millisecond or two. */
+/** Lines that are read before other work gets a turn: a millisecond or two. */
 const linesAtOnce = 256;
 
-/** Takes a file line by line in bounded memory; what was written stays, even if a later line fails. */
+/** Imports a file line by line in bounded memory. Entries that were written remain even if a later line fails. */
 export class SuppressionImport {
 	readonly #options: ImportOptions;
 	readonly #pastId = createPastIds();
 	readonly counts: Counts = {read: 0, added: 0, listed: 0};
-	/** How many lines were not taken, and what is wrong with the first of them. */
+	/** The number of rejected lines, and the problems of the first ones. */
 	bad = 0;
 	readonly faults: LineFault[] = [];
-	/** Undefined: nothing was read yet. */
+	/** `undefined` until the table has been found. */
 	layout: Layout | undefined;
-	/** Lines before the table, until its first line is found. */
+	/** The lines before the table, until its first line is found. */
 	#before: Array<{readonly line: number; readonly cells: readonly string[]}> = [];
 	#batch: NewSuppression[] = [];
 	#taken = 0;
@@ -246,7 +247,8 @@ export class SuppressionImport {
 	}
 
 	/**
-	 * Reads a file to its end; `onRead` gets the bytes read so far. Answers what is wrong with the file; null: nothing.
+	 * Reads a file to its end and calls `onRead` with the number of bytes read so far. Returns the problem with the
+	 * file, or `null`.
 	 */
 	async read(
 		chunks: AsyncIterable<Uint8Array>,
@@ -332,7 +334,7 @@ export class SuppressionImport {
 		await this.add(read);
 	}
 
-	/** Adds an entry, which is written with others; `flush` writes those that wait. */
+	/** Adds an entry, which is written together with others. `flush` writes those that are pending. */
 	async add(listed: Listed): Promise<void> {
 		this.#batch.push(this.#entryOf(listed));
 		if (this.#batch.length === rowsAtOnce) {
@@ -340,7 +342,7 @@ export class SuppressionImport {
 		}
 	}
 
-	/** An entry sorts among the others by its own time, not by that of the import. */
+	/** Derives the id from the entry's own time, so that it sorts by that and not by the time of the import. */
 	#entryOf({address, reason, createdAt, source}: Listed): NewSuppression {
 		const {acting, workspaceId, mode} = this.#options;
 		return {
@@ -371,7 +373,7 @@ export class SuppressionImport {
 	}
 }
 
-/** Writes entries in a transaction each; they are one act. */
+/** Returns a function that writes each batch in its own transaction. All batches share one audit entry. */
 export function insertEntries(
 	acting: Acting,
 	workspaceId: string,
@@ -393,7 +395,7 @@ export function insertEntries(
 	};
 }
 
-/** Which column of the file was taken for what. */
+/** Returns the names of the file's columns that were recognized, by field. */
 export function columnsOf({
 	columns: {address, reason, createdAt},
 	header,

@@ -3,35 +3,35 @@ import {parseAddress} from '../mail/address.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {withoutApostrophe} from './csv.ts';
 
-/** The columns of `suppression export`, by their names. */
+/** The names of the columns that `suppression export` writes. */
 export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
-/** Before a bad line's own columns in the file of `--bad`. */
+/** The columns that the file of `--bad` has before those of the rejected line. */
 export const badColumns = ['line', 'fault'] as const;
 
-/** Where a file has what; numbers of columns, undefined: it has no such column. */
+/** The indexes of a file's columns; `undefined` if the file does not have the column. */
 export type Columns = {
 	readonly address: number;
 	readonly reason?: number | undefined;
 	readonly createdAt?: number | undefined;
-	/** An SMTP code or enhanced status: of a list of bounces. */
+	/** The SMTP code or enhanced status in a list of bounces. */
 	readonly reply?: number | undefined;
-	/** Postmark: who asked for it. */
+	/** Who requested the suppression, in files from Postmark. */
 	readonly origin?: number | undefined;
-	/** Mailgun: of a list of unsubscribes. */
+	/** The tags in a list of unsubscribes from Mailgun. */
 	readonly tags?: number | undefined;
-	/** Only in files that `suppression export` wrote. */
+	/** Used only in files that `suppression export` wrote. */
 	readonly source?: number | undefined;
 };
 
 export type Layout = {
 	readonly columns: Columns;
-	/** Whether the first line has names; otherwise it is an entry already. */
+	/** Whether the first line contains column names; otherwise it is an entry. */
 	readonly hasHeader: boolean;
-	/** The names of the columns; ours where the file names no columns. */
+	/** The names of the columns, generated if the file has no header. */
 	readonly header: readonly string[];
-	/** How many columns before these say what was wrong: a corrected file of `--bad`. */
+	/** The number of leading `badColumns`, if this is a corrected file of `--bad`. */
 	readonly marks: number;
-	/** Whether cells have apostrophes that `csvLine` put there. */
+	/** Whether cells may contain apostrophes that `csvLine` added. */
 	readonly ours: boolean;
 };
 
@@ -44,12 +44,12 @@ const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]
 	tags: ['tags'],
 };
 
-/** What the first line of a file says of its columns: their names, or, where it is an entry itself, what is in them. */
+/** Recognizes the columns of a file by its first line: by their names or, if it is an entry, by their contents. */
 export function readLayout(first: readonly string[]): Layout {
 	const plain = first.map(wordOf);
 	const find = (kind: keyof typeof names) => inside(plain.findIndex(name => names[kind].includes(name)));
 	const address = find('address');
-	// What has no @ can be no entry either.
+	// A line without an @ cannot be an entry.
 	if (address === undefined && first.some(cell => cell.includes('@'))) {
 		const reason = first.findIndex((cell, index) => index > 0 && reasonOf(cell) !== undefined);
 		const createdAt = first.findIndex((cell, index) => index > 0 && timeOf(cell.trim()) !== undefined);
@@ -93,14 +93,14 @@ function startsWith(cells: readonly string[], beginning: readonly string[]): boo
 	return beginning.every((name, index) => cells[index] === name);
 }
 
-/** The cells of a line as they were before `csvLine` wrote them. */
+/** Returns the cells of a line as they were before `csvLine` escaped them. */
 export function plainCells(cells: readonly string[], {ours, marks}: Layout): readonly string[] {
 	return ours ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
 }
 
 const namesAddress = (cells: readonly string[]) => cells.some(cell => names.address.includes(wordOf(cell)));
 
-/** Whether a line starts the table: it names the address column, or is an entry itself. */
+/** Whether a line starts the table: it contains the name of the address column, or is an entry itself. */
 export function beginsTable(cells: readonly string[]): boolean {
 	return (
 		namesAddress(cells) || (!isComment(cells) && cells.some(cell => /^[^\s@]+@\S+$|<\S+@\S+>$/.test(cell.trim())))
@@ -153,15 +153,15 @@ export function reasonOf(text: string): SuppressionReason | undefined {
 	return Object.hasOwn(reasonWords, word) ? reasonWords[word] : undefined;
 }
 
-/** Names and reasons are spelled in many ways: `Email Address`, `EmailAddress`, `email_address`. */
+/** Normalizes a name or reason, which have many spellings: `Email Address`, `EmailAddress`, `email_address`. */
 export function wordOf(text: string): string {
 	return text.toLowerCase().replace(/[^a-z\d]/g, '');
 }
 
-// RFC 5322 §3.3, the form of Mailgun: Fri, 21 Oct 2011 11:02:55 GMT.
+// RFC 5322 §3.3, as Mailgun writes it: Fri, 21 Oct 2011 11:02:55 GMT.
 const mailDate = /^(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d(?::\d\d)? (?:UTC|GMT|[+-]\d{4})$/;
 
-/** Milliseconds of an RFC 3339 time, of Unix seconds or milliseconds, or of the date of a mail. */
+/** Parses an RFC 3339 time, Unix seconds or milliseconds, or an RFC 5322 date. Returns milliseconds. */
 export function timeOf(text: string): number | undefined {
 	if (/^\d{10}$|^\d{13}$/.test(text)) {
 		return text.length === 10 ? Number(text) * 1000 : Number(text);

@@ -8,15 +8,16 @@ import type {Layout} from '../render/layouts.ts';
 import {maxSourceLength} from '../render/limits.ts';
 import {type Change, nothingKnown, planChange, type Source} from './layouts.ts';
 
-/** What a folder of templates holds, with all that changes with it. */
+/** The change that saves a folder of templates, or its problems. */
 export type ReadyFolder =
 	| {readonly ok: true; readonly change: Change}
-	/** Every problem of every template: `receipt/body.mjml:3:5: …`. */
+	/** All problems of all templates: `receipt/body.mjml:3:5: …`. */
 	| {readonly ok: false; readonly problems: readonly string[]};
 
 /**
  * Reads and compiles a template folder, or a folder of template folders (those with a template.json) with its
- * `_layouts` and `_partials`. Those of the store and the templates that use them count too.
+ * `_layouts` and `_partials`. Templates can also use the stored layouts and partials, and stored templates that use a
+ * changed one are compiled again.
  */
 export async function readTemplates(folder: string, known = nothingKnown): Promise<ReadyFolder> {
 	const problems: string[] = [];
@@ -28,12 +29,12 @@ export async function readTemplates(folder: string, known = nothingKnown): Promi
 		const name = path.basename(path.resolve(each));
 		const fault = labelFault(name);
 		if (fault !== null) {
-			problems.push(`${name}: the folder's name is the template's and ${fault}`);
+			problems.push(`${name}: the folder name, which is the template name, ${fault}`);
 		}
 		if (read.ok) {
 			const other = sources.find(({id}) => id !== null && id === read.id);
 			if (other) {
-				problems.push(`${path.join(name, 'template.json')}: its id is that of ${other.name} too`);
+				problems.push(`${path.join(name, 'template.json')}: its id is also that of ${other.name}`);
 			}
 			sources.push({...read, variants: read.variants.map(one => ({...one, layout: read.layout}))});
 		} else {
@@ -54,7 +55,7 @@ async function templateFolders(folder: string): Promise<string[]> {
 		return [folder];
 	}
 	const found: string[] = [];
-	// Links too: `readTemplateFolder` says that they are not read.
+	// Includes symbolic links, so that `readTemplateFolder` reports that they are not followed.
 	const folders = entries.filter(entry => entry.isDirectory() || entry.isSymbolicLink());
 	for (const {name} of folders.sort((a, b) => (a.name < b.name ? -1 : 1))) {
 		const files = await readdir(path.join(folder, name)).catch(nothingIn);
@@ -65,7 +66,7 @@ async function templateFolders(folder: string): Promise<string[]> {
 	return found;
 }
 
-/** A link may point to a file, or nowhere. */
+/** Returns an empty list for symbolic links that are broken or point to a file. */
 function nothingIn(error: NodeJS.ErrnoException): string[] {
 	if (error.code === 'ENOTDIR' || error.code === 'ENOENT' || error.code === 'ELOOP') {
 		return [];
@@ -75,7 +76,6 @@ function nothingIn(error: NodeJS.ErrnoException): string[] {
 
 /** What a pull does to one file of a template's folder. */
 export type FileChange = {
-	/** Its name in the folder. */
 	readonly file: string;
 	readonly change: 'none' | 'written' | 'replaced' | 'removed';
 };
@@ -84,15 +84,15 @@ type Step = FileChange & {readonly text: string};
 
 export type Plan = {readonly folder: string; readonly steps: readonly Step[]};
 
-/** Why a template of this name cannot be pulled (a clause), null: it can. */
+/** Returns why a template of this name cannot be pulled, as a clause, or `null`. */
 export function folderNameFault(name: string): string | null {
 	const unfit = name.includes('/') || name === '.' || name === '..' || Buffer.byteLength(name) > 255;
 	return unfit ? 'cannot be the name of a folder' : null;
 }
 
 /**
- * What makes a folder read as these files (`folderFiles`). Files that say the same already stay as they are, also where
- * their author put them down in another way; files that are no part of a template stay. Nothing is changed yet.
+ * Plans the changes that give a folder the contents of `files` (see `folderFiles`). Files that already mean the same
+ * keep their author's formatting, and files that are not part of a template are left alone. Changes nothing yet.
  */
 export async function planPull(
 	folder: string,
@@ -113,7 +113,9 @@ export async function planPull(
 	return {folder, steps: steps.sort((a, b) => (a.file < b.file ? -1 : 1))};
 }
 
-/** The same for the layouts and partials beside the folders of templates. Those that only the folder has stay. */
+/**
+ * Plans the changes to the layouts and partials beside the template folders. Those only in the folder are left alone.
+ */
 export async function planLayouts(folder: string, layouts: readonly Layout[]): Promise<Plan[]> {
 	const plans: Plan[] = [];
 	for (const {name, files} of layouts.filter(({kind}) => kind === 'layout')) {
@@ -126,10 +128,10 @@ export async function planLayouts(folder: string, layouts: readonly Layout[]): P
 	return plans;
 }
 
-/** Never through a link. */
+/** O_NOFOLLOW, so that a symbolic link never redirects a write. */
 const overwrite = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
 
-/** Carries a plan out. */
+/** Applies a plan. */
 export async function carryOut({folder, steps}: Plan): Promise<void> {
 	await mkdir(folder, {recursive: true});
 	for (const {file, change, text} of steps) {
@@ -141,7 +143,7 @@ export async function carryOut({folder, steps}: Plan): Promise<void> {
 	}
 }
 
-/** The folder's files that concern us, by the name that `folderFiles` gives them. */
+/** Reads the relevant files of a folder, by the name that `folderFiles` gives them. */
 async function existing(folder: string, concerns: (file: string) => boolean) {
 	const found = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT') {
@@ -157,11 +159,11 @@ async function existing(folder: string, concerns: (file: string) => boolean) {
 	for (const file of names.filter(concerns).sort()) {
 		const name = templateFileName(file);
 		const text = utf8Text(await readRegular(path.join(folder, file), maxSourceLength, 'refuse'));
-		// Of two spellings of one language the second keeps its own name, as a file that has no place.
+		// If one language has two spellings, the second file keeps its own name, which no template uses.
 		there.set(there.has(name) ? file : name, {file, text});
 	}
 
-	// Settings say the same in many ways.
+	// The same settings can be written in many ways, so compare them in normalized form.
 	const settings = there.get('template.json');
 	const read = settings ? await readTemplateFolder(folder) : undefined;
 	if (settings && read?.ok) {

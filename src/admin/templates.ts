@@ -28,7 +28,7 @@ import {
 } from '../store/templates.ts';
 import type {Workspace} from '../store/workspaces.ts';
 
-/** What is stored of a variant: its source, and what was made of it. */
+/** Returns the stored form of a variant: its source and its compiled output. */
 export function storedVariant(
 	{locale, subject, mjml, html, text}: VariantSource,
 	made: Pick<CompiledVariant, 'html' | 'text' | 'resolved'>,
@@ -48,7 +48,7 @@ export function storedVariant(
 	};
 }
 
-/** What its author wrote. */
+/** Returns the source of a variant as its author wrote it. */
 export function variantSource(variant: TemplateVariant): VariantSource {
 	const {locale, subject, kind, own_source: own} = variant;
 	const text = own === null ? variant.text_source : variant.own_text_source;
@@ -57,17 +57,17 @@ export function variantSource(variant: TemplateVariant): VariantSource {
 
 const noSettings: TemplateSettings = {topic: null, priority: null, sensitive: []};
 
-/** What a template is called; `id` null: it gets one of its own when it is made. */
+/** The name and id of a template. If `id` is `null`, one is generated when the template is created. */
 export type Named = {readonly id: string | null; readonly name: string};
 
-/** `id` or `name`: the workspace has a template with it. */
+/** Creates a template without versions. Returns `id` or `name` if the workspace already has a template with it. */
 export async function createTemplate(
 	trx: Knex.Transaction,
 	tools: ActTools,
 	workspaceId: string,
 	{id, name}: Named,
 ): Promise<Template | 'id' | 'name'> {
-	// Mail that is submitted needs its template, however many there are.
+	// Submission by SMTP needs its own template even if the limit has been reached.
 	if (id !== submissionId) {
 		await checkRoom(trx, tools, workspaceId, 'templates');
 	}
@@ -93,16 +93,16 @@ export async function createTemplate(
 	return template;
 }
 
-/** What a push made of one template. */
+/** The result of saving one template. */
 export type Saved = {
 	readonly id: string;
 	readonly name: string;
 	readonly version: number;
-	/** False: the newest version has the same source already, and the template the same settings. */
+	/** `false` if the newest version and the settings were already the same. */
 	readonly changed: boolean;
 };
 
-/** Gives a template the settings that are given. Throws `Refused` for a topic that is not there. */
+/** Changes the given settings of a template. Throws `Refused` if the topic does not exist. */
 export async function saveSettings(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -121,22 +121,22 @@ export async function saveSettings(
 	return set;
 }
 
-/** What a version is made of. */
+/** The content of a version. */
 export type Content = {
-	/** Compiled; the default variant first, if there is one. */
+	/** The compiled variants, the default variant first if there is one. */
 	readonly variants: readonly TemplateVariant[];
-	/** Variables for previews: a JSON object as text; null: none. */
+	/** Variables for previews: a JSON object as text, or `null`. */
 	readonly sample: string | null;
-	/** The name of the layout that the variants are in; null or absent: none. */
+	/** The name of the layout that the variants use, if any. */
 	readonly layout?: string | null | undefined;
 	/**
-	 * The store's, when the variants were compiled; absent: nothing of them is used, or no other changes them
-	 * meanwhile.
+	 * The stored layouts when the variants were compiled, to detect changes since then. Absent if none is used, or if
+	 * they cannot have changed.
 	 */
 	readonly layouts?: readonly ListedLayout[] | undefined;
 };
 
-/** Characters of a version, all its languages with what they are compiled to: it is written and read in one go. */
+/** The maximum number of characters of a version, with all languages and their compiled output. */
 export const largestVersion = 8 * 1024 * 1024;
 
 export function isTooLargeVersion(variants: Content['variants']): boolean {
@@ -145,13 +145,13 @@ export function isTooLargeVersion(variants: Content['variants']): boolean {
 	return variants.reduce((sum, variant) => sum + lengthOf(variant), 0) > largestVersion;
 }
 
-/** Whether a version holds just this. */
+/** Whether a version has exactly this content. */
 export function isContent({fingerprint, sample, layout}: TemplateVersion, content: Content): boolean {
 	const isSame = fingerprint === fingerprintOf(content.variants) && sample === content.sample;
 	return isSame && layout === (content.layout ?? null);
 }
 
-/** Why another template stops one from being saved under this id and name (a clause); null: nothing does. */
+/** Returns why a template cannot be saved with this id and name because of another one, as a clause, or `null`. */
 export async function conflictOf(reader: Knex, workspaceId: string, {id, name}: Named): Promise<string | null> {
 	if (id === null) {
 		return null;
@@ -165,8 +165,8 @@ export async function conflictOf(reader: Knex, workspaceId: string, {id, name}: 
 }
 
 /**
- * Saves content as the template of this name, which is made, with this id, if it is missing. What the newest version
- * holds already makes no version.
+ * Saves content as a new version of the template with this name. Creates the template, with the given id, if it does
+ * not exist. No version is created if the newest one has the same content.
  */
 export async function saveTemplate(
 	trx: Knex.Transaction,
@@ -179,11 +179,11 @@ export async function saveTemplate(
 	}: Content & {readonly workspaceId: string; readonly id?: string | null; readonly name: string},
 ): Promise<Saved> {
 	const lock = () => lockTemplate(trx, workspaceId, {name});
-	// Another node may be making it just now: then there is one once its transaction has ended.
+	// If another node is creating the template at the same time, it exists once that node's transaction has ended.
 	const made = (await lock()) ?? (await createTemplate(trx, tools, workspaceId, {id: givenId, name}));
 	const template = typeof made === 'string' ? await lock() : made;
 	if (!template) {
-		throw new Error(`The template ${name} was made and deleted by somebody else meanwhile: try again.`);
+		throw new Error(`The template ${name} was created and deleted concurrently. Try again.`);
 	}
 	const {id, row_id: rowId, latest_version: latest} = template;
 	const newest = latest === null ? undefined : await findVersion(trx, rowId, latest);
@@ -195,9 +195,9 @@ export async function saveTemplate(
 }
 
 /**
- * Saves variants as the template's next version, even if the newest one holds the same. `sample` left out: it stays.
- * `after`: the version that they were made from (null: there was none), where another one must not be replaced unseen;
- * `newer`: there is one. Undefined: there is no such template.
+ * Saves variants as the template's next version, even if the newest one has the same content. An absent `sample` is
+ * taken from the newest version. `after` is the version that was edited (`null` for the first one): if a newer one
+ * exists, nothing is saved and the result is `newer`. Returns `undefined` if the template does not exist.
  */
 export async function addVersion(
 	trx: Knex.Transaction,
@@ -227,8 +227,8 @@ type NextVersion = Omit<Content, 'sample'> & {
 };
 
 /**
- * Saves an old version's content as the next version, compiled as it was. `newest`: it is the newest version itself.
- * Undefined: there is no such template or version.
+ * Saves the content of an old version as the next one, without compiling it again. Returns `newest` if it already is
+ * the newest version, and `undefined` if the template or version does not exist.
  */
 export async function rollBack(
 	trx: Knex.Transaction,
@@ -247,7 +247,7 @@ export async function rollBack(
 	return await insertNext(trx, tools, template, content, version);
 }
 
-/** The template is locked, so that its newest version is the newest. */
+/** Inserts the next version. The caller has locked the template, so `latest_version` is current. */
 async function insertNext(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -280,7 +280,7 @@ async function insertNext(
 	return version;
 }
 
-/** Keeps others from changing layouts until the transaction ends. Throws `Refused` where they have changed already. */
+/** Locks the layouts until the transaction ends. Throws `Refused` if they have changed since they were read. */
 export async function keepLayouts(
 	trx: Knex.Transaction,
 	workspaceId: string,
@@ -290,14 +290,14 @@ export async function keepLayouts(
 	const versionsOf = (all: readonly ListedLayout[]) => JSON.stringify(all.map(one => [keyOf(one), one.updated_at]));
 	if (versionsOf(now) !== versionsOf(layouts)) {
 		throw new Refused('conflict', {
-			wrong: 'a layout or partial was changed meanwhile',
+			wrong: 'a layout or partial was changed in the meantime',
 			next: 'try again',
-			api: 'A layout or partial was changed meanwhile: try again.',
+			api: 'A layout or partial was changed in the meantime. Try again.',
 		});
 	}
 }
 
-/** Messages sent with it keep their version. False: there is no such template. */
+/** Removes a template; messages sent with it keep its version. Returns `false` if it does not exist. */
 export async function removeTemplate(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -312,7 +312,7 @@ export async function removeTemplate(
 	return removed;
 }
 
-/** SHA-256 of what the author wrote; independent of the order of variants and of the compiler's version. */
+/** Returns the SHA-256 of the sources, independent of the order of variants and of the compiler's version. */
 export function fingerprintOf(variants: readonly TemplateVariant[]): string {
 	const sources = variants
 		.map(({locale, subject, kind, source, text_source: text, own_source: own, own_text_source: ownText}) =>
@@ -322,16 +322,16 @@ export function fingerprintOf(variants: readonly TemplateVariant[]): string {
 	return createHash('sha256').update(JSON.stringify(sources)).digest('hex');
 }
 
-/** The template of mail that programs submit by SMTP, so that each message has one. Its content is never sent. */
+/** The template of messages submitted by SMTP, because every message must have one. Its content is never sent. */
 const name = 'submission';
 const submissionId = 'tpl_submission';
 
-/** Whether the program made the template: lists say so, and `template pull` leaves it out. */
+/** Whether the template is created by the program. Lists mark it, and `template pull` skips it. */
 export function isBuiltIn(template: {readonly id: string}): boolean {
 	return template.id === submissionId;
 }
 
-const html = '<p>Mail that was submitted by SMTP is sent as its program wrote it. This template stands for it.</p>';
+const html = '<p>Mail submitted by SMTP is sent unchanged. This template is a placeholder.</p>';
 const variant: TemplateVariant = {
 	locale: null,
 	subject: 'Submitted by SMTP',
@@ -345,7 +345,8 @@ const variant: TemplateVariant = {
 };
 
 /**
- * Its id; undefined: the workspace has no such template yet. One of that name that the workspace made itself will do.
+ * Returns the id of the submission template, or `undefined` if it has not been created. A template of that name that
+ * the workspace created itself is used too.
  */
 export async function findSubmissionTemplate(reader: Knex, workspaceId: string): Promise<string | undefined> {
 	const template =
@@ -368,24 +369,24 @@ export async function makeSubmissionTemplate(
 	return (await saveTemplate(trx, tools, {workspaceId, id: isTaken ? null : submissionId, name, ...content})).id;
 }
 
-/** With what a variant is shown: null is what the workspace or the version has. */
+/** The input of a preview. `null` stands for the value of the workspace or version. */
 type Terms = {
 	readonly workspace: Pick<Workspace, 'name' | 'locale' | 'timezone'>;
-	/** The variables as JSON; null: the version's sample. */
+	/** The variables as JSON; `null` for the version's sample. */
 	readonly data: string | null;
 	readonly locale: string | null;
 	readonly timezone: string | null;
-	/** `renderInWorker`, or after it. */
+	/** Renders in a worker thread: `renderInWorker` or a wrapper of it. */
 	readonly render: (job: RenderJob) => Promise<RenderResult>;
 };
 
 export type PreviewInput = Terms & {
 	readonly template: Template;
-	/** Null: the newest. */
+	/** `null` for the newest version. */
 	readonly version: number | null;
 };
 
-/** Renders a version with sample data. Undefined: the template has no such version. */
+/** Renders a version with sample data. Returns `undefined` if the version does not exist. */
 export async function previewTemplate(
 	reader: Knex,
 	{template, version, ...terms}: PreviewInput,

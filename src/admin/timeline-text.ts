@@ -3,9 +3,9 @@ import type {EngagementCount, StoredAttempt} from '../store/recipients.ts';
 import type {StoredReport} from '../store/reports.ts';
 import type {StoredEvent} from '../store/timeline.ts';
 
-// What happened to a message, in words for people. Much of it was written by strangers: the caller escapes it.
+// Describes the timeline of a message for people. Replies and reports come from strangers, so the caller escapes them.
 
-/** What the entry of a timeline says in addition to its type; null: nothing. */
+/** Returns the details of a timeline entry in addition to its type, or `null`. */
 export function eventText({detail}: Pick<StoredEvent, 'detail'>): string | null {
 	const {reason, code: number, reply, url, machine, topic, via} = detail;
 	if (topic !== undefined && typeof via === 'string') {
@@ -24,7 +24,7 @@ function withCode(code: number | null, reply: string): string {
 	return code === null || reply.startsWith(String(code)) ? reply : `${code} ${reply}`;
 }
 
-/** A conversation: with whom, how far it came, and the lines of the reply, each with its code. */
+/** Describes an attempt: the mail server, the stage that it reached, and the lines of the reply, each with its code. */
 export function attemptText({host, ip, tls, phase, ms, code, reply}: StoredAttempt) {
 	return {
 		where: `${host ?? 'no host'}${ip === null ? '' : ` [${ip}]`}`,
@@ -43,16 +43,16 @@ const stages: Readonly<Record<Phase, string>> = {
 	mail: 'ended at MAIL FROM',
 	rcpt: 'ended at RCPT TO',
 	data: 'ended at DATA',
-	dot: 'ended after the mail',
+	dot: 'ended after the message',
 };
 
-/** `opened 3 times, 1 by machine` */
+/** Returns a text such as `opened 3 times, 1 by machine`. */
 export function engagementText({kind, n, machineN}: EngagementCount): string {
 	const times = n === 1 ? 'once' : `${n} times`;
 	return `${kind} ${times}${machineN === 0 ? '' : `, ${machineN} by machine`}`;
 }
 
-/** What came back about a copy: when, what it is and says, how it was judged, and its own words. */
+/** Describes a report about a recipient: its time, kind and status, how it was classified, and its reason. */
 export function reportText({kind, category, rule, matched, detail, createdAt}: StoredReport) {
 	const action = textOrNull(detail.action);
 	const what = action === null || action === 'none' ? kinds[kind] : `${action} (${kinds[kind]})`;
@@ -75,7 +75,7 @@ export function reportText({kind, category, rule, matched, detail, createdAt}: S
 
 const kinds: Readonly<Record<StoredReport['kind'], string>> = {
 	dsn: 'DSN',
-	text: 'bounce in words',
+	text: 'plain-text bounce',
 	arf: 'feedback report',
 	auto_reply: 'auto-reply',
 	provider: "provider's event",
@@ -84,7 +84,7 @@ const kinds: Readonly<Record<StoredReport['kind'], string>> = {
 	other: 'mail',
 };
 
-/** A value of a stored detail. */
+/** Returns a value of a stored detail if it is a string. */
 export function textOrNull(value: unknown): string | null {
 	return typeof value === 'string' ? value : null;
 }

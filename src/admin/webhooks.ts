@@ -24,16 +24,16 @@ import {
 
 type EndpointInput = {
 	readonly workspaceId: string;
-	/** Of the key that makes it. */
+	/** The mode of the key that registers it. */
 	readonly mode: Mode;
-	/** One that the guard has passed. */
+	/** A URL that the address guard has accepted. */
 	readonly url: string;
 	readonly events: readonly WebhookEventType[];
 } & Pick<EndpointChanges, 'format' | 'retry'>;
 
 const secretBytes = 32;
 
-/** Registers an endpoint with a new signing secret. Undefined: the workspace has as many as it may have. */
+/** Registers an endpoint with a new signing secret. Returns `undefined` if the workspace has reached its limit. */
 export async function addEndpoint(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -69,7 +69,7 @@ export async function addEndpoint(
 	return endpoint;
 }
 
-/** Null: the stored secret cannot be opened; a rotation replaces it. */
+/** Returns the signing secret, or `null` if the stored one cannot be decrypted. A rotation then replaces it. */
 export function signingSecret(vault: Vault, {id, secret}: Pick<Endpoint, 'id' | 'secret'>): string | null {
 	try {
 		return vault.open(id, secret);
@@ -83,8 +83,8 @@ function newSecret(random: ActTools['random']): string {
 }
 
 /**
- * Gives an endpoint a new signing secret. The one that it has signs too for `overlap` milliseconds; one that still
- * overlaps with that ends now. Undefined: there is no such endpoint.
+ * Gives an endpoint a new signing secret. The current one also signs for `overlap` milliseconds; an even older one
+ * stops signing immediately. Returns `undefined` if the endpoint does not exist.
  */
 export async function rotateSecret(
 	trx: Knex.Transaction,
@@ -105,12 +105,12 @@ export async function rotateSecret(
 	await updateSecrets(trx, workspaceId, id, secrets);
 	const detail = {overlap_until: secrets.previousUntil};
 	await recordAct(trx, tools, {action: 'webhook.rotated', workspaceId, target: id, detail});
-	// What is claimed with the old secret is claimed again.
+	// Deliveries claimed with the old secret are claimed again with the new one.
 	await bumpGeneration(trx);
 	return {...endpoint, ...secrets};
 }
 
-/** Its deliveries stop at once. False: there is no such endpoint. */
+/** Removes an endpoint and stops its deliveries immediately. Returns `false` if it does not exist. */
 export async function removeEndpoint(
 	trx: Knex.Transaction,
 	tools: Acting,
@@ -126,8 +126,8 @@ export async function removeEndpoint(
 }
 
 /**
- * From now on it gets these events, at this url; also what waits for it, in the form that it has. False: there is no
- * such endpoint.
+ * Changes an endpoint. Pending deliveries go to the new URL too, but keep their format. Returns `false` if the endpoint
+ * does not exist.
  */
 export async function changeEndpoint(
 	trx: Knex.Transaction,
@@ -144,7 +144,10 @@ export async function changeEndpoint(
 	return changed;
 }
 
-/** A disabled endpoint gets no events; what waits for it goes on when it is enabled. Undefined: no such endpoint. */
+/**
+ * Enables or disables an endpoint. A disabled one gets no events, and its pending deliveries continue once it is
+ * enabled. Returns `undefined` if the endpoint does not exist.
+ */
 export async function setEndpointActive(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -157,7 +160,7 @@ export async function setEndpointActive(
 		return undefined;
 	}
 	const disabledAt = active ? null : (endpoint.disabledAt ?? storeTime(tools.clock.now()));
-	// What failed before it was disabled says nothing of what is enabled again.
+	// Failures from before it was disabled do not count once it is enabled again.
 	const failingSince = active && endpoint.disabledAt !== null ? null : endpoint.failingSince;
 	await switchEndpoint(trx, workspaceId, id, {disabledAt, failingSince});
 	await recordAct(trx, tools, {action: active ? 'webhook.enabled' : 'webhook.disabled', workspaceId, target: id});
@@ -169,8 +172,8 @@ export async function setEndpointActive(
 }
 
 /**
- * Has a delivery posted again. Undefined: there is no such delivery, or its endpoint was deleted or is not of the mode
- * that is given.
+ * Posts a delivery again. Returns `undefined` if the delivery does not exist, or its endpoint was deleted or has
+ * another mode than `mode`.
  */
 export async function replay(
 	trx: Knex.Transaction,
@@ -189,15 +192,15 @@ export async function replay(
 
 type Replay = Omit<ReplayFilter, 'endpointId' | 'until'> & {
 	readonly endpointIds: readonly string[];
-	/** What the audit trail names: the endpoint, or null for all of the workspace. */
+	/** The target in the audit trail: the endpoint, or `null` for all endpoints of the workspace. */
 	readonly target: string | null;
 };
 
 const rowsPerStep = 1000;
 
 /**
- * Posts deliveries of some endpoints again, those of events since a time; returns how many. Step by step: others write
- * too. What comes meanwhile is not replayed.
+ * Posts again the deliveries of some endpoints for events since a time, and returns their number. Runs in steps, so
+ * that others can write in between. Events that arrive during the replay are not included.
  */
 export async function replaySince(
 	write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>,
@@ -226,7 +229,7 @@ export async function replaySince(
 	return replayed;
 }
 
-/** The path and the query of an endpoint may hold a secret. */
+/** Returns only the host of a URL, because its path and query may contain a secret. */
 function hostOf(url: string): string {
 	return new URL(url).host;
 }

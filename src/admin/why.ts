@@ -9,13 +9,13 @@ import {listNodes} from '../store/nodes.ts';
 import type {RecipientFacts} from '../store/queue/queue-summary.ts';
 import {textOrNull} from './timeline-text.ts';
 
-/** The daemons of a store, as far as the queue depends on them. */
+/** The state of the daemons of a store, as far as the queue depends on it. */
 export type Daemons = Pick<WhyContext, 'running' | 'delivering' | 'lives'> & {
-	/** For compare-and-set beside them: claims of nodes last seen before this are dead; null: all are alive. */
+	/** Claims of nodes last seen before this time are dead; `null` if no claim is. For compare-and-set updates. */
 	readonly silentSince: string | null;
 };
 
-/** Those on PostgreSQL: every node says when it was there. */
+/** Returns the daemons on PostgreSQL, where every node records when it was last seen. */
 export async function daemonsOfNodes(reader: Knex, silentSince: string): Promise<Daemons> {
 	const nodes = await listNodes(reader, silentSince);
 	return {
@@ -34,13 +34,13 @@ type WhyInput = {
 	readonly ownRetryOf: (destination: string) => OwnRetry | Promise<OwnRetry>;
 };
 
-/** Why each of these recipients is not sent now. */
+/** Returns for each recipient why no attempt is made now. */
 export async function readReasons(reader: Knex, facts: readonly RecipientFacts[], input: WhyInput): Promise<Why[]> {
 	const context = await readWhyContext(reader, facts, input);
 	return facts.map(recipient => whyWaiting(recipient, context));
 }
 
-/** What decides, in addition to the recipients themselves, when they are tried. */
+/** Reads everything besides the recipients themselves that decides when they are attempted. */
 async function readWhyContext(
 	reader: Knex,
 	facts: readonly RecipientFacts[],
@@ -59,7 +59,7 @@ async function readWhyContext(
 		lives,
 		attemptDeadlineMs: attemptDeadline,
 		claimedAt({claimed_until: until}) {
-			// A daemon with other settings cannot be noticed.
+			// This assumes that the claiming daemon has the same attempt deadline, since the claim does not record it.
 			const at = Date.parse(until ?? '') - attemptDeadline - claimMarginMs;
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},
@@ -81,19 +81,19 @@ async function readHolds(reader: Knex, facts: readonly RecipientFacts[]) {
 	return known;
 }
 
-/** Why a copy is not sent now; a copy that left the queue waits for nothing (null). */
+/** Why a recipient is not attempted now. `waits_for` is `null` if the recipient is no longer queued. */
 export type Why = Reason &
 	Pick<RecipientFacts, 'id' | 'message_id' | 'workspace_id' | 'address' | 'destination' | 'state' | 'attempts'> & {
 		readonly next_attempt_at: string | null;
-		/** In the queue, if it is not normal. */
+		/** Set only if it is queued with another priority than `normal`. */
 		readonly priority?: Priority;
-		/** When it is given up, tried or not; null: it is not in the queue. */
+		/** When its lifetime in the queue ends; `null` if it is not queued. */
 		readonly gives_up_at: string | null;
-		/** What would keep it if the first reason were gone. */
+		/** Further reasons, which would remain if the first one were resolved. */
 		readonly also: readonly Reason[];
 	};
 
-/** What one copy waits for, and until when. */
+/** Returns what a recipient waits for, and until when. */
 export function whyWaiting(recipient: RecipientFacts, context: WhyContext): Why {
 	const [first, ...also] = reasonsToWait(recipient, context);
 	const {id, message_id, workspace_id, address, destination, state, attempts, next_attempt_at, priority} = recipient;
@@ -115,51 +115,52 @@ export function whyWaiting(recipient: RecipientFacts, context: WhyContext): Why 
 
 export type WaitsFor =
 	| WaitCode
-	/** It is being tried. */
+	/** An attempt is in progress. */
 	| 'in_flight'
 	| 'hold'
 	/** Its workspace is paused. */
 	| 'paused'
-	/** No process delivers. */
+	/** No running daemon delivers mail. */
 	| 'daemon'
-	/** The time of its next try. */
+	/** The time of its next attempt. */
 	| 'retry'
-	/** The same; the host wants to be asked again later. */
+	/** Like `retry`, after the mail server greylisted the last attempt. */
 	| 'greylisting'
-	/** Nothing keeps it: it is taken at once. */
+	/** Nothing: it is due and will be claimed immediately. */
 	| 'claim';
 
 export type Reason = {
-	/** Null: it is not in the queue any more. */
+	/** `null` if it is no longer queued. */
 	readonly waits_for: WaitsFor | null;
-	/** A sentence for people. */
+	/** The reason as a sentence for people. */
 	readonly detail: string;
 	readonly since: string | null;
-	/** Null: until an operator or an event changes it. */
+	/** `null` if it lasts until an operator or an event changes it. */
 	readonly until: string | null;
-	/** What would change it, for people; null: time. */
+	/** What an operator can do, as a clause; `null` if only time helps. */
 	readonly mend: string | null;
 };
 
 export type WhyContext = {
 	readonly now: number;
-	/** A daemon runs. */
+	/** Whether any daemon is running. */
 	readonly running: boolean;
-	/** One with the role `deliver` runs. */
+	/** Whether a daemon with the role `deliver` is running. */
 	readonly delivering: boolean;
-	/** The daemon of this claim runs. */
+	/** Whether the daemon that made a claim is running. */
 	readonly lives: (claimedBy: string) => boolean;
-	/** The longest that a try may take, milliseconds. */
+	/** The maximum duration of an attempt, in milliseconds. */
 	readonly attemptDeadlineMs: number;
-	/** When the copy was claimed; null: unknown. */
+	/** When the recipient was claimed; `null` if unknown. */
 	readonly claimedAt: (recipient: RecipientFacts) => string | null;
 	readonly givesUpAt: (recipient: RecipientFacts) => string;
-	/** Who held it and why, as the audit trail knows. */
+	/** Who held it and why, according to the audit trail. */
 	readonly heldBy: (recipient: RecipientFacts) => {readonly user: string | null; readonly reason: string | null};
 };
 
 /**
- * All that keeps a copy from being tried: reasons without a known end first, then the one that ends last. At least one.
+ * Returns all reasons why a recipient is not attempted now, at least one. Reasons without a known end come first, then
+ * the others, the one that ends last first.
  */
 function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason, ...Reason[]] {
 	if (recipient.next_attempt_at === null) {
@@ -177,7 +178,7 @@ function reasonsToWait(recipient: RecipientFacts, context: WhyContext): [Reason,
 		...timed(recipient, now),
 		...(context.delivering && suspendedSite(recipient, now) === null ? queueWaits(recipient, now) : []),
 	].filter(reason => reason !== null);
-	// Where something else keeps it too, a flush alone would not get it tried.
+	// With another reason besides `retry`, flushing the queue would not start an attempt, so it is not suggested.
 	const all =
 		found.length > 1
 			? found.map(reason => (reason.waits_for === 'retry' ? {...reason, mend: null} : reason))
@@ -195,14 +196,14 @@ const endless: ReadonlySet<Reason['waits_for']> = new Set(['hold', 'paused', 'op
 
 function over(recipient: RecipientFacts): Reason {
 	const {state, state_at: at, message_id: message, tried_host: host} = recipient;
-	const left = 'Not in the queue any more:';
+	const left = 'No longer queued:';
 	const none = {waits_for: null, since: at, until: null};
 	switch (state) {
 		case 'delivered':
 		case 'complained':
 		case 'sent': {
 			const by = host === null ? '' : ` by ${host}`;
-			const what = state === 'sent' ? 'taken by the smarthost' : state;
+			const what = state === 'sent' ? 'accepted by the relay' : state;
 			return {...none, detail: `${left} ${what} at ${utc(at)}${by}${because(recipient.last_reply)}.`, mend: null};
 		}
 		default: {
@@ -220,10 +221,10 @@ function endReason({end_detail: json, last_reply: reply}: RecipientFacts): strin
 function inFlight(recipient: RecipientFacts, {claimedAt, attemptDeadlineMs}: WhyContext): Reason {
 	const since = claimedAt(recipient);
 	const until = since === null ? recipient.claimed_until : storeTime(Date.parse(since) + attemptDeadlineMs);
-	const begun = since === null ? '' : `, since ${utc(since)}`;
+	const begun = since === null ? '' : ` (started ${utc(since)})`;
 	return {
 		waits_for: 'in_flight',
-		detail: `Is being attempted right now (attempt ${recipient.attempts + 1}${begun}); it ends by ${utc(until)} at the latest.`,
+		detail: `Attempt ${recipient.attempts + 1} is in progress${begun}; it ends by ${utc(until)} at the latest.`,
 		since,
 		until,
 		mend: null,
@@ -237,10 +238,10 @@ function held(recipient: RecipientFacts, {heldBy}: WhyContext): Reason | null {
 	const {user, reason} = heldBy(recipient);
 	return {
 		waits_for: 'hold',
-		detail: `Is held since ${utc(recipient.held_at)} by ${user ?? 'an operator'}${because(reason)}.`,
+		detail: `Held since ${utc(recipient.held_at)} by ${user ?? 'an operator'}${because(reason)}.`,
 		since: recipient.held_at,
 		until: null,
-		mend: `mailctl queue release ${recipient.id} lets it go`,
+		mend: `mailctl queue release ${recipient.id} releases it`,
 	};
 }
 
@@ -249,10 +250,10 @@ function paused({paused_at: at, pause_reason: reason, workspace_name: name}: Rec
 		? null
 		: {
 				waits_for: 'paused',
-				detail: `Its workspace ${name} is paused since ${utc(at)}${because(reason)}.`,
+				detail: `The workspace ${name} has been paused since ${utc(at)}${because(reason)}.`,
 				since: at,
 				until: null,
-				mend: `mailctl workspace resume ${name} lets its mail go`,
+				mend: `mailctl workspace resume ${name} resumes it`,
 			};
 }
 
@@ -265,7 +266,7 @@ function suspendedByOperator(facts: RecipientFacts): Reason | null {
 				detail: `An operator suspended all mail to ${destination} at ${utc(at)}${because(reason)}.`,
 				since: at,
 				until: null,
-				mend: `mailctl queue resume ${destination} lets it go`,
+				mend: `mailctl queue resume ${destination} resumes it`,
 			};
 }
 
@@ -275,14 +276,14 @@ function nobody({running, delivering}: WhyContext): Reason | null {
 	}
 	return {
 		waits_for: 'daemon',
-		detail: running ? 'The daemon that runs does not deliver (MAILCTL_ROLES).' : 'No daemon is running.',
+		detail: running ? 'The running daemon does not deliver mail (MAILCTL_ROLES).' : 'No daemon is running.',
 		since: null,
 		until: null,
-		mend: running ? 'start one whose MAILCTL_ROLES has deliver' : 'mailctl serve starts it',
+		mend: running ? 'start a daemon whose MAILCTL_ROLES includes deliver' : 'mailctl serve starts one',
 	};
 }
 
-/** What has a time of its own, whether the daemon runs or not. */
+/** Returns the reasons that end at a known time, whether a daemon is running or not. */
 function timed(recipient: RecipientFacts, now: string): Array<Reason | null> {
 	return [nextTry(recipient, now), suspendedSite(recipient, now)];
 }
@@ -295,22 +296,22 @@ function nextTry(recipient: RecipientFacts, now: string): Reason | null {
 	const until = {since: recipient.tried_at, until: next};
 	if (recipient.accepted_at > now) {
 		const mend = `mailctl message reschedule ${recipient.message_id} +0s sends it now`;
-		return {waits_for: 'retry', detail: `Is scheduled for ${utc(next)}.`, ...until, mend};
+		return {waits_for: 'retry', detail: `Scheduled for ${utc(next)}.`, ...until, mend};
 	}
 	if (attempts === 0) {
-		const detail = `Waits until ${utc(next)} for its first try.`;
-		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} tries it now`};
+		const detail = `Waiting until ${utc(next)} for its first attempt.`;
+		return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} attempts it now`};
 	}
 	const said = reply === null ? '' : `: "${reply}"`;
 	const by = recipient.tried_host === null ? '' : ` by ${recipient.tried_host}`;
 	const at = recipient.tried_at === null ? '' : ` at ${utc(recipient.tried_at)}`;
 	if (category === 'greylist') {
-		const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was greylisted${by}${at}${said}. The host takes it later, not sooner.`;
+		const detail = `Waiting until ${utc(next)} for attempt ${attempts + 1}: attempt ${attempts} was greylisted${by}${at}${said}. Retrying sooner does not help.`;
 		return {waits_for: 'greylisting', detail, ...until, mend: null};
 	}
 	const kind = category === null ? '' : ` (${category})`;
-	const detail = `Waits until ${utc(next)} for try ${attempts + 1}: try ${attempts} was deferred${kind}${by}${at}${said}.`;
-	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} tries it now`};
+	const detail = `Waiting until ${utc(next)} for attempt ${attempts + 1}: attempt ${attempts} was deferred${kind}${by}${at}${said}.`;
+	return {waits_for: 'retry', detail, ...until, mend: `mailctl queue flush ${recipient.id} attempts it now`};
 }
 
 function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
@@ -318,9 +319,9 @@ function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
 	if (site === null || until === null || until <= now) {
 		return null;
 	}
-	const mend = `mailctl queue resume ${destination} lets one mail try it now`;
+	const mend = `mailctl queue resume ${destination} attempts one message now`;
 	if (recipient.site_waits_for === 'route') {
-		const detail = `Its ${site} refuses us; it is tried again at ${utc(until)}${because(reason)}.`;
+		const detail = `The ${site} is refusing our mail${because(reason)}. Next attempt at ${utc(until)}.`;
 		return {
 			waits_for: 'route',
 			detail,
@@ -330,56 +331,58 @@ function suspendedSite(recipient: RecipientFacts, now: string): Reason | null {
 		};
 	}
 	if (advice !== null) {
-		const detail = `Its site ${site} blocks our address; it is tried again at ${utc(until)}${because(reason)}.`;
+		const detail = `The provider ${site} is blocking our address${because(reason)}. Next attempt at ${utc(until)}.`;
 		return {waits_for: 'suspension', detail, since: null, until, mend: `${advice}; ${mend}`};
 	}
-	const detail = `Its site ${site} is backing off until ${utc(until)} after failures${because(reason)}.`;
+	const detail = `Sending to ${site} is backing off until ${utc(until)} after failures${because(reason)}.`;
 	return {waits_for: 'suspension', detail, since: null, until, mend};
 }
 
-/** What the daemon says of mail that is due; where its route is stopped it matters to all. */
+/**
+ * Returns the reason that the daemon recorded for due mail. A stopped route also applies to mail that is not due yet.
+ */
 function queueWaits(recipient: RecipientFacts, now: string): Array<Reason | null> {
 	const {queue_reason: reason, queue_until: until, site, destination, next_attempt_at: next} = recipient;
 	const isDue = next !== null && next <= now;
 	const isOver = until !== null && until <= now;
-	// An operator's suspension is read from its table.
+	// An operator's suspension is read from its own table.
 	if (reason === null || reason.code === 'operator' || (!isDue && reason.code !== 'route') || isOver) {
 		return [];
 	}
 	const time = until === null ? '' : ` until ${utc(until)}`;
 	const said = because(reasonText(reason, destination));
-	const detail = `Waits for ${awaited[reason.code](site || destination)}${time}${said}.`;
+	const detail = `Waiting for ${awaited[reason.code](site || destination)}${time}${said}.`;
 	const advice = reason.code === 'route' && 'reply' in reason ? `${relayAdvice(reason.reply)}; ` : '';
 	const mend = mends[reason.code];
 	return [{waits_for: reason.code, detail, since: null, until, mend: mend === undefined ? null : `${advice}${mend}`}];
 }
 
 const awaited: Record<Exclude<WaitCode, 'operator'>, (site: string) => string> = {
-	pace: site => `a place at its site ${site}`,
-	rate: site => `its minute at its site ${site}`,
-	suspension: site => `its site ${site}`,
-	warm_up: () => 'another day',
+	pace: site => `capacity at ${site}`,
+	rate: site => `the rate limit of ${site}`,
+	suspension: site => site,
+	warm_up: () => 'the next day',
 	turn: () => 'its turn',
-	route: site => `its route ${site}`,
+	route: site => `the route ${site}`,
 	dns: () => 'DNS',
 };
 
-const inFile = (setting: string) => `${setting} of MAILCTL_DESTINATIONS_FILE may say otherwise`;
+const inFile = (setting: string) => `${setting} in MAILCTL_DESTINATIONS_FILE can change the limit`;
 const mends: Readonly<Partial<Record<WaitCode, string>>> = {
 	pace: inFile('connections'),
 	rate: inFile('perMinute'),
-	turn: 'a larger MAILCTL_MAX_SESSIONS takes more at once',
-	route: 'mailctl doctor looks at the smarthost',
+	turn: 'a larger MAILCTL_MAX_SESSIONS allows more attempts at a time',
+	route: 'mailctl doctor checks the smarthost',
 };
 
 function claimable(): Reason {
-	const detail = 'Nothing keeps it: it is due, and is tried at once.';
+	const detail = 'Due now: its next attempt is about to start.';
 	return {waits_for: 'claim', detail, since: null, until: null, mend: null};
 }
 
 const because = (reason: string | null) => (reason ? `: ${reason.replace(/\.$/, '')}` : '');
 
-/** A stored time for people. */
+/** Formats a stored time for people. */
 function utc(stored: string | null): string {
-	return stored === null ? 'some time' : `${stored.slice(0, 19).replace('T', ' ')} UTC`;
+	return stored === null ? 'an unknown time' : `${stored.slice(0, 19).replace('T', ' ')} UTC`;
 }

@@ -19,7 +19,7 @@ import {
 	type WorkspaceChanges,
 } from '../store/workspaces.ts';
 
-/** What people set of a workspace; null takes it back. */
+/** The settings of a workspace. `null` resets one to its default. */
 export type WorkspaceInput = Pick<Workspace, 'name'> &
 	Partial<
 		Pick<
@@ -30,15 +30,20 @@ export type WorkspaceInput = Pick<Workspace, 'name'> &
 	> & {
 		readonly track_opens?: boolean;
 		readonly track_clicks?: boolean;
-		/** As `parseRoute` reads it, passwords open. */
+		/** The text that `parseRoute` reads, with unencrypted passwords. */
 		readonly route?: {readonly text: string; readonly vault: Pick<Vault, 'seal'>} | null;
-		/** How its hosted pages look; what is left out stays as it is. */
+		/** The branding of its hosted pages. Absent fields remain unchanged. */
 		readonly branding?: Partial<Branding>;
-		/** How many of each thing it may have; what is left out stays, null is the default. */
+		/** Its limits. Absent ones remain unchanged, and `null` restores the default. */
 		readonly limits?: {readonly [Name in LimitName]?: number | null};
 	};
 
-/** Undefined: the name is taken. */
+/**
+ * Creates a workspace, or returns `undefined` if the name is in use. `src/admin` holds what the API, the CLI and the
+ * dashboard share for administration: workspaces, templates, webhooks, the queue, CSV files and texts for people. It
+ * relies on `src/store` for the data and on `src/ops` for the operations that can be declared. Its functions run in the
+ * caller's transaction and never check permissions.
+ */
 export async function createWorkspace(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -56,7 +61,7 @@ export async function createWorkspace(
 	return workspace;
 }
 
-/** Undefined: the new name is taken. Throws where the workspace is gone. */
+/** Changes a workspace. Returns `undefined` if the new name is in use, and throws if the workspace does not exist. */
 export async function changeWorkspace(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -75,7 +80,7 @@ export async function changeWorkspace(
 	return await update(trx, id, changes);
 }
 
-/** Throws `Refused` for a default topic that the workspace does not have. */
+/** Throws `Refused` if the workspace does not have the topic that is to be its default. */
 export async function checkTopic(
 	reader: Knex,
 	id: string,
@@ -86,18 +91,18 @@ export async function checkTopic(
 	}
 }
 
-/** The same for more days than the installation keeps messages (`most`; 0: for ever). */
+/** Throws `Refused` if the workspace would retain messages for more than `most` days. 0 means no limit. */
 export function checkKept({retention_days, content_days}: Partial<WorkspaceInput>, most: number): void {
 	if (most > 0 && Math.max(retention_days ?? 0, content_days ?? 0) > most) {
 		throw new Refused('unprocessable_entity', {
-			wrong: `the days are more than MAILCTL_RETENTION_DAYS (${most})`,
-			next: 'the installation keeps nothing longer, give fewer',
-			page: `The installation keeps messages ${most} days: give fewer.`,
+			wrong: `the number of days exceeds MAILCTL_RETENTION_DAYS (${most})`,
+			next: 'use a smaller number',
+			page: `The installation retains messages for ${most} days. Enter a smaller number.`,
 		});
 	}
 }
 
-/** Sends are refused and what is queued is held; a second pause keeps the first one's time and takes the new reason. */
+/** Pauses a workspace: sends are refused and queued mail waits. Pausing it again changes only the reason. */
 export async function pauseWorkspace(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -109,12 +114,12 @@ export async function pauseWorkspace(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason, paused_by: null});
 }
 
-/** Whether the guard or a user of all workspaces has paused a workspace. Only those resume it. */
+/** Whether the reputation guard or a user of all workspaces paused a workspace. Its own users cannot resume it then. */
 export function isPausedFromAbove({paused_at: at, paused_by: by}: Workspace): boolean {
 	return at !== null && by === null;
 }
 
-/** A pause by users of the workspace alone. False: it is paused from above, or gone; then nothing changes. */
+/** Pauses a workspace on behalf of its own users. Returns `false` if it is paused from above or does not exist. */
 export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: string, reason: string): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
 	if (!before || isPausedFromAbove(before)) {
@@ -126,8 +131,8 @@ export async function pauseOwn(trx: Knex.Transaction, tools: ActTools, id: strin
 }
 
 /**
- * Ends a pause by users of the workspace alone; what its reputation is judged by stays. False: it is paused from above,
- * or gone.
+ * Resumes a workspace on behalf of its own users. Its reputation figures are unaffected. Returns `false` if it is
+ * paused from above or does not exist.
  */
 export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: string): Promise<boolean> {
 	const before = await findWorkspace(trx, id);
@@ -142,8 +147,8 @@ export async function resumeOwn(trx: Knex.Transaction, tools: ActTools, id: stri
 }
 
 /**
- * What was held goes out; the figures of its reputation start again from zero (R7.2). One that is neither paused nor
- * warned of stays as it is: who resumes by a script now and then must not disarm the guard.
+ * Resumes a workspace and resets its reputation figures to zero (R7.2). Nothing changes if it is neither paused nor
+ * under a warning, because a script that resumes it regularly must not disable the guard.
  */
 export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id: string): Promise<Workspace> {
 	const before = await findWorkspace(trx, id);
@@ -161,7 +166,7 @@ export async function resumeWorkspace(trx: Knex.Transaction, tools: ActTools, id
 	});
 }
 
-/** A route may hold the password of a smarthost: that it was changed is all that is said of it. */
+/** Records an act. A route may contain the password of a smarthost, so only the fact that it changed is recorded. */
 async function record(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -180,7 +185,7 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 	}
 	const workspace = await findWorkspace(trx, id);
 	if (!workspace) {
-		throw new Error(`The workspace ${id} is gone.`);
+		throw new Error(`The workspace ${id} does not exist.`);
 	}
 	return workspace;
 }

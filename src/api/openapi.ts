@@ -344,7 +344,7 @@ function scopeOf({onRequest}: RouteOptions): string | undefined {
 	return [onRequest].flat().flatMap(hook => (hook && 'scope' in hook ? [String(hook.scope)] : []))[0];
 }
 
-/** Converts a summary to an operation id: `Read a message's timeline` → `readMessageTimeline`. */
+/** Converts a summary to an operation id: `Get a message's timeline` → `getMessageTimeline`. */
 function operationId(summary: string): string {
 	const words = summary
 		.replaceAll("'s", '')

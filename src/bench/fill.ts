@@ -21,40 +21,40 @@ import {findWorkspaceByName} from '../store/workspaces.ts';
 import {benchSender} from './throw-away.ts';
 
 export type FillOptions = {
-	/** The messages are shared out among them. */
+	/** The workspaces among which the messages are distributed. */
 	readonly workspaces: readonly FilledWorkspace[];
 	readonly messages: number;
-	/** Milliseconds. */
+	/** The current time, in milliseconds. */
 	readonly now: number;
-	/** When a message that waits is tried again, milliseconds. Absent: all have come to their end. */
+	/** Returns when a waiting message is attempted next, in milliseconds. If absent, all messages are final. */
 	readonly waitsUntil?: (number: number) => number;
-	/** The variables of each; `{n}` becomes its number. */
+	/** The variables of each message; `{n}` is replaced by its number. */
 	readonly data: Readonly<Record<string, unknown>>;
 	readonly random: (size: number) => Buffer;
 	readonly onProgress?: (done: number) => void;
 };
 
-/** So far back traffic goes, and mail that waits. */
+/** How far back the traffic goes, and the waiting messages. */
 const historyMs = 80 * dayMs;
 const waitingMs = 3_600_000;
 const addresses = 1_000_000;
 const domains = 2000;
 const bouncedShare = 0.03;
 const perTransaction = 50_000;
-/** How many were sent together and share their times. */
+/** The number of messages that were sent together and share their times. */
 const together = 50;
-/** From acceptance to each of the four events, milliseconds. */
+/** The delays from acceptance to each of the four events, in milliseconds. */
 const delays = [0, 25, 140, 180] as const;
 const chanceBytes = 4;
 const suffixBytes = 8;
 
-/** Fills a store that is not in use with what real traffic leaves, from the oldest message to the newest. */
+/** Fills a store that is not in use with rows as real traffic leaves them, from the oldest message to the newest. */
 export async function fillStore(store: Pick<Store, 'database' | 'reader'>, options: FillOptions): Promise<void> {
 	await beginFilling(store, options.workspaces);
 	const data = JSON.stringify(options.data);
 	let writing = Promise.resolve();
 	for (let first = 0; first < options.messages; first += perTransaction) {
-		// While the engine writes, the next messages are made.
+		// The next messages are created while the engine writes these.
 		const count = Math.min(perTransaction, options.messages - first);
 		const made = makeMessages(options, first, count);
 		const messages = {...made, first, together, addresses, domains, data};
@@ -97,15 +97,15 @@ function makeMessages(
 }
 
 /**
- * How ids end, with the letter of how their messages ended, in the order of the indexes: what comes next goes behind
- * it.
+ * Returns random ends of ids with the letter of their message's outcome. They are sorted as in the indexes, so that
+ * each row is appended.
  */
 function endsOf({random}: FillOptions, count: number): string[] {
 	const each = chanceBytes + suffixBytes;
 	const bytes = random(count * each);
 	return Array.from({length: count}, (_, index) => {
 		const chance = bytes.readUInt32LE(index * each) / 2 ** 32;
-		// Digits of base 16 are digits of an id's base 32 too.
+		// Ids are in base 32, whose digits include those of base 16.
 		const suffix = bytes.toString('hex', index * each + chanceBytes, (index + 1) * each);
 		return `${suffix}${chance < bouncedShare ? 'b' : 'd'}`;
 	}).sort();
@@ -123,10 +123,10 @@ function countHour(hours: Map<string, FilledHour>, workspace: number, hour: stri
 	counted.delivered += text.endsWith('d') ? 1 : 0;
 }
 
-/** As many as a service of some size has. */
+/** The number of workspaces of a medium-sized service. */
 const count = 200;
 
-/** Makes, or finds, the workspaces that traffic is shared out among where none is named. Their ids. */
+/** Creates or finds the workspaces that share the traffic if none is named. Returns their ids. */
 export async function makeWorkspaces(trx: Knex.Transaction, tools: ActTools): Promise<string[]> {
 	const ids: string[] = [];
 	for (let number = 1; number <= count; number++) {
@@ -137,7 +137,7 @@ export async function makeWorkspaces(trx: Knex.Transaction, tools: ActTools): Pr
 	return ids;
 }
 
-/** What messages of a workspace are made of: its first sender, and a template of ours. */
+/** Returns what the messages of a workspace are made of: its first sender, and the benchmark's template. */
 export async function prepareWorkspace(
 	trx: Knex.Transaction,
 	tools: ActTools,

@@ -1,7 +1,7 @@
-/** The same clock for all processes of a machine. */
+/** Returns the time of a clock that all processes of a machine share. */
 export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
-/** `p50_ms` and so on of latencies. */
+/** Returns the percentiles of latencies: `p50_ms` and so on. */
 export function percentiles(latencies: readonly number[], prefix = ''): Readonly<Record<string, number>> {
 	const sorted = latencies.toSorted((a, b) => a - b);
 	const at = (share: number) => Math.round(10 * (sorted[Math.floor((sorted.length - 1) * share)] ?? 0)) / 10;

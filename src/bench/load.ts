@@ -1,34 +1,34 @@
 import {createConnection} from 'node:net';
 import {monotonicMs, percentiles} from './latency.ts';
 
-// A load generator in a process of its own: keep-alive HTTP/1.1 by hand, so that it takes little of the machine it
-// measures.
+// A load generator in its own process. It speaks keep-alive HTTP/1.1 itself, to use as little as possible of the
+// machine that it measures.
 
 export type LoadOrder = {
 	readonly host: string;
 	readonly port: number;
 	readonly key: string;
-	/** The JSON of one send; `{n}` becomes the number of the message, `{d}` that of its domain. */
+	/** The JSON of a send; `{n}` is replaced by the number of the message, `{d}` by that of its domain. */
 	readonly send: string;
 	readonly domains: number;
-	/** Sends in one request; 1: each is a request of its own. */
+	/** The number of sends per request; with 1, the batch route is not used. */
 	readonly perRequest: number;
 	readonly messages: number;
 	readonly connections: number;
 };
 
 export type LoadReport = {
-	/** Milliseconds from the first request to the last answer. */
+	/** Milliseconds from the first request to the last response. */
 	readonly ms: number;
 	readonly accepted: number;
 	readonly refused: number;
-	/** Of single requests. */
+	/** The percentiles of single requests. */
 	readonly latency: Readonly<Record<string, number>>;
-	/** When the request of each message began, by `monotonicMs`. */
+	/** When the request of each message was sent, by `monotonicMs`. */
 	readonly sent: readonly number[];
 };
 
-/** One answer: its head and as much of the body as its length says. */
+/** Matches the head of a complete response and captures its status and the length of its body. */
 const wholeAnswer = /^HTTP\/1\.1 (\d+)[\s\S]*?\r\ncontent-length: (\d+)\r\n[\s\S]*?\r\n\r\n/i;
 
 async function run(order: LoadOrder): Promise<LoadReport> {

@@ -6,30 +6,37 @@ import type {ActTools} from '../mail/operator.ts';
 import type {LoadOrder, LoadReport} from './load.ts';
 import {type Daemon, makeShop, type Settings, type Shop, startDaemon, type Usage, type Workload} from './throw-away.ts';
 
+// src/bench measures the program: it creates a temporary store (throw-away.ts), starts a daemon in its own process,
+// sends to it from another process (load.ts) and receives the messages in an SMTP sink (sink-thread.ts).
+// `mailctl bench` runs these measurements; `npm run bench` builds more on top of them. They use the public API and
+// settings only, and never touch the store of a running service.
+
 export type Bench = {
-	/** Empty; the store is made in it. */
+	/** An empty folder, in which the store is created. */
 	readonly folder: string;
 	readonly tools: ActTools;
 	readonly workload: Workload;
 	readonly messages: number;
 	readonly connections: number;
-	/** In addition, for the store and the daemon. */
+	/** Additional settings of the store and the daemon. */
 	readonly settings?: Settings;
-	/** Of Node.js, for the daemon: profiles. */
+	/** Options of Node.js for the daemon, such as profiling. */
 	readonly nodeOptions?: readonly string[];
-	/** What else goes on while mail goes through; answers how to end it. */
+	/** Starts work that runs during the measurement. Returns a function that stops it. */
 	readonly beside?: (daemon: Daemon, shop: Shop) => Promise<() => void | Promise<void>>;
 };
 
-/** Rates are messages a second; CPU time is that of the daemon with all its threads. */
+/** The results of a measurement. Rates are messages per second; CPU time is that of the daemon with all its threads. */
 export type Figures = Readonly<Record<string, number | null>>;
 
-/** V8 compiles for seconds, on threads that take CPU from the mail: what is measured is a daemon that has done so. */
+/**
+ * The number of messages before a measurement. V8 compiles for seconds on other threads, which should not be measured.
+ */
 const warmUp = 3000;
 const waitLimitMs = 2 * 60_000;
 const pollMs = 5;
 
-/** How fast sends are accepted: nothing is delivered meanwhile. */
+/** Measures how fast sends are accepted while nothing is delivered. */
 export async function measureAccept(bench: Bench): Promise<Figures> {
 	const shop = await makeShop(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {MAILCTL_ROLES: 'api'});
@@ -46,10 +53,10 @@ export async function measureAccept(bench: Bench): Promise<Figures> {
 	};
 }
 
-/** What came of an end-to-end run: its figures, the report of the load generator, and how many mails did not arrive. */
+/** The result of an end-to-end run: its figures, the load generator's report, and the number of lost messages. */
 export type EndToEnd = {readonly figures: Figures; readonly report: LoadReport; readonly missing: number};
 
-/** How fast mail goes from the request to the sink. */
+/** Measures how fast messages get from the request to the sink. */
 export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): Promise<EndToEnd> {
 	const shop = await makeShop(bench, bench.workload, bench.tools);
 	const daemon = await serve(bench, shop, {});
@@ -76,7 +83,7 @@ export async function measureEndToEnd(bench: Bench, sink: Pick<Sink, 'count'>): 
 	return {figures, report, missing};
 }
 
-/** The settings that lead all mail to one sink. */
+/** Returns the settings that send all messages to one sink. */
 export function relayTo({port}: Pick<Sink, 'port'>): Settings {
 	return {
 		MAILCTL_DELIVERY: 'relay',
@@ -85,12 +92,12 @@ export function relayTo({port}: Pick<Sink, 'port'>): Settings {
 	};
 }
 
-/** Starts the daemon of a run. */
+/** Starts the daemon of a measurement. */
 export async function serve(bench: Bench, shop: Shop, settings: Settings): Promise<Daemon> {
 	return await startDaemon(shop, bench.workload, {...settings, ...bench.settings}, bench.nodeOptions);
 }
 
-/** Waits until the sink has counted so many, as long as more come; answers how many are missing. */
+/** Waits until the sink has counted `wanted` messages, or none arrive anymore. Returns how many are missing. */
 export async function arrival({count}: Pick<Sink, 'count'>, wanted: number): Promise<number> {
 	for (let [seen, until] = [-1, 0]; ; await wait(pollMs)) {
 		if (count() > seen) {
@@ -112,7 +119,7 @@ export function spent(before: Usage, after: Usage, count: number): Figures {
 	};
 }
 
-/** Sends many messages by keep-alive connections of a process of its own; resolves when all are answered. */
+/** Sends many messages from a separate process. Resolves when all have been responded to. */
 export async function load(order: LoadOrder): Promise<LoadReport> {
 	const child = fork(new URL('../bench/load.js', import.meta.url));
 	child.send(order);
@@ -121,30 +128,30 @@ export async function load(order: LoadOrder): Promise<LoadReport> {
 	return report;
 }
 
-/** A place where mail ends. */
+/** A server that accepts and discards messages. */
 export type Sink = {
-	/** What leads all mail there. */
+	/** The settings that send all messages to it. */
 	readonly settings: Settings;
 	readonly port: number;
-	/** Mails taken so far, and recipients refused for good. */
+	/** Returns the number of accepted messages and of permanently refused recipients so far. */
 	readonly count: () => number;
 	readonly stop: () => Promise<void>;
 };
 
 export type SinkAddress = {readonly host?: string; readonly port?: number};
 
-/** What a sink's thread is started with. */
+/** The data that a sink's thread is started with. */
 export type SinkThread = Required<SinkAddress> & {
-	/** One number, which the thread counts up. */
+	/** A single number, which the thread increments. */
 	readonly settled: Int32Array;
 };
 
-/** An SMTP server in a thread of its own that takes all mail and keeps none. */
+/** Starts an SMTP server in its own thread that accepts all messages and stores none. */
 export async function startSink(address: SinkAddress = {}): Promise<Sink> {
 	return await startSinkThread(new URL('../bench/sink-thread.js', import.meta.url), address);
 }
 
-/** Starts a sink from the file of its thread, which posts the port first. */
+/** Starts a sink from the file of its thread, whose first message is the port. */
 export async function startSinkThread(
 	file: URL,
 	{host = '127.0.0.1', port = 0, ...options}: SinkAddress & Readonly<Record<string, unknown>>,

@@ -1,10 +1,10 @@
 import type {Socket} from 'node:net';
 
-/** What a sink does with the recipients and the mails of one session. */
+/** Decides how a sink treats the recipients and messages of a session. */
 export type SinkPolicy = {
-	/** Replies to RCPT; an empty reply is silence, after which nothing more is read. */
+	/** Returns the reply to RCPT. After an empty reply, the session stays silent and reads nothing more. */
 	readonly rcpt: (address: string) => string;
-	/** A mail has come whole, for the recipient that was taken last. */
+	/** Is called with each complete message, which is for the recipient that was accepted last. */
 	readonly taken: () => void;
 };
 
@@ -16,10 +16,10 @@ const replies: Readonly<Record<string, string>> = {
 	EHLO: '250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 52428800\r\n',
 	QUIT: '221 Bye\r\n',
 };
-/** After one of these the session ends. */
+/** Matches the replies that close the session. */
 const last = /^(?:221|421)/m;
 
-/** Serves as much of SMTP (RFC 5321) as a client needs that pipelines (RFC 2920), and keeps no mail. */
+/** Serves the part of SMTP (RFC 5321) that a pipelining client (RFC 2920) needs, and discards the messages. */
 export function serveSession(socket: Socket, {rcpt, taken}: SinkPolicy): void {
 	let isData = false;
 	let isOver = false;
@@ -43,7 +43,7 @@ export function serveSession(socket: Socket, {rcpt, taken}: SinkPolicy): void {
 			isOver = reply === '' || last.test(reply);
 			at = end + mark.length;
 		}
-		// Of a mail only what may be the beginning of its end.
+		// Of a message, keep only the last octets, which may be the beginning of its end marker.
 		rest = bytes.subarray(isData ? Math.max(at, bytes.length - endOfMail.length + 1) : at);
 		if (answer !== '') {
 			socket.write(answer);

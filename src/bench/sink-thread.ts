@@ -3,7 +3,7 @@ import {parentPort, workerData} from 'node:worker_threads';
 import type {SinkThread} from './measures.ts';
 import {ok, serveSession} from './sink-session.ts';
 
-// Takes all mail, and counts it in shared memory.
+// A sink that accepts all messages and counts them in shared memory.
 
 const {settled, host, port} = workerData as SinkThread;
 const policy = {rcpt: () => ok, taken: () => Atomics.add(settled, 0, 1)};

@@ -25,7 +25,7 @@ import type {LoadOrder} from './load.ts';
 
 export const benchSender = 'receipts@shop.example';
 
-/** What a load needs to know of its store. */
+/** The facts about a store that a load needs. */
 export type Shop = {
 	readonly dataDir: string;
 	readonly workspaceId: string;
@@ -33,10 +33,10 @@ export type Shop = {
 	readonly key: string;
 };
 
-/** Where the throw-away store is: an empty folder, and settings that may name an empty database. */
+/** The location of a temporary store: an empty folder, and settings that may name an empty database. */
 export type Place = {readonly folder: string; readonly settings?: Readonly<Record<string, string>>};
 
-/** Makes a store with a workspace, a key, a verified sender and the workload's template. */
+/** Creates a store with a workspace, a key, a verified sender and the workload's template. */
 export async function makeShop(place: Place, {template}: Workload, tools: ActTools): Promise<Shop> {
 	const dataDir = dataDirOf(place);
 	const [variant, keys] = await Promise.all([compiled(template), generateSigningKeys()]);
@@ -64,7 +64,7 @@ export async function makeShop(place: Place, {template}: Workload, tools: ActToo
 
 const dataDirOf = ({folder}: Place): string => join(folder, 'data');
 
-/** Opens the throw-away store for as long as the work takes; its daemon must not run. */
+/** Opens the temporary store while `work` runs. Its daemon must not be running. */
 export async function withStore<Result>(place: Place, work: (held: Held) => Promise<Result>): Promise<Result> {
 	const dataDir = dataDirOf(place);
 	mkdirSync(dataDir, {recursive: true, mode: 0o700});
@@ -81,27 +81,27 @@ export async function withStore<Result>(place: Place, work: (held: Held) => Prom
 	}
 }
 
-/** Throws where the template has faults. */
+/** Compiles a template. Throws if it is invalid. */
 export async function compiled(source: Workload['template']): Promise<TemplateVariant> {
 	const [made] = await compileInWorker([source], defaultCompileTime);
 	if (!made?.ok) {
-		throw new Error(`The template has faults: ${JSON.stringify(made?.violations)}`);
+		throw new Error(`The template is invalid: ${JSON.stringify(made?.violations)}`);
 	}
 	return storedVariant(source, made);
 }
 
-/** A daemon in a process of its own, so that what it uses is its own. */
+/** A daemon in its own process, so that its resource usage can be measured. */
 export type Daemon = {
 	readonly pid: number;
 	readonly url: string;
-	/** From the start of the process until it was ready, milliseconds. */
+	/** Milliseconds from the start of the process until it was ready. */
 	readonly readyMs: number;
 	readonly order: (messages: number, connections: number) => LoadOrder;
 	readonly usage: () => Usage;
 	readonly stop: () => Promise<void>;
 };
 
-/** CPU time of all threads so far, and the most memory; NaN where the system has no figures. */
+/** The CPU time of all threads so far, and the peak memory; NaN if the system does not report them. */
 export type Usage = {readonly cpuMs: number; readonly peakMb: number};
 
 export type Settings = Readonly<Record<string, string>>;
@@ -117,7 +117,7 @@ export async function startDaemon(
 ): Promise<Daemon> {
 	const begun = performance.now();
 	const child = spawn(process.execPath, [...nodeOptions, program, 'serve'], {
-		// The settings and the .env of the user do not get in.
+		// The user's settings and .env file must not affect the daemon.
 		cwd: dataDir,
 		env: {
 			...Object.fromEntries(
@@ -137,7 +137,7 @@ export async function startDaemon(
 	let http: string | null = null;
 	while (http === null) {
 		if (child.exitCode !== null) {
-			throw new Error(`The daemon ended with ${child.exitCode}.`);
+			throw new Error(`The daemon exited with ${child.exitCode}.`);
 		}
 		await wait(pollMs);
 		const file = readDaemonFile(dataDir);
@@ -167,14 +167,14 @@ function usageOf(pid: number): Usage {
 	}
 	const stat = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
 	const peak = /VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-	// Clock ticks are hundredths of a second on Linux.
+	// A clock tick is a hundredth of a second on Linux.
 	return {cpuMs: 10 * (Number(stat[11]) + Number(stat[12])), peakMb: Number(peak) / 1024};
 }
 
-/** What is sent. */
+/** The messages that a measurement sends. */
 export type Workload = {
 	readonly template: VariantSource;
-	/** The recipient and variables of a send; `{n}` becomes the number of the message, `{d}` that of its domain. */
+	/** The recipient and variables of a send; `{n}` is replaced by the number of the message, `{d}` by its domain's. */
 	readonly to: string;
 	readonly data: Readonly<Record<string, unknown>>;
 	readonly domains: number;
@@ -183,11 +183,11 @@ export type Workload = {
 
 const style = 'padding:8px;font-family:Helvetica,Arial,sans-serif;font-size:14px;line-height:20px;color:#333333';
 const row = `<tr><td style="${style};border-bottom:1px solid #eeeeee">{{ item.name }}</td><td align="right" style="${style}">{{ item.price | format_currency: "EUR" }}</td></tr>`;
-/** What pads the receipts. */
+/** The text that pads the receipts. */
 export const legal =
 	'<p style="font-size:12px;color:#777777;margin:0 0 8px">Thank you for your order. Returns are free within 30 days; keep this receipt for your records.</p>';
 
-/** A receipt with ten lines, one at a time to one domain: about 17 KB of mail. */
+/** Sends receipts with ten lines, about 17 KB each, one per request to a single domain. */
 export const plain: Workload = {
 	template: {
 		locale: null,

@@ -16,7 +16,7 @@ import {
 } from './acme-connection.ts';
 import {certificateRequest} from './x509.ts';
 
-/** Who asks: the URL is what the CA calls the account. */
+/** An account at the CA. The CA identifies it by its URL. */
 export type Account = {readonly key: KeyObject; readonly url: string};
 
 export type Registration = {
@@ -28,17 +28,17 @@ export type Wanted = {
 	readonly name: string;
 	/** The key of the certificate. */
 	readonly key: KeyObject;
-	/** How the name may be proved, in the order in which it is tried, unless the CA offers another way alone. */
+	/** The challenge types to try, in this order. If the CA offers only another one, that is used. */
 	readonly types: readonly [ChallengeType, ...ChallengeType[]];
-	/** What the CA calls the certificate that it replaces (RFC 9773 §5); null: none. */
+	/** The CA's identifier of the certificate that it replaces (RFC 9773 §5), or `null`. */
 	readonly replaces: string | null;
-	/** Lets a challenge be answered from now on. */
+	/** Publishes the response to a challenge. */
 	readonly show: (challenge: Omit<Challenge, 'expires_at'>) => Promise<void>;
-	/** The order is given up. */
+	/** Aborts the order. */
 	readonly signal: AbortSignal;
 };
 
-/** The CA looked for the proof of a name and did not find it. */
+/** The CA could not validate a challenge. */
 class ProofError extends AcmeError {
 	readonly challenge: ChallengeType;
 
@@ -48,22 +48,26 @@ class ProofError extends AcmeError {
 	}
 }
 
-/** When a CA wants a certificate to be renewed, milliseconds, and when it may be asked again. */
+/** When a CA suggests to renew a certificate, and how long to wait before querying this again, in milliseconds. */
 export type RenewalWindow = {readonly start: number; readonly end: number; readonly retryAfterMs: number | null};
 
 const [firstPollMs, maxPollMs] = [500, 15_000];
-/** The longest pause before the next poll that a CA may ask for. */
+/** The longest pause between polls that a CA can request. */
 const maxRequestedMs = 4 * 60_000;
-/** An order that is still `ready` after so many polls has lost the request for its certificate. */
+/** If an order is still `ready` after this many polls, the CA has lost the request for its certificate. */
 const maxReadyPolls = 5;
-/** An order without `replaces` would have these, too; empty: the CA gave no answer, or no reason. */
+/** Errors that do not depend on `replaces`. The empty one stands for no response, or one without a type. */
 const lastingFaults = ['', 'rateLimited', 'badNonce', 'accountDoesNotExist'];
 const maxAuthorizations = 10;
-/** What a CA says of DNS says nothing of a port (RFC 8555 §6.7). */
+/** Errors about DNS (RFC 8555 §6.7), which do not depend on a port. */
 const noPort: Readonly<Record<string, string>> = {dns: 'cannot look up', caa: 'is not allowed by the CAA records of'};
 const ports: Readonly<Record<string, number>> = {'http-01': 80, 'tls-alpn-01': 443};
 
-/** Orders certificates of a CA, one after the other (RFC 8555). */
+/**
+ * Orders certificates from a CA, one at a time (RFC 8555). `src/certificates` holds the ACME client, the rules for
+ * which names get a certificate and when it is renewed, and the X.509 encoding. It relies on `node:crypto` and undici.
+ * It never touches the store and runs no timers: the daemon decides when to order.
+ */
 export class AcmeClient {
 	readonly #ca: AcmeConnection;
 
@@ -71,7 +75,7 @@ export class AcmeClient {
 		this.#ca = new AcmeConnection(options);
 	}
 
-	/** Makes an account, or finds that of the key (§7.3); answers its URL. */
+	/** Creates an account, or finds the one of the key (§7.3). Returns its URL. */
 	async register(key: KeyObject, {email, binding}: Registration, signal: AbortSignal): Promise<string> {
 		const url = await this.#ca.urlOf('newAccount', signal);
 		const payload = {
@@ -82,18 +86,18 @@ export class AcmeClient {
 		return (await this.#ca.post({key, url: null}, url, payload, signal)).location;
 	}
 
-	/** Tells the CA another address of the operator (§7.3.2); null: there is none any more. */
+	/** Changes the operator's address at the CA (§7.3.2), or removes it if `null`. */
 	async updateContact(account: Account, email: string | null, signal: AbortSignal): Promise<void> {
 		await this.#ca.post(account, account.url, {contact: toContacts(email)}, signal);
 	}
 
-	/** Whether an order failed because the CA has closed the account, or does not know it (§7.3.6). */
+	/** Whether an order failed because the CA has closed or does not know the account (§7.3.6). */
 	async isClosed(account: Account, fault: AcmeError, signal: AbortSignal): Promise<boolean> {
 		if (fault instanceof ProofError || !accountFaults.includes(fault.type)) {
 			return false;
 		}
 		try {
-			// What an account in good standing must not do is `unauthorized`, too.
+			// `unauthorized` can also mean that a valid account may not do something, so check its status.
 			const {status} = readJson(await this.#ca.post(account, account.url, null, signal));
 			return status === 'deactivated' || status === 'revoked';
 		} catch (error) {
@@ -102,8 +106,8 @@ export class AcmeClient {
 	}
 
 	/**
-	 * Orders a certificate and waits for it; answers its chain (§7.4). A name that cannot be proved in one way is
-	 * proved in the next. Rejects with an AcmeError.
+	 * Orders a certificate, waits for it, and returns its chain (§7.4). If one challenge type fails, the next one is
+	 * tried. Rejects with an `AcmeError`.
 	 */
 	async order(account: Account, wanted: Wanted): Promise<string> {
 		const [type, ...others] = wanted.types;
@@ -121,7 +125,9 @@ export class AcmeClient {
 		}
 	}
 
-	/** An order ends with an authorization that fails (§7.1.6): each way to prove the name has one of its own. */
+	/**
+	 * Orders with one challenge type. Each type needs its own order, because a failed authorization ends it (§7.1.6).
+	 */
 	async #orderBy(type: ChallengeType, account: Account, wanted: Wanted): Promise<string> {
 		const opened = await this.#open(account, wanted);
 		const {authorizations} = readJson(opened);
@@ -131,12 +137,12 @@ export class AcmeClient {
 		}
 		const order = await this.#finish(account, opened.location, wanted);
 		if (order.status !== 'valid') {
-			throw new AcmeError(`the CA ended the order: ${problemOf(order.error).detail || asText(order.status)}`);
+			throw new AcmeError(`the CA rejected the order: ${problemOf(order.error).detail || asText(order.status)}`);
 		}
 		return (await this.#ca.post(account, asText(order.certificate), null, wanted.signal)).text;
 	}
 
-	/** When the CA wants a certificate to be renewed (RFC 9773 §4); null: it does not say. */
+	/** Returns when the CA suggests to renew a certificate (RFC 9773 §4), or `null` if it does not. */
 	async renewalWindow(id: string, signal: AbortSignal): Promise<RenewalWindow | null> {
 		const base = await this.#ca.urlOf('renewalInfo', signal);
 		if (base === '') {
@@ -147,8 +153,8 @@ export class AcmeClient {
 	}
 
 	/**
-	 * A CA may not take what was replaced already, or what another account ordered: then it is a new certificate (RFC
-	 * 9773 §5).
+	 * Creates an order. A CA may reject `replaces` if the certificate was already replaced or belongs to another
+	 * account (RFC 9773 §5). Then the order is created without it.
 	 */
 	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
 		const url = await this.#ca.urlOf('newOrder', signal);
@@ -167,7 +173,7 @@ export class AcmeClient {
 		}
 	}
 
-	/** Answers one challenge of an authorization, unless that is valid already (§7.5). */
+	/** Completes one challenge of an authorization, unless it is already valid (§7.5). */
 	async #prove(type: ChallengeType, account: Account, url: string, {name, show, signal}: Wanted): Promise<void> {
 		const authorization = readJson(await this.#ca.post(account, url, null, signal));
 		if (authorization.status === 'valid') {
@@ -193,8 +199,8 @@ export class AcmeClient {
 	}
 
 	/**
-	 * Has the CA look for the proof (§7.5.1). Asked twice, because an answer was lost, it may refuse and look all the
-	 * same.
+	 * Asks the CA to validate a challenge (§7.5.1). If a response was lost and the request is repeated, the CA may
+	 * reject the repetition although it is already validating.
 	 */
 	async #answer(account: Account, authorization: string, url: string, signal: AbortSignal): Promise<void> {
 		try {
@@ -211,7 +217,7 @@ export class AcmeClient {
 		}
 	}
 
-	/** Asks for the certificate, and polls the order until it has ended (§7.4). */
+	/** Requests the certificate and polls the order until it is complete (§7.4). */
 	async #finish(account: Account, url: string, {name, key, signal}: Wanted): Promise<JsonObject> {
 		let order = await this.#poll(account, url, status => status === 'pending', signal);
 		const csr = encode(certificateRequest(key, name));
@@ -220,7 +226,7 @@ export class AcmeClient {
 			if (pauseMs !== null) {
 				await this.#pause(doubled(2 * firstPollMs, tries), pauseMs, signal);
 			}
-			// The servers of the CA may disagree for a while on how far the order is.
+			// The servers of the CA may temporarily disagree on the status of the order.
 			const isUnderWay = (status: unknown, polls: number) =>
 				status === 'pending' ||
 				status === 'processing' ||
@@ -231,8 +237,8 @@ export class AcmeClient {
 	}
 
 	/**
-	 * Null: the CA has the request. A number: it says that the order is not ready, and to come back after these
-	 * milliseconds; but it may have the request too, and only its answer was lost.
+	 * Sends the certificate request. Returns `null` if the CA accepted it. If the CA reports that the order is not
+	 * ready, returns the milliseconds to wait; it may have accepted an earlier request whose response was lost.
 	 */
 	async #finalize(account: Account, url: string, csr: string, signal: AbortSignal): Promise<number | null> {
 		try {
@@ -246,7 +252,7 @@ export class AcmeClient {
 		}
 	}
 
-	/** Asks until it is not under way any more; `polls`: how often it was asked. */
+	/** Polls a URL for as long as `isUnderWay` returns `true`. `polls` is the number of requests so far. */
 	async #poll(
 		account: Account,
 		url: string,
@@ -263,7 +269,7 @@ export class AcmeClient {
 		}
 	}
 
-	/** Waits before the next poll, as long as we would or as the CA asks. */
+	/** Waits before the next poll, for our own interval or the one that the CA requests, whichever is longer. */
 	async #pause(ownMs: number, askedMs: number, signal: AbortSignal): Promise<void> {
 		await this.#ca.pause(Math.max(Math.min(ownMs, maxPollMs), Math.min(askedMs, maxRequestedMs)), signal);
 	}
@@ -274,7 +280,7 @@ const toContacts = (email: string | null): readonly string[] => (email === null 
 const readChallenges = ({challenges}: JsonObject): readonly JsonObject[] =>
 	Array.isArray(challenges) ? challenges.slice(0, maxAuthorizations).map(objectOf) : [];
 
-/** `suggestedWindow` of what a CA says about renewal; null: it has none. */
+/** Returns the `suggestedWindow` of a CA's renewal information, or `null` if it has none. */
 export function windowOf({suggestedWindow}: JsonObject, retryAfterMs: number | null): RenewalWindow | null {
 	const {start, end} = objectOf(suggestedWindow);
 	const [from, until] = [Date.parse(asText(start)), Date.parse(asText(end))];
@@ -287,7 +293,7 @@ function thumbprint(key: KeyObject): string {
 		.digest('base64url');
 }
 
-/** Binds the account to one that the CA knows otherwise (§7.3.4). */
+/** Creates the external account binding, which links the account to an existing customer of the CA (§7.3.4). */
 function bound({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): JsonObject {
 	const head = encode(JSON.stringify({alg: 'HS256', kid, url}));
 	const payload = encode(JSON.stringify(jwkOf(key)));

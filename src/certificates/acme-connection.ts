@@ -6,7 +6,7 @@ import {unprintable} from '../kit/text.ts';
 export type AcmeOptions = {
 	/** The URL of the CA's directory. */
 	readonly directory: string;
-	/** Knows whom to trust, and ends what takes too long. */
+	/** Defines the trusted CAs and the timeouts. */
 	readonly dispatcher: Dispatcher;
 	readonly userAgent: string;
 	readonly now: () => number;
@@ -16,13 +16,13 @@ export type AcmeOptions = {
 
 type AcmeFault = {readonly type?: string; readonly retryAfterMs?: number | null; readonly isTransient?: boolean};
 
-/** Why a CA does not do what it is asked for, for people. */
+/** A request that the CA rejected or did not respond to. The message is for people. */
 export class AcmeError extends Error {
-	/** The last word of its type (RFC 8555 §6.7); empty: none. */
+	/** The last component of the error type (RFC 8555 §6.7), or empty. */
 	readonly type: string;
-	/** When it may be asked again, milliseconds from now; null: it does not say. */
+	/** Milliseconds after which to retry, or `null` if the CA did not specify it. */
 	readonly retryAfterMs: number | null;
-	/** Whether the same request may succeed in a moment. */
+	/** Whether the same request may succeed shortly. */
 	readonly isTransient: boolean;
 
 	constructor(message: string, {type = '', retryAfterMs = null, isTransient = false}: AcmeFault = {}) {
@@ -40,7 +40,7 @@ export type Answer = {
 	readonly text: string;
 };
 
-/** Who signs a request; `url` is null until the CA has said what it calls the account. */
+/** The signer of a request. `url` is `null` until the CA has assigned a URL to the account. */
 type Signer = {readonly key: KeyObject; readonly url: string | null};
 
 const maxFaultLength = 500;
@@ -48,26 +48,29 @@ const invisible = new RegExp(`[${unprintable}]+`, 'gu');
 const maxAnswerLength = 256 * 1024;
 const maxNonces = 3;
 const askMs = 20_000;
-/** How often a request that fails for a moment is sent in all, and the first pause; each later one is twice as long. */
+/** How often a request is sent in total if it fails temporarily, and the first pause. Each later pause is doubled. */
 const [maxTries, firstRepeatMs] = [4, 1000];
-/** A CA that asks for a longer pause is asked again by another order: this one ends after five minutes. */
+/**
+ * If the CA requests a longer pause, the request fails and a later order retries, because an order lasts five minutes.
+ */
 const maxRepeatMs = 4 * 60_000;
 const maxRetryAfterMs = 30 * 86_400_000;
-/** By these a CA says that the account is no longer one (RFC 8555 §7.3.6), or that it must not do this. */
+/** The errors for an account that is closed (RFC 8555 §7.3.6) or lacks permission. */
 export const accountFaults: readonly string[] = ['accountDoesNotExist', 'unauthorized'];
 
 export const encode = (bytes: string | Uint8Array): string => Buffer.from(bytes).toString('base64url');
 export const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
-/** An object, whatever it is. */
+/** Parses a response. Returns an empty object if it is not a JSON object. */
 export const readJson = (answer: Answer): JsonObject => objectOf(parsedJson(answer.text));
-/** How long to wait after so many tries, milliseconds. */
+/** Returns the pause after this many attempts, in milliseconds. */
 export const doubled = (firstMs: number, tries: number): number => firstMs * 2 ** (tries - 1);
 
 class TooLong extends Error {}
 
 /**
- * Requests to one CA: signed, with nonces (RFC 8555 §6). One that fails for a moment is repeated, for a CA is many
- * servers, one of which may restart or be behind the others. What the CA says is bounded, and so is each wait.
+ * Sends signed requests with nonces to one CA (RFC 8555 §6). Requests that fail temporarily are repeated, because a CA
+ * consists of many servers, one of which may be restarting or lagging behind. The size of responses and all waits are
+ * bounded.
  */
 export class AcmeConnection {
 	readonly #options: AcmeOptions;
@@ -78,14 +81,15 @@ export class AcmeConnection {
 		this.#options = options;
 	}
 
-	/** A URL of the directory, which is read once; empty: it has none. */
+	/** Returns a URL from the directory, which is read once. Empty if the directory does not have it. */
 	async urlOf(name: string, signal: AbortSignal): Promise<string> {
 		this.#directory ??= this.#repeat(signal, async () => {
 			const answer = await this.#ask('GET', this.#options.directory, signal);
 			const read = readJson(answer);
 			if (answer.status !== 200 || asText(read.newOrder) === '') {
 				const {retryAfterMs, isTransient} = readFault(answer);
-				throw new AcmeError(`the CA answered ${answer.status}, and no directory`, {retryAfterMs, isTransient});
+				const message = `the CA responded with ${answer.status} instead of a directory`;
+				throw new AcmeError(message, {retryAfterMs, isTransient});
 			}
 			return read;
 		});
@@ -97,12 +101,12 @@ export class AcmeConnection {
 		}
 	}
 
-	/** Reads what is no account's. It is not repeated, and may be a refusal. */
+	/** Sends an unauthenticated GET. It is not repeated, and any status is returned. */
 	async get(url: string, signal: AbortSignal): Promise<Answer> {
 		return await this.#ask('GET', url, signal);
 	}
 
-	/** Posts what the account signs (§6.2); null: it only reads (§6.3). Rejects with an AcmeError. */
+	/** Posts a signed payload (§6.2), or reads a resource if `null` (§6.3). Rejects with an `AcmeError`. */
 	async post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<Answer> {
 		return await this.#repeat(signal, () => this.#post(by, url, payload, signal));
 	}
@@ -128,7 +132,7 @@ export class AcmeConnection {
 		}
 	}
 
-	/** A nonce that is not taken any more is replaced. */
+	/** Posts a request, and repeats it with a new nonce if the CA rejects an expired one. */
 	async #post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<Answer> {
 		for (let tries = 1; ; tries++) {
 			const nonce = await this.#takeNonce(signal);
@@ -154,7 +158,7 @@ export class AcmeConnection {
 		}
 	}
 
-	/** The nonce of the last answer, or a new one (§7.2). */
+	/** Returns the nonce of the last response, or requests a new one (§7.2). */
 	async #takeNonce(signal: AbortSignal): Promise<string> {
 		if (this.#nonce === '') {
 			const answer = await this.#ask('HEAD', await this.urlOf('newNonce', signal), signal);
@@ -171,7 +175,7 @@ export class AcmeConnection {
 		const {dispatcher, userAgent, now} = this.#options;
 		const host = `the CA at ${URL.canParse(url) ? new URL(url).host : 'no address'}`;
 		if (!url.startsWith('https://')) {
-			throw new AcmeError(`${host} gives no answer: it named no https URL`);
+			throw new AcmeError(`${host} does not respond: its URL is not an https URL`);
 		}
 		const limit = AbortSignal.timeout(askMs);
 		try {
@@ -195,8 +199,8 @@ export class AcmeConnection {
 				text,
 			};
 		} catch (error) {
-			const why = limit.aborted ? `no answer within ${askMs / 1000} s` : (error as Error).message;
-			throw new AcmeError(`${host} gives no answer: ${why}`, {isTransient: !(error instanceof TooLong)});
+			const why = limit.aborted ? `no response within ${askMs / 1000} s` : (error as Error).message;
+			throw new AcmeError(`${host} does not respond: ${why}`, {isTransient: !(error instanceof TooLong)});
 		}
 	}
 }
@@ -207,19 +211,19 @@ async function readBody(stream: AsyncIterable<Buffer>): Promise<string> {
 	for await (const chunk of stream) {
 		size += chunk.length;
 		if (size > maxAnswerLength) {
-			throw new TooLong('its answer is too long');
+			throw new TooLong('its response is too long');
 		}
 		chunks.push(chunk);
 	}
 	return Buffer.concat(chunks).toString();
 }
 
-/** What a refusal says. The end of a limit is waited for where the CA names it. */
+/** Returns the error of a response. A rate limit counts as temporary only if the CA specifies when it ends. */
 function readFault(answer: Answer): AcmeError {
 	const {status, retryAfterMs} = answer;
 	const {type, detail} = problemOf(readJson(answer));
 	const mayPass = status === 404 || status === 408 || status >= 500 || (status === 429 && retryAfterMs !== null);
-	return new AcmeError(`the CA answered ${status}: ${detail || type || 'no reason'}`, {
+	return new AcmeError(`the CA responded with ${status}: ${detail || type || 'no reason'}`, {
 		...{type, retryAfterMs, isTransient: mayPass && !accountFaults.includes(type)},
 	});
 }
@@ -229,13 +233,13 @@ export function problemOf(problem: unknown): {type: string; detail: string} {
 	return {type: asText(type).replace(/^.*:/, ''), detail: asText(detail)};
 }
 
-/** Of a `Retry-After` (RFC 9110 §10.2.3), milliseconds; null: there is none. */
+/** Parses a `Retry-After` header (RFC 9110 §10.2.3). Returns milliseconds, or `null` if it is invalid. */
 export function waitOf(header: string, now: number): number | null {
 	const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
 	return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), maxRetryAfterMs);
 }
 
-/** The public half, its members in the order of RFC 7638 §3. */
+/** Returns the public key, with its members in the order of RFC 7638 §3. */
 export function jwkOf(key: KeyObject): JsonObject {
 	const {crv, kty, x, y} = createPublicKey(key).export({format: 'jwk'});
 	return {crv, kty, x, y};

@@ -6,36 +6,37 @@ import {addressesOf} from '../net/pinned-connection.ts';
 
 type NamesInput = {
 	readonly hostname: string;
-	/** The host of links; null: it is not set. */
+	/** The host of links, or `null` if it is not configured. */
 	readonly publicHost: string | null;
-	/** Of verified domains. */
+	/** The link hosts of verified domains. */
 	readonly linkHosts: readonly string[];
-	/** Domains of ours that receive mail, which may have a policy (RFC 8461). */
+	/** Domains that receive mail here, and may therefore have an MTA-STS policy (RFC 8461). */
 	readonly mailDomains: readonly string[];
-	/** Names with a certificate that mail may still have links with. */
+	/** Names with a certificate that links in delivered messages may still use. */
 	readonly former: readonly string[];
 	/**
-	 * Of this machine. Private ones may be those of any machine: they count where a name of the settings leads there.
+	 * The addresses of this machine. Private ones exist on many machines, so they count only if a configured name
+	 * resolves to them.
 	 */
 	readonly addresses: readonly string[];
 	readonly resolver: Pick<Resolver, 'a' | 'aaaa'>;
-	/** Whether a name of others leads here, so that DNS is not asked. */
+	/** Whether a workspace's name is known to resolve to this machine, so that no lookup is needed. */
 	readonly isSure: (name: string) => boolean;
 };
 
 /**
- * Whether a certificate is wanted. `no`: why not, a clause; null: no reason that an operator needs. `unknown`: DNS did
- * not answer.
+ * Whether to order a certificate. `no` is the reason as a clause, or `null` if operators need not know it. `unknown`
+ * means that DNS did not respond.
  */
 export type Wish = 'yes' | 'unknown' | {readonly no: string | null};
 
 /**
- * How many new names a workspace may have in a day, how many more for each domain (its link host and `mta-sts.`), and
- * the maximum. A CA limits the orders of the whole account: Let's Encrypt allows 300 in three hours.
+ * The number of new names that a workspace may have per day, the additional ones for each of its domains (link host and
+ * `mta-sts.`), and the maximum. CAs limit the orders of an account: Let's Encrypt allows 300 in three hours.
  */
 const [baseNew, newPerDomain, maxNew] = [5, 2, 50];
 
-/** Names that are looked up at once: there may be thousands, and servers that do not answer. */
+/** Concurrent lookups. There may be thousands of names, and name servers that do not respond. */
 const maxConcurrent = 32;
 
 const isFullName = (name: string | null): name is string => name?.includes('.') === true && isIP(name) === 0;
@@ -43,8 +44,8 @@ const normal = (address: string): string =>
 	isIP(address) === 0 ? address : ipaddr.process(address).toNormalizedString();
 
 /**
- * Which names a certificate is to be had for. The two that the settings name are ours; the others only where all their
- * addresses are among ours. Nothing else is ever asked for.
+ * Determines the names that need a certificate. The two configured names always do. Other names do only if all their
+ * addresses belong to this installation, because the CA could not validate them otherwise.
  */
 export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> {
 	const {hostname, publicHost, linkHosts, mailDomains, former, addresses, resolver, isSure} = input;
@@ -71,7 +72,7 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 		if (other !== undefined && !areKnown) {
 			return 'unknown';
 		}
-		const why = other === undefined ? 'has no address in DNS' : `leads to ${other}, which is not here`;
+		const why = other === undefined ? 'has no address in DNS' : `points to ${other}, which is not this machine`;
 		return {no: isExpected ? `${name} ${why}` : null};
 	};
 	const others = new Map([
@@ -90,9 +91,9 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 }
 
 /**
- * Answers whether one more name may be ordered: the limits of the CA are those of the whole installation, and a
- * workspace that changes its hosts all the time would use them up. `owners`: the workspace of each domain. `recent`:
- * names of the last day.
+ * Returns a function that decides whether one more name may be ordered. The CA's limits apply to the whole
+ * installation, and a workspace that keeps changing its hosts must not use them up. `owners` maps domains to
+ * workspaces, and `recent` contains the names of the last day.
  */
 export function newNames(owners: ReadonlyMap<string, string>, recent: readonly string[]): (name: string) => boolean {
 	const left = new Map<string, number>();

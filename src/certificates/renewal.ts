@@ -6,8 +6,8 @@ const minuteMs = 60_000;
 const [firstWaitMs, maxWaitMs] = [5 * minuteMs, 12 * hourMs];
 
 /**
- * When a certificate is renewed, milliseconds: at a moment of the CA's window that stays the same, else at two thirds
- * of its life; null: there is none.
+ * Returns when to renew a certificate, in milliseconds: at a fixed time within the CA's window, or after two thirds of
+ * its lifetime. Returns `null` if it has not been issued.
  */
 export function renewAt(
 	row: Pick<Certificate, 'name' | 'not_before' | 'not_after' | 'window_start' | 'window_end'>,
@@ -21,17 +21,17 @@ export function renewAt(
 	}
 	const share = createHash('sha256').update(`${row.name} ${row.not_after}`).digest().readUInt32BE() / 2 ** 32;
 	const [start, end] = [Date.parse(row.window_start), Date.parse(row.window_end)];
-	// A window after the end would leave the name without a certificate.
+	// Limited, because with a window after its expiry the name would be left without a certificate.
 	return Math.min(start + (end - start) * share, until - (until - from) / 10);
 }
 
-/** Why a certificate is not ordered, where nothing is wrong. */
+/** Why a certificate is not ordered although there is no problem. Stored and compared, so it must not change. */
 export const notAsked = 'no setting and no verified domain asks for it, or it leads elsewhere';
 
-/** Why it is not ordered yet. */
+/** Why a certificate is not ordered yet. Stored and compared, so it must not change. */
 export const overBudget = 'its workspace has had as many new names today as it may';
 
-/** Whether it has been ordered, or is to be at once: such a name counts as one of its workspace. */
+/** Whether a certificate has been ordered or is due, so that its name counts against the limit of its workspace. */
 export function isBegun({unused, not_after, tries, taken_until}: Certificate): boolean {
 	return unused === null || not_after !== null || tries > 0 || taken_until !== null;
 }
@@ -47,21 +47,22 @@ export function stateOf(row: Certificate, now: number): 'valid' | 'due' | 'waiti
 	return at === null ? 'waiting' : at <= now ? 'due' : 'valid';
 }
 
-/** How long to wait after this many failed orders, milliseconds. */
+/** Returns the wait after this many failed orders, in milliseconds. */
 export function waitAfter(tries: number): number {
 	return Math.min(firstWaitMs * 2 ** Math.min(tries - 1, 20), maxWaitMs);
 }
 
-/** What is served at the ports of CAs, as far as is known here: HTTP at 80, and https. */
+/** Which of the ports that a CA connects to are served by the daemon: 80 (HTTP) and 443 (HTTPS). */
 type Served = {readonly redirects: boolean; readonly https: boolean};
 
 /**
- * By what a name is proved: ports that are open here first. The first order after a success, or for an operator, tries
- * all ways at once; later ones take turns, for a CA limits the proofs that fail (Let's Encrypt allows five an hour).
+ * Returns the challenge types to try, those of ports that are served first. The first order after a success, or on
+ * request, tries all types. Later ones alternate, because CAs limit failed validations (Let's Encrypt allows five per
+ * hour).
  */
 export function challengesFor(tries: number, {redirects, https}: Served): readonly [ChallengeType, ...ChallengeType[]] {
 	const [http, tls] = challengeTypes;
-	// A proxy may pass port 80 on, so that HTTP is tried in any case.
+	// HTTP is always tried, because a proxy may forward port 80.
 	if (!https) {
 		return [http];
 	}

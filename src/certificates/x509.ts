@@ -9,12 +9,12 @@ import {
 } from 'node:crypto';
 import {storeTime} from '../kit/time.ts';
 
-/** What a TLS server shows: PEM. */
+/** The certificate chain and key of a TLS server, in PEM. */
 export type KeyPair = {readonly cert: string; readonly key: string};
 
 const [integerTag, bitsTag, octetsTag, oidTag, sequenceTag, setTag] = [2, 3, 4, 6, 0x30, 0x31];
 
-/** An element of DER (X.690 §8.1) with a tag of one octet. */
+/** Encodes a DER element (X.690 §8.1) with a one-octet tag. */
 function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
 	const content = Buffer.concat(parts);
 	const {length} = content;
@@ -24,7 +24,7 @@ function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {
 
 const sequence = (...parts: readonly Uint8Array[]): Buffer => der(sequenceTag, ...parts);
 
-/** An object identifier of its numbers between dots. */
+/** Encodes an object identifier in dotted notation. */
 function oid(text: string): Buffer {
 	const [first = 0, second = 0, ...rest] = text.split('.').map(Number);
 	const octets = [first * 40 + second, ...rest].flatMap(number => {
@@ -42,7 +42,7 @@ const maxChainLength = 64 * 1024;
 const maxInChain = 10;
 const maxIssuerLength = 200;
 
-/** ECDSA on P-256, which every client of TLS 1.2 knows. */
+/** Creates an ECDSA key on P-256, which every TLS 1.2 client supports. */
 export function newKey(): KeyObject {
 	return generateKeyPairSync('ec', {namedCurve: 'prime256v1'}).privateKey;
 }
@@ -51,22 +51,24 @@ export const pemOf = (key: KeyObject): string => key.export({type: 'pkcs8', form
 
 const publicInfo = (key: KeyObject): Buffer => createPublicKey(key).export({type: 'spki', format: 'der'});
 
-/** The content, how it is signed, and the signature. */
+/** Encodes content with the signature algorithm and the signature. */
 const signed = (content: Buffer, key: KeyObject): Buffer =>
 	sequence(content, ecdsaWithSha256, der(bitsTag, Buffer.from([0]), sign('sha256', content, key)));
 
-/** `subjectAltName` with one name (RFC 5280 §4.2.1.6). */
+/** Encodes a `subjectAltName` with one name (RFC 5280 §4.2.1.6). */
 const alternativeName = (name: string): Buffer =>
 	sequence(oid('2.5.29.17'), der(octetsTag, sequence(der(0x82, Buffer.from(name, 'latin1')))));
 
-/** A request for a certificate of one name (RFC 2986), DER. It has no subject: CAs go by the alternative name. */
+/**
+ * Creates a certificate request for one name (RFC 2986), in DER. CAs use the alternative name, so it has no subject.
+ */
 export function certificateRequest(key: KeyObject, name: string): Buffer {
 	const extensions = sequence(oid('1.2.840.113549.1.9.14'), der(setTag, sequence(alternativeName(name))));
 	const version = der(integerTag, Buffer.from([0]));
 	return signed(sequence(version, sequence(), publicInfo(key), der(0xa0, extensions)), key);
 }
 
-/** The certificate by which a handshake for `acme-tls/1` proves a name (RFC 8737 §3). */
+/** Creates the certificate that proves a name in an `acme-tls/1` handshake (RFC 8737 §3). */
 export function challengeCertificate(name: string, keyAuthorization: string): KeyPair {
 	const key = newKey();
 	const digest = createHash('sha256').update(keyAuthorization).digest();
@@ -87,14 +89,14 @@ export function challengeCertificate(name: string, keyAuthorization: string): Ke
 		publicInfo(key),
 		der(0xa3, sequence(alternativeName(name), proof)),
 	);
-	// OpenSSL takes no empty line, which a line break after each 64th would leave.
+	// No line break after the last character, because OpenSSL does not accept empty lines.
 	const lines = signed(content, key)
 		.toString('base64')
 		.replace(/.{64}(?=.)/g, '$&\n');
 	return {cert: `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`, key: pemOf(key)};
 }
 
-/** What we keep of a chain that a CA gave. */
+/** The stored data of an issued certificate chain. */
 export type Issued = {
 	readonly chain: string;
 	readonly not_before: string;
@@ -102,29 +104,30 @@ export type Issued = {
 	readonly issuer: string;
 };
 
-/** Reads a chain that was asked for with a key and for a name. A text: why it cannot be used, a clause. */
+/** Reads a chain that was ordered for a key and a name. Returns the problem as a clause if it cannot be used. */
 export function readChain(text: string, key: KeyObject, name: string, now: number): Issued | string {
 	const blocks =
 		text.length > maxChainLength
 			? []
 			: (text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []);
 	if (blocks.length === 0 || blocks.length > maxInChain) {
-		return 'the CA gave no chain of certificates';
+		return 'the CA returned no certificate chain';
 	}
 	try {
 		const [leaf] = blocks.map(block => new X509Certificate(block)) as [X509Certificate];
 		const [from, until] = [Date.parse(leaf.validFrom), Date.parse(leaf.validTo)];
 		if (!leaf.checkPrivateKey(key)) {
-			return 'the certificate of the CA has another key than was asked for';
+			return 'the certificate from the CA has a different key than requested';
 		}
 		const isFor = leaf.checkHost(name, {subject: 'never'}) !== undefined;
-		// A damaged name leaves an error with OpenSSL that the next call, of whatever, would report: parsing clears it.
+		// A malformed name leaves an error in OpenSSL's queue that an unrelated later call would report. Parsing clears
+		// it.
 		void new X509Certificate(leaf.raw);
 		if (!isFor) {
-			return `the certificate of the CA is not for ${name}`;
+			return `the certificate from the CA is not for ${name}`;
 		}
 		if (Number.isNaN(from) || !(until > now)) {
-			return 'the certificate of the CA has ended already';
+			return 'the certificate from the CA has already expired';
 		}
 		const issuer = /^CN=(.*)$/m.exec(leaf.issuer)?.[1] ?? leaf.issuer.replaceAll('\n', ', ');
 		return {
@@ -134,11 +137,11 @@ export function readChain(text: string, key: KeyObject, name: string, now: numbe
 			issuer: issuer.replace(/[^\p{L}\p{M}\p{N}\p{P}\p{Zs}\p{S}]/gu, '?').slice(0, maxIssuerLength),
 		};
 	} catch {
-		return 'the CA gave a certificate that cannot be read';
+		return 'the CA returned an invalid certificate';
 	}
 }
 
-/** By what a CA knows a certificate when it is asked for renewal (RFC 9773 §4.1); null: it names no key of its CA. */
+/** Returns the CA's identifier of a certificate (RFC 9773 §4.1), or `null` if it has no authority key identifier. */
 export function renewalId(chain: string): string | null {
 	const leaf = new X509Certificate(chain);
 	const serial = Buffer.from(leaf.serialNumber, 'hex');
@@ -148,8 +151,8 @@ export function renewalId(chain: string): string | null {
 }
 
 /**
- * `keyIdentifier` of the authority key identifier (RFC 5280 §4.2.1.1) of a certificate, DER; null: it has none in its
- * usual form.
+ * Returns the `keyIdentifier` of a DER certificate's authority key identifier (RFC 5280 §4.2.1.1), or `null` if it has
+ * none in the usual form.
  */
 export function authorityKeyId(certificate: Buffer): Buffer | null {
 	const value = certificate.indexOf(Buffer.from('0603551d2304', 'hex')) + 6;
@@ -160,5 +163,5 @@ export function authorityKeyId(certificate: Buffer): Buffer | null {
 	return isThere && id.length === length ? id : null;
 }
 
-/** The key of a PEM that we wrote. */
+/** Parses a key from a PEM that `pemOf` wrote. */
 export const keyOf = (pem: string): KeyObject => createPrivateKey(pem);

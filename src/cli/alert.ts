@@ -40,12 +40,12 @@ export function alertCommands(alert: CliCommand): void {
 	alert
 		.verb('add', 'Add an alert: a message when a problem starts and when it ends')
 		.sample('mailctl alert add --mail ops@shop.example')
-		.option('--mail <address>', 'by mail, beside the queue (MAILCTL_ALERT_SMTP_URL)', email('--mail'))
-		.option('--webhook <url>', 'by a signed post; - reads the URL from standard input')
-		.option('--slack <url>', 'by an incoming webhook of Slack; - reads the URL from standard input')
-		.option('--on <kinds>', `about these only: ${alertKindNames.join(', ')}`, kinds)
-		.option('--from <address>', 'the sender of its mails; else mailctl at MAILCTL_HOSTNAME', email('--from'))
-		.option('--verified', 'vouch for the address of --mail, which then need not confirm')
+		.option('--mail <address>', 'send email, bypassing the queue (MAILCTL_ALERT_SMTP_URL)', email('--mail'))
+		.option('--webhook <url>', 'send a signed POST; - reads the URL from standard input')
+		.option('--slack <url>', 'post to a Slack incoming webhook; - reads the URL from standard input')
+		.option('--on <kinds>', `only these types: ${alertKindNames.join(', ')}`, kinds)
+		.option('--from <address>', 'sender of its messages; default: mailctl at MAILCTL_HOSTNAME', email('--from'))
+		.option('--verified', 'treat the address of --mail as confirmed')
 		.does<AddOptions>(async (session, {on, from, verified = false, ...ways}) => {
 			const given = Object.entries(ways) as Array<[AlertWay, string]>;
 			const [first] = given;
@@ -64,9 +64,9 @@ export function alertCommands(alert: CliCommand): void {
 			const {row, secret} = await session.performAnywhere(verified ? addVouchedAlert : addAlert, input);
 			session.show({...(alerts.json(row) as object), ...(secret !== null && {secret})}, () => [
 				`${row.id}: ${row.way} ${row.target}`,
-				...(secret === null ? [] : [`Its posts are signed with ${secret}, which is shown only now.`]),
+				...(secret === null ? [] : [`Posts are signed with ${secret}, which is not shown again.`]),
 				row.status === 'unconfirmed'
-					? `${row.target} first receives a link to confirm; to vouch for it: mailctl alert verify ${row.id}`
+					? `${row.target} receives a link to confirm the address; to skip that: mailctl alert verify ${row.id}`
 					: `Try it: mailctl alert test ${row.id}`,
 			]);
 		});
@@ -80,7 +80,7 @@ export function alertCommands(alert: CliCommand): void {
 			session.list(alerts, await withStatuses(reader, await listAlerts(reader, workspaceId)));
 			const wrong = (await listConditions(reader, workspaceId)).filter(isWrong);
 			if (!session.json && wrong.length > 0) {
-				session.terminal.print(['', 'Wrong now:']);
+				session.terminal.print(['', 'Open incidents:']);
 				session.list(conditions, wrong);
 			}
 		});
@@ -100,8 +100,8 @@ export function alertCommands(alert: CliCommand): void {
 				error === null ? [`sent to ${one.target}`] : [],
 			);
 			if (error !== null) {
-				const fix = one.way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and what it answers';
-				throw new CliError('unavailable', `the message did not go out: ${error}`, fix);
+				const fix = one.way === 'mail' ? 'see MAILCTL_ALERT_SMTP_URL' : 'check the URL and its response';
+				throw new CliError('unavailable', `the message was not sent: ${error}`, fix);
 			}
 		});
 
@@ -116,7 +116,7 @@ export function alertCommands(alert: CliCommand): void {
 	alert
 		.verb('mute <id>', 'Mute an alert for a while')
 		.sample('mailctl alert mute alr_06f… --for 2h')
-		.requiredOption('--for <duration>', 'how long, at most 30d; 0 ends it')
+		.requiredOption('--for <duration>', 'how long, at most 30d; 0 unmutes it')
 		.does<{for: string}, [string]>(async (session, {for: span}, text) => {
 			const {id} = await found(session, text);
 			session.one(alerts, await session.performAnywhere(muteAlert, {id, for: span}));
@@ -128,20 +128,20 @@ export function alertCommands(alert: CliCommand): void {
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {id, target} = await found(session, text);
-			await session.confirm(`Remove ${id}? ${target} hears nothing more.`, yes);
+			await session.confirm(`Remove ${id}? ${target} will receive no more alerts.`, yes);
 			await session.performAnywhere(removeAlert, {id});
 			session.show({id, removed: true}, () => [`removed ${id} (${target})`]);
 		});
 }
 
-/** By its id, the beginning of it, or its address. */
+/** Finds an alert by its id, a prefix of it, or its target. */
 async function found(session: Session, text: string): Promise<Alert> {
 	const workspaceId = (await session.chosenWorkspace())?.id ?? null;
 	const all = await listAlerts(await session.reader(), workspaceId);
 	const matching = all.filter(({id, target}) => target === text || (text !== '' && id.startsWith(text)));
 	const [only] = matching;
 	if (only === undefined || matching.length > 1) {
-		const wrong = only === undefined ? `there is no alert ${text}` : `several alerts begin with ${text}`;
+		const wrong = only === undefined ? `there is no alert ${text}` : `${text} is ambiguous`;
 		throw new CliError('data', wrong, 'see mailctl alert list');
 	}
 	return only;
@@ -152,7 +152,7 @@ const lastSent = ({error, sent_at: at}: Alert) => (error ? 'failed' : at ? minut
 const minute = (time: string) => `${shortTime(time)} UTC`;
 
 const alerts: Noun<ShownAlert> = {
-	none: 'no alerts, mailctl alert add makes one',
+	none: 'no alerts; create one with mailctl alert add',
 	json: row => ({...alertView(row, storedTime), workspace_id: row.workspace_id}),
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},

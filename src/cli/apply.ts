@@ -18,20 +18,20 @@ import {checkWishes} from './workspace.ts';
 
 type Options = {readonly file: string; readonly dryRun?: boolean; readonly yes?: boolean};
 
-/** A change and what it came to; `made` is undefined until it is done. */
+/** A change and its result; `made` is `undefined` until it is done. */
 export type Step = {readonly change: Change; readonly made: Made};
 
 /**
- * Makes the store what a file says (docs/guide/declared.md): shows what differs, asks before it removes anything, does
- * one change after the other. `--json`:
+ * Changes the store to match a file (docs/guide/declared.md): prints the differences, asks before it removes anything,
+ * and makes one change at a time. `--json`:
  * `{"dry_run","changes":[{"workspace","action","kind","name","fields","done",…}]}`.
  */
 export function applyCommand(command: CliCommand): void {
 	command
 		.sample('mailctl apply -f mailctl.yaml --dry-run')
 		.yesOption()
-		.requiredOption('-f, --file <file>', 'what export wrote, changed as you want it; - is standard input')
-		.option('--dry-run', 'show what would change, and change nothing')
+		.requiredOption('-f, --file <file>', 'the file, in the format of mailctl export; - is standard input')
+		.option('--dry-run', 'print the changes without making them')
 		.does(apply, {makesStore: ({dryRun}) => !dryRun});
 }
 
@@ -61,7 +61,7 @@ async function apply(session: Session, {file, dryRun = false, yes}: Options): Pr
 	}
 }
 
-/** What is to be done, all of it checked. Throws bad data (65). */
+/** Returns the changes to make, all of them validated. Throws bad data (65). */
 async function planOf(session: Session, file: string): Promise<readonly Change[]> {
 	const read = readDocument(utf8Text(await readInput(file)));
 	if (!read.ok) {
@@ -99,14 +99,14 @@ async function planOf(session: Session, file: string): Promise<readonly Change[]
 
 function refused(file: string, faults: readonly string[]): CliError {
 	const name = file === '-' ? 'standard input' : file;
-	return new CliError('data', `${name} cannot be applied`, 'correct the lines above; nothing was changed', faults);
+	return new CliError('data', `${name} cannot be applied`, 'fix the problems above; nothing was changed', faults);
 }
 
 async function confirmRemovals(session: Session, changes: readonly Change[], yes: boolean | undefined): Promise<void> {
 	const removals = changes.filter(({action}) => action === 'remove').length;
 	if (removals > 0) {
 		await session.confirm(
-			`Remove what is marked with - (${removals})? Queued mail of removed senders is not sent.`,
+			`Remove the entries marked with - (${removals})? Queued messages of removed senders will not be sent.`,
 			yes,
 		);
 	}
@@ -135,7 +135,7 @@ async function performAll(session: Session, changes: readonly Change[], steps: S
 	} catch (error) {
 		const left = changes.length - steps.length;
 		session.terminal.warn(
-			`mailctl: ${steps.length} changes were made, ${left} were not, apply the file again for the rest`,
+			`mailctl: ${steps.length} changes were made and ${left} were not, apply the file again for the rest`,
 		);
 		throw error;
 	}
@@ -166,7 +166,7 @@ function spelled(value: unknown): string {
 	return value === null || value === undefined ? 'none' : Array.isArray(value) ? value.join(' ') : String(value);
 }
 
-/** The keys and secrets that were made, for the one time that they can be shown. */
+/** Formats the new keys and secrets, which can be shown only this once. */
 export function secretLines(steps: readonly Step[], {bold}: Terminal): string[] {
 	const secrets = steps.flatMap(({change, made}) => {
 		const secret = made?.key ?? made?.signing_secret;
@@ -174,11 +174,11 @@ export function secretLines(steps: readonly Step[], {bold}: Terminal): string[] 
 			? []
 			: [[`${change.kind} ${printable(change.name)} in ${printable(change.workspace)}`, secret]];
 	});
-	const keep = secrets.length > 0 ? ['', 'Keep these now: keys are shown only this time.'] : [];
+	const keep = secrets.length > 0 ? ['', 'Store these now: keys are not shown again.'] : [];
 	return [...keep, ...secrets.flatMap(([name = '', secret = '']) => [`  ${name}`, `  ${bold(secret)}`])];
 }
 
-/** Writes the document of docs/guide/declared.md, every workspace unless one is named, without any secret. */
+/** Prints the document of docs/guide/declared.md, of all workspaces or the one of `--workspace`, without secrets. */
 export function exportCommand(command: CliCommand): void {
 	command.sample('mailctl export > mailctl.yaml').does(async session => {
 		const reader = await session.reader();

@@ -3,8 +3,8 @@ import type {StoredAttempt} from '../store/recipients.ts';
 import {printable, shortTime, wrapped} from './terminal-text.ts';
 
 /**
- * One conversation for people: where and when, how far it came, the reply in full and, where it was kept, what was
- * said. Everything that came from outside is made safe to print.
+ * Formats an attempt for people: where and when, the step it reached, the full reply and, if stored, the SMTP dialogue.
+ * Everything that came from outside is made safe to print.
  */
 export function attemptLines(attempt: StoredAttempt, width: number): string[] {
 	const {n, at, dialogue} = attempt;
@@ -17,7 +17,7 @@ export function attemptLines(attempt: StoredAttempt, width: number): string[] {
 	];
 }
 
-/** `    12 S: 250 Ok`: what is too long goes on under itself. */
+/** Formats a line of the dialogue, `    12 S: 250 Ok`; a long one continues below its text. */
 function saidLines(line: string, width: number): string[] {
 	const head = /^ *\d+ [CS*]: /.exec(line)?.[0] ?? '';
 	const bar = '     | ';

@@ -8,13 +8,17 @@ type Options = {readonly since?: number; readonly limit?: number; readonly csv?:
 
 const defaultLimit = 100;
 
-/** Who did what, of every workspace unless one is named. */
+/** Lists who did what, in all workspaces or in the one of `--workspace`. */
 export function auditCommands(audit: CliCommand): void {
 	audit
 		.verb('list', 'List the audit trail, newest first')
 		.sample('mailctl audit list --since 24h')
-		.option('--since <time>', 'since then: a time, or a duration before now', past('--since'))
-		.option('--limit <n>', `at most this many (default: ${defaultLimit}; as CSV all)`, count('--limit', 1, 10_000))
+		.option('--since <time>', 'from this time on: a time, or a duration before now', past('--since'))
+		.option(
+			'--limit <n>',
+			`at most this many (default: ${defaultLimit}; all with --csv)`,
+			count('--limit', 1, 10_000),
+		)
 		.option('--csv', 'print CSV')
 		.does<Options>(async (session, {since, limit, csv}) => {
 			const filter = {workspaceId: (await session.chosenWorkspace())?.id, since};
@@ -28,7 +32,7 @@ export function auditCommands(audit: CliCommand): void {
 }
 
 const acts: Noun<AuditEntry> = {
-	none: 'nothing was done in this time',
+	none: 'no entries in this period',
 	json: auditView,
 	fields: [
 		{title: 'UTC', cell: row => shortTime(row.at).slice(0, 19)},

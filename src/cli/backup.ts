@@ -26,7 +26,7 @@ import {grouped, shortTime} from './terminal-text.ts';
 export function backupCommand(command: CliCommand): void {
 	command
 		.sample('mailctl backup /var/backups/mailctl.tar')
-		.argument('<file>', 'the tar to write; an older backup there is replaced')
+		.argument('<file>', 'the tar file to write; an older backup is replaced')
 		.does<object, [string]>(backup);
 }
 
@@ -36,8 +36,8 @@ export function restoreCommand(command: CliCommand): void {
 	command
 		.sample('mailctl restore /var/backups/mailctl.tar --hold')
 		.yesOption()
-		.argument('<file>', 'what mailctl backup wrote')
-		.option('--hold', 'hold all mail that waits, until you release it')
+		.argument('<file>', 'a file written by mailctl backup')
+		.option('--hold', 'hold all waiting messages until you release them')
 		.does<RestoreOptions, [string]>(restore);
 }
 
@@ -54,8 +54,8 @@ async function backup(session: Session, _options: object, file: string): Promise
 		noteBackup(session.settings().dataDir, Date.parse(facts.time));
 		const {bytes, schema, time, files} = made;
 		session.show({file, bytes, version: facts.version, schema, time, files}, () => [
-			`${file}: ${grouped(bytes)} bytes, as of ${shortTime(time)} UTC, read again and whole.`,
-			'It holds the keys that open all secrets: keep it where nobody else reads it.',
+			`${file}: ${grouped(bytes)} bytes, as of ${shortTime(time)} UTC, verified.`,
+			'It contains the keys that decrypt all secrets: store it where nobody else can read it.',
 			...(isSqlite
 				? []
 				: ['The database is not in it. Run: pg_dump -Fc -f mailctl.dump "$MAILCTL_DATABASE_URL"']),
@@ -69,11 +69,11 @@ async function backup(session: Session, _options: object, file: string): Promise
 }
 
 type Source = {
-	/** Puts the files of the backup into a folder; answers the schema. */
+	/** Puts the files of the backup into a folder and returns the schema. */
 	readonly gather: (folder: string, onBytes: (bytes: number) => void) => Promise<string>;
-	/** How many bytes are to be handled. */
+	/** The number of bytes to process, for the progress line. */
 	readonly total: number;
-	/** Removes what is not in that folder. */
+	/** Removes temporary files outside of that folder. */
 	readonly release: () => void;
 };
 
@@ -82,7 +82,7 @@ function sqliteSource(session: Session): Source {
 	const {dataDir} = settings;
 	let asked: AskedCopy | null = null;
 	return {
-		// Copied, packed, read again.
+		// Every byte is copied, packed, and read again to verify it.
 		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
 			const [{openStoreOf}, {secretsOf}] = await Promise.all([
@@ -96,10 +96,10 @@ function sqliteSource(session: Session): Source {
 				const schema = isMade
 					? await linkCopy(liveCopyFile(dataDir), folder)
 					: await copyHere(store, folder, onBytes);
-				// After the store: a key is in the file before anything is sealed with it.
+				// The keys are copied after the store: a key is in the file before anything is encrypted with it.
 				const secrets = secretsFile(dataDir);
 				if (!existsSync(secrets)) {
-					await secretsOf(store, settings); // Makes them, unless they were lost.
+					await secretsOf(store, settings); // Creates them, unless they were lost.
 				}
 				copyFileSync(secrets, join(folder, 'secrets.json'));
 				return schema;
@@ -119,7 +119,7 @@ async function linkCopy(file: string, folder: string): Promise<string> {
 
 type OnBytes = (bytes: number) => void;
 
-/** A snapshot, which the log of a daemon beside grows behind. */
+/** Copies a snapshot of the store. While it is read, the write-ahead log of a running daemon grows. */
 async function copyHere({reader}: Store, folder: string, onBytes: OnBytes): Promise<string> {
 	const {copyStore} = await import('../store/store.ts');
 	const copy = join(folder, 'mailctl.db');
@@ -134,15 +134,15 @@ async function copyHere({reader}: Store, folder: string, onBytes: OnBytes): Prom
 /** How long the daemon may take to notice the request, milliseconds. */
 const noticedMs = 5000;
 
-/** A copy that the daemon makes in its data folder. */
+/** A copy of the store that the daemon makes in its data folder. */
 type AskedCopy = {
-	/** Whether it was made; else this process has to. */
+	/** Waits for the copy and reports whether it was made; if not, this process must copy the store. */
 	readonly isMade: (onBytes: OnBytes) => Promise<boolean>;
-	/** To be called when it is not needed any more. */
+	/** Removes the copy. */
 	readonly release: () => void;
 };
 
-/** Null: no daemon runs, or it makes a copy for another command. */
+/** Requests a copy. Returns `null` if no daemon is running, or it is making a copy for another command. */
 async function askDaemon(session: Session): Promise<AskedCopy | null> {
 	const {dataDir} = session.storeSettings();
 	if (!(await readDaemons(session)).running || !requestCopy(dataDir)) {
@@ -171,7 +171,7 @@ async function askDaemon(session: Session): Promise<AskedCopy | null> {
 	};
 }
 
-/** The keys are settings there, and PostgreSQL's own tools copy the rest. */
+/** With PostgreSQL, the backup contains only the keys of the settings; PostgreSQL's own tools copy the rest. */
 function postgresSource(session: Session): Source {
 	return {
 		total: 1,
@@ -197,7 +197,7 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		if (engine === 'postgres') {
 			throw new CliError(
 				'data',
-				`${file} has only the keys of a store in PostgreSQL`,
+				`${file} contains only the keys of a store in PostgreSQL`,
 				'run pg_restore and set MAILCTL_SECRET_KEY to the keys in its secrets.json, the current one first',
 			);
 		}
@@ -205,7 +205,7 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		if (judged === 'tooOld') {
 			throw new CliError(
 				'config',
-				`${file} has a store from a version that is too old`,
+				`${file} contains a store from a version that is too old`,
 				'restore it with mailctl of commit 2a0e3213 and back it up again',
 			);
 		}
@@ -219,8 +219,8 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		if (session.settings().databaseUrl !== null) {
 			throw new CliError(
 				'config',
-				`${file} has a store in SQLite`,
-				'take MAILCTL_DATABASE_URL out of the settings',
+				`${file} contains a store in SQLite`,
+				'remove MAILCTL_DATABASE_URL from the settings',
 			);
 		}
 		const {dataDir} = session.settings();
@@ -231,13 +231,13 @@ async function restore(session: Session, {yes, hold = false}: RestoreOptions, fi
 		try {
 			const replaced = existsSync(storeFile(dataDir));
 			if (replaced) {
-				await session.confirm(`Replace the store in ${dataDir} by that of ${shortTime(time)} UTC?`, yes);
+				await session.confirm(`Replace the store in ${dataDir} with that of ${shortTime(time)} UTC?`, yes);
 			}
 			const queue = await restoreBackup({file, settings, acting: session.tools, hold, onBytes: count.add});
 			count.end();
 			const waiting = queue.ready + queue.deferred;
 			session.show({file, version, schema, time, data_dir: dataDir, replaced, waiting, held: queue.held}, () => [
-				`${dataDir} has the store of ${shortTime(time)} UTC.`,
+				`${dataDir} now has the store of ${shortTime(time)} UTC.`,
 				...queueLines(waiting, queue.held),
 			]);
 		} catch (error) {
@@ -256,17 +256,15 @@ function queueLines(waiting: number, held: number): string[] {
 	return [
 		...(waiting > 0
 			? [
-					`Copies that wait: ${grouped(waiting)}. They go when the daemon starts, and what was delivered`,
-					'since then goes again. To look first: mailctl queue hold --older-than 0s',
+					`Waiting recipients: ${grouped(waiting)}. The next start delivers to them, again if they were`,
+					'delivered since the backup. To check first: mailctl queue hold --older-than 0s',
 				]
 			: []),
-		...(held > 0
-			? [`Copies that are held: ${grouped(held)}. Look with mailctl queue list, then release or drop.`]
-			: []),
+		...(held > 0 ? [`Held recipients: ${grouped(held)}. See mailctl queue list, then release or drop them.`] : []),
 	];
 }
 
-/** Shows the number of bytes on a terminal. */
+/** Shows the number of processed bytes on a terminal. */
 function createByteCount(session: Session, total: number) {
 	const progress = session.progress('MB');
 	let done = 0;

@@ -16,26 +16,27 @@ type Options = {messages: number; connections: number; fill?: number; waiting?: 
 const titles = {accept: 'Accept alone', through: 'End to end'};
 
 const explanation = `
-p50 to max ms: from a request to its 202. Lost: accepted, and not delivered.
-npm run bench in a checkout has more workloads, and other mail servers beside.`;
+The times p50 to max run from a request to its 202. Lost messages were accepted
+but not delivered. In a checkout, npm run bench has more workloads and compares
+other mail servers.`;
 
 export function benchCommand(command: CliCommand): void {
 	command
 		.sample('mailctl bench --messages 2000')
 		.addHelpText('after', explanation)
-		.option('--messages <n>', 'messages of each measurement', count('--messages', 1, 10_000_000), 6000)
-		.option('--connections <n>', 'HTTP connections that send at once', count('--connections', 1, 1000), 64)
+		.option('--messages <n>', 'messages per measurement', count('--messages', 1, 10_000_000), 6000)
+		.option('--connections <n>', 'concurrent HTTP connections', count('--connections', 1, 1000), 64)
 		.option(
 			'--fill <n>',
-			'measure nothing: fill the store with n messages; the daemon must be stopped. Only for trials: a power loss meanwhile can damage the store',
+			'fill the store with n messages instead of measuring; the daemon must be stopped. Only for trials: a power loss meanwhile can damage the store',
 			count('--fill', 1, 100_000_000),
 		)
-		.option('--waiting', 'with --fill: the messages wait in the queue')
+		.option('--waiting', 'with --fill, leave the messages waiting in the queue')
 		.does<Options>(bench, {makesStore: () => true});
 }
 
 async function bench(session: Session, options: Options): Promise<void> {
-	// With PostgreSQL it may not be there yet.
+	// With PostgreSQL, the data folder may not exist yet.
 	openDataDir({dataDir: session.storeSettings().dataDir, asRoot: true});
 	if (options.fill !== undefined) {
 		await fill(session, options.fill, options.waiting === true);
@@ -44,7 +45,7 @@ async function bench(session: Session, options: Options): Promise<void> {
 	}
 }
 
-/** Each on a store of its own beside the one of the service, which it leaves alone: the disk is the same. */
+/** Runs each measurement on a new store in the data folder, so that the disk is that of the service. */
 async function measureAll(session: Session, {messages, connections}: Options): Promise<void> {
 	const [{measureAccept, measureEndToEnd, startSink}, {plain}] = await Promise.all([
 		import('../bench/measures.ts'),
@@ -92,7 +93,7 @@ function linesOf(figures: object): string[] {
 	);
 }
 
-/** Into one workspace, where it is named, else into many. */
+/** Fills the workspace of `--workspace`, or many new ones. */
 async function fill(session: Session, messages: number, isWaiting: boolean): Promise<void> {
 	const {dataDir, retrySchedule} = session.storeSettings();
 	const {tools} = session;
@@ -130,7 +131,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 		const figures = {messages, workspaces: workspaces.length, seconds: Math.round(seconds * 10) / 10};
 		session.show({...figures, messages_per_s: perSecond, store_bytes: bytes}, () => [
 			`${grouped(messages)} messages for ${grouped(workspaces.length)} workspaces in ${figures.seconds} s, ${grouped(perSecond)}/s.`,
-			`The store has ${grouped(bytes)} bytes now.`,
+			`The store now has ${grouped(bytes)} bytes.`,
 		]);
 	} finally {
 		progress.end();
@@ -138,7 +139,7 @@ async function fill(session: Session, messages: number, isWaiting: boolean): Pro
 	}
 }
 
-/** With PostgreSQL a daemon may run on another machine. */
+/** With PostgreSQL, a daemon may be running on another machine, which no lock shows. */
 async function refuseNodes(session: Session): Promise<void> {
 	const {listNodes, silentMs} = await import('../store/nodes.ts');
 	const store = await session.store();

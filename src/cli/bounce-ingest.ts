@@ -53,8 +53,8 @@ export function ingestCommand(bounce: CliCommand): void {
 			'Import bounces and complaints: an mbox, a Maildir, messages, folders of them, or standard input',
 		)
 		.sample('mailctl bounce ingest /var/mail/bounces')
-		.option('--rcpt <address>', 'whom the mail on standard input was for; several', collect)
-		.option('--again', 'read an mbox from its beginning, not from where it was read before')
+		.option('--rcpt <address>', 'recipient of the message on standard input; repeatable', collect)
+		.option('--again', 'read an mbox from the beginning, not from where the last import stopped')
 		.does<IngestOptions, [string[]]>(ingest);
 }
 
@@ -87,15 +87,15 @@ async function ingest(
 	}
 }
 
-/** As the listener stores it: servers differ in brackets and case. */
+/** Normalizes an address as the listener does: servers differ in brackets and case. */
 function bare(address: string): string {
 	const [, inner = address.trim()] = /^<(.*)>$/.exec(address.trim()) ?? [];
 	return inner.toLowerCase();
 }
 
 /**
- * A mail server that pipes mail in tries again after 75 and returns the mail to its sender after anything else: what it
- * holds must not be lost because of us. A mail that was stored is not asked for again.
+ * Converts an error to exit code 75. A mail server that pipes messages in retries after 75, but returns the message to
+ * its sender after any other code, so it would be lost. A stored message is not requested again.
  */
 function asTemporary(error: unknown): unknown {
 	const {lines, exitCode} = report(error);
@@ -178,7 +178,7 @@ function show(session: Session, {counts}: Awaited<ReturnType<typeof startIntake>
 	const {length: n} = noMail;
 	session.show({...counts, files_without_mail: n, files_failed: failed.length}, () => [
 		...countLines(counts),
-		...(n > 0 ? [`${grouped(n)} ${n === 1 ? 'file' : 'files'} without mail`] : []),
+		...(n > 0 ? [`${grouped(n)} ${n === 1 ? 'file' : 'files'} without messages`] : []),
 	]);
 }
 
@@ -189,23 +189,23 @@ function refuseFailed(path: string, files: number, {failed, noMail}: Passed, mai
 		const named = failed.slice(0, maxNamed).map(({path: file, message}) => `${file}: ${message}`);
 		const more = failed.length > maxNamed ? [`and ${grouped(failed.length - maxNamed)} more`] : [];
 		const wrong = `${grouped(failed.length)} of ${grouped(files)} files could not be read`;
-		throw new CliError('io', wrong, 'let this user read them and run it again', [...named, ...more]);
+		throw new CliError('io', wrong, 'give this user read access and run it again', [...named, ...more]);
 	}
 	if (mails === 0 && noMail.length > 0) {
-		const wrong = [`there is no mail in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
+		const wrong = [`there is no message in ${path}`, files === 1 ? noMail[0] : null].filter(Boolean).join(': ');
 		throw new CliError('data', wrong, 'name an mbox, a Maildir, a message or a folder of messages');
 	}
 }
 
-/** A mail of a file; of an mbox with what is to be written down once it is taken in. */
+/** A message in a file; for an mbox, with the checkpoint to save once the message is stored. */
 type FoundInFiles = {
 	readonly found: FoundMail;
 	readonly checkpoint: {readonly mailbox: string; readonly position: MboxPosition} | null;
 };
 
-/** The results of files that gave no mail. */
+/** The files that contained no message. */
 type Passed = {
-	/** Of each file without mail in it, why it has none; null: it is something else. */
+	/** Why each of these files has no message; `null` if it is some other kind of file. */
 	readonly noMail: Array<string | null>;
 	/** Files that could not be read, and why. */
 	readonly failed: Array<{readonly path: string; readonly message: string}>;
@@ -213,14 +213,14 @@ type Passed = {
 
 type FilesOptions = {
 	readonly files: readonly MailFile[];
-	/** How far an mbox was read; null: from its beginning. */
+	/** Returns how far an mbox was read, or `null` to read it from the beginning. */
 	readonly positionOf: (mailbox: string) => Promise<MboxPosition | null>;
-	/** Of all octets, how many were looked at. */
+	/** Receives the number of octets read so far, of all files. */
 	readonly onRead: (octets: number) => void;
 	readonly passed: Passed;
 };
 
-/** The files of a path. Bad data (65) where it leads nowhere. */
+/** Returns the files at a path. Throws bad data (65) if the path does not exist. */
 async function listMailFiles(path: string): Promise<MailFile[]> {
 	const files: MailFile[] = [];
 	try {
@@ -236,7 +236,7 @@ async function listMailFiles(path: string): Promise<MailFile[]> {
 	return files;
 }
 
-/** The mails of all files, one after the other; a file that cannot be read does not keep the others back. */
+/** Yields the messages of all files in order. A file that cannot be read does not stop the others. */
 async function* mailsOfFiles(options: FilesOptions): AsyncGenerator<FoundInFiles> {
 	const {files, passed, onRead} = options;
 	let before = 0;
@@ -285,7 +285,7 @@ async function* mailsOfFile(
 
 const lookedAt = 8192;
 
-/** Whether there is text with a header field in it: other files lie in folders of mail too. */
+/** Reports whether a file is text with a header field, because folders of messages contain other files too. */
 function looksLikeMail(raw: Buffer): boolean {
 	const text = raw.toString('latin1', 0, lookedAt);
 	return !text.includes('\0') && /^[a-z][\w-]{0,75}[ \t]*:/im.test(text);
@@ -294,24 +294,24 @@ function looksLikeMail(raw: Buffer): boolean {
 const someMails = 128;
 
 /**
- * Takes mails in and reads them, as the daemon does, in this process. `rcptTo`: whom the mails were for, where that is
- * known.
+ * Stores and reads messages in this process, as the daemon does. `rcptTo` lists the recipients of the messages, if they
+ * are known.
  */
 export async function startIntake(session: Session, rcptTo: readonly string[]) {
 	const settings = session.settings();
 	const store = await session.store();
-	// A pipe with the settings of another folder would lose every mail in silence.
+	// A pipe that runs with the settings of another folder would silently lose every message.
 	if (!(await hasWorkspace(store.reader))) {
 		throw new CliError(
 			'config',
-			'there is no workspace in this store, so no mail can be about one of its messages',
+			'there is no workspace in this store, so no report can match one of its messages',
 			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL to the values that the daemon uses',
 		);
 	}
 	await requireRoom(settings);
 	const {clock, newId} = session.tools;
 	const counts = {...nothingYet};
-	/** Taken in here, and not read yet. */
+	/** Messages that were stored here and not read yet. */
 	const unread = new Set<string>();
 	let began = clock.monotonic();
 	let announced = 0;
@@ -324,7 +324,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		reader: store.reader,
 		writer: store.writer,
 		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
-		// The daemon looks for what is due when it is notified of a change.
+		// The daemon checks what is due when it is notified of a change.
 		write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
 		reporters: settings.feedbackReporters,
 		ours: [settings.returnPathDomain, settings.hostname],
@@ -332,7 +332,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 	};
 	const resolver = openResolver(session);
 
-	/** As the daemon reads it: who signed it counts for some reports. */
+	/** Reads a message as the daemon does, with its signers, on which the effect of some reports depends. */
 	async function read(raw: Buffer): Promise<Reading> {
 		const reading = readReport(raw, classify);
 		if (!countsBySigner(reading)) {
@@ -364,17 +364,17 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 			inboundUnreadable({id}) {
 				counts.unreadable += unread.delete(id) ? 1 : 0;
 			},
-			// It is kept, and so counted as unreadable.
+			// The message is stored and counted as unreadable.
 			inboundUnrecorded: () => undefined,
 			storeFailed(error) {
-				// The mails are stored: the next reader of the store reads them.
+				// The messages are stored, so the next reader of the store reads them.
 				failure ??= error;
 				void reading.stop();
 			},
 		},
 	});
 
-	/** What was taken in is read. */
+	/** Reads everything that was stored. */
 	async function readAll(): Promise<void> {
 		reading.wake();
 		await reading.idle();
@@ -385,8 +385,8 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 	}
 
 	/**
-	 * To be called after each mail. Now and then it does `before`, has what was taken in read, and gives other writers
-	 * their turn.
+	 * Is called after each message. Every `someMails` messages it runs `before`, reads what was stored, and lets other
+	 * writers work.
 	 */
 	async function drain(before: () => void | Promise<void>): Promise<void> {
 		found++;
@@ -395,7 +395,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 		}
 		await before();
 		await readAll();
-		// SQLite has one writer at a time: a daemon beside gets as long a turn.
+		// SQLite has one writer at a time, so a running daemon gets the same amount of time.
 		if (settings.databaseUrl === null && liveDaemon(settings.dataDir) !== null) {
 			await setTimeout(clock.monotonic() - began);
 		}
@@ -415,7 +415,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 			return taken;
 		},
 		drain,
-		/** Ends; the error that kept some from being read, undefined: all were. */
+		/** Stops reading. Returns the error because of which some messages were not read, if any. */
 		async end(): Promise<unknown> {
 			await readAll();
 			await reading.stop();
@@ -425,7 +425,9 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 	};
 }
 
-/** As the daemon's listener: a mail server that pipes mail to us keeps it after exit code 75, and tries again. */
+/**
+ * Refuses like the daemon's listener: a mail server that pipes messages in keeps them after exit code 75 and retries.
+ */
 async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promise<void> {
 	if (databaseUrl === null && (await freeBytes(dataDir)) < minFreeDisk) {
 		throw new CliError(

@@ -32,8 +32,8 @@ export function unmatchedCommand(bounce: CliCommand): void {
 	bounce
 		.verb('unmatched [id]', 'List reports that match none of your messages, or show one')
 		.sample('mailctl bounce unmatched 3f9a0c1b2d4e --raw > mail.eml')
-		.option('--limit <n>', 'at most this many, the newest', count('--limit', 1, 10_000), 25)
-		.option('--raw', 'print the mail itself, as it came (its first 256 KiB)')
+		.option('--limit <n>', 'at most this many of the newest', count('--limit', 1, 10_000), 25)
+		.option('--raw', 'print the message as received (its first 256 KiB)')
 		.does<Options, [string?]>(async (session, options, id) => {
 			if (id === undefined) {
 				await list(session, options);
@@ -44,14 +44,14 @@ export function unmatchedCommand(bounce: CliCommand): void {
 }
 
 const keptMails: Noun<KeptMail> = {
-	none: 'no mail is kept: every report found its copy',
+	none: 'no messages are retained: every report matched a recipient',
 	json: view,
 	fields: [
 		{title: 'ID', cell: ({id}) => id.slice(0, shownId)},
 		{title: 'UTC', cell: ({receivedAt}) => shortTime(receivedAt).slice(5, 16)},
 		{title: 'KEPT', cell: ({kept}) => kept},
 		{title: 'KIND', cell: mail => reviewOf(mail).kind},
-		// Whom a report names; who wrote to the operator, and about what.
+		// For a report, the recipient it names; for a letter to the operator, its author and subject.
 		{title: 'WHO', cell: mail => letterOf(mail)?.from ?? reviewOf(mail).reports[0]?.recipient ?? null, cut: true},
 		{title: 'WHY', cell: mail => letterOf(mail)?.subject ?? whyOf(mail), cut: true},
 	],
@@ -69,7 +69,7 @@ async function show(session: Session, {raw}: Options, id: string): Promise<void>
 	const reader = await session.reader();
 	const [mail, another] = /^[0-9a-f]{6,64}$/.test(id) ? await findKept(reader, id) : [];
 	if (!mail) {
-		throw new CliError('data', `there is no kept mail ${id}`, 'see mailctl bounce unmatched');
+		throw new CliError('data', `there is no retained message ${id}`, 'see mailctl bounce unmatched');
 	}
 	if (another) {
 		throw new CliError('usage', `${id} is ambiguous`, 'use a longer prefix');
@@ -124,7 +124,7 @@ function describe(mail: KeptMail, width: number): string[] {
 		]),
 		...reports.flatMap(report => reportLines(report, width)),
 		'',
-		`The mail itself: mailctl bounce unmatched ${mail.id.slice(0, shownId)} --raw`,
+		`The message itself: mailctl bounce unmatched ${mail.id.slice(0, shownId)} --raw`,
 	];
 }
 
@@ -142,13 +142,14 @@ export function explainCommand(bounce: CliCommand): void {
 		.addHelpText(
 			'after',
 			`
-Files are single mails; - or nothing is standard input. Of a folder every file
-is read, with those in its folders, but for hidden ones; of a Maildir its mails.
-A reply of a host: mailctl bounce explain --reply '550 5.1.1 no such user'`,
+Each file is a single message; - or no file is standard input. In a folder,
+every file is read except hidden ones, including its subfolders; in a Maildir,
+its messages.
+For a reply: mailctl bounce explain --reply '550 5.1.1 no such user'`,
 		)
-		.option('--reply <text>', 'read the reply of a host instead of a mail')
-		.option('--phase <phase>', `what the reply was an answer to: ${phases.join(', ')} (rcpt)`, phase)
-		.option('--mx <host>', 'the host that gave the reply')
+		.option('--reply <text>', 'explain the reply of a mail server instead of a message')
+		.option('--phase <phase>', `the command that was replied to: ${phases.join(', ')} (rcpt)`, phase)
+		.option('--mx <host>', 'the mail server that sent the reply')
 		.does<ExplainOptions, [string[]]>(explain);
 }
 
@@ -166,14 +167,14 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		throw new CliError('usage', 'standard input can be read only once', 'leave out one -');
 	}
 	if ((name === '-' || names.includes('-')) && session.terminal.asks) {
-		session.terminal.warn('mailctl: paste the mail, then end it with Ctrl-D on a line of its own');
+		session.terminal.warn('mailctl: paste the message, then press Ctrl-D on an empty line');
 	}
 	if (names.length <= 1 && !(await isFolder(name))) {
 		const mail = mailOf(await readInput(name));
 		if (typeof mail === 'string') {
 			throw new CliError(
 				'data',
-				`there is no mail in ${name}: ${mail}`,
+				`there is no message in ${name}: ${mail}`,
 				'name a message, or a report saved on its own',
 			);
 		}
@@ -184,7 +185,7 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 	await explainAll(session, classify, names);
 }
 
-/** As `bounce ingest` takes it in: a report that was saved alone is one too. A text: why an archive cannot be read. */
+/** Extracts the message as `bounce ingest` does, also from a report saved on its own. Returns a text if it cannot. */
 function mailOf(bytes: Buffer): Buffer | string {
 	return mailOfReport(bytes) ?? bytes;
 }
@@ -209,17 +210,17 @@ function explainReply(
 	);
 }
 
-/** One after the other, each printed as soon as it is read. */
+/** Explains the files in order and prints each one at once. */
 async function explainAll({terminal, json}: Session, classify: Classify, names: readonly string[]): Promise<void> {
 	let count = 0;
 	for await (const file of filesOf(names)) {
 		const bytes = file === '-' ? await readInput(file) : await headOf(file);
 		if (bytes === null) {
-			terminal.warn(`mailctl: ${file} cannot be read, it says nothing here`);
+			terminal.warn(`mailctl: ${file} cannot be read and is skipped`);
 		}
 		const mail = mailOf(bytes ?? Buffer.alloc(0));
 		if (typeof mail === 'string') {
-			terminal.warn(`mailctl: there is no mail in ${file}: ${mail}`);
+			terminal.warn(`mailctl: there is no message in ${file}: ${mail}`);
 		}
 		const reading = readReport(typeof mail === 'string' ? Buffer.alloc(0) : mail, classify);
 		const text = json
@@ -237,7 +238,7 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 	}
 }
 
-/** Files as they were named, whether they are there or not; in place of a folder those in it, see `mailFiles`. */
+/** Yields the named files, whether they exist or not, and for a folder the files in it; see `mailFiles`. */
 async function* filesOf(names: readonly string[]): AsyncGenerator<string> {
 	for (const name of names) {
 		if (!(await isFolder(name))) {
@@ -254,10 +255,10 @@ async function isFolder(name: string): Promise<boolean> {
 	return name !== '-' && ((await stat(name).catch(() => null))?.isDirectory() ?? false);
 }
 
-/** No mail that came back is longer, and a folder may hold anything. */
+/** No returned message is longer, but a folder may contain anything. */
 const maxMailBytes = 32 * 1024 * 1024;
 
-/** The file's first 32 MiB; null: it cannot be read. */
+/** Reads the first 32 MiB of a file. Returns `null` if it cannot be read. */
 async function headOf(name: string): Promise<Buffer | null> {
 	const opened = await openRegular(name, 'follow').catch(() => null);
 	try {
@@ -273,30 +274,30 @@ async function headOf(name: string): Promise<Buffer | null> {
 
 const phase = oneOf('--phase', phases);
 
-/** A reading as scripts see it. */
+/** Returns a reading for scripts. */
 function viewOf({kind, reports, fault}: Reading) {
 	// Scripts rely on the five kinds.
 	const known = kind === 'dmarc' || kind === 'tls' ? 'other' : kind;
 	return {kind: known, reports: reports.map(reportView), ...(fault !== null && {fault})};
 }
 
-/** How a mail is read and why, for people: lines of at most the terminal's width. */
+/** Explains to people how a message is read and why, in lines that fit the terminal. */
 function explained(reading: Reading, terminal: Terminal): string[] {
 	const {kind, reports, fault} = reading;
 	return [
 		kindOf(reading),
-		...(fault === null ? [] : [`Nothing follows from it, for it was not read to its end: ${fault}.`]),
+		...(fault === null ? [] : [`It has no effect because it could not be read completely: ${fault}.`]),
 		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(reportRows(kind, report), terminal)]),
 	];
 }
 
-/** The same of a reply that was given on the command line. */
+/** Explains a reply from the command line. */
 function explainedReply(judgement: Judgement, terminal: Terminal): string[] {
 	return rows(replyRows(judgement), terminal);
 }
 
 function named({recipient, originalRecipient}: Report): string {
-	const name = printable(recipient ?? 'a recipient that is not named');
+	const name = printable(recipient ?? 'an unnamed recipient');
 	return originalRecipient === null ? name : `${name} (sent to ${printable(originalRecipient)})`;
 }
 
@@ -311,7 +312,7 @@ function rows(pairs: readonly Row[], {width}: Terminal): string[] {
 	});
 }
 
-/** What a mail says of one recipient, as scripts see it. */
+/** Returns a message's report about one recipient, for scripts. */
 export function reportView(report: Report) {
 	return {
 		recipient: report.recipient,

@@ -41,7 +41,7 @@ export function certificateCommands(certificate: CliCommand): void {
 				...names,
 				isIdle
 					? 'A daemon with MAILCTL_ACME=true orders them when it starts.'
-					: 'The daemon orders them now: mailctl certificate list shows what comes of it.',
+					: 'The daemon orders them now: mailctl certificate list shows the result.',
 			]);
 		});
 }
@@ -57,7 +57,7 @@ const renewTime = (row: Certificate): string | null => {
 function nounOf(session: Session): Noun<Certificate> {
 	const state = (row: Certificate) => stateOf(row, session.tools.clock.now());
 	return {
-		none: 'no certificates; MAILCTL_ACME=true has the daemon get some',
+		none: 'no certificates; with MAILCTL_ACME=true, the daemon gets them',
 		json: row => ({
 			...{name: row.name, state: state(row), issuer: row.issuer, ca: row.directory, not_before: row.not_before},
 			...{
@@ -70,17 +70,17 @@ function nounOf(session: Session): Noun<Certificate> {
 		fields: [
 			{title: 'NAME', name: 'name', cell: row => row.name, cut: true},
 			{title: 'STATE', name: 'state', cell: state},
-			{title: 'ENDS', name: 'ends', cell: row => minute(row.not_after)},
+			{title: 'EXPIRES', name: 'expires', cell: row => minute(row.not_after)},
 			{title: 'ISSUER', name: 'issuer', cell: row => row.issuer, cut: true},
 			{title: 'CA', cell: row => row.directory && new URL(row.directory).host, cut: true},
 			{name: 'CA', cell: row => row.directory},
-			{name: 'begins', cell: row => minute(row.not_before)},
+			{name: 'starts', cell: row => minute(row.not_before)},
 			{name: 'renewed from', cell: row => minute(renewTime(row))},
 			{
-				name: 'next try',
+				name: 'next attempt',
 				cell: row => (row.fault === null || row.unused !== null ? undefined : minute(row.next_try_at)),
 			},
-			{title: 'FAULT', name: 'fault', cell: row => row.fault ?? row.unused ?? undefined, cut: true},
+			{title: 'ERROR', name: 'error', cell: row => row.fault ?? row.unused ?? undefined, cut: true},
 		],
 	};
 }

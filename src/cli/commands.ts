@@ -1,9 +1,14 @@
 import {type CliCommand, createProgram} from './program.ts';
 
-/** A noun, or a verb without one. `load` gives the command its verbs, or its options and work. */
+// src/cli is the `mailctl` command: nouns with verbs (`key create`), one file per noun. A verb parses its options
+// (options.ts), works on the store through a `Session`, beside a running daemon or without one, and prints for people
+// or, with `--json`, for scripts. The folder relies on src/ops and src/admin for everything that changes the store. It
+// never talks to the daemon except to send, and holds no rule that the API does not have.
+
+/** A noun, or a verb without a noun. `load` returns the function that adds its verbs, or its options and handler. */
 type Entry = readonly [name: string, about: string, load: () => Promise<(command: CliCommand) => void>];
 
-/** Commands by the heading under which `mailctl --help` lists them. */
+/** The commands, by their headings in `mailctl --help`. */
 const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]]> = [
 	[
 		'Running the service:',
@@ -55,7 +60,7 @@ const groups: ReadonlyArray<readonly [heading: string, entries: readonly Entry[]
 				'Messages, their recipients and attempts',
 				() => import('./message.ts').then(each => each.messageCommands),
 			],
-			['queue', 'Messages that wait for delivery', () => import('./queue.ts').then(each => each.queueCommands)],
+			['queue', 'Messages waiting for delivery', () => import('./queue.ts').then(each => each.queueCommands)],
 			[
 				'template',
 				'Templates and their versions',
@@ -183,8 +188,8 @@ const entries = groups.flatMap(([heading, inGroup]) =>
 );
 
 /**
- * The tree of commands. Loading them all takes longer than most commands do: with `words`, the arguments of a call,
- * only those that are named get their verbs.
+ * Returns the tree of commands. Loading all of it takes longer than most commands run, so with `words`, the arguments
+ * of a call, only the named commands get their verbs.
  */
 export async function mailctl(words?: readonly string[]): Promise<CliCommand> {
 	const program = createProgram().commandsGroup('Administration:').helpCommand(true);

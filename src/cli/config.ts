@@ -60,7 +60,7 @@ export function configCommands(config: CliCommand): void {
 			const remark = hostnameRemark(loaded.settings);
 			session.show({ok: true, ...(remark !== null && {warnings: [remark]})}, () => [
 				...(remark === null ? [] : wrapped(`Warning: ${remark}.`, session.terminal.width)),
-				remark === null ? 'The settings are good.' : 'The settings can be used.',
+				remark === null ? 'The settings are valid.' : 'The settings are usable.',
 			]);
 		});
 }
@@ -72,7 +72,7 @@ type Row = {
 	readonly provider: Provider | null;
 };
 
-/** `config pace`: every entry of the destinations file as it holds, or what holds for a domain. */
+/** Prints every effective entry of the destinations file, or what applies to one domain (`config pace`). */
 export async function showPace(session: Session, text: string | undefined): Promise<void> {
 	const settings = session.settings();
 	const destinations = loadDestinations(settings);
@@ -86,7 +86,7 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	const answer = await resolver.mx(name);
 	const hosts = mxHosts(name, answer);
 	const network = networkOf(settings);
-	// Who still captures all mail asks what will hold when it is delivered.
+	// In capture mode, show what will apply once messages are delivered.
 	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
 	const route = chooseRoute(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);
 	const {site, provider, pace, retry, terms} = route;
@@ -94,16 +94,16 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	session.show({domain: name, mx: hosts, site, ...shown, tls: terms.tls, sources: addressesOf(route)}, () =>
 		fields([
 			['domain', name],
-			['mail hosts', hostsText(hosts, answer)],
+			['mail servers', hostsText(hosts, answer)],
 			['site', site],
 			['entry', provider],
-			['connections', `${pace.startConnections} to begin with, ${pace.connections} at most`],
-			['mails a session', pace.mailsPerSession],
-			['mails a minute', pace.perMinute ?? 'no limit'],
-			['suspended after', `${pace.failures} tries in a row that no host answered`],
-			['tried again after', shown.retry ?? undefined],
+			['connections', `${pace.startConnections} at first, ${pace.connections} at most`],
+			['per session', pace.mailsPerSession],
+			['per minute', pace.perMinute ?? 'no limit'],
+			['suspended after', `${pace.failures} attempts in a row without a response`],
+			['retried after', shown.retry ?? undefined],
 			['given up after', shown.lifetime ?? undefined],
-			['tls', terms.nextHop.kind === 'mx' ? terms.tls : 'as the URL of the smarthost says'],
+			['tls', terms.nextHop.kind === 'mx' ? terms.tls : 'as in the URL of the relay'],
 			['sources', addressesOf(route).join(' ') || null],
 			...shown.reactions.map((reaction, index): [string, string] => [
 				index === 0 ? 'replies' : '',
@@ -120,7 +120,7 @@ function addressesOf({terms}: Route): string[] {
 function hostsText(hosts: readonly string[], answer: DnsAnswer<MxRecord>): string {
 	switch (answer.kind) {
 		case 'failed':
-			return `unknown, DNS did not answer: ${answer.code}`;
+			return `unknown, DNS did not respond: ${answer.code}`;
 		case 'nxdomain':
 			return 'none, the domain does not exist';
 		default:
@@ -188,10 +188,10 @@ function routeText(route: RouteChoice): string {
 function reactionText(reaction: PaceReaction): string {
 	switch (reaction.kind) {
 		case 'suspend':
-			return `nothing for ${duration(reaction.forMs)}${reaction.advice === undefined ? '' : `; ${reaction.advice}`}`;
+			return `suspended for ${duration(reaction.forMs)}${reaction.advice === undefined ? '' : `; ${reaction.advice}`}`;
 		case 'slow':
-			return `${reaction.perMinute} a minute${reaction.connections > 1 ? ` on ${reaction.connections} connections` : ''} for ${duration(reaction.forMs)}`;
+			return `${reaction.perMinute} per minute${reaction.connections > 1 ? ` on ${reaction.connections} connections` : ''} for ${duration(reaction.forMs)}`;
 		case 'mails_per_session':
-			return `${reaction.mails} mails a session`;
+			return `${reaction.mails} per session`;
 	}
 }

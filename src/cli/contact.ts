@@ -70,21 +70,21 @@ export function contactCommands(contact: CliCommand): void {
 		.does<{yes?: boolean}, [string]>(erase);
 }
 
-/** By address, also a person without a contact, who was only in the `cc` of others. */
+/** Erases a person, by address also one without a contact, who was only in the `cc` of messages. */
 async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const isId = text.startsWith('con_') && !text.includes('@');
 	const {address, key} = isId
 		? await chosen(session, text).then(found => ({address: found.address, key: found.addressKey}))
 		: {address: text, key: parseAddress(text, true).key};
 	const {id: workspaceId} = await session.workspace();
-	await session.confirm(`Erase ${address} and the content of all mail to it?`, yes);
+	await session.confirm(`Erase ${address} and the content of all messages to it?`, yes);
 	const {clock, newId} = session.tools;
 	const folder = capturedFolder(session.settings().dataDir);
 	const {running} = await readDaemons(session);
 	const {erase} = createEraser({
 		store: await session.store(),
 		clock,
-		// A daemon beside finds by itself what is due.
+		// A running daemon finds by itself what is due.
 		eventWriter: {newId, onDue: () => undefined},
 		removeCaptured: recipientIds => removeCaptured(folder, recipientIds),
 		...(running && {waitLimitMs: erasureWaitMs}),
@@ -102,14 +102,14 @@ async function erase(session: Session, {yes}: {yes?: boolean}, text: string): Pr
 				['messages to it', messages],
 				['with it in cc', recipients],
 				...(received > 0 ? ([['received', received]] as const) : []),
-				...(isLeft ? ([['remaining', 'hidden already, the daemon removes it from the store']] as const) : []),
+				...(isLeft ? ([['remaining', 'already hidden; the daemon removes it from the store']] as const) : []),
 			]),
 	);
 }
 
 const nowOf = ({tools}: Session) => storeTime(tools.clock.now());
 
-/** Throws bad data (65) where the workspace has no such contact. */
+/** Finds a contact. Throws bad data (65) if the workspace does not have it. */
 async function chosen(session: Session, text: string): Promise<Contact> {
 	const id = await session.idOf('con', text);
 	const {reader, workspaceId} = await session.inWorkspace();
@@ -132,15 +132,15 @@ async function chosen(session: Session, text: string): Promise<Contact> {
 const leftBy = ({topics, leftOther}: Contact) => [...topics, ...(leftOther ? ['mail without a topic'] : [])].join(', ');
 
 const contacts: Noun<Contact> = {
-	none: 'no contacts, the first mail to an address makes one',
+	none: 'no contacts; the first message to an address creates one',
 	json: contactView,
 	fields: [
-		// Every verb takes the address; beside the id it would be cut.
+		// Every verb accepts the address, which would be cut beside the id.
 		{name: 'id', cell: row => row.id},
 		{title: 'EMAIL', name: 'email', cell: row => row.address, cut: true},
 		{title: 'LOCALE', name: 'locale', cell: row => row.locale},
 		{title: 'TIMEZONE', name: 'timezone', cell: row => row.timezone, cut: true},
-		{title: 'GETS NO', cell: row => (row.suppressed ? 'mail' : leftBy(row) || null), cut: true},
+		{title: 'BLOCKED', cell: row => (row.suppressed ? 'mail' : leftBy(row) || null), cut: true},
 		{name: 'opted out of', cell: row => leftBy(row) || null},
 		{
 			name: 'paused until',

@@ -16,12 +16,12 @@ export function doctorCommand(command: CliCommand): void {
 		.sample('mailctl doctor --json')
 		.option(
 			'--to <domain...>',
-			`greet the mail hosts of these domains (default: ${usual.targets.join(' ')})`,
+			`connect to the mail servers of these domains (default: ${usual.targets.join(' ')})`,
 			domains,
 		)
 		.option(
 			'--time-server <host[:port]>',
-			`compare the clock with this one (default: ${usual.timeServer.host})`,
+			`compare the clock with this server (default: ${usual.timeServer.host})`,
 			timeServer,
 		)
 		.does<Options>(async (session, options) => {
@@ -68,13 +68,13 @@ const words = {ok: 'ok', warn: 'WARN', fail: 'FAIL'} as const;
 const statusColumns = 6;
 const checkColumns = 16;
 
-/** One finding: a line where all is well, with the reason and the fix below where it is not. */
+/** Formats a finding: one line if all is well, otherwise with the reason and the fix below it. */
 function linesOf({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
 	const head = `${words[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
 	const indent = ' '.repeat(statusColumns + checkColumns);
 	const marked = status === 'ok' ? head : bold(head);
 	const details = wrapped(printable(detail), width, indent);
-	// A name that fills its column stands on a line of its own.
+	// A name that fills its column gets a line of its own.
 	const lines =
 		check.length < checkColumns
 			? [`${marked}${details[0]?.slice(indent.length)}`, ...details.slice(1)]

@@ -30,14 +30,14 @@ export function domainCommands(domain: CliCommand): void {
 	domain
 		.verb('add <domain>', 'Add a domain and create its DKIM keys')
 		.sample('mailctl domain add shop.example')
-		.option('--return-path-domain <host>', 'where its bounces go, below the domain (bounce.<domain>)')
-		.option('--links <host>', 'host of the links in its mail, such as links.<domain>', parseDomain)
+		.option('--return-path-domain <host>', 'where its bounces go, a subdomain of the domain (bounce.<domain>)')
+		.option('--links <host>', 'host of the links in its messages, such as links.<domain>', parseDomain)
 		.does(add);
 
 	domain
 		.verb('update <domain>', 'Change the host of a domain’s links; the value none clears it')
 		.sample('mailctl domain update shop.example --links links.shop.example')
-		.requiredOption('--links <host>', 'used once DNS leads it here', unless(parseDomain))
+		.requiredOption('--links <host>', 'used once DNS points it to this machine', unless(parseDomain))
 		.does(update);
 
 	domain.verb('list', 'List domains, newest first').sample('mailctl domain list').does(list);
@@ -45,13 +45,13 @@ export function domainCommands(domain: CliCommand): void {
 	domain
 		.verb('show <domain>', 'Show the DNS records to publish and what DNS returns now')
 		.sample('mailctl domain show shop.example --zone')
-		.option('--zone', 'as lines of a zone file, without asking DNS')
+		.option('--zone', 'print lines of a zone file, without querying DNS')
 		.does(show);
 
 	domain
 		.verb('dmarc <domain>', 'Show who sends with a domain according to DMARC reports, and the next policy')
 		.sample('mailctl domain dmarc shop.example --days 30')
-		.option('--days <n>', 'days to look back on', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
+		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
 		.does(dmarc);
 
 	domain
@@ -60,14 +60,14 @@ export function domainCommands(domain: CliCommand): void {
 			'Check the DNS records now; exit 69 unless the domain is verified, 65 if no DKIM record is correct',
 		)
 		.sample('mailctl domain verify shop.example')
-		.option('--ownership-only', 'exit 0 for a verified domain without a DKIM record, whose mail is not signed')
+		.option('--ownership-only', 'exit 0 if a domain is verified without DKIM, so that its messages are unsigned')
 		.does(verify);
 
 	domain
 		.verb('rotate-key <domain>', 'Create new DKIM keys; they are used once DNS has them')
 		.sample('mailctl domain rotate-key shop.example')
-		.option('--selector <name>', 'selector of the RSA key; -ed25519 is added for the other', parseSelector)
-		.option('--cancel', 'cancel a rotation that waits for DNS')
+		.option('--selector <name>', 'selector of the RSA key; the Ed25519 key gets the suffix -ed25519', parseSelector)
+		.option('--cancel', 'cancel a rotation that is waiting for DNS')
 		.does(rotateKey);
 
 	domain
@@ -114,7 +114,7 @@ async function update(session: Session, {links}: {links: string | typeof none}, 
 }
 
 const domains: Noun<Domain> = {
-	none: 'no domains, mailctl domain add makes one',
+	none: 'no domains; add one with mailctl domain add',
 	json: row => domainView(row, storedTime),
 	fields: [
 		{title: 'ID', cell: row => row.id, id: true},
@@ -180,7 +180,7 @@ async function rotateKey(
 				`see mailctl domain show ${row.name}`,
 			);
 		}
-		session.show({name: row.name, cancelled}, () => [`forgot the keys ${cancelled.join(', ')} of ${row.name}`]);
+		session.show({name: row.name, cancelled}, () => [`discarded the keys ${cancelled.join(', ')} of ${row.name}`]);
 		return;
 	}
 	const keys = await generateSigningKeys();
@@ -208,7 +208,7 @@ async function rotateKey(
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const row = await findNamed(session, text);
 	refuseWithSenders(row, await listDomainSenders(await session.reader(), row.id));
-	await session.confirm(`Remove the domain ${row.name} with its keys? Mail that is on its way may fail DKIM.`, yes);
+	await session.confirm(`Remove the domain ${row.name} with its keys? Messages in transit may fail DKIM.`, yes);
 	refuseWithSenders(row, await session.write(trx => removeDomain(trx, session.tools, row)));
 	session.show({name: row.name, removed: true}, () => [`removed ${row.name}`]);
 }
@@ -248,7 +248,7 @@ export async function asking<Sight>(
 ): Promise<Sight> {
 	const {dnsServers: servers, allowPrivateMx: allowPrivate} = session.settings();
 	const {clock} = session.tools;
-	session.terminal.status('asking DNS …');
+	session.terminal.status('querying DNS …');
 	try {
 		const open = () => openRecordSources({servers, allowPrivate, clock});
 		return await look(await session.reader(), sendingNames(session.settings()), open, clock.now());
@@ -272,7 +272,7 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight
 	const {days, reports, reporters, sources, ips, unsigned, advice, tls} = sight;
 	const {policy, next, name, record, why} = advice;
 	const [ours, others] = [grouped(advice.cost.ours), grouped(advice.cost.others)];
-	const stopped = `would have stopped ${ours} mails of yours, ${others} of others, in ${advice.days} days`;
+	const stopped = `would have stopped ${ours} of your messages, ${others} others in ${advice.days} days`;
 	const rows = sources.slice(0, shownSources);
 	const more = ips - rows.length;
 	return [
@@ -281,14 +281,14 @@ function dmarcLines({terminal: {width}}: Session, row: Domain, sight: DmarcSight
 				['domain', row.name],
 				[
 					'reports',
-					reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, of ${reporters.join(', ')}`,
+					reports === 0 ? `none in ${days} days` : `${reports} in ${days} days, from ${reporters.join(', ')}`,
 				],
 				[
 					'not signed',
-					unsigned > 0 ? `reports of ${grouped(unsigned)} mails, which the advice leaves out` : undefined,
+					unsigned > 0 ? `reports of ${grouped(unsigned)} messages, which the advice ignores` : undefined,
 				],
 				['policy', policy],
-				['a stricter one', reports > 0 ? stopped : undefined],
+				['stricter policy', reports > 0 ? stopped : undefined],
 				['TLS to us', tlsWords(tls) ?? undefined],
 			],
 			width,
@@ -306,7 +306,7 @@ type Source = DmarcSight['sources'][number];
 const dmarcColumns = [
 	{title: 'WHO', cell: ({ours}: Source) => (ours ? 'you' : 'others')},
 	{title: 'ADDRESS', cell: ({ip}: Source) => ip},
-	{title: 'MAILS', cell: ({n}: Source) => grouped(n), right: true},
+	{title: 'MESSAGES', cell: ({n}: Source) => grouped(n), right: true},
 	{title: 'ALIGNED', cell: ({aligned}: Source) => grouped(aligned), right: true},
 	{title: 'WHY NOT', cell: ({why}: Source) => why, cut: true},
 ] as const;
@@ -344,12 +344,12 @@ async function showUnasked(
 	session.show({...domainView(row, storedTime), records: shown}, () => unaskedLines(session, row, records));
 }
 
-/** When the daemon asks DNS again; null: it does not while nothing leaves the machine. */
+/** Returns when the daemon queries DNS next, or `null` in capture mode, in which it does not. */
 export function nextCheckOf(session: Session, row: Domain, keys: readonly DkimKey[]): string | null {
 	return session.settings().delivery === 'capture' ? null : nextCheckAt(row, keys, session.tools.clock.now());
 }
 
-/** A domain with its records to publish, which were not looked for. */
+/** Formats a domain with the records to publish, without checking them. */
 export function unaskedLines(session: Session, row: Domain, records: readonly DomainRecord[]): string[] {
 	return [
 		...head(session, row, null),
@@ -358,7 +358,7 @@ export function unaskedLines(session: Session, row: Domain, records: readonly Do
 	];
 }
 
-/** A domain with what DNS answers for each record; values only of what is still to be published. */
+/** Formats a domain with the DNS state of each record, and the values that still have to be published. */
 export function checkedLines(
 	session: Session,
 	row: Domain,
@@ -377,7 +377,7 @@ export function checkedLines(
 	];
 }
 
-/** The same with nothing but what is wrong. */
+/** Like `checkedLines`, but only with the problems. */
 export function wrongLines(
 	session: Session,
 	row: Domain,
@@ -391,17 +391,17 @@ export function wrongLines(
 	);
 	return wrong.length > 0
 		? checkedLines(session, row, wrong, next, records)
-		: [...head(session, row, next), '', 'DNS shows every record that is needed.'];
+		: [...head(session, row, next), '', 'DNS has all required records.'];
 }
 
-/** Of two records that verify a domain one is enough. */
+/** Either of two records is enough to verify a domain. */
 function eitherOf(records: readonly CheckedRecord[]): string[] {
 	const proofs = openProofs(records);
 	return proofs.length < 2
 		? []
 		: [
 				'',
-				'To verify the domain, publish either of these (receivers want the DKIM record):',
+				'To verify the domain, publish either one (receivers require the DKIM record):',
 				...proofs.map(({name}) => `  TXT ${name}`),
 			];
 }
@@ -421,19 +421,19 @@ function head(session: Session, row: Domain, next: string | null, unsigned = fal
 			'checked',
 			`${row.checked_at === null ? 'never' : shortTime(row.checked_at)}${next === null ? '' : `, next ${shortTime(next)}`}`,
 		],
-		['return path', isUsed ? own : `${own} (until DNS shows it: ${returnPathDomain})`],
+		['return path', isUsed ? own : `${own} (until DNS has it: ${returnPathDomain})`],
 		...(row.link_host === null
 			? []
 			: ([
-					['links', row.links_ok_at === null ? `${row.link_host} once DNS leads it here` : row.link_host],
+					['links', row.links_ok_at === null ? `${row.link_host} once DNS points it here` : row.link_host],
 				] as const)),
 	]);
 }
 
 function publish({name}: Domain): string[] {
 	return [
-		'Publish these records where the DNS of the domain is managed; each value is one',
-		'line, however long. As lines of a zone file:',
+		'Publish these records at the DNS provider of the domain; each value is a single',
+		'line, however long. To print them as a zone file:',
 		`  mailctl domain show ${name} --zone`,
 	];
 }
@@ -466,7 +466,7 @@ function heading({terminal}: Session, record: DomainRecord): string {
 	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${purposeOf(record)})`;
 }
 
-/** The value to publish, and what to know of it; a value that is not for others is not shown. */
+/** Formats the value to publish and its note. A value that is not ready is not shown. */
 function proposal({terminal}: Session, {value, note, ready}: DomainRecord): string[] {
 	return [
 		...(ready ? [printable(value)] : []),
@@ -478,7 +478,7 @@ function valueLines(session: Session, record: DomainRecord): string[] {
 	return [heading(session, record), ...proposal(session, record)];
 }
 
-/** Records of a host that takes mail, and what is wrong; none: nothing. */
+/** Formats the records of a host that receives mail and their problems; nothing if there are no records. */
 export function hostLines(session: Session, records: readonly CheckedRecord[]): string[] {
 	const wrong = records.filter(({ok}) => !ok).flatMap(record => ['', ...detailLines(session, record)]);
 	return records.length === 0 ? [] : ['', ...statusTable(session, records), ...wrong];

@@ -17,11 +17,11 @@ export const exitCodes = {
 } as const;
 export type ExitKind = keyof typeof exitCodes;
 
-/** Why a command ends without its result: what is wrong, and how to fix it, both clauses for people. */
+/** An error that stops a command: the problem and how to fix it, both as clauses for people. */
 export class CliError extends Error {
 	override readonly name = 'CliError';
 	readonly exitCode: number;
-	/** Lines to be printed before it: each thing that is wrong with the data. */
+	/** Lines to print before it, one for each problem with the data. */
 	readonly details: readonly string[];
 
 	constructor(kind: ExitKind, wrong: string, fix: string, details: readonly string[] = []) {
@@ -31,18 +31,18 @@ export class CliError extends Error {
 	}
 }
 
-/** Who runs this command, by the name that the system has for it. */
+/** Returns the name of the user who runs this command. */
 export function userName(): string {
 	try {
 		return userInfo().username;
 	} catch {
-		return `uid ${process.getuid?.()}`; // A user without an entry in the system's list, as in a container.
+		return `uid ${process.getuid?.()}`; // In a container, the user may have no entry in /etc/passwd.
 	}
 }
 
 export type Report = {readonly lines: readonly string[]; readonly exitCode: number};
 
-/** The one place that words errors: `mailctl: <what is wrong>, <how to fix it>`, and chooses the exit code. */
+/** Formats every error as `mailctl: <what is wrong>, <how to fix it>`, and chooses the exit code. */
 export function report(error: unknown): Report {
 	if (error instanceof CliError) {
 		return {lines: [...error.details, error.message].map(line), exitCode: error.exitCode};
@@ -62,7 +62,7 @@ export function report(error: unknown): Report {
 	}
 	const stack = error instanceof Error ? (error.stack ?? '').split('\n').slice(1) : [];
 	return {
-		lines: [line(`unexpected: ${message}, please report it with these lines`), ...stack],
+		lines: [line(`unexpected error: ${message}, please report it with these lines`), ...stack],
 		exitCode: exitCodes.other,
 	};
 }
@@ -70,8 +70,8 @@ export function report(error: unknown): Report {
 const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exitCode: number}> = [
 	{
 		codes: /^FILE_REFUSED$/,
-		wrong: 'a file or folder is refused',
-		fix: 'put the file or folder itself there',
+		wrong: 'a file or folder was refused',
+		fix: 'replace it with a regular file or folder',
 		exitCode: exitCodes.data,
 	},
 	{
@@ -82,7 +82,7 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exi
 	},
 	{
 		codes: /^SEALED_SECRET$/,
-		wrong: 'a secret in the store cannot be opened',
+		wrong: 'a secret in the store cannot be decrypted',
 		fix: 'replace it: rotate the webhook or the keys of the domain, or set the route of the workspace again',
 		exitCode: exitCodes.io,
 	},
@@ -100,9 +100,9 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exi
 	},
 	{
 		codes: /^(EACCES|EPERM)$/,
-		// The package's command becomes the service's user, also for root.
-		wrong: `the user ${userName()} may not use a file or folder`,
-		fix: 'name another one, or let this user read or write it',
+		// The command of the package switches to the service's user, even for root.
+		wrong: `the user ${userName()} may not access a file or folder`,
+		fix: 'choose another one, or give this user access',
 		exitCode: exitCodes.io,
 	},
 	{
@@ -123,11 +123,11 @@ const knownFaults: ReadonlyArray<{codes: RegExp; wrong: string; fix: string; exi
 		fix: 'make it writable, or change the URL if it points to a replica',
 		exitCode: exitCodes.temporary,
 	},
-	// PostgreSQL: class 28 refuses the user or password, 3D000 is no such database.
+	// PostgreSQL: class 28 means a refused user or password, 3D000 a database that does not exist.
 	{
 		codes: /^(28\w{3}|3D000|ENOTFOUND)$/,
 		wrong: 'the database of MAILCTL_DATABASE_URL cannot be used',
-		fix: 'correct the URL',
+		fix: 'fix the URL',
 		exitCode: exitCodes.config,
 	},
 	{

@@ -3,10 +3,12 @@ import {openRegular, RefusedFileError, readRegular} from '../kit/regular-file.ts
 import {utf8Text} from '../kit/text.ts';
 import {CliError} from './fault.ts';
 
-/** What is read whole: variables, attachments, a mail. None of them can be larger and be of use. */
+/** The limit for files that are read into memory (variables, attachments, messages), which are never larger. */
 const maxOctets = 32 * 1024 ** 2;
 
-/** A file that the command line names; `-` is standard input. Bad data (65) where it is missing or too large. */
+/**
+ * Reads a file named on the command line; `-` is standard input. Throws bad data (65) if it is missing or too large.
+ */
 export async function readInput(name: string): Promise<Buffer> {
 	if (name === '-') {
 		return await readStandardInput();
@@ -39,10 +41,10 @@ async function readStandardInput(): Promise<Buffer> {
 	return Buffer.concat(chunks);
 }
 
-/** A file that is read piece by piece; `size` in bytes, null where it is not known. */
+/** A file that is read in chunks; `size` is in bytes, or `null` if unknown. */
 export type Input = {readonly chunks: AsyncIterable<Buffer>; readonly size: number | null; close(): Promise<void>};
 
-/** As `readInput`, for what does not fit into memory. The caller closes it. */
+/** Like `readInput`, for files that may not fit into memory. The caller closes it. */
 export async function openInput(name: string): Promise<Input> {
 	if (name === '-') {
 		return {chunks: process.stdin, size: null, close: async () => undefined};
@@ -55,7 +57,7 @@ export async function openInput(name: string): Promise<Input> {
 	}
 }
 
-/** Why a file that the command line names cannot be read: bad data (65) where it is missing, no file or too large. */
+/** Converts the error of reading a named file: bad data (65) if it is missing, too large or not a regular file. */
 export function inputFault(
 	error: unknown,
 	name: string,
@@ -70,14 +72,14 @@ export function inputFault(
 		: error;
 }
 
-/** The variables of a template: a JSON object in a file. */
+/** Reads the variables of a template from a JSON object in a file. */
 export async function readVariables(name: string): Promise<Record<string, unknown>> {
 	const text = utf8Text(await readInput(name));
 	let value: unknown;
 	try {
 		value = parseExact(text);
 	} catch (error) {
-		throw new CliError('data', `${name} is not JSON (${(error as Error).message})`, 'correct it');
+		throw new CliError('data', `${name} is not JSON (${(error as Error).message})`, 'fix it');
 	}
 	if (typeof value !== 'object' || value === null || Array.isArray(value)) {
 		throw new CliError('data', `${name} is not a JSON object`, 'put the variables into {…}');

@@ -71,7 +71,7 @@ async function showOne(session: Session, row: InboundAddress): Promise<void> {
 }
 
 const inboxes: Noun<InboundAddress> = {
-	none: 'no addresses, mailctl inbound add makes one',
+	none: 'no addresses; add one with mailctl inbound add',
 	json: row => inboundView(row, storedTime),
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},

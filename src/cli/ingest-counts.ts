@@ -3,17 +3,17 @@ import type {ReportEffect} from '../outcome/reports.ts';
 import {fields, grouped} from './terminal-text.ts';
 
 /**
- * The results of mails that were taken in; every mail that is new is one of the kinds from `bounces` to `unreadable`.
+ * The counts of imported messages. Every new message is counted as one of the kinds from `bounces` to `unreadable`.
  */
 export const nothingYet = {
-	/** Mails that were found. */
+	/** Messages found in the input. */
 	mails: 0,
-	/** New here. */
+	/** Messages that are new to the store. */
 	taken: 0,
-	/** The same mail came before. */
+	/** Messages that the store had already. */
 	known: 0,
 	bounces: 0,
-	/** Delays, relays, deliveries, complaints taken back: reports without an effect. */
+	/** Reports without an effect: delays, relaying, deliveries, withdrawn complaints. */
 	notices: 0,
 	complaints: 0,
 	unsubscribes: 0,
@@ -22,20 +22,20 @@ export const nothingYet = {
 	aggregates: 0,
 	/** Neither a report nor an automatic reply. */
 	other: 0,
-	/** Kept for a person: they could not be read, or not whole. */
+	/** Messages that could not be read, or not completely; retained for a person. */
 	unreadable: 0,
-	/** Of all these: about no mail of ours that could be proved. */
+	/** Of all these, reports that could not be proved to be about one of our messages. */
 	unmatched: 0,
 	events: 0,
-	/** Larger than 10 MiB: only the beginning was taken. */
+	/** Messages larger than 10 MiB, of which only the beginning was stored. */
 	cut: 0,
-	/** Taken in and not read yet. */
+	/** Messages that were stored but not read yet. */
 	waiting: 0,
 };
 
 export type IngestCounts = typeof nothingYet;
 
-/** Counts a mail that was read and recorded. */
+/** Counts a message that was read and recorded. */
 export function countRead(counts: IngestCounts, reading: Reading, {about, kept}: ReportEffect): void {
 	counts[kindOf(reading, about)]++;
 	counts.unmatched += kept === 'unmatched' ? 1 : 0;
@@ -73,8 +73,8 @@ const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, st
 	auto_replies: 'auto-replies',
 	aggregates: 'DMARC, TLS reports',
 	notices: 'other reports',
-	other: 'other mails',
-	unreadable: 'not readable',
+	other: 'other messages',
+	unreadable: 'unreadable',
 	unmatched: 'unmatched',
 	events: 'new events',
 	cut: 'over 10 MiB',
@@ -83,16 +83,16 @@ const titles: Readonly<Record<Exclude<keyof IngestCounts, 'mails' | 'taken'>, st
 /** Shown even if zero. */
 const always = new Set(['known', 'bounces', 'complaints', 'unmatched', 'events']);
 
-/** The figures for people, those that are nought left out where they say nothing. */
+/** Formats the counts for people, without uninteresting zeros. */
 export function countLines(counts: IngestCounts): string[] {
 	const shown = (Object.keys(titles) as Array<keyof typeof titles>).filter(key => counts[key] > 0 || always.has(key));
 	const hints: Partial<Record<keyof IngestCounts, string>> = {
 		unmatched: 'see mailctl bounce unmatched',
-		cut: 'only their beginning was read',
+		cut: 'only the beginning was read',
 		waiting: 'the daemon reads them',
 	};
 	return fields([
-		['taken in', grouped(counts.taken)],
+		['imported', grouped(counts.taken)],
 		...shown.map(key => {
 			const hint = counts[key] > 0 && hints[key];
 			return [titles[key], `${grouped(counts[key])}${hint ? `  ${hint}` : ''}`] as const;

@@ -18,7 +18,7 @@ async function init(session: Session): Promise<void> {
 	const settings = session.settings();
 	const {dataDir, delivery, httpListen, dashboard} = settings;
 	const store = await session.store();
-	// With PostgreSQL it may not be there yet, and the keys may have to go there.
+	// With PostgreSQL, the data folder may not exist yet, and the keys may have to be written to it.
 	openDataDir({dataDir, asRoot: true});
 	const {bootstrap} = await import('../admin/bootstrap.ts');
 	const made = await bootstrap(store, session.tools, await session.vault(), {
@@ -28,7 +28,7 @@ async function init(session: Session): Promise<void> {
 		hasKeysFile: existsSync(join(dataDir, firstKeysFile)),
 	});
 	const link = logInLink(settings, made?.logInToken ?? null);
-	// Who asks for JSON takes the keys from it, as with `key create`.
+	// With --json, the keys are part of the output, as with `key create`.
 	const json = made && {
 		workspace: made.workspaceId,
 		sender: made.sender,
@@ -38,7 +38,7 @@ async function init(session: Session): Promise<void> {
 	};
 	session.show({data_dir: dataDir, fresh: made !== null, ...json}, () => {
 		if (!made) {
-			return ['The store has a workspace already: nothing was changed.'];
+			return ['The store already has a workspace: nothing was changed.'];
 		}
 		const keys = {...made, link, url: localUrl(listenUrl(httpListen))};
 		const start = `Start the daemon first: ${thisCommand()} serve`;
@@ -48,7 +48,7 @@ async function init(session: Session): Promise<void> {
 		const file = writeFirstKeys(dataDir, keys);
 		return [
 			file === null
-				? 'The first keys are not shown: remove first-keys.txt and make others with mailctl key create.'
+				? 'The first keys are not shown: remove first-keys.txt and create new keys with mailctl key create.'
 				: `The first keys and what to do next are in ${file}, which only its owner can read.`,
 			start,
 		];
@@ -61,7 +61,8 @@ async function init(session: Session): Promise<void> {
 type FirstKeys = Omit<WelcomeInput, 'command' | 'inFile'>;
 
 /**
- * The link that a token of a log-in makes; null: there is no token, or no dashboard. `bound`: where a daemon serves it.
+ * Returns the sign-in link for a token, or `null` if there is no token or no dashboard. `bound` is the address at which
+ * a daemon serves the dashboard.
  */
 export function logInLink(
 	settings: Parameters<typeof dashboardUrl>[0],
@@ -72,14 +73,15 @@ export function logInLink(
 	return token === null || base === null ? null : `${base}/login/${token}`;
 }
 
-/** The welcome for a terminal. */
+/** Returns the welcome text for a terminal. */
 export function welcomeLines(made: FirstKeys): string[] {
 	return welcome({...made, command: thisCommand(), inFile: false});
 }
 
 /**
- * Keeps the welcome, and so the keys, from everybody but the data folder's owner: what is printed off a terminal ends
- * in journals and in the logs of containers. Answers the file; null: one is there already, and its keys stay.
+ * Writes the welcome text with the keys to a file that only the data folder's owner can read: without a terminal,
+ * output ends up in journals and container logs. Returns the file, or `null` if one exists already, whose keys are left
+ * alone.
  */
 export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null {
 	const file = join(dataDir, firstKeysFile);
@@ -95,7 +97,7 @@ export function writeFirstKeys(dataDir: string, made: FirstKeys): string | null 
 	}
 }
 
-/** How to call this program again. */
+/** Returns the command that calls this program again. */
 export function thisCommand(): string {
 	return commandName(process.argv[1] ?? '', process.cwd());
 }
@@ -124,7 +126,7 @@ export function sampleCommands(sample: CliCommand): void {
 
 async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
 	const {id} = await session.workspace();
-	const question = `Remove the sample: ${sampleSender} and the template ${sampleTemplate}? Mail of theirs that waits is not sent.`;
+	const question = `Remove the sample: ${sampleSender} and the template ${sampleTemplate}? Their waiting messages will not be sent.`;
 	await session.confirm(question, yes);
 	const removed = await session.write(trx => removeSample(trx, session.tools, id));
 	const names = [
@@ -132,5 +134,5 @@ async function remove(session: Session, {yes}: {yes?: boolean}): Promise<void> {
 		removed.domain && `the domain ${sampleDomain}`,
 		removed.template && `the template ${sampleTemplate}`,
 	].filter(name => name !== false);
-	session.show(removed, () => [names.length === 0 ? 'there is no sample here' : `removed ${names.join(', ')}`]);
+	session.show(removed, () => [names.length === 0 ? 'there is no sample' : `removed ${names.join(', ')}`]);
 }

@@ -16,15 +16,15 @@ const day = 86_400_000;
 export function keyCommands(key: CliCommand): void {
 	key.verb('create', 'Create a key and show it once')
 		.sample('mailctl key create --name app --scope messages:send')
-		.requiredOption('--name <name>', 'what it is for', label('--name'))
-		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
+		.requiredOption('--name <name>', 'its purpose', label('--name'))
+		.option('--mode <mode>', 'live, or test, which sends nothing', mode, 'live')
 		.option(
 			'--scope <scope>',
-			'what it may do; several, or with commas; none given: all but messages:submit, for a test key messages:send and what reads',
+			'permissions, repeatable or separated by commas; default: all but messages:submit, for a test key messages:send and read scopes',
 			scope,
 		)
-		.option('--rate-limit <n/s>', 'sends per seconds, 0: no limit', rateLimit)
-		.option('--expires <time>', 'when it ends: a duration or an RFC 3339 time', future('--expires'))
+		.option('--rate-limit <n/s>', 'sends per number of seconds; 0 is no limit', rateLimit)
+		.option('--expires <time>', 'when it expires: a duration or an RFC 3339 time', future('--expires'))
 		.does<CreateOptions>(async (session, options) => {
 			const {name, mode: keyMode, scope: own, rateLimit: rate_limit, expires} = options;
 			const expires_at = expires === undefined ? null : storeTime(expires);
@@ -50,7 +50,7 @@ export function keyCommands(key: CliCommand): void {
 
 	key.verb('rotate <id>', 'Replace a key; the old one expires later')
 		.sample('mailctl key rotate key_06f… --overlap 24h')
-		.option('--overlap <duration>', 'how long the old one lives on; default 24h', duration('--overlap'))
+		.option('--overlap <duration>', 'how long the old key stays valid; default 24h', duration('--overlap'))
 		.does<{overlap?: number}, [string]>(async (session, {overlap = day}, text) => {
 			const id = (await session.idOf('key', text)) ?? notFound('key', text);
 			showKey(session, await session.perform(rotateKey, {id, overlap}));
@@ -64,9 +64,9 @@ function stateOf(row: ApiKey, now: string): string {
 	return row.expires_at !== null && row.expires_at <= now ? 'expired' : row.mode;
 }
 
-/** Keys as they are at a time in the store's form. */
+/** The noun for keys, with their state at a time in the store's format. */
 const keysAt = (now: string): Noun<ApiKey> => ({
-	none: 'no keys, mailctl key create makes one',
+	none: 'no keys; create one with mailctl key create',
 	json: row => ({
 		id: row.id,
 		name: row.name,
@@ -94,6 +94,6 @@ const keysAt = (now: string): Noun<ApiKey> => ({
 });
 
 function showKey(session: Session, {row, key}: CreatedKey): void {
-	const lines = ['', session.terminal.bold(key), '', 'Keep it now: it is shown only this time.'];
+	const lines = ['', session.terminal.bold(key), '', 'Store it now: it is not shown again.'];
 	session.one(keysAt(storeTime(session.tools.clock.now())), row, {json: {key}, lines});
 }

@@ -5,7 +5,7 @@ import {mailctl} from './commands.ts';
 import {exitCodes, type Report, report} from './fault.ts';
 import {harmless} from './terminal-text.ts';
 
-/** Runs one command and sets the process's exit code; ends when the command has. */
+/** Runs one command and sets the exit code of the process. Resolves when the command is done. */
 export async function main(argv: readonly string[]): Promise<void> {
 	quietPipe(process.stdout);
 	quietPipe(process.stderr);
@@ -26,7 +26,8 @@ export async function main(argv: readonly string[]): Promise<void> {
 	}
 }
 
-// `mailctl message list | head` ends the reader before us, a closed terminal says EIO: there is no reader left.
+// With `mailctl message list | head`, the reader stops before us (EPIPE); a closed terminal reports EIO. In both cases
+// there is no reader left, which is not an error.
 function quietPipe(stream: NodeJS.WriteStream): void {
 	stream.on('error', (error: NodeJS.ErrnoException) => {
 		if (error.code !== 'EPIPE' && !(error.code === 'EIO' && stream.isTTY)) {
@@ -36,22 +37,22 @@ function quietPipe(stream: NodeJS.WriteStream): void {
 }
 
 /**
- * At its end Node sets terminals as it found them, and aborts where one is gone: /dev/null takes the place of such a
- * one.
+ * Replaces closed terminals with /dev/null: on exit, Node restores the state of its terminals and aborts if one is
+ * gone.
  */
 function leaveClosed(terminals: readonly number[]): void {
 	for (const fd of terminals.filter(fd => !isatty(fd))) {
 		closeSync(fd);
-		openSync('/dev/null', 'r+'); // The lowest number that is free.
+		openSync('/dev/null', 'r+'); // Gets the number just closed, because it is the lowest free one.
 	}
 }
 
-/** What commander says, in our form: `error: unknown command 'x'\n(Did you mean y?)`. */
+/** Converts an error of commander, `error: unknown command 'x'\n(Did you mean y?)`, to our format. */
 function usageReport({code, message}: CommanderError, program: Command, argv: readonly string[]): Report {
 	const command = meant(program, argv);
 	const help = `see ${command} --help`;
 	if (code === 'commander.help') {
-		// The help stands above already.
+		// Commander has already printed the help above.
 		return {lines: [`mailctl: a command is missing, use one of those above`], exitCode: exitCodes.usage};
 	}
 	const [first = '', suggestion] = message.split('\n');
@@ -60,7 +61,7 @@ function usageReport({code, message}: CommanderError, program: Command, argv: re
 	return {lines: [`mailctl: ${wrong}, ${fix}`], exitCode: exitCodes.usage};
 }
 
-/** The command that the arguments name, as far as it can be made out. */
+/** Returns the command that the arguments name, as far as it is known. */
 function meant(program: Command, argv: readonly string[]): string {
 	const path = [program.name()];
 	let command: Command | undefined = program;

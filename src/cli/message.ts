@@ -56,19 +56,23 @@ export function messageCommands(message: CliCommand): void {
 		.option('--status <status>', recipientStates.join(', '), status)
 		.option('--recipient <address>', 'to this address')
 		.option('--from <address>', 'from this address')
-		.option('--subject <words>', 'whose subject has all of these words', subjectWords)
+		.option('--subject <words>', 'with all of these words in the subject', subjectWords)
 		.option(
 			'--metadata <key=value|value>',
-			'with this metadata, or this value of any key; several must all match',
+			'with this metadata, or this value of any key; if repeated, all must match',
 			collect,
 		)
-		.option('--template <id|name>', 'made of this template')
+		.option('--template <id|name>', 'rendered from this template')
 		.option('--tag <tag>', 'with this tag')
-		.option('--message-id <id>', 'whose mail has this Message-ID')
-		.option('--scheduled', 'that wait for the time of their --at')
-		.option('--since <time>', 'accepted then or later: a time, or a duration before now', past('--since'))
-		.option('--until <time>', 'accepted before', past('--until'))
-		.option('--limit <n>', `at most this many (default: ${defaultLimit}; as CSV all)`, count('--limit', 1, 10_000))
+		.option('--message-id <id>', 'with this Message-ID')
+		.option('--scheduled', 'scheduled for later with --at')
+		.option('--since <time>', 'accepted at this time or later: a time, or a duration before now', past('--since'))
+		.option('--until <time>', 'accepted before this time', past('--until'))
+		.option(
+			'--limit <n>',
+			`at most this many (default: ${defaultLimit}; all with --csv)`,
+			count('--limit', 1, 10_000),
+		)
 		.option('--csv', 'print CSV')
 		.does<ListOptions>(list);
 
@@ -97,7 +101,7 @@ export function messageCommands(message: CliCommand): void {
 			session.show(
 				{
 					message: messageView(found),
-					// The store's times, with milliseconds, where order matters.
+					// The store's exact times with milliseconds, because the order matters.
 					events: events.map(event => ({
 						...eventView(event),
 						occurred_at: event.occurredAt,
@@ -142,7 +146,7 @@ export function messageCommands(message: CliCommand): void {
 	message
 		.verb('raw <id>', 'Print the message as it is sent')
 		.sample('mailctl message raw msg_06f… > mail.eml')
-		.option('--recipient <address>', 'the copy of this address')
+		.option('--recipient <address>', 'the message to this recipient')
 		.does<{recipient?: string}, [string]>(async (session, {recipient: to}, id) => {
 			const found = await chosenMessage(session, id);
 			const {id: workspaceId} = await session.workspace();
@@ -165,7 +169,7 @@ export function messageCommands(message: CliCommand): void {
 		});
 }
 
-/** Throws bad data (65) where the workspace has no such message. */
+/** Finds a message. Throws bad data (65) if the workspace does not have it. */
 async function chosenMessage(session: Session, text: string): Promise<StoredMessage> {
 	const id = (await session.idOf('msg', text)) ?? notFound('message', text);
 	const {id: workspaceId} = await session.workspace();
@@ -174,7 +178,7 @@ async function chosenMessage(session: Session, text: string): Promise<StoredMess
 
 const status = oneOf('--status', recipientStates);
 
-const none = 'no messages, mailctl send sends one';
+const none = 'no messages; send one with mailctl send';
 
 const wholeMessages: Noun<StoredMessage> = {none, json: message => messageView(message, storedTime), fields: []};
 
@@ -209,7 +213,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 				text.trim() === '' || text.includes('=') ? metadataTerm(...metadataPair(text)) : valueTerm(text),
 			),
 			...(options.tag === undefined ? [] : [tagTerm(options.tag)]),
-			// One that is not ours is that of a submitted mail.
+			// If mailctl did not create the Message-ID, it may be that of a submitted message.
 			...(messageId === undefined || id !== undefined ? [] : [messageIdTerm(messageId)]),
 		],
 		id,
@@ -231,7 +235,7 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 	}
 }
 
-/** Of a deleted template only the id is known still. */
+/** Returns the id of a template; a deleted one can only be named by its id. */
 async function templateId(session: Session, key: string): Promise<string> {
 	return isTemplateId(key) ? key : (await chosenTemplate(session, key)).id;
 }
@@ -288,8 +292,8 @@ type Afterwards = {
 };
 
 /**
- * What `message show` prints for people: the message, its timeline, each recipient with its tries, reports, opens and
- * clicks, and answers.
+ * Formats a message for `message show`: its fields, its timeline, each recipient with its attempts, reports, opens and
+ * clicks, and the replies.
  */
 export function describe(
 	session: Session,
@@ -339,7 +343,7 @@ export function describe(
 				.flatMap(report => reportLines(report, width)),
 			...engagement.filter(({recipientId}) => recipientId === recipient.id).flatMap(counted),
 		]),
-		...(answers.length === 0 ? [] : ['', bold('Answers')]),
+		...(answers.length === 0 ? [] : ['', bold('Replies')]),
 		...answers.flatMap(mail =>
 			wrapped(printable(`${shortTime(mail.receivedAt)}  ${mail.id}  ${senderOf(mail)}`), width, '  '),
 		),
@@ -362,7 +366,7 @@ function counted(count: EngagementCount): string[] {
 	];
 }
 
-/** What came back about a recipient, for people: what it is and says, how it was judged, and the text of it. */
+/** Formats a report about a recipient for people: its kind, its classification and its text. */
 function reportLines(report: StoredReport, width: number): string[] {
 	const {at, said, notes, reason} = reportText(report);
 	return [
@@ -372,7 +376,7 @@ function reportLines(report: StoredReport, width: number): string[] {
 	];
 }
 
-/** As a script reads it. */
+/** Returns a report for scripts. */
 export function storedReportView(report: StoredReport) {
 	const {detail, kind, category, rule, matched} = report;
 	return {
@@ -396,7 +400,7 @@ export function storedReportView(report: StoredReport) {
 	};
 }
 
-/** The mail of a recipient: what was captured, else made again as the daemon makes it. */
+/** Returns the message of a recipient: the captured one, or else rendered again as the daemon does. */
 export async function rawMail(session: Session, workspaceId: string, recipientId: string): Promise<Uint8Array> {
 	const settings = session.settings();
 	const recipients = new RecipientMails({
@@ -419,12 +423,14 @@ export async function rawMail(session: Session, workspaceId: string, recipientId
 			'add the sender again',
 		);
 	}
-	session.terminal.warn('mailctl: not captured, so made again: the signatures and the link’s token are other ones');
+	session.terminal.warn(
+		'mailctl: not captured, therefore rendered again: its signatures and the tokens in its links are different',
+	);
 	if (!made.ok) {
 		throw new CliError(
 			'data',
 			`the message cannot be rendered: ${made.message}`,
-			'correct the template and send again',
+			'fix the template and send again',
 		);
 	}
 	return made.mail;

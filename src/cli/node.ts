@@ -7,7 +7,7 @@ import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 
-/** A node, and whether it has beaten lately. With SQLite a daemon has no name, and it is not known when it started. */
+/** A node, and whether its heartbeat stopped. With SQLite, the daemon has no id and its start time is unknown. */
 type ListedNode = Omit<SeenNode, 'id' | 'startedAt'> & {
 	readonly id: string | null;
 	readonly startedAt: string | null;
@@ -30,7 +30,7 @@ async function sharedNodes(reader: Knex, {tools}: Session): Promise<ListedNode[]
 	return rows.map(row => ({...row, silent: row.seenAt < silentSince}));
 }
 
-/** With SQLite the data folder has the state of the one daemon. */
+/** With SQLite, the data folder has the state of the only daemon. */
 function ownDaemon(session: Session): ListedNode[] {
 	const daemon = liveDaemon(session.settings().dataDir);
 	if (daemon === null) {
@@ -42,7 +42,7 @@ function ownDaemon(session: Session): ListedNode[] {
 }
 
 const nodes: Noun<ListedNode> = {
-	none: 'no node runs, mailctl serve starts one',
+	none: 'no nodes; start one with mailctl serve',
 	json: row => ({
 		id: row.id,
 		host: row.host,

@@ -12,14 +12,14 @@ import {suppressionReasons} from '../mail/suppression.ts';
 import {validLocale, validTimezone} from '../render/locale.ts';
 import {CliError} from './fault.ts';
 
-// Parsers of options: a value that is not allowed is a usage error (64), data of the wrong kind is bad data (65).
-// `choices` of a parser are what a shell completes.
+// Parsers of options. An invalid option value is a usage error (64); an invalid argument, such as an address, is bad
+// data (65). The `choices` of a parser are offered by the completion of shells.
 
 function refuse(option: string, text: string, fix: string): never {
 	throw new CliError('usage', `${option} "${text}" is not allowed`, fix);
 }
 
-/** One of some words. */
+/** Accepts one of the words. */
 export function oneOf<Word extends string>(option: string, words: readonly Word[]): (text: string) => Word {
 	const parse = (text: string) =>
 		words.find(each => each === text) ??
@@ -36,14 +36,14 @@ export function label(option: string, longest?: number): (text: string) => strin
 	};
 }
 
-/** A value that takes a setting back. A word, because commander makes null an empty text. */
+/** The value that clears a setting. It is a word, because commander converts `null` to an empty text. */
 export const none = 'none';
 
 export function orNull<Value>(value: Value | typeof none): Value | null {
 	return value === none ? null : value;
 }
 
-/** What a verb is to change, without what is undefined. Throws a usage error (64) where nothing is left. */
+/** Returns the changes without undefined values. Throws a usage error (64) if none is left. */
 export function changesIn<Values extends object>(values: Values) {
 	const changes = defined(values);
 	if (Object.keys(changes).length === 0) {
@@ -75,17 +75,17 @@ export function count(option: string, least: number, most: number): (text: strin
 	};
 }
 
-/** Lets an option take `none` too. */
+/** Makes an option accept `none` too. */
 export function unless<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
 	return text => (text === none ? none : parse(text));
 }
 
-/** As `unless`, for what the settings give where the workspace says nothing: `default` takes it back too. */
+/** Like `unless`, for values whose default comes from the settings: `default` clears them too. */
 export function unlessDefault<Value>(parse: (text: string) => Value): (text: string) => Value | typeof none {
 	return text => (text === none || text === 'default' ? none : parse(text));
 }
 
-/** `mx`, `relay` or URLs of smarthosts, as it was given. */
+/** Validates `mx`, `relay` or URLs of relays, and returns the text unchanged. */
 export function route(text: string): string {
 	const parsed = parseRoute(text);
 	if (!parsed.ok) {
@@ -98,7 +98,7 @@ export function route(text: string): string {
 	return text;
 }
 
-/** Milliseconds. */
+/** Parses a duration to milliseconds. */
 export function duration(option: string): (text: string) => number {
 	const parse = durationParser(0);
 	return text => {
@@ -107,7 +107,7 @@ export function duration(option: string): (text: string) => number {
 	};
 }
 
-/** Octets of a size such as `10MiB`. */
+/** Parses a size such as `10MiB` to octets. */
 export function size(option: string, most: number): (text: string) => number {
 	const parse = sizeParser(1);
 	return text => {
@@ -124,7 +124,7 @@ export function rateLimit(text: string): string {
 	return parsed.ok ? text : refuse('--rate-limit', text, parsed.allowed);
 }
 
-/** Given several times, with commas, or both. */
+/** Accepts several values: repeated, separated by commas, or both. */
 export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
 	const known = text.split(',').map(part => scopes.find(each => each === part));
 	return known.every(each => each !== undefined)
@@ -134,16 +134,16 @@ export function scope(text: string, previous: readonly Scope[] = []): Scope[] {
 
 scope.choices = scopes;
 
-/** A moment: an RFC 3339 time, or a duration before now. Milliseconds. */
+/** Parses an RFC 3339 time, or a duration before now, to milliseconds since 1970. */
 export function past(option: string): (text: string) => number {
 	return text => moment(option, text, -1);
 }
 
-/** A moment that is still to come: an RFC 3339 time, or a duration from now. Milliseconds. */
+/** Parses a future RFC 3339 time, or a duration from now, to milliseconds since 1970. */
 export function future(option: string): (text: string) => number {
 	return text => {
 		const time = moment(option, text, 1);
-		return time > Date.now() ? time : refuse(option, text, 'use a time to come');
+		return time > Date.now() ? time : refuse(option, text, 'use a time in the future');
 	};
 }
 
@@ -188,11 +188,11 @@ export function domain(text: string): string {
 	return name;
 }
 
-/** The selector of a DKIM key: one label, short enough for an addition. */
+/** The selector of a DKIM key: one label, short enough for a suffix. */
 export function selector(text: string): string {
 	return /^[a-z0-9](?:[a-z0-9-]{0,48}[a-z0-9])?$/.test(text)
 		? text
-		: refuse('--selector', text, 'use at most 50 small letters, digits and hyphens');
+		: refuse('--selector', text, 'use at most 50 lowercase letters, digits and hyphens');
 }
 
 export const reason = oneOf('--reason', suppressionReasons);
@@ -201,12 +201,12 @@ export function topicCode(text: string): string {
 	return isTopicCode(text) ? text : refuse('--code', text, 'use 1 to 64 letters, digits, hyphens and underscores');
 }
 
-/** For options that may be given several times. */
+/** Collects the values of a repeatable option. */
 export function collect(text: string, previous: readonly string[] = []): string[] {
 	return [...previous, text];
 }
 
-/** Pairs `key=value`. Throws a usage error (64). */
+/** Parses pairs `key=value`. Throws a usage error (64). */
 export function metadata(pairs: readonly string[]): Record<string, string> {
 	return Object.fromEntries(pairs.map(metadataPair));
 }

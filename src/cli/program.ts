@@ -2,7 +2,7 @@ import {readFileSync} from 'node:fs';
 import {Command} from 'commander';
 import type {Globals, Session} from './session.ts';
 
-/** Does the work of a verb; options as commander gives them, then the arguments. */
+/** Runs a verb, with the options as commander parsed them, followed by the arguments. */
 type Handler<Options, Args extends readonly Argument[]> = (
 	session: Session,
 	options: Options,
@@ -14,14 +14,14 @@ type Argument = string | readonly string[] | undefined;
 /** A noun or a verb of the command line. */
 export class CliCommand extends Command {
 	declare readonly commands: readonly CliCommand[];
-	/** How it is called; `--help` ends with it, and docs/reference/cli.md shows it too. */
+	/** An example call, shown at the end of `--help` and in docs/reference/cli.md. */
 	example: string | undefined;
 
 	override createCommand(name?: string): CliCommand {
 		return new CliCommand(name);
 	}
 
-	/** A verb of this noun; `usage` may name arguments (`show <id>`). */
+	/** Adds a verb to this noun; `usage` may name arguments (`show <id>`). */
 	verb(usage: string, about: string): CliCommand {
 		return this.command(usage).description(about);
 	}
@@ -31,12 +31,12 @@ export class CliCommand extends Command {
 		return this.addHelpText('after', `\nExample:\n  ${example}`);
 	}
 
-	/** It asks before it does its work. */
+	/** Adds `--yes`, for a verb that asks for confirmation. */
 	yesOption(): this {
-		return this.option('--yes', 'do not ask');
+		return this.option('--yes', 'do not ask for confirmation');
 	}
 
-	/** Sets its work: a session around the handler, closed in any case. `makesStore`: without a store, make one. */
+	/** Sets the handler, which runs in a session. `makesStore` reports whether to create a missing store. */
 	does<Options = object, Args extends readonly Argument[] = []>(
 		handler: Handler<Options, Args>,
 		{makesStore = () => false}: {readonly makesStore?: (options: Options) => boolean} = {},
@@ -54,14 +54,14 @@ export class CliCommand extends Command {
 	}
 }
 
-/** The bare program: options that every verb knows, and commander's own errors as exceptions. */
+/** Returns the program without commands: the options of every verb, with commander's errors as exceptions. */
 export function createProgram(): CliCommand {
 	return new CliCommand('mailctl')
 		.description('Transactional email: one daemon that sends, one command that runs it.')
 		.version(version())
 		.option('--json', 'print one JSON document')
-		.option('--wide', 'lists: whole columns, however wide the terminal is')
-		.option('--workspace <id|name>', 'the workspace, where there are several')
+		.option('--wide', 'do not shorten the columns of lists to fit the terminal')
+		.option('--workspace <id|name>', 'the workspace, if there are several')
 		.option('--env-file <file>', 'read settings from this file instead of .env')
 		.option('--as-root', 'open a data folder that belongs to another user')
 		.addHelpText('after', '\nExample:\n  mailctl message list --status bounced --since 24h')
@@ -71,7 +71,7 @@ export function createProgram(): CliCommand {
 		.exitOverride();
 }
 
-/** The version of package.json. */
+/** Returns the version of package.json. */
 export function version(): string {
 	return JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')).version;
 }

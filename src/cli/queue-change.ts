@@ -17,7 +17,7 @@ import type {CliCommand} from './program.ts';
 import {readDaemons, type Session} from './session.ts';
 import {grouped, printable, shortTime} from './terminal-text.ts';
 
-/** What every verb on recipients of the queue takes in addition to ids. */
+/** The filters that every verb on queued recipients accepts instead of ids. */
 export type TargetOptions = {readonly destination?: string; readonly olderThan?: number};
 
 /** The recipients that a command names. */
@@ -31,13 +31,17 @@ type Targets = {
 
 export function targetOptions(command: CliCommand): CliCommand {
 	return command
-		.option('--destination <domain>', 'all to this domain', domain)
-		.option('--older-than <time>', 'all accepted before: a duration before now, or a time', past('--older-than'));
+		.option('--destination <domain>', 'all messages to this domain', domain)
+		.option(
+			'--older-than <time>',
+			'all messages accepted before: a duration before now, or a time',
+			past('--older-than'),
+		);
 }
 
 /**
- * Of every workspace unless one is named. Throws usage (64) where nothing, or two things, are named, bad data (65) for
- * unknown ids.
+ * Finds the recipients that a command names, in all workspaces or in the one of `--workspace`. Throws usage (64) if
+ * nothing is named, or both ids and filters, and bad data (65) for unknown ids.
  */
 export async function chosenTargets(
 	session: Session,
@@ -65,7 +69,7 @@ export async function chosenTargets(
 	return {recipients, gone: [], chosen: {destination, before: olderThan && new Date(olderThan).toISOString()}};
 }
 
-/** Nothing is done where one of them is unknown. */
+/** Finds recipients by ids. Throws if one is unknown, so that a command changes all of them or none. */
 async function namedRecipients(
 	session: Session,
 	texts: readonly string[],
@@ -77,7 +81,7 @@ async function namedRecipients(
 	}
 	const ids: string[] = [];
 	for (const text of texts) {
-		// A whole id is looked for below, with the others.
+		// Complete ids are looked up below, all at once.
 		const kind = text.startsWith('msg') ? 'msg' : 'rcp';
 		ids.push(isId(kind, text) ? text : ((await session.idOf(kind, text)) ?? text));
 	}
@@ -94,7 +98,7 @@ async function namedRecipients(
 
 type Options = TargetOptions & {readonly reason?: string; readonly yes?: boolean};
 
-/** What the result says for people: `held 3 recipients`. */
+/** Formats the result for people: `held 3 recipients`. */
 const saysOf =
 	({done}: QueueChange) =>
 	(recipients: string) =>
@@ -126,7 +130,7 @@ export function changeVerbs(queue: CliCommand): void {
 			const targets = await chosenTargets(session, ids, options);
 			const recipients = recipientsOf(targets.recipients.length);
 			if (targets.recipients.length > 0) {
-				await session.confirm(`Drop ${recipients}? They end as errored and are never sent.`, options.yes);
+				await session.confirm(`Drop ${recipients}? They become errored and are never sent.`, options.yes);
 			}
 			await runChange(session, drop, targets);
 		});
@@ -151,12 +155,12 @@ function targetVerb(queue: CliCommand, name: string, about: string, sample: stri
 }
 
 function reasonOption(command: CliCommand): CliCommand {
-	return command.option('--reason <text>', 'why: kept, and shown by queue why', label('--reason'));
+	return command.option('--reason <text>', 'the reason, stored and shown by queue why', label('--reason'));
 }
 
 /**
- * Changes the recipients step by step, beside a running daemon or without one, and shows the result. Throws temporary
- * (75) where some are still being tried.
+ * Changes the recipients in batches, beside a running daemon or without one, and shows the result. Throws temporary
+ * (75) if some are still being attempted.
  */
 async function runChange(
 	session: Session,
@@ -169,7 +173,7 @@ async function runChange(
 	const options = {
 		transaction: session.write,
 		tools: session.tools,
-		// A daemon beside finds by itself what is due.
+		// A running daemon finds by itself what is due.
 		eventWriter: {newId, onDue: () => undefined},
 		readSilentSince: async () => (await readDaemons(session)).silentSince,
 		onStep: (done: number, of: number) => progress.show(done, done / of),
@@ -182,8 +186,8 @@ async function runChange(
 			? ['nothing in the queue matches']
 			: [
 					...(changed > 0 ? [saysOf(change)(recipientsOf(changed))] : []),
-					...(unchanged > 0 ? [`${recipientsOf(unchanged)} as before: nothing was to be changed`] : []),
-					...(gone.length > 0 ? [`${recipientsOf(gone.length)} not in the queue any more`] : []),
+					...(unchanged > 0 ? [`${recipientsOf(unchanged)} unchanged: nothing to do`] : []),
+					...(gone.length > 0 ? [`${recipientsOf(gone.length)} no longer in the queue`] : []),
 					...(busy.length > 0 && change.passesOver
 						? [`${recipientsOf(busy.length)} being attempted right now`]
 						: []),
@@ -202,19 +206,19 @@ function recipientsOf(count: number): string {
 	return count === 1 ? '1 recipient' : `${grouped(count)} recipients`;
 }
 
-/** The verbs that stop all mail to a domain, and let it go again. */
+/** The verbs that stop and resume all mail to a domain. */
 export function suspendVerbs(queue: CliCommand): void {
 	queue
 		.verb('suspend <domain>', 'Stop sending to a domain until it is resumed; new messages wait')
 		.sample("mailctl queue suspend example.com --reason 'their disk is full until Monday'")
-		.option('--reason <text>', 'why: shown by queue summary and queue why', label('--reason'))
+		.option('--reason <text>', 'the reason, shown by queue summary and queue why', label('--reason'))
 		.does<{reason?: string}, [string]>(async (session, {reason}, text) => {
 			const destination = domain(text);
 			const suspension = await session.write(trx =>
 				suspendDestination(trx, session.tools, {destination, reason}),
 			);
 			session.show({...suspension, suspended: true}, () => [
-				`nothing is sent to ${destination} since ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
+				`sending to ${destination} is suspended from ${shortTime(suspension.created_at)} UTC: ${printable(suspension.reason)}`,
 			]);
 		});
 
@@ -228,10 +232,10 @@ export function suspendVerbs(queue: CliCommand): void {
 			session.show({destination, suspended: false, resumed, sites}, () =>
 				resumed
 					? [
-							...(suspension ? [`mail to ${destination} goes again`] : []),
+							...(suspension ? [`mail to ${destination} is sent again`] : []),
 							...sites.map(
 								site =>
-									`one mail tries the site ${printable(site)} now, which was backing off after failures`,
+									`one message now tests the provider ${printable(site)}, which was backing off after failures`,
 							),
 						]
 					: [`${destination} was not suspended`],

@@ -53,7 +53,7 @@ async function summary(session: Session): Promise<{readonly rows: readonly Queue
 	};
 }
 
-const nothing = 'no mail waits';
+const nothing = 'no messages are waiting';
 
 function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): string[] {
 	if (rows.length === 0) {
@@ -92,13 +92,13 @@ function lines({terminal}: Session, rows: readonly QueueStatus[], now: number): 
 	return [...stops, ...adviceLines(rows, terminal.width)];
 }
 
-/** Where to ask, once for all destinations that say the same. */
+/** Formats the advice for blocked addresses, once for all destinations that share it. */
 function adviceLines(rows: readonly QueueStatus[], width: number): string[] {
 	const blocking = rows.filter(({suspension_advice: advice}) => advice !== null);
 	return [...groupBy(blocking, row => row.suspension_advice)].flatMap(([advice, some]) => {
 		const names = some.slice(0, 5).map(({destination}) => destination);
 		const more = some.length > names.length ? ` and ${some.length - names.length} more` : '';
-		return ['', ...wrapped(`${names.join(', ')}${more}: our address is blocked. To do: ${advice}.`, width)];
+		return ['', ...wrapped(`${names.join(', ')}${more}: our address is blocked. What to do: ${advice}.`, width)];
 	});
 }
 
@@ -118,8 +118,8 @@ export function listVerb(queue: CliCommand): void {
 			.verb('list', 'List waiting recipients, next attempt first')
 			.sample('mailctl queue list --destination example.com'),
 	)
-		.option('--held', 'only what an operator holds')
-		.option('--suspended', 'only to destinations that are suspended')
+		.option('--held', 'only recipients held by an operator')
+		.option('--suspended', 'only recipients of suspended destinations')
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 100_000), 100)
 		.does<Options>(list);
 }
@@ -134,11 +134,11 @@ async function list(session: Session, {destination, olderThan, held, suspended, 
 	session.list(queuedAt(now, stopped), rows);
 }
 
-/** Copies as they are at a time, where mail to some destinations is stopped. */
 type Waiting = Awaited<ReturnType<typeof listQueue>>[number];
 
+/** The noun for waiting recipients, with their state at a time and the destinations that are stopped. */
 const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<Waiting> => ({
-	none: 'nothing of this kind is in the queue',
+	none: 'no matching recipients in the queue',
 	json(row) {
 		const {claimed_by: _, ...rest} = row;
 		return {...rest, queue: status(row, now), suspended: stopped.has(row.destination)};
@@ -147,7 +147,7 @@ const queuedAt = (now: number, stopped: ReadonlySet<string>): Noun<Waiting> => (
 		{title: 'TO', cell: row => row.address, cut: true},
 		{title: 'LAST REPLY', cell: row => row.last_reply, cut: true},
 		{title: 'DUE', cell: row => due(row, stopped, now)},
-		{title: 'TRIES', cell: row => row.attempts, right: true},
+		{title: 'ATTEMPTS', cell: row => row.attempts, right: true},
 		{title: 'MESSAGE', cell: row => row.message_id, id: true},
 	],
 });
@@ -164,7 +164,7 @@ function status({claimed_by: claimedBy, held_at: heldAt, next_attempt_at: next}:
 function due(row: Waiting, stopped: ReadonlySet<string>, now: number): string {
 	switch (status(row, now)) {
 		case 'in_flight':
-			return 'trying';
+			return 'sending';
 		case 'held':
 			return 'held';
 		case 'ready':
@@ -213,7 +213,7 @@ async function findReasons(session: Session, recipients: readonly RecipientFacts
 	});
 }
 
-/** If the file is invalid, the daemon keeps what it read before. A command warns and uses the file that is shipped. */
+/** If the file is invalid, the daemon keeps the one it read before. A command warns and uses the shipped file. */
 function readDestinations(session: Session): Destinations {
 	const settings = session.settings();
 	const read = destinationsOf(settings);
@@ -239,9 +239,7 @@ function described({terminal}: Session, answer: Why, now: number): string[] {
 		`${terminal.bold(`${printable(answer.address)}  ${answer.id}`)}${ofPriority(answer.priority)}`,
 		...reason(answer),
 		...answer.also.flatMap(each => reason({...each, detail: `Besides: ${each.detail}`})),
-		...(answer.gives_up_at === null
-			? []
-			: lines(`Its time in the queue ends at ${shortTime(answer.gives_up_at)} UTC.`, '  ')),
+		...(answer.gives_up_at === null ? [] : lines(`It expires at ${shortTime(answer.gives_up_at)} UTC.`, '  ')),
 	];
 }
 
@@ -256,7 +254,7 @@ export function traceVerb(queue: CliCommand): void {
 			.verb('trace [id...]', 'Explain what messages are waiting for, with every attempt and reply')
 			.sample('mailctl queue trace rcp_06f… --follow'),
 	)
-		.option('--follow', 'go on with new attempts as they end, until no recipient is in the queue')
+		.option('--follow', 'print new attempts as they finish, until no recipient is in the queue')
 		.option('--limit <n>', 'at most this many recipients', count('--limit', 1, 1000), 20)
 		.does<TraceOptions, [readonly string[]]>(trace);
 }
@@ -274,7 +272,7 @@ async function trace(session: Session, options: TraceOptions, ids: readonly stri
 	const copies = traced.map(({recipient: {state_at, site}, attempts}, n) => ({
 		...reasons[n],
 		state_at,
-		// Empty while its hosts are being looked up.
+		// Empty while its mail servers are being looked up.
 		site: site || null,
 		attempts: attempts.map(({recipient_id: _, ...attempt}) => attempt),
 	}));
@@ -308,7 +306,7 @@ function tracedLines(session: Session, traced: readonly Traced[], reasons: reado
 	]);
 }
 
-/** Until every recipient has left the queue. A try is recorded together with its outcome. */
+/** Prints new attempts until every recipient has left the queue. An attempt is recorded together with its outcome. */
 async function follow(session: Session, ids: readonly string[], before: readonly Traced[]): Promise<void> {
 	const {terminal} = session;
 	const shown = new Map(before.map(({recipient, attempts}) => [recipient.id, attempts.length]));
@@ -334,10 +332,10 @@ async function follow(session: Session, ids: readonly string[], before: readonly
 		waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
 	}
 	if (ids.length > 1) {
-		terminal.print(['', 'none of them is in the queue any more']);
+		terminal.print(['', 'none of them is in the queue anymore']);
 	}
 }
 
-/** Said only where it is not normal. */
+/** Formats the priority, unless it is normal. */
 const ofPriority = (priority: Priority | null = null): string =>
 	priority === null || priority === 'normal' ? '' : `, priority ${priority}`;

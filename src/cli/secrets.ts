@@ -9,7 +9,7 @@ import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
 import {grouped} from './terminal-text.ts';
 
-/** More damaged rows are counted only. */
+/** Further damaged rows are only counted. */
 const maxNamed = 10;
 
 export function secretsCommands(secrets: CliCommand): void {
@@ -22,7 +22,7 @@ export function secretsCommands(secrets: CliCommand): void {
 async function rotate(session: Session): Promise<void> {
 	const settings = session.storeSettings();
 	const store = await session.store();
-	// Before anything is changed: these are the store's keys.
+	// Checks that the keys are the store's before anything is changed.
 	const configured = await session.secrets();
 	const {addKeyToFile, resealStore} = await import('../data-folder/open.ts');
 	const isFile = settings.databaseUrl === null;
@@ -35,8 +35,8 @@ async function rotate(session: Session): Promise<void> {
 	if (done.damaged.length > 0) {
 		throw new CliError(
 			'data',
-			`these rows cannot be opened: ${done.damaged.slice(0, maxNamed).join(', ')}${done.damaged.length > maxNamed ? ` and ${grouped(done.damaged.length - maxNamed)} more` : ''}`,
-			'rotate the keys of these domains, rotate these webhooks, set these workspaces’ routes again, add these users again, or renew these certificates',
+			`these rows cannot be decrypted: ${done.damaged.slice(0, maxNamed).join(', ')}${done.damaged.length > maxNamed ? ` and ${grouped(done.damaged.length - maxNamed)} more` : ''}`,
+			'rotate the keys of these domains and these webhooks, set the routes of these workspaces again, add these users again, or renew these certificates',
 		);
 	}
 }
@@ -63,12 +63,12 @@ function show(session: Session, keys: MasterKeys, {rows, damaged}: ResealedStore
 		},
 		() => [
 			...(isFile ? [`New key ${keys.current} in ${dataDir}/secrets.json. Back the file up.`] : []),
-			`Sealed ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts, ${grouped(rows.alerts)} alerts, ${grouped(rows.messages)} messages, ${grouped(rows.certificates)} certificates, ${grouped(rows.acme_accounts)} CA accounts.`,
-			...(restart ? ['Restart the daemon: until then it makes links with the former key.'] : []),
+			`Encrypted ${grouped(total)} secrets with key ${keys.current}: ${grouped(rows.dkim_keys)} DKIM keys, ${grouped(rows.webhook_endpoints)} webhooks, ${grouped(rows.workspaces)} routes, ${grouped(rows.users)} users, ${grouped(rows.smarthosts)} smarthosts, ${grouped(rows.alerts)} alerts, ${grouped(rows.messages)} messages, ${grouped(rows.certificates)} certificates, ${grouped(rows.acme_accounts)} CA accounts.`,
+			...(restart ? ['Restart the daemon: until then it creates links with the former key.'] : []),
 			...(until === null
 				? ['There is no former key. To rotate, put a new one first on every node and restart each.']
 				: [
-						`Keep ${former.length === 1 ? 'the former key' : `the ${former.length} former keys`} until ${until.slice(0, 10)}: links in sent mail need it.`,
+						`Keep ${former.length === 1 ? 'the former key' : `the ${former.length} former keys`} until ${until.slice(0, 10)}: links in sent messages need it.`,
 					]),
 		],
 	);

@@ -52,29 +52,33 @@ export function sendCommand(command: CliCommand): void {
 		.requiredOption('--from <address>', 'a verified sender')
 		.requiredOption('--to <address>', 'the recipient')
 		.requiredOption('--template <id|name>', 'the template')
-		.option('--data <file>', 'variables, JSON; -: standard input')
-		.option('--cc <address>', 'a copy; several', collect)
-		.option('--reply-to <address>', 'where answers go')
+		.option('--data <file>', 'JSON file of variables; - is standard input')
+		.option('--cc <address>', 'a Cc recipient; repeatable', collect)
+		.option('--reply-to <address>', 'where replies go')
 		.option('--to-name <name>', 'the name of the recipient')
 		.option('--reply-to-name <name>', 'the name before --reply-to')
-		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; several', collect)
-		.option('--reply-tracking', 'answers come in as received mail that names this message')
-		.option('--in-reply-to <id>', 'a message that it answers')
-		.option('--attach <file>', 'an attachment, FILE;cid=ID where the html names it as cid:ID; several', collect)
+		.option('--header <name: value>', 'a header field, such as "X-Campaign: spring"; repeatable', collect)
+		.option('--reply-tracking', 'receive replies here, as received messages that name this message')
+		.option('--in-reply-to <id>', 'the message that it replies to')
+		.option(
+			'--attach <file>',
+			'an attachment, or FILE;cid=ID if the html refers to it as cid:ID; repeatable',
+			collect,
+		)
 		.option('--topic <code>', 'subscription topic')
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
-		.option('--metadata <key=value>', 'kept with the message; several', collect)
+		.option('--metadata <key=value>', 'stored with the message; repeatable', collect)
 		.option(
 			'--priority <priority>',
-			'high, normal or low; else as its topic or template says',
+			'high, normal or low; default: that of its topic or template',
 			oneOf('--priority', priorities),
 		)
-		.option('--at <time>', 'not before then: 2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d')
-		.option('--expires <time>', 'not after then, written the same way; at least a minute after --at')
-		.option('--idempotency-key <key>', 'a key that was used sends nothing again')
-		.option('--mode <mode>', 'live, or test: nothing leaves the machine', mode, 'live')
-		.option('--wait', 'until it is final: exit 0 if delivered or sent, else 69')
+		.option('--at <time>', 'send at this time: 2026-06-09T10:00:00Z, or from now: +90m, +2h, +3d')
+		.option('--expires <time>', 'do not send after this time, in the same format; at least a minute after --at')
+		.option('--idempotency-key <key>', 'a key that was used before sends nothing again')
+		.option('--mode <mode>', 'live, or test, which sends nothing', mode, 'live')
+		.option('--wait', 'wait for the final status; exit 0 if delivered or sent, else 69')
 		.does<Options>(send);
 }
 
@@ -112,7 +116,7 @@ async function send(session: Session, options: Options): Promise<void> {
 	const status = await finalStatus(session, accepted.id);
 	session.show({...accepted, status}, () => [accepted.id]);
 	if (status !== 'delivered' && status !== 'sent') {
-		throw new CliError('unavailable', `the message ended ${status}`, `see mailctl message show ${accepted.id}`);
+		throw new CliError('unavailable', `the message is ${status}`, `see mailctl message show ${accepted.id}`);
 	}
 }
 
@@ -173,13 +177,13 @@ type Envelope = {
 	};
 };
 
-/** For which workspace a send is, and whether anything may leave the machine. */
+/** The workspace of a send, and whether anything may leave the machine. */
 export type Whose = {readonly workspaceId: string; readonly mode: Mode};
 
-/** Milliseconds that the key made for one send lives, should this process not live to delete it. */
+/** How long the temporary key of a send is valid if this process dies before deleting it, in milliseconds. */
 const keyLifetime = 60_000;
 
-/** One send by the API of the daemon of this data folder. Throws CliError with what the API says. */
+/** Sends through the API of this data folder's daemon. Throws CliError with the API's error. */
 export async function postAs(
 	session: Session,
 	whose: Whose,
@@ -195,8 +199,8 @@ export async function postAs(
 }
 
 /**
- * Who may write the store may make keys; so a send needs none of its own. The key made for it may only send, is deleted
- * when the answer is there, and ends by itself where this process dies before.
+ * Runs `work` with a temporary key. Whoever may write the store may create keys, so the user needs none. The key may
+ * only send, is deleted after the response, and expires by itself if this process dies before.
  */
 async function withKey<Result>(
 	session: Session,
@@ -245,7 +249,7 @@ async function postMessage(
 	const details = violations.map(({field, message: fault}) => `${field}: ${fault}`);
 	const reason = message === undefined ? '' : `: ${message.replace(/\.$/, '')}`;
 	const wrong = `the message was refused with ${code}${reason}`;
-	throw new CliError(kindOf(response.status), wrong, mends[code] ?? 'correct it and send again', details);
+	throw new CliError(kindOf(response.status), wrong, mends[code] ?? 'fix it and send again', details);
 }
 
 const mends: Readonly<Record<string, string>> = {
@@ -265,7 +269,7 @@ function kindOf(status: number): ExitKind {
 	return status === 401 || status === 403 ? 'unavailable' : 'data';
 }
 
-/** Sends what a message said as a new one, which passes every check and uses the template's newest version. */
+/** Sends a message again as a new one, with every check and the newest version of the template. */
 export async function resend(session: Session, _options: object, text: string): Promise<void> {
 	const id = (await session.idOf('msg', text)) ?? notFound('message', text);
 	const {id: workspaceId} = await session.workspace();

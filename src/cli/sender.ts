@@ -13,8 +13,8 @@ export function senderCommands(sender: CliCommand): void {
 	sender
 		.verb('add <address>', 'Add a sender, and its domain if needed')
 		.sample('mailctl sender add no-reply@shop.example --name Shop --verified')
-		.option('--name <name>', 'display name of From', label('--name'))
-		.option('--verified', 'usable at once, without DNS records')
+		.option('--name <name>', 'display name in From', label('--name'))
+		.option('--verified', 'usable immediately, without DNS records')
 		.does<{name?: string; verified?: boolean}, [string]>(async (session, options, text) => {
 			const address = parseAddress(text);
 			const {id: workspaceId} = await session.workspace();
@@ -44,7 +44,7 @@ export function senderCommands(sender: CliCommand): void {
 		});
 
 	for (const [change, about] of [
-		['verify', 'Mark a sender as verified, whatever DNS says'],
+		['verify', 'Mark a sender as verified, regardless of DNS'],
 		['disable', 'Refuse sends from an address'],
 		['enable', 'Accept sends from an address again'],
 	] as const) {
@@ -66,7 +66,7 @@ export function senderCommands(sender: CliCommand): void {
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const {key} = parseAddress(text);
 			const {id} = await session.workspace();
-			await session.confirm(`Remove the sender ${text}? Its queued mail will not be sent.`, yes);
+			await session.confirm(`Remove the sender ${text}? Its queued messages will not be sent.`, yes);
 			if (!(await session.write(trx => removeSender(trx, session.tools, id, {addressKey: key})))) {
 				notFound('sender', text);
 			}
@@ -75,7 +75,7 @@ export function senderCommands(sender: CliCommand): void {
 }
 
 const senders: Noun<Sender> = {
-	none: 'no senders, mailctl sender add makes one',
+	none: 'no senders; add one with mailctl sender add',
 	json: row => senderView(row, storedTime),
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},

@@ -11,7 +11,7 @@ import {logInLink, thisCommand, welcomeLines, writeFirstKeys} from './init.ts';
 import {type CliCommand, version} from './program.ts';
 import {operator, toolsOf} from './session.ts';
 
-/** Where a daemon listens. */
+/** The addresses on which a daemon listens. */
 type Addresses = {readonly http: string | null; readonly admin: string | null; readonly publicUrl: string};
 
 export function serveCommand(command: CliCommand): void {
@@ -49,7 +49,7 @@ export function serveCommand(command: CliCommand): void {
 	});
 }
 
-/** Shows what the first start created on the terminal; off one it goes to a file. */
+/** Shows what the first start created on the terminal, or writes it to a file if there is no terminal. */
 function showFirstKeys(made: Bootstrapped, settings: Settings, daemon: Addresses, logger: Logger): 'terminal' | 'file' {
 	const link = logInLink(settings, made.logInToken, daemon.admin);
 	const keys = {...made, link, url: localUrl(daemon.http ?? daemon.publicUrl)};
@@ -60,13 +60,13 @@ function showFirstKeys(made: Bootstrapped, settings: Settings, daemon: Addresses
 	const file = writeFirstKeys(settings.dataDir, keys);
 	const text =
 		file === null
-			? 'The first keys are not shown, as first-keys.txt of another start is there: mailctl key create makes others.'
+			? 'The first keys are not shown because first-keys.txt of another start exists: create new keys with mailctl key create.'
 			: 'The first keys and what to do next are in this file, which only its owner can read.';
 	logger.info({event: 'first_keys', file}, text);
 	return 'file';
 }
 
-/** Says on a terminal where the dashboard is, and how to get a link that signs in. */
+/** Prints the dashboard's URL on a terminal, and how to get a sign-in link. */
 function showDashboard(settings: Settings, {admin}: Addresses, email: string): void {
 	const url = admin === null ? null : dashboardUrl(settings, admin);
 	const terminal = [process.stderr, process.stdout].find(({isTTY}) => isTTY);

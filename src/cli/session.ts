@@ -47,8 +47,8 @@ import {Progress, Terminal} from './terminal.ts';
 import {linesOf, type Noun, tableOf} from './terminal-text.ts';
 
 /**
- * Opens the store beside a running daemon or without one; an empty one gets its tables if `makesStore`. `anyAge`: one
- * of an older version too, which is only to be copied.
+ * Opens the store, beside a running daemon or without one. With `makesStore`, an empty store gets its tables; with
+ * `anyAge`, a store of an older version is accepted, because it will only be copied.
  */
 export async function openStoreOf(settings: Settings, {makesStore = false, anyAge = false} = {}): Promise<Store> {
 	const store = await openAt(settings);
@@ -74,7 +74,7 @@ export async function openStoreOf(settings: Settings, {makesStore = false, anyAg
 	}
 }
 
-/** Applies what is missing; the names of it. */
+/** Applies the missing migrations and returns their names. */
 export async function migrateStore(settings: Settings): Promise<string[]> {
 	const store = await openAt(settings);
 	try {
@@ -100,7 +100,7 @@ async function openAt({databaseUrl, dataDir}: Settings): Promise<Store> {
 	return await openStore({file: storeFile(dataDir)});
 }
 
-/** Throws CliError for a store that this version can neither use nor bring up to date. */
+/** Throws CliError for a store that this version can neither use nor migrate. */
 function refuseForeign(state: SchemaState): void {
 	if (state === 'tooOld') {
 		throw new CliError('config', 'the store was created by a version that is too old', tooOldFix);
@@ -110,7 +110,9 @@ function refuseForeign(state: SchemaState): void {
 	}
 }
 
-/** SQLite has one daemon, which holds the lock of the folder; on PostgreSQL every node says when it was there. */
+/**
+ * Finds running daemons: with SQLite by the lock of the data folder, with PostgreSQL by the heartbeats of the nodes.
+ */
 export async function readDaemons(session: Session): Promise<Daemons> {
 	const {dataDir, databaseUrl} = session.storeSettings();
 	const silentSince = storeTime(session.tools.clock.now() - silentMs);
@@ -131,19 +133,19 @@ export function openResolver(session: Session) {
 
 export type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
-/** A clock, ids by it, the system's chance, and who acts. */
+/** Returns the tools of an act: a clock, ids, random bytes, and the operator. */
 export function toolsOf(clock: Clock, operator: Operator): ActTools {
 	return {clock, newId: createIdSource(clock), random: randomBytes, operator};
 }
 
-/** What a verb works with; settings and store are opened when they are first asked for. */
+/** The context of a verb. Settings and store are opened when they are first needed. */
 export class Session {
 	readonly terminal = new Terminal(process, processEnvironment());
-	/** Whether --json was given; `show` looks at it itself. */
+	/** Whether --json is set; `show` checks it itself. */
 	readonly json: boolean;
-	// The store's, as soon as it is open: what is written must be of the time that its daemons share.
+	// Becomes the store's clock once it is open: what is written must have the time that its daemons share.
 	#clock: Clock = systemClock;
-	/** What the session changes is recorded as the act of the user who runs the command. */
+	/** Records changes as acts of the user who runs the command. */
 	readonly tools = toolsOf({now: () => this.#clock.now(), monotonic: systemClock.monotonic}, operator());
 	readonly #globals: Globals;
 	readonly #makesStore: boolean;
@@ -151,10 +153,10 @@ export class Session {
 	#storeSettings: Settings | undefined;
 	#store: Promise<Store> | undefined;
 	#secrets: Promise<MasterKeys> | undefined;
-	/** The workspace of the id that `idOf` found. */
+	/** The workspace of the last id that `idOf` found. */
 	#ofId: string | undefined;
 
-	/** `makesStore`: without a store, make one. */
+	/** With `makesStore`, a missing store is created. */
 	constructor(globals: Globals, makesStore: boolean) {
 		this.json = globals.json ?? false;
 		this.#globals = globals;
@@ -172,7 +174,7 @@ export class Session {
 		return loadProcessSettings(this.#globals.envFile, {systemFile});
 	}
 
-	/** Throws ConfigError with every problem. */
+	/** Returns the settings. Throws ConfigError with every problem. */
 	settings(): Settings {
 		if (this.#settings === undefined) {
 			const loaded = loadProcessSettings(this.#globals.envFile, {beside: true, systemFile});
@@ -185,20 +187,20 @@ export class Session {
 	}
 
 	/**
-	 * The same, with the data folder checked. Throws unavailable (69) where there is no store, unless the verb makes
-	 * one.
+	 * Returns the settings after checking the data folder. Throws unavailable (69) if there is no store, unless the
+	 * verb creates one.
 	 */
 	storeSettings(): Settings {
 		this.#storeSettings ??= this.#folderSettings(false);
 		return this.#storeSettings;
 	}
 
-	/** The same, where the store in the folder is going to be replaced. */
+	/** Returns the settings for a command that will replace the store in the data folder. */
 	replacingSettings(): Settings {
 		return this.#folderSettings(true);
 	}
 
-	/** Only SQLite keeps its store and its secrets in the data folder. */
+	/** Checks the data folder, but only with SQLite, which has its store and its secrets there. */
 	#folderSettings(replaces: boolean): Settings {
 		const settings = this.settings();
 		const {databaseUrl, dataDir} = settings;
@@ -231,7 +233,7 @@ export class Session {
 	readonly write = async <Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> =>
 		await (await this.store()).writer.transaction(work);
 
-	/** Does an operation in the workspace that is meant. Throws `Refused`. */
+	/** Performs an operation in the selected workspace. Throws `Refused`. */
 	async perform<Input extends TSchema, Result>(
 		operation: Operation<Input, Result>,
 		input: Given<Input>,
@@ -239,7 +241,7 @@ export class Session {
 		return await perform(operation, await this.#contextIn((await this.workspace()).id), input);
 	}
 
-	/** The same in the workspace of `--workspace`; without the flag the operation is about the installation. */
+	/** Performs an operation in the workspace of `--workspace`, or without that option for the whole installation. */
 	async performAnywhere<Input extends TSchema, Result>(
 		operation: Operation<Input, Result, string | null>,
 		input: Given<Input>,
@@ -253,19 +255,20 @@ export class Session {
 		return {face: 'cli', workspaceId, mode: 'live', tools: this.tools, vault, writer, change: writer.transaction};
 	}
 
-	/** Throws ConfigError where the keys are not those that the store was used with. */
+	/** Returns the keys. Throws ConfigError if they are not the store's. */
 	async secrets(): Promise<MasterKeys> {
 		this.#secrets ??= this.store().then(store => secretsOf(store, this.storeSettings()));
 		return await this.#secrets;
 	}
 
-	/** Seals and opens secrets of the store. */
+	/** Returns the vault that encrypts and decrypts secrets of the store. */
 	async vault(): Promise<Vault> {
 		return createVault(await this.secrets());
 	}
 
 	/**
-	 * The one of the id that `idOf` found, of `--workspace`, of MAILCTL_WORKSPACE, of `workspace use`, or the only one.
+	 * Returns the workspace of the id that `idOf` found, of `--workspace`, MAILCTL_WORKSPACE or `workspace use`, or the
+	 * only one.
 	 */
 	async workspace(): Promise<Workspace> {
 		const named =
@@ -275,13 +278,13 @@ export class Session {
 		return named ?? foundWorkspace(this.settings(), await this.#usual());
 	}
 
-	/** What the queries of a verb need: the id of `workspace`, and the reader. */
+	/** Returns what the queries of a verb need: the id of the workspace, and the reader. */
 	async inWorkspace(): Promise<{readonly workspaceId: string; readonly reader: Knex}> {
 		const {id: workspaceId} = await this.workspace();
 		return {workspaceId, reader: await this.reader()};
 	}
 
-	/** The one that verbs mean where neither an id nor `--workspace` says which; undefined: they would have to say. */
+	/** Returns the default workspace, or `undefined` if verbs must be told which one. */
 	async workspaceInUse(): Promise<Workspace | undefined> {
 		return (await this.#usual()).row;
 	}
@@ -290,15 +293,15 @@ export class Session {
 		return defaultWorkspace(this.settings(), await listWorkspaces(await this.reader()));
 	}
 
-	/** The one of `--workspace`; undefined (every workspace) where the flag is missing. */
+	/** Returns the workspace of `--workspace`, or `undefined` for all workspaces. */
 	async chosenWorkspace(): Promise<Workspace | undefined> {
 		const {workspace} = this.#globals;
 		return workspace === undefined ? undefined : await namedWorkspace(await this.reader(), workspace);
 	}
 
 	/**
-	 * The id that is meant by itself or by its unique start, in any workspace unless `--workspace` says which.
-	 * Undefined: there is none. Throws bad data (65) where several begin so.
+	 * Resolves an id or its unique prefix, in any workspace or in the one of `--workspace`. Returns `undefined` if
+	 * there is none, and throws bad data (65) if the prefix is ambiguous.
 	 */
 	async idOf(kind: OwnedKind, text: string): Promise<string | undefined> {
 		if (!text.startsWith(`${kind}_`) || !/^[\w-]{1,80}$/.test(text)) {
@@ -311,7 +314,7 @@ export class Session {
 		return meant?.id;
 	}
 
-	/** The result: one JSON document with `--json`, else lines for people. */
+	/** Prints a result: one JSON document with `--json`, else lines for people. */
 	show(json: unknown, lines: () => readonly string[]): void {
 		if (this.json) {
 			this.terminal.printJson(json);
@@ -320,13 +323,13 @@ export class Session {
 		}
 	}
 
-	/** As `show`, of several of a noun. */
+	/** Prints a list of a noun's rows. */
 	list<Row>(noun: Noun<Row>, rows: readonly Row[]): void {
 		const width = this.#globals.wide ? Number.POSITIVE_INFINITY : this.terminal.width;
 		this.show(rows.map(noun.json), () => tableOf(noun, rows, width));
 	}
 
-	/** Prints CSV as it comes, and ends when the reader is gone. Throws a usage error (64) beside `--json`. */
+	/** Streams CSV, and stops if the reader is gone. Throws a usage error (64) with `--json`. */
 	async csv(text: AsyncIterable<string>): Promise<void> {
 		if (this.json) {
 			throw new CliError('usage', '--csv and --json cannot be combined', 'leave one out');
@@ -338,7 +341,7 @@ export class Session {
 		}
 	}
 
-	/** As `show`, of one of a noun, with additional lines. */
+	/** Prints one row of a noun, with additional lines. */
 	one<Row>(
 		noun: Noun<Row>,
 		row: Row,
@@ -350,12 +353,12 @@ export class Session {
 		]);
 	}
 
-	/** A line that shows how far the verb has come; `unit` is what is counted: `lines`. */
+	/** Returns a progress line; `unit` names what is counted, such as `lines`. */
 	progress(unit: string): Progress {
 		return new Progress(this.terminal, this.tools.clock, unit);
 	}
 
-	/** Asks before something is destroyed; throws unless the answer is yes. */
+	/** Asks for confirmation before data is destroyed. Throws unless the answer is yes. */
 	async confirm(question: string, yes: boolean | undefined): Promise<void> {
 		if (yes) {
 			return;
@@ -400,25 +403,28 @@ export function pacedWriter(writer: Writer, {monotonic}: Pick<Clock, 'monotonic'
 	};
 }
 
-/** Only what prepares a first mail makes a store: without one, a user is in the wrong folder or may not read it. */
+/**
+ * The error for a missing store. Only commands that prepare a first message create one: otherwise the user is probably
+ * in the wrong folder or may not read it.
+ */
 export function noStore({databaseUrl, dataDir}: Settings): CliError {
 	if (databaseUrl !== null) {
-		const wrong = 'no store in the PostgreSQL of MAILCTL_DATABASE_URL';
-		return new CliError('unavailable', wrong, 'correct the URL, or make a store with mailctl init');
+		const wrong = 'no store in the PostgreSQL database of MAILCTL_DATABASE_URL';
+		return new CliError('unavailable', wrong, 'fix the URL, or create a store with mailctl init');
 	}
 	const below = relative('', dataDir);
 	const wrong = `no store at ${below.startsWith('..') ? dataDir : `./${below}`}`;
 	const fix =
 		dataDir === resolve('data') && existsSync(systemFile)
 			? `set MAILCTL_DATA_DIR or run as the user of the daemon, who can read ${systemFile} (sudo)`
-			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init makes a store)';
+			: 'set MAILCTL_DATA_DIR or run in the folder of the daemon (mailctl init creates a store)';
 	return new CliError('unavailable', wrong, fix);
 }
 
-/** By id or name. Throws bad data (65). */
+/** Finds a workspace by id, unique prefix or name. Throws bad data (65). */
 export async function namedWorkspace(reader: Knex, name: string): Promise<Workspace> {
 	const exact = isId('ws', name) ? await findWorkspace(reader, name) : undefined;
-	// The admin of a workspace chooses its name, which must not stand for the id of another one.
+	// Ids come first: the admin of a workspace chooses its name, which must not shadow the id of another one.
 	const begun =
 		exact || !name.startsWith('ws_') ? [] : (await listWorkspaces(reader)).filter(({id}) => id.startsWith(name));
 	const named = begun.length === 0 ? await findWorkspaceByName(reader, name) : undefined;
@@ -429,7 +435,7 @@ export async function namedWorkspace(reader: Knex, name: string): Promise<Worksp
 	return workspace;
 }
 
-/** What verbs mean that name no workspace. */
+/** The default workspace: its configured `key`, and its row if it exists. */
 type Usual = {readonly all: readonly Workspace[]; readonly key: string | null; readonly row: Workspace | undefined};
 
 function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspace[]): Usual {
@@ -439,7 +445,7 @@ function defaultWorkspace({workspace, dataDir}: Settings, all: readonly Workspac
 	return {all, key, row};
 }
 
-/** Throws without a workspace, with several, or where the chosen one is gone. */
+/** Throws if there is no workspace, if there are several without a default, or if the default does not exist. */
 function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual): Workspace {
 	if (row) {
 		return row;
@@ -450,18 +456,19 @@ function foundWorkspace({workspace, dataDir}: Settings, {all, key, row}: Usual):
 	const names = all.map(({name}) => name).slice(0, maxNamed);
 	const listed = [...names, ...(all.length > names.length ? ['…'] : [])].join(', ');
 	if (key === null) {
-		const fix = 'say which one with --workspace ID|NAME, or choose one with mailctl workspace use NAME';
+		const fix = 'select one with --workspace ID|NAME, or set a default with mailctl workspace use NAME';
 		throw new CliError('usage', `there are several workspaces (${listed})`, fix);
 	}
 	const place = workspace === null ? usedWorkspaceFile(dataDir) : 'MAILCTL_WORKSPACE';
-	const fix = workspace === null ? 'choose another with mailctl workspace use NAME' : 'correct it';
-	throw new CliError('data', `there is no workspace ${key}, which ${place} names, only ${listed}`, fix);
+	const fix = workspace === null ? 'choose another with mailctl workspace use NAME' : 'fix it';
+	throw new CliError('data', `${place} names the workspace ${key}, which does not exist (existing: ${listed})`, fix);
 }
 
 const maxNamed = 10;
 
 /**
- * The id itself, else the only one that begins so; of several that of the usual workspace: templates may share an id.
+ * Chooses the exact id, else the only one with the prefix. Of several, the one in the default workspace is chosen,
+ * because templates of different workspaces may share an id.
  */
 async function oneOfIds(
 	text: string,
@@ -479,14 +486,14 @@ async function oneOfIds(
 		return own[0];
 	}
 	if (exact.length > 0) {
-		throw new CliError('data', `several workspaces have ${text}`, 'say which one with --workspace ID|NAME');
+		throw new CliError('data', `several workspaces have ${text}`, 'select one with --workspace ID|NAME');
 	}
 	const shown = ids.slice(0, 3).map(({id}) => id);
 	const listed = [...shown, ...(ids.length > shown.length ? ['…'] : [])].join(', ');
 	throw new CliError('data', `${text} is ambiguous (${listed})`, 'use a longer prefix');
 }
 
-/** Who runs the command. */
+/** Returns the user who runs the command, as the actor of its changes. */
 export function operator(): Operator {
 	const sudoUser = processEnvironment().SUDO_USER;
 	return {actor: `cli:${userName()}`, from: hostname(), ...(sudoUser && {sudoUser})};

@@ -25,23 +25,26 @@ export function importCommand(smarthost: CliCommand): void {
 			`Import a provider’s suppression list through its API: ${listingProviders.join(', ')}`,
 		)
 		.sample('mailctl smarthost import postmark --key-file token.txt')
-		.option('--key-file <file>', 'has the API key, - is standard input; default: the key in MAILCTL_RELAY_URL')
+		.option(
+			'--key-file <file>',
+			'file with the API key, - is standard input; default: the key in MAILCTL_RELAY_URL',
+		)
 		.option('--region <region>', 'ses: such as eu-west-1; mailgun, sendgrid: eu', region)
-		.option('--domain <domain>', 'mailgun: the domain that sends', domainName)
+		.option('--domain <domain>', 'mailgun: the sending domain', domainName)
 		.option('--stream <id>', 'postmark: the message stream', 'outbound')
 		.does<ImportOptions, [string]>(importLists);
 }
 
 function region(text: string): string {
 	if (!/^[a-z]+(-[a-z]+)*(-\d)?$/.test(text)) {
-		throw new CliError('usage', `--region "${text}" is not a region`, 'write it as eu-west-1 or eu');
+		throw new CliError('usage', `--region "${text}" is not a region`, 'use the form eu-west-1 or eu');
 	}
 	return text;
 }
 
-const again = 'run the same command again, it goes on where it stopped';
+const again = 'run the same command again; it continues where it stopped';
 
-/** Page by page. The cursor follows a page that is stored, so that an import that was interrupted goes on there. */
+/** Imports page by page. The cursor moves after a page is stored, so that an interrupted import continues there. */
 async function importLists(session: Session, options: ImportOptions, text: string): Promise<void> {
 	const name = oneOf('the provider', listingProviders)(text);
 	const {id: workspaceId} = await session.workspace();
@@ -87,7 +90,7 @@ async function take(reading: SuppressionImport, {address, since, reason}: Listed
 		await reading.refuse(reading.counts.read, `the address ${address.slice(0, 100)} ${parsed.fault}`, [address]);
 		return;
 	}
-	// Amazon's seconds have fractions. A time that cannot be is no reason to go on sending.
+	// Amazon's seconds have fractions. An address is suppressed even if its time is impossible.
 	const time = Math.min(timeOf(since.replace(/^(\d{10})\.\d+$/, '$1')) ?? -1, now);
 	await reading.add({address: parsed.address, reason, createdAt: time < 0 ? null : time, source: null});
 }
@@ -98,9 +101,10 @@ async function keyOf(session: Session, name: ListingProvider, options: ImportOpt
 	const sending = session.settings().relays.find(({host}) => relay?.test(host));
 	const key = keyFile === undefined ? (sending?.password ?? '') : (await readInput(keyFile)).toString().trim();
 	if (!(name === 'ses' ? /^[^:\s]+:[\x21-\x7e]+$/ : /^[\x21-\x7e]+$/).test(key)) {
-		const wrong = keyFile === undefined ? `there is no key for the API of ${name}` : `${keyFile} has no key`;
+		const wrong =
+			keyFile === undefined ? `there is no key for the API of ${name}` : `${keyFile} contains no valid key`;
 		const form = name === 'ses' ? 'KEY_ID:SECRET' : 'the key';
-		throw new CliError('usage', wrong, `put ${form} alone into a file and name it with --key-file`);
+		throw new CliError('usage', wrong, `put only ${form} into a file and name it with --key-file`);
 	}
 	const needed = ({ses: 'region', mailgun: 'domain', postmark: 'stream', sendgrid: 'stream'} as const)[name];
 	if (options[needed] === undefined) {
@@ -110,16 +114,16 @@ async function keyOf(session: Session, name: ListingProvider, options: ImportOpt
 }
 
 const limitMs = 60_000;
-/** Postmark answers with a list as a whole: half a million entries. */
+/** Postmark returns a list as a whole: half a million entries. */
 const maxAnswerLength = 64 * 1024 ** 2;
 /** Seconds. */
 const defaultWait = 10;
-/** What an import waits in all, for a provider that asks it to. */
+/** The total time that an import waits at a provider's request, in seconds. */
 const maxWait = 900;
 
 /**
- * Asks for a page; null: the provider has forgotten where an earlier import stopped, and its list is read from the
- * start.
+ * Returns a function that requests a page. It returns `null` if the provider no longer knows where an interrupted
+ * import stopped; the list is then read from the start.
  */
 function asking(session: Session, name: ListingProvider, options: ImportOptions, key: string) {
 	const resolver = openResolver(session);
@@ -136,7 +140,7 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 			const seconds = Math.max(1, Number(answer.headers['retry-after']) || defaultWait);
 			waited += seconds;
 			if (waited <= maxWait) {
-				session.terminal.status(`${url.hostname} asks for a pause of ${seconds} s`);
+				session.terminal.status(`${url.hostname} requests a pause of ${seconds} s`);
 				await setTimeout(seconds * 1000);
 				return await ask(url, isResumed);
 			}
@@ -146,8 +150,8 @@ function asking(session: Session, name: ListingProvider, options: ImportOptions,
 }
 
 /**
- * Throws what the command ends with: 78 for what the user corrects, 75 for what passes, 69 for an answer that is no
- * list.
+ * Parses a page. Throws 78 for errors that the user must fix, 75 for temporary ones, and 69 for a response that is not
+ * a list.
  */
 function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 	let parsed: unknown = null;
@@ -158,13 +162,13 @@ function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 	const words = [message, Message, fieldsOf(Array.isArray(errors) ? errors[0] : null).message]
 		.map(textOf)
 		.find(Boolean);
-	const said = `${url.hostname} answered ${status}${words ? ` (${words.slice(0, 200)})` : ''}`;
+	const said = `${url.hostname} responded with ${status}${words ? ` (${words.slice(0, 200)})` : ''}`;
 	if (status === 429 || status >= 500) {
 		throw new CliError('temporary', said, again);
 	}
 	if (status >= 400) {
 		const isKey = status === 401 || status === 403;
-		const fix = isKey ? 'give a key that may read suppressions' : 'correct --region, --domain or --stream';
+		const fix = isKey ? 'use a key that may read suppressions' : 'fix --region, --domain or --stream';
 		throw new CliError('config', said, fix);
 	}
 	const page = status === 200 ? readPage(name, parsed, url) : null;
@@ -179,18 +183,18 @@ function pageIn(name: ListingProvider, {status, body}: Answer, url: URL) {
 	return page;
 }
 
-/** The key goes to no other host. */
+/** Reports whether the next page is at the same host, because the key must not be sent to another one. */
 function isOnward(next: string, {href, origin}: URL): boolean {
 	return URL.canParse(next) && new URL(next).origin === origin && new URL(next).href !== href;
 }
 
 /**
- * How far an import has come: the list, the page that is not stored yet (null: the first), and the sums of the pages
+ * The progress of an import: the list, the next page to store (`null` for the first), and the counts of the pages
  * before.
  */
 type Place = Pick<SuppressionImport, 'counts' | 'bad'> & {readonly list: number; readonly next: string | null};
 
-/** A file in the data folder while an import is under way; each account, workspace and key has its own. */
+/** The progress in a file of the data folder. Each account, workspace and key has its own file. */
 class Cursor {
 	readonly #file: string;
 
@@ -199,7 +203,7 @@ class Cursor {
 		this.#file = join(dataDir, `smarthost-import-${hash}.json`);
 	}
 
-	/** Null: no import was interrupted. */
+	/** Returns the progress of an interrupted import, or `null`. */
 	read(): Place | null {
 		try {
 			return JSON.parse(readFileSync(this.#file, 'utf8'));

@@ -27,10 +27,10 @@ export function smarthostCommands(smarthost: CliCommand): void {
 	smarthost
 		.verb('add <provider>', `Accept events from a relay: ${providerNames.join(', ')}`)
 		.sample('mailctl smarthost add ses')
-		.option('--secret <key>', 'the key that the provider shows (mailgun, sendgrid); - reads it from standard input')
+		.option('--secret <key>', 'the key shown by the provider (mailgun, sendgrid); - reads it from standard input')
 		.option(
 			'--takes <events>',
-			`what counts besides deliveries, bounces, complaints: ${optionalEvents.join(', ')}`,
+			`accepted events besides deliveries, bounces and complaints: ${optionalEvents.join(', ')}`,
 			takes,
 		)
 		.does<Credentials & {takes?: OptionalEvent[]}, [string]>(async (session, {secret, takes: taken}, name) => {
@@ -55,7 +55,7 @@ export function smarthostCommands(smarthost: CliCommand): void {
 	smarthost
 		.verb('test <file>', 'Show how a recorded event is read; nothing is stored')
 		.sample('mailctl smarthost test bounce.json')
-		.option('--provider <name>', 'whose post it is; else its form says', provider)
+		.option('--provider <name>', 'the provider that sent it; default: recognized by its format', provider)
 		.does<{provider?: ProviderName}, [string]>(async (session, options, file) => {
 			const {provider: name, events} = await readPost(file, options.provider);
 			const classify = createClassify(loadBounceRules(session.settings()));
@@ -78,8 +78,8 @@ export function smarthostCommands(smarthost: CliCommand): void {
 	smarthost
 		.verb('rotate <id>', 'Replace the URL and secret; the old ones stop working immediately')
 		.sample('mailctl smarthost rotate smh_06f…')
-		.option('--secret <key>', 'the key that the provider shows; - reads it from standard input')
-		.option('--keep-url', 'change the secret alone')
+		.option('--secret <key>', 'the key shown by the provider; - reads it from standard input')
+		.option('--keep-url', 'change only the secret')
 		.does<Credentials & {keepUrl?: boolean}, [string]>(async (session, {secret, keepUrl = false}, text) => {
 			const {id} = await found(session, text);
 			const given = secret === undefined ? undefined : await readSecret(secret);
@@ -105,13 +105,13 @@ async function found(session: Session, id: string): Promise<Smarthost> {
 	const matching = all.filter(one => one.id === id || one.id.startsWith(id));
 	const [only] = matching;
 	if (only === undefined || matching.length > 1) {
-		const wrong = only === undefined ? `there is no smarthost ${id}` : `several smarthosts begin with ${id}`;
+		const wrong = only === undefined ? `there is no smarthost ${id}` : `${id} is ambiguous`;
 		throw new CliError('data', wrong, 'see mailctl smarthost list');
 	}
 	return only;
 }
 
-/** The events of a post in a file; throws where no provider posts such a thing. */
+/** Reads the events of a post from a file. Throws if no provider posts this format. */
 async function readPost(file: string, named: ProviderName | undefined) {
 	const bytes = await readInput(file);
 	let body: unknown;
@@ -125,7 +125,7 @@ async function readPost(file: string, named: ProviderName | undefined) {
 	if (!name || !events) {
 		throw new CliError(
 			'data',
-			`${file} has no events${named ? ` of ${named}` : ''}`,
+			`${file} contains no events${named ? ` of ${named}` : ''}`,
 			'name the provider with --provider',
 		);
 	}
@@ -133,7 +133,7 @@ async function readPost(file: string, named: ProviderName | undefined) {
 }
 
 const smarthosts: Noun<Smarthost> = {
-	none: 'no smarthosts, mailctl smarthost add makes one',
+	none: 'no smarthosts; add one with mailctl smarthost add',
 	json: ({id, workspace_id, provider: name, takes: taken, secret, last_event_at, used_at, created_at}) => ({
 		...{id, provider: name, workspace_id, takes: taken, has_secret: secret !== null, last_event_at, created_at},
 		last_message_at: used_at,
@@ -148,12 +148,12 @@ const smarthosts: Noun<Smarthost> = {
 			cell: row => (row.last_event_at ? `${shortTime(row.last_event_at)} UTC` : 'none yet'),
 		},
 		{name: 'last message', cell: row => (row.used_at ? `accepted ${shortTime(row.used_at)} UTC` : 'none yet')},
-		{name: 'takes too', cell: row => row.takes.join(', ') || '–'},
+		{name: 'accepts too', cell: row => row.takes.join(', ') || '–'},
 		{name: 'created', cell: row => `${shortTime(row.created_at)} UTC`},
 	],
 };
 
-/** URL and secret are shown only now. */
+/** Shows the URL and the secret, which cannot be shown again. */
 function showNew(session: Session, {row, token, secret}: NewSmarthost): void {
 	const settings = session.settings();
 	const base = linkBase(settings, liveDaemon(settings.dataDir)?.http);
@@ -163,9 +163,9 @@ function showNew(session: Session, {row, token, secret}: NewSmarthost): void {
 		`${id}: ${name}`,
 		'',
 		...(url === null
-			? ['The secret is changed; the URL stays.']
+			? ['The secret was changed; the URL stays the same.']
 			: setups[name](url, secret).map(line => line.replace('ID', id))),
 		'',
-		'Keep URL and secret now: they are shown only this time.',
+		'Store the URL and secret now: they are not shown again.',
 	]);
 }

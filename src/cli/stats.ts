@@ -17,9 +17,9 @@ type Options = {
 };
 
 const defaultDays = 30;
-/** Days that a glance sums up. */
+/** The periods that the summary shows, in days. */
 const spans = [1, 7, defaultDays];
-/** Rows that people are shown. */
+/** The maximum number of rows in a table for people. */
 const maxLines = 25;
 
 export function statsCommand(command: CliCommand): void {
@@ -28,10 +28,10 @@ export function statsCommand(command: CliCommand): void {
 			.sample('mailctl stats --by destination --days 7')
 			.option(
 				'--days <n>',
-				`this many days up to today, in UTC (default: ${defaultDays})`,
+				`number of days up to today, in UTC (default: ${defaultDays})`,
 				count('--days', 1, maxDays),
 			)
-			.option('--by <group>', `a row for each ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
+			.option('--by <group>', `one row per ${statsGroups.join(', ')}`, oneOf('--by', statsGroups))
 			.option('--csv', 'print CSV'),
 	).does<Options>(stats);
 }
@@ -68,7 +68,7 @@ function csvOf(rows: readonly StatsLine[]): string {
 
 async function groups(session: Session, options: Options): Promise<string[]> {
 	const {by, ...read} = await figures(session, options);
-	// Most have no use for the other columns, which would leave little room for long names.
+	// Hides the other columns if they are empty, to leave room for long names.
 	const shown = statsFigures.filter((name, index) => index < 3 || read.rows.some(row => row[name] > 0));
 	const columns: Array<Column<StatsLine>> = [
 		{title: `${by}`.toUpperCase(), cell: row => row.key, cut: true},
@@ -81,7 +81,7 @@ async function groups(session: Session, options: Options): Promise<string[]> {
 		`Mail accepted from ${shortTime(read.from)} to ${shortTime(read.to)} UTC`,
 		'',
 		...(read.rows.length === 0
-			? [by === 'category' ? 'Nothing bounced.' : 'No mail was accepted.']
+			? [by === 'category' ? 'Nothing bounced.' : 'No messages were accepted.']
 			: table(columns, read.rows.slice(0, maxLines), session.terminal.width)),
 		...(left > 0 ? [`and ${grouped(left)} more: --csv and --json print all`] : []),
 	];
@@ -89,7 +89,7 @@ async function groups(session: Session, options: Options): Promise<string[]> {
 
 type Line = {readonly name: keyof StatsFigures; readonly sums: readonly number[]; readonly days: readonly number[]};
 
-/** Today, the last 7 and 30 days, and a curve of the days. */
+/** Formats the figures of today and of the last 7 and 30 days, with a curve by day. */
 async function glance(session: Session, {days}: Options): Promise<string[]> {
 	const shown = days === undefined ? spans : [days];
 	const longest = Math.max(...shown);
@@ -124,7 +124,7 @@ function share(part: number, whole: number): string | null {
 
 const heights = '▂▃▄▅▆▇█';
 
-/** A bar for each number, the tallest for the largest; the lowest line means none. */
+/** Draws a bar for each number, relative to the largest; the lowest bar means zero. */
 function curve(numbers: readonly number[]): string {
 	const most = Math.max(...numbers);
 	return numbers.map(n => (n === 0 ? '▁' : heights[Math.ceil((n / most) * heights.length) - 1])).join('');

@@ -36,7 +36,7 @@ export function suppressionCommands(suppression: CliCommand): void {
 	suppression
 		.verb('list', 'List suppressed addresses, newest first')
 		.sample('mailctl suppression list --reason complaint')
-		.option('--reason <reason>', 'only entries made for this reason', reason)
+		.option('--reason <reason>', 'only entries with this reason', reason)
 		.option('--limit <n>', 'at most this many', count('--limit', 1, 10_000), 25)
 		.does<{reason?: SuppressionReason; limit: number}>(async (session, options) => {
 			const {reader, workspaceId} = await session.inWorkspace();
@@ -49,7 +49,7 @@ export function suppressionCommands(suppression: CliCommand): void {
 		.does<object, [string]>(async (session, _options, text) => {
 			const {entry, isNew} = await session.perform(addSuppression, {recipient: text});
 			session.show({...suppressionEntry(entry), added: isNew}, () => [
-				isNew ? `${text} is suppressed` : `${text} was suppressed already`,
+				isNew ? `${text} is suppressed` : `${text} was already suppressed`,
 				...linesOf(suppressions, entry),
 			]);
 		});
@@ -65,14 +65,14 @@ export function suppressionCommands(suppression: CliCommand): void {
 			const {topics} = barsOf(optOuts, storeTime(session.tools.clock.now()));
 			const suppressed = suppresses(entry?.mode, 'live');
 			session.show({suppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
-				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', but for test mail' : ''}`,
+				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', except for test messages' : ''}`,
 				...(entry ? linesOf(suppressions, entry) : []),
 				...(topics.length > 0 ? [`opted out of ${topics.join(', ')}`] : []),
 			]);
 		});
 
 	suppression
-		.verb('remove <id|address>', 'Remove an address, so that it gets mail again')
+		.verb('remove <id|address>', 'Remove an address from the list; mail is sent to it again')
 		.sample('mailctl suppression remove user@x.example --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(remove);
@@ -82,14 +82,14 @@ export function suppressionCommands(suppression: CliCommand): void {
 	suppression
 		.verb('export', 'Write the list as CSV, in the format that import reads')
 		.sample('mailctl suppression export --out suppressions.csv')
-		.option('--reason <reason>', 'only entries made for this reason', reason)
+		.option('--reason <reason>', 'only entries with this reason', reason)
 		.option('--out <file>', 'write to a file instead of standard output')
 		.does<ExportOptions>(exportList);
 }
 
 async function remove(session: Session, {yes}: {yes?: boolean}, text: string): Promise<void> {
 	const id = await session.idOf('sup', text);
-	// An id that nothing has is looked for all the same, to be refused as an address would be.
+	// An unknown id is looked up too, so that it is refused like an unknown address.
 	const isId = text.startsWith('sup_') && !text.includes('@');
 	if (!isId) {
 		parseAddress(text, true);
@@ -102,7 +102,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, text: string): P
 	]);
 }
 
-/** An entry as the CLI shows it: as the API does, with the store's exact time. */
+/** Returns an entry as in the API, but with the store's exact time. */
 export const suppressionEntry = (entry: Suppression) => suppressionView(entry, storedTime);
 
 const suppressions: Noun<Suppression> = {
@@ -148,7 +148,7 @@ async function exportList(session: Session, {reason: only, out}: ExportOptions):
 	session.show({file: out, exported}, () => [`exported ${grouped(exported)} entries to ${out}`]);
 }
 
-/** To standard output: CSV, or with --json one array. Ends when the reader is gone. */
+/** Prints the list as CSV, or with --json as one array. Stops if the reader is gone. */
 async function pourList(
 	{terminal: {pour}, json}: Session,
 	pages: AsyncIterable<readonly Suppression[]>,
@@ -174,13 +174,13 @@ export function importCommand(suppression: CliCommand): void {
 	suppression
 		.verb('import <file>', 'Suppress the addresses of a CSV file; - is standard input')
 		.sample('mailctl suppression import bounces.csv --bad rest.csv')
-		.option('--reason <reason>', 'the reason of every line, whatever it says', reason)
-		.option('--bad <file>', 'write the lines that were not taken here, to be corrected')
-		.option('--dry-run', 'read and count, change nothing')
+		.option('--reason <reason>', 'the reason for every line, overriding the file', reason)
+		.option('--bad <file>', 'write rejected lines to this file, to correct them')
+		.option('--dry-run', 'read and count without changing anything')
 		.does<ImportOptions, [string]>(importFile);
 }
 
-/** Line by line in bounded memory; what was written stays, even if a later line fails. */
+/** Imports line by line in bounded memory. Stored lines remain even if a later line fails. */
 async function importFile(session: Session, options: ImportOptions, name: string): Promise<void> {
 	const {id: workspaceId} = await session.workspace();
 	const input = await openInput(name);
@@ -235,7 +235,7 @@ async function importLines(
 	showCounts(session, options, name, reading);
 }
 
-/** Gets the lines with their numbers and faults before their own cells, so that it can be corrected and imported. */
+/** Opens the file of rejected lines. Each begins with its number and problem, so that it can be fixed and imported. */
 async function openBadFile(file: string | undefined, input: string): Promise<FileHandle | undefined> {
 	if (file !== undefined && input !== '-' && (await realpath(file).catch(() => null)) === (await realpath(input))) {
 		throw new CliError('usage', '--bad names the input file', 'name another file');
@@ -244,8 +244,8 @@ async function openBadFile(file: string | undefined, input: string): Promise<Fil
 }
 
 /**
- * SQLite has one writer at a time, and others poll for it: after each transaction the import pauses
- * for as long as it took, or a daemon beside would find it busy whenever it asks.
+ * Inserts entries and pauses after each transaction for as long as it took. SQLite has one writer at a time and others
+ * poll for it, so without pauses a running daemon would always find the store busy.
  */
 export function insertBeside(session: Session, workspaceId: string): WriteEntries {
 	const {databaseUrl, dataDir} = session.settings();
@@ -272,7 +272,9 @@ async function countOnly(session: Session): Promise<WriteEntries> {
 
 const maxShown = 20;
 
-/** The end of an import. Throws bad data (65) where lines were bad: the others are on the list all the same. */
+/**
+ * Shows the result of an import. Throws bad data (65) if lines were rejected; the others were imported nevertheless.
+ */
 export function showCounts(
 	session: Session,
 	{bad: badFile, dryRun = false}: ImportOptions,
@@ -283,7 +285,7 @@ export function showCounts(
 	const first = faults.slice(0, maxShown);
 	const [units, againFix] =
 		unit === 'line'
-			? ['lines', 'import the file again, or get them into a file with --bad FILE']
+			? ['lines', 'import the file again, or write them to a file with --bad FILE']
 			: ['entries', 'add them with mailctl suppression add'];
 	const columnsField = ['columns', layout ? Object.values(columnsOf(layout)).join(', ') : null] as const;
 	session.show({...counts, bad, dry_run: dryRun, columns: layout ? columnsOf(layout) : null, faults: first}, () =>
@@ -297,8 +299,8 @@ export function showCounts(
 	);
 	if (bad > 0) {
 		const more = bad - first.length;
-		const fix = badFile === undefined ? `correct them and ${againFix}` : `correct ${badFile} and import it`;
-		throw new CliError('data', `${grouped(bad)} of ${grouped(counts.read)} ${units} were not taken`, fix, [
+		const fix = badFile === undefined ? `fix them and ${againFix}` : `fix ${badFile} and import it`;
+		throw new CliError('data', `${grouped(bad)} of ${grouped(counts.read)} ${units} were rejected`, fix, [
 			...first.map(({line, fault}) => `${name}, ${unit} ${line}: ${fault}`),
 			...(more > 0 ? [`and ${grouped(more)} more`] : []),
 		]);

@@ -60,12 +60,16 @@ async function readFolder(folder: string, known: Known) {
 	}
 	const holdsSome = ['_layouts', '_partials'].some(name => existsSync(path.join(folder, name)));
 	if (read.change.templates.length === 0 && !holdsSome) {
-		throw new CliError('data', `${folder} holds no template`, 'give each one a folder with a template.json');
+		throw new CliError(
+			'data',
+			`${folder} contains no template`,
+			'create a folder with a template.json for each one',
+		);
 	}
 	return read.change;
 }
 
-/** Throws bad data (65) where other templates have the ids or the names, or a topic is not there. */
+/** Throws bad data (65) if other templates have the same ids or names, or a topic does not exist. */
 async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly ReadyTemplate[]): Promise<void> {
 	const problems: string[] = [];
 	for (const template of templates) {

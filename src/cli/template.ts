@@ -64,7 +64,7 @@ function variableNames(text: string): readonly string[] {
 		throw new CliError(
 			'usage',
 			`--sensitive "${bad}" is not allowed`,
-			'name variables, such as code or order.code',
+			'use names of variables, such as code or order.code',
 		);
 	}
 	return names;
@@ -76,8 +76,8 @@ export function templateCommands(template: CliCommand): void {
 	template
 		.verb('create', 'Create a template without a version')
 		.sample('mailctl template create --name receipt --id tpl_receipt')
-		.requiredOption('--name <name>', 'its name, unique in the workspace', label('--name'))
-		.option('--id <id>', 'its id, unique in the workspace: the same in staging and production', templateId)
+		.requiredOption('--name <name>', 'name, unique in the workspace', label('--name'))
+		.option('--id <id>', 'its id, unique in the workspace; use the same in staging and production', templateId)
 		.does<{name: string; id?: string}>(async (session, {name, id = null}) => {
 			const {id: workspaceId} = await session.workspace();
 			const created = await session.write(trx => createTemplate(trx, session.tools, workspaceId, {id, name}));
@@ -86,20 +86,20 @@ export function templateCommands(template: CliCommand): void {
 				throw new CliError('data', `a template ${taken} already exists`, `choose another ${created}`);
 			}
 			session.show(templateNoun.json(created), () => [
-				`made ${created.id} (${name}); give it a version with mailctl template push`,
+				`created ${created.id} (${name}); add a version with mailctl template push`,
 			]);
 		});
 
 	template
 		.verb('update <template>', 'Change the settings of a template; the value none clears a setting')
 		.sample('mailctl template update login-code --priority high --sensitive code')
-		.option('--topic <code>', 'the topic of sends that name none', unless(topicCode))
+		.option('--topic <code>', 'default topic of its messages', unless(topicCode))
 		.option(
 			'--priority <priority>',
-			'of its mail, where neither send nor topic has one',
+			'priority of its messages if neither the send nor the topic sets one',
 			unless(oneOf('--priority', priorities)),
 		)
-		.option('--sensitive <names>', 'variables that are not kept, with commas between them', unless(variableNames))
+		.option('--sensitive <names>', 'variables that are not stored, separated by commas', unless(variableNames))
 		.does<SettingOptions, [string]>(async (session, {topic, priority, sensitive}, key) => {
 			const names = sensitive && (orNull(sensitive) ?? []);
 			const given = changesIn({topic: orNull(topic), priority: orNull(priority), sensitive: names});
@@ -131,13 +131,13 @@ export function templateCommands(template: CliCommand): void {
 	template
 		.verb('push <dir>', 'Save template folders as new versions, with _layouts and _partials, all or nothing')
 		.sample('mailctl template push templates --dry-run')
-		.option('--dry-run', 'show what would change; change nothing')
+		.option('--dry-run', 'print the changes without making them')
 		.does<{dryRun?: boolean}, [string]>(push);
 
 	template
 		.verb('pull <dir>', 'Write the newest versions as template folders')
 		.sample('mailctl template pull templates --dry-run')
-		.option('--dry-run', 'show what would change; change nothing')
+		.option('--dry-run', 'print the changes without making them')
 		.yesOption()
 		.does<PullOptions, [string]>(pull);
 
@@ -151,13 +151,13 @@ export function templateCommands(template: CliCommand): void {
 		.sample('mailctl template preview receipt --locale de --data sample.json --out receipt.html')
 		.option('--locale <tag>', 'language of the recipient', locale)
 		.option('--timezone <zone>', 'zone of the recipient', timezone)
-		.option('--data <file>', 'variables, JSON, instead of the sample; -: standard input')
-		.option('--out <file>', 'write the html there')
-		.option('--content-id <id>', 'what an attachment of the send has; several', collect)
+		.option('--data <file>', 'JSON file of variables instead of the sample; - is standard input')
+		.option('--out <file>', 'write the HTML to this file')
+		.option('--content-id <id>', 'content id of an attachment of the send; repeatable', collect)
 		.does<PreviewOptions, [string]>(preview);
 
 	template
-		.verb('delete <template>', 'Delete a template; mail accepted with it still goes out')
+		.verb('delete <template>', 'Delete a template; messages accepted with it are still sent')
 		.sample('mailctl template delete receipt --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, key) => {
@@ -168,7 +168,7 @@ export function templateCommands(template: CliCommand): void {
 		});
 }
 
-/** By id or name, in the chosen workspace. */
+/** Finds a template by id or name. Throws bad data (65). */
 export async function chosenTemplate(session: Session, key: string): Promise<Template> {
 	const id = await session.idOf('tpl', key);
 	const {id: workspaceId} = await session.workspace();
@@ -187,7 +187,7 @@ async function rollback(session: Session, _options: object, key: string, text: s
 		throw new CliError('data', `${name} has no version ${version}`, `see mailctl template show ${id}`);
 	}
 	if (saved === 'newest') {
-		throw new CliError('data', `version ${version} of ${name} is the newest`, 'name an older one');
+		throw new CliError('data', `version ${version} of ${name} is already the newest`, 'choose an older one');
 	}
 	session.show({id, name, version: saved.version, restored: version}, () => [
 		`saved version ${saved.version} of ${id} (${printable(name)}), equal to version ${version}`,
@@ -213,7 +213,7 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 		throw new CliError('data', `the template ${key} has no version`, 'save one with mailctl template push');
 	}
 	if (!rendered.ok) {
-		throw new CliError('data', `the template fails at ${rendered.message}`, 'correct it or its variables');
+		throw new CliError('data', `the template fails at ${rendered.message}`, 'fix it or its variables');
 	}
 	const {subject, html, text} = rendered;
 	const warnings = cidWarnings(html, options.contentId ?? []);
@@ -226,12 +226,12 @@ async function preview(session: Session, options: PreviewOptions, key: string): 
 		...text.trimEnd().split('\n').map(printable),
 		'',
 		...warnings.map(warning => `Warning: ${printable(warning)}.`),
-		options.out === undefined ? 'The html: --out FILE, or --json.' : `The html is in ${options.out}.`,
+		options.out === undefined ? 'For the HTML, use --out FILE or --json.' : `The HTML is in ${options.out}.`,
 	]);
 }
 
 export const templateNoun: Noun<Template> = {
-	none: 'no templates, mailctl template push stores a folder',
+	none: 'no templates; save a folder with mailctl template push',
 	json: row => ({
 		id: row.id,
 		name: row.name,
@@ -275,7 +275,7 @@ export function showTemplate(
 			[
 				{title: 'LOCALE', cell: variant => variant.locale ?? 'default'},
 				{title: 'BODY', cell: variant => variant.kind},
-				{title: 'TEXT', cell: variant => (variant.text_source === null ? 'made from html' : 'own')},
+				{title: 'TEXT', cell: variant => (variant.text_source === null ? 'from HTML body' : 'own')},
 				{title: 'SUBJECT', cell: variant => variant.subject, cut: true},
 			],
 			variants,
@@ -296,13 +296,13 @@ export function showTemplate(
 
 type PullOptions = {dryRun?: boolean; yes?: boolean};
 
-/** A template and what happens to its folder; null: it has no version yet. */
+/** A template and the plan for its folder, which is `null` if the template has no version yet. */
 type Pulled = {
 	readonly template: Pick<Template, 'name' | 'latest_version'> & {readonly id: string | null};
 	readonly plan: Plan | null;
 };
 
-/** Writes the newest versions as template folders; asks before anything that is there changes. */
+/** Writes the newest versions as template folders. Asks before it changes existing files. */
 async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
 	const reader = await session.reader();
 	const pulled: Pulled[] = [];
@@ -323,7 +323,7 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 			for (const {file, change} of yes ? [] : losses) {
 				session.terminal.warn(`mailctl: ${file} would be ${change}`);
 			}
-			await session.confirm('Change what is there?', yes);
+			await session.confirm('Change existing files?', yes);
 		}
 		for (const {plan} of pulled) {
 			await (plan && carryOut(plan));
@@ -332,7 +332,7 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 	show(session, pulled, dryRun);
 }
 
-/** Each template with its folder: a template's own folder takes that template, any other folder takes one for each. */
+/** Pairs each template with its folder: `folder` itself if it is a template's folder, else a subfolder per template. */
 async function foldersOf(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
 	const {id: workspaceId} = await session.workspace();
 	if (existsSync(path.join(folder, 'template.json'))) {
@@ -341,7 +341,7 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 		if (!found) {
 			throw new CliError(
 				'data',
-				`there is no template ${name}, as the folder is called`,
+				`there is no template ${name}, which is the name of the folder`,
 				'see mailctl template list',
 			);
 		}
@@ -375,7 +375,7 @@ async function planOf(
 		return null;
 	}
 	const variants = (await listVariants(reader, version.id)).map(variantSource);
-	// A generated id is of no use elsewhere: there the template may have another one already.
+	// A generated id is left out: in another installation, the template may already have a different one.
 	const {sample, layout} = version;
 	const files = folderFiles({id: id === rowId ? null : id, layout, settings, variants, sample});
 	return await planPull(folder, files);

@@ -3,19 +3,19 @@ import {unprintable} from '../kit/text.ts';
 import {durationText} from '../kit/time.ts';
 import type {OwnRetry} from '../mail/retry.ts';
 
-// What a terminal would act on, and what makes text read otherwise than it is stored: addresses, names and the replies
-// of foreign servers are printed too.
+// Characters that a terminal would interpret, or that make text look different from what is stored. The output contains
+// untrusted text: addresses, names and the replies of other servers.
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
-/** The text with control, direction and invisible characters as `\x1b` or `\u202e`. */
+/** Escapes control, direction and invisible characters, as `\x1b` or `\u202e`. */
 export function printable(text: string): string {
 	return text.replace(unsafe, escaped);
 }
 
-// Line ends and tabs are meant, and so are the colours that we give.
+// All controls except line ends, tabs, and our own colors.
 const obeyed = /(?!\u001b\[\d{1,2}m|[\t\n])\p{Cc}/gu;
 
-/** Lines for a terminal: what it would obey is written as by `printable`, in every name and text. */
+/** Escapes every control in lines for a terminal that the terminal would interpret. */
 export function harmless(lines: string): string {
 	return lines.replace(obeyed, escaped);
 }
@@ -26,12 +26,12 @@ function escaped(character: string): string {
 	return code < 0x100 ? `\\x${hex.padStart(2, '0')}` : code > 0xffff ? `\\u{${hex}}` : `\\u${hex}`;
 }
 
-// What a terminal shows in one place: a flag, or a character with its skin tone and the marks on it.
+// Sequences that a terminal shows as one character: a flag, or a character with its skin tone and combining marks.
 const places = /\p{Regional_Indicator}{2}|(?:\p{Emoji_Modifier_Base}\p{Emoji_Modifier}|.)[\p{Mn}\p{Me}]*/gsu;
-// Letters of one column each, nearly all that is printed.
+// Texts whose characters all have one column, which is nearly everything that is printed.
 const plain = /^[\x20-\x7e\xa0-\u024f]*$/;
 const mark = /^[\p{Mn}\p{Me}]/u;
-/** Two columns, even if the first character alone has one: flags, and what a variation selector makes an emoji. */
+/** Sequences of two columns although the first character has one: flags, and emoji made by a variation selector. */
 const pair = /^(?:\p{Regional_Indicator}{2}|\p{Emoji}\ufe0f)/u;
 
 function placesOf(text: string): readonly string[] {
@@ -42,12 +42,12 @@ function placeWidth(place: string): number {
 	return pair.test(place) ? 2 : mark.test(place) ? 0 : eastAsianWidth(place.codePointAt(0) as number);
 }
 
-/** How many columns of a terminal the text takes. */
+/** Returns how many terminal columns a text occupies. */
 export function widthOf(text: string): number {
 	return plain.test(text) ? text.length : placesOf(text).reduce((sum, place) => sum + placeWidth(place), 0);
 }
 
-/** The text cut to a number of columns, with an ellipsis where something is missing. */
+/** Truncates a text to a number of columns, with an ellipsis. */
 export function cut(text: string, width: number): string {
 	if (widthOf(text) <= width) {
 		return text;
@@ -67,17 +67,17 @@ export function cut(text: string, width: number): string {
 	return `${kept}…`;
 }
 
-/** A stored time for people: `2026-06-09 10:15:30`, UTC. */
+/** Formats a stored time for people: `2026-06-09 10:15:30`, in UTC. */
 export function shortTime(stored: string | null): string {
 	return stored === null ? '–' : stored.slice(0, 19).replace('T', ' ');
 }
 
-/** When a waiting recipient is tried: `next try` where that is ahead, `due since` where something else keeps it. */
+/** Formats when a waiting recipient is attempted, or since when it is due if something else keeps it waiting. */
 export function nextTry(stored: string, now: number): string {
-	return `${Date.parse(stored) > now ? 'next try' : 'due since'} ${shortTime(stored)} UTC`;
+	return `${Date.parse(stored) > now ? 'next attempt' : 'due since'} ${shortTime(stored)} UTC`;
 }
 
-/** How long ago or ahead, in the two largest units: `4d 3h`, `90s`. */
+/** Formats a duration in its two largest units: `4d 3h`, `90s`. */
 export function duration(milliseconds: number): string {
 	const seconds = Math.max(0, Math.round(milliseconds / 1000));
 	const [days, hours, minutes] = [
@@ -94,7 +94,7 @@ export function duration(milliseconds: number): string {
 	return minutes > 0 ? `${minutes}m ${seconds % 60}s` : `${seconds}s`;
 }
 
-/** A destination's own rules for retries, as the destinations file spells them. */
+/** Formats a destination's own retry rules as in the destinations file. */
 export function retryTexts({schedule, lifetime}: OwnRetry): {
 	readonly retry: string | null;
 	readonly lifetime: string | null;
@@ -105,14 +105,13 @@ export function retryTexts({schedule, lifetime}: OwnRetry): {
 	};
 }
 
-/** 1000000 as `1,000,000`. */
+/** Formats 1000000 as `1,000,000`. */
 export function grouped(count: number): string {
 	return `${count}`.replaceAll(/\B(?=(?:\d{3})+$)/g, ',');
 }
 
 /**
- * The text in lines of at most this many columns, indent included, broken at spaces; a word that is longer stands
- * alone.
+ * Wraps a text at spaces into lines of at most `width` columns, including the indent. A longer word gets its own line.
  */
 export function wrapped(text: string, width: number, indent = ''): string[] {
 	const lines: string[] = [];
@@ -130,7 +129,7 @@ export function wrapped(text: string, width: number, indent = ''): string[] {
 }
 
 /**
- * The same of what strangers wrote, where a word may be longer than a line: it is broken, not to be copied from here.
+ * Like `wrapped`, for untrusted text: words that are longer than a line are broken, because nobody needs to copy them.
  */
 export function folded(text: string, width: number, indent = ''): string[] {
 	return wrapped(broken(text, Math.max(1, width - widthOf(indent))), width, indent);
@@ -158,23 +157,26 @@ function broken(text: string, width: number): string {
 export type Column<Row> = {
 	readonly title: string;
 	readonly cell: (row: Row) => string | number | null;
-	/** Numbers stand at the right. */
+	/** Right-aligns numbers. */
 	readonly right?: true;
-	/** May be cut where the line is longer than the terminal; `first`: before the others are. */
+	/** Whether the column may be cut if the line is longer than the terminal; `first` is cut before the others. */
 	readonly cut?: true | 'first';
 	/**
-	 * An id: where the line is longer, as much of it as is unique, at least this number of characters. Commands take
-	 * that too.
+	 * Marks an id. If the line is too long, it is shortened to a unique prefix of at least this many characters, which
+	 * commands accept too.
 	 */
 	readonly id?: true | number;
 };
 
-/** A noun of the command line: what scripts read of one, and what people see, in lists and of one alone. */
+/** A noun of the command line: its JSON for scripts, and its fields for people, in lists and alone. */
 export type Noun<Row> = {
-	/** What an empty list says to people, with what to do next. */
+	/** The text for an empty list, with what to do next. */
 	readonly none: string;
 	readonly json: (row: Row) => unknown;
-	/** With a `title` a column of lists, with a `name` a line of what is shown alone, which `undefined` leaves out. */
+	/**
+	 * A field with a `title` is a column of lists; one with a `name` is a line of a single row, unless it is
+	 * `undefined`.
+	 */
 	readonly fields: ReadonlyArray<
 		Omit<Column<Row>, 'title' | 'cell'> & {
 			readonly title?: string;
@@ -184,19 +186,19 @@ export type Noun<Row> = {
 	>;
 };
 
-/** The columns of a noun. */
+/** Returns the columns of a noun's lists. */
 function columnsOf<Row>(noun: Noun<Row>): Array<Column<Row>> {
 	return noun.fields.flatMap(({title, cell, ...rest}) =>
 		title === undefined ? [] : [{...rest, title, cell: row => cell(row) ?? null}],
 	);
 }
 
-/** A list of them; what an empty one says. */
+/** Formats rows as a table, or returns the text for an empty list. */
 export function tableOf<Row>(noun: Noun<Row>, rows: readonly Row[], width: number): string[] {
 	return rows.length === 0 ? [noun.none] : table(columnsOf(noun), rows, width);
 }
 
-/** The lines of one of them, of at most `width` columns where they have spaces. */
+/** Formats a single row, wrapped to `width` columns. */
 export function linesOf<Row>(noun: Noun<Row>, row: Row, width?: number): string[] {
 	const pairs = noun.fields.flatMap(({name, cell}) => (name === undefined ? [] : [[name, cell(row)] as const]));
 	return fields(pairs, width);
@@ -206,7 +208,7 @@ const gap = '  ';
 const minWidth = 8;
 
 /**
- * Aligned columns under their titles; lines are at most `width` columns as far as the columns that may be cut allow.
+ * Formats rows in aligned columns under their titles. Lines fit into `width` if the columns that may be cut allow it.
  */
 export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly Row[], width: number): string[] {
 	const cells = rows.map(row => columns.map(column => printable(String(column.cell(row) ?? '–'))));
@@ -234,7 +236,7 @@ export function table<Row>(columns: ReadonlyArray<Column<Row>>, rows: readonly R
 const lineWidth = (widths: readonly number[]) =>
 	widths.reduce((sum, each) => sum + each, gap.length * (widths.length - 1));
 
-/** An id begins with its kind and its time: less than this may be that of another one tomorrow. */
+/** The minimum length of a shortened id. Ids begin with kind and time, so a shorter prefix may soon be ambiguous. */
 const minId = 16;
 
 function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): void {
@@ -254,7 +256,7 @@ function shortenIds(columns: ReadonlyArray<Column<never>>, cells: string[][]): v
 	}
 }
 
-// Takes column by column from the widest that may be cut, so that short ones stay whole.
+// Always narrows the widest column that may be cut, so that short ones stay complete.
 function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: number): void {
 	const widest = (wanted: Column<never>['cut']) =>
 		columns.reduce(
@@ -272,7 +274,7 @@ function shrink(columns: ReadonlyArray<Column<never>>, widths: number[], width: 
 	}
 }
 
-/** Names at the left, values at the right; one that is longer than a line goes on below itself. Undefined: no line. */
+/** Formats names and values in two columns. Long values are wrapped; `undefined` values are omitted. */
 export function fields(
 	all: ReadonlyArray<readonly [name: string, value: string | number | null | undefined]>,
 	width = Number.POSITIVE_INFINITY,

@@ -14,13 +14,13 @@ type Streams = {
 	readonly stderr: NodeJS.WriteStream;
 };
 
-/** Where a command prints: results on standard output, everything else on standard error. */
+/** The output of a command: results on standard output, everything else on standard error. */
 export class Terminal {
 	readonly #stdout: NodeJS.WriteStream;
 	readonly #stderr: NodeJS.WriteStream;
 	readonly #asked: number;
 	readonly #colour: boolean;
-	/** Whether a person can be asked. */
+	/** Whether questions can be asked. */
 	readonly asks: boolean;
 
 	constructor({stdin, stdout, stderr}: Streams, env: Environment) {
@@ -32,8 +32,8 @@ export class Terminal {
 	}
 
 	/**
-	 * Columns for tables; off a terminal lines are as long as they are, unless COLUMNS says otherwise. Read each time:
-	 * people resize what they watch.
+	 * The width for tables; without a terminal, lines are unlimited unless COLUMNS is set. It is read every time,
+	 * because people resize their terminals.
 	 */
 	get width(): number {
 		if (Number.isInteger(this.#asked) && this.#asked > 0) {
@@ -42,7 +42,7 @@ export class Terminal {
 		return this.#stdout.isTTY ? widthOf(this.#stdout) : Number.POSITIVE_INFINITY;
 	}
 
-	/** Lines that fit; null off a terminal. */
+	/** The number of lines, or `null` without a terminal. */
 	get height(): number | null {
 		return this.#stdout.isTTY ? this.#stdout.rows || 24 : null;
 	}
@@ -53,10 +53,10 @@ export class Terminal {
 	readonly printJson = (value: unknown): void =>
 		void this.#stdout.write(`${jsonOf(value, this.#stdout.isTTY ? 2 : undefined)}\n`);
 
-	/** Bytes as they are, for raw mail. */
+	/** Writes bytes unchanged, for raw messages. */
 	readonly write = (bytes: Uint8Array): void => void this.#stdout.write(bytes);
 
-	/** A part of a long text; resolves when it is written. False: the reader is gone. */
+	/** Writes a part of a long text. Resolves once it is written, with `false` if the reader is gone. */
 	readonly pour = (text: string): Promise<boolean> =>
 		new Promise((resolve, reject) => {
 			this.#stdout.write(text, (error?: NodeJS.ErrnoException | null) => {
@@ -70,21 +70,21 @@ export class Terminal {
 
 	readonly warn = (line: string): void => void this.#stderr.write(harmless(`${line}\n`));
 
-	/** Replaces the last line of a terminal's standard error; null takes it away. Nothing where that is no terminal. */
+	/** Replaces the status line on standard error, if that is a terminal; `null` removes it. */
 	readonly status = (line: string | null): void => {
 		if (this.#stderr.isTTY === true) {
-			// Cut to the width: a line that wraps could not be replaced.
+			// Cut to the width, because a line that wraps could not be replaced.
 			this.#stderr.write(`\r\x1b[K${line === null ? '' : cut(harmless(line), widthOf(this.#stderr) - 1)}`);
 		}
 	};
 
 	readonly bold = (text: string): string => (this.#colour ? `\x1b[1m${text}\x1b[22m` : text);
 
-	/** Coloured on a terminal, by whether it is good news. */
+	/** Colors a text on a terminal by its tone. */
 	readonly tint = (text: string, tone: Tone): string => (this.#colour ? `\x1b[${tones[tone]}m${text}\x1b[39m` : text);
 }
 
-/** JSON writes C1 controls as they are, and terminals obey them too: escaped they mean the same. */
+/** Formats JSON. C1 controls are escaped, because JSON leaves them as they are and terminals interpret them. */
 function jsonOf(value: unknown, space: number | undefined): string {
 	return writeExact(value, space).replace(
 		/[\u007f-\u009f]/g,
@@ -92,7 +92,7 @@ function jsonOf(value: unknown, space: number | undefined): string {
 	);
 }
 
-/** A terminal of unknown size, as `docker exec -t` makes them, says 0. */
+/** Returns the width of a terminal; one of unknown size, as with `docker exec -t`, reports 0. */
 function widthOf(stream: {readonly columns: number}): number {
 	return stream.columns || 80;
 }
@@ -100,7 +100,7 @@ function widthOf(stream: {readonly columns: number}): number {
 const everyMs = 100;
 const barWidth = 24;
 
-/** How far a long work has come, shown on a terminal and nowhere else; `unit` is what is counted: `lines`. */
+/** A progress line, shown only on a terminal; `unit` names what is counted, such as `lines`. */
 export class Progress {
 	readonly #terminal: Terminal;
 	readonly #clock: Clock;
@@ -115,7 +115,7 @@ export class Progress {
 		this.#started = clock.monotonic();
 	}
 
-	/** `part` of the whole, 0 to 1; null: the whole is not known. */
+	/** Shows the progress; `part` is the fraction of the whole, or `null` if the whole is unknown. */
 	show(done: number, part: number | null): void {
 		const now = this.#clock.monotonic();
 		if (now - this.#shown >= everyMs) {
@@ -124,13 +124,13 @@ export class Progress {
 		}
 	}
 
-	/** Takes the line away. */
+	/** Removes the line. */
 	end(): void {
 		this.#terminal.status(null);
 	}
 }
 
-/** `[############            ]  50 %  500,000 lines  50,000/s  10s left` */
+/** Formats `[############            ]  50 %  500,000 lines  50,000/s  10s left`. */
 export function progressLine({
 	done,
 	part,
@@ -150,7 +150,7 @@ export function progressLine({
 	const whole = Math.min(1, part);
 	const filled = Math.floor(whole * barWidth);
 	const percent = String(Math.floor(whole * 100)).padStart(3);
-	// Less than a hundredth says nothing of the rest.
+	// Below one percent, the remaining time cannot be estimated.
 	const left = whole >= 0.01 ? `  ${duration((elapsedMs * (1 - whole)) / whole)} left` : '';
 	return `[${'#'.repeat(filled).padEnd(barWidth)}] ${percent} %  ${count}${left}`;
 }

@@ -10,7 +10,7 @@ import {type Column, folded, grouped, printable, table} from './terminal-text.ts
 export function tlsCommand(command: CliCommand): void {
 	command
 		.sample('mailctl tls --days 7')
-		.option('--days <n>', 'days to look back on', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
+		.option('--days <n>', 'number of days to show', count('--days', 1, dmarcPeriod.most), dmarcPeriod.usual)
 		.does<{days: number}>(async (session, {days}) => {
 			const {returnPathDomain: host} = session.settings();
 			const records = await asking(session, (reader, ...by) => lookAtHost(reader, host, ...by));
@@ -22,13 +22,13 @@ export function tlsCommand(command: CliCommand): void {
 			const {width} = session.terminal;
 			const sums = (rows: readonly TlsSum[]) => (rows.length === 0 ? ['none'] : table(columns, rows, width));
 			session.show({days, records: recordsView(records, storedTime), reported, failures, counted}, () => [
-				`To your hosts since ${since}, as others report it:`,
+				`To your hosts since ${since}, as reported by others:`,
 				...sums(reported),
 				...failures.flatMap(({day, domain, org, failure}) =>
 					folded(printable(`${day} ${domain}, ${org}: ${failure}`), width, '  '),
 				),
 				'',
-				'To hosts of others, as counted here:',
+				'To other hosts, as counted here:',
 				...sums(counted),
 				...hostLines(session, records),
 			]);

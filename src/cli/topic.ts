@@ -27,12 +27,16 @@ type Options = {
 
 const ofMail = (verb: CliCommand): CliCommand =>
 	verb
-		.option('--public', 'people find it on the preference page')
-		.option('--required', 'its mail is needed: its unsubscribe page offers to stop everything else')
-		.option('--description <text>', 'what its mail is for; people see it', unless(label('--description', 500)))
+		.option('--public', 'list it on the preference page')
+		.option('--required', 'its messages are required; the unsubscribe page offers to stop everything else')
+		.option(
+			'--description <text>',
+			'purpose of its messages, visible to recipients',
+			unless(label('--description', 500)),
+		)
 		.option(
 			'--priority <priority>',
-			'of its mail, where a send names none',
+			'priority of its messages if a send sets none',
 			unless(oneOf('--priority', priorities)),
 		);
 
@@ -41,8 +45,8 @@ export function topicCommands(topic: CliCommand): void {
 		topic
 			.verb('create', 'Create a topic')
 			.sample("mailctl topic create --code news --name 'Monthly news'")
-			.requiredOption('--code <code>', 'what sends name: letters, digits, hyphens, underscores', topicCode)
-			.requiredOption('--name <name>', 'what recipients see', label('--name')),
+			.requiredOption('--code <code>', 'code for sends: letters, digits, hyphens, underscores', topicCode)
+			.requiredOption('--name <name>', 'name that recipients see', label('--name')),
 	).does<Options & {code: string; name: string}>(async (session, {code, name, ...options}) => {
 		session.one(topics, await session.perform(createTopic, {...givenOf(options), code, name}));
 	});
@@ -51,10 +55,10 @@ export function topicCommands(topic: CliCommand): void {
 		topic
 			.verb('update <code>', 'Change a topic; the value none clears a setting')
 			.sample("mailctl topic update news --public --description 'What is new, once a month'")
-			.option('--name <name>', 'what recipients see', label('--name')),
+			.option('--name <name>', 'name that recipients see', label('--name')),
 	)
-		.option('--no-public', 'people do not find it there')
-		.option('--no-required', 'people can opt out of it')
+		.option('--no-public', 'do not list it there')
+		.option('--no-required', 'let recipients opt out of it')
 		.does<Options, [string]>(async (session, options, code) => {
 			session.one(topics, await session.perform(updateTopic, {...changesIn(givenOf(options)), code}));
 		});
@@ -68,17 +72,17 @@ export function topicCommands(topic: CliCommand): void {
 		});
 
 	topic
-		.verb('remove <id|code>', 'Remove a topic; its opt-outs hold again if its code comes back')
+		.verb('remove <id|code>', 'Remove a topic; its opt-outs apply again if the code is reused')
 		.sample('mailctl topic remove news --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, text) => {
 			const id = await session.idOf('usg', text);
 			await session.workspace();
-			const question = `Remove the topic ${text}? Unsubscribe links of its mail will suppress for all mail.`;
+			const question = `Remove the topic ${text}? Unsubscribe links in its messages will then stop all messages.`;
 			await session.confirm(question, yes);
 			const removed = await session.perform(removeTopic, id === undefined ? {code: text} : {id});
 			session.show({...topicView(removed, storedTime), removed: true}, () => [
-				`removed ${removed.code}, its opt-outs are kept`,
+				`removed ${removed.code}; its opt-outs are retained`,
 			]);
 		});
 
@@ -89,11 +93,11 @@ export function topicCommands(topic: CliCommand): void {
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
 			const known = await optOutsOf(await session.reader(), (await session.workspace()).id, code);
 			await session.confirm(
-				`Forget ${grouped(known)} opt-outs of ${code}? These people will get its mail again.`,
+				`Delete ${grouped(known)} opt-outs of ${code}? These people will receive its messages again.`,
 				yes,
 			);
 			const forgotten = await session.perform(purgeTopic, {code});
-			session.show({code, forgotten}, () => [`forgot ${grouped(forgotten)} opt-outs of ${code}`]);
+			session.show({code, forgotten}, () => [`deleted ${grouped(forgotten)} opt-outs of ${code}`]);
 		});
 }
 
@@ -101,7 +105,7 @@ function givenOf({description, priority, ...rest}: Options) {
 	return defined({...rest, description: orNull(description), priority: orNull(priority)});
 }
 
-const noTopics = 'no topics, mailctl topic create makes one';
+const noTopics = 'no topics; create one with mailctl topic create';
 
 const topics: Noun<Topic> = {
 	none: noTopics,

@@ -16,7 +16,7 @@ export function userCommands(user: CliCommand): void {
 		.sample('mailctl user add ann@example.com --role operator --workspace shop')
 		.option(
 			'--role <role>',
-			'viewer looks; operator also acts on mail, lists and templates; admin also changes the set-up, keys and users',
+			'viewer reads; operator also changes messages, lists and templates; admin also changes the setup, keys and users',
 			oneOf('--role', roles),
 			'viewer',
 		)
@@ -72,9 +72,11 @@ function showLink(session: Session, {user: {id, email, role}, token}: Linked): v
 	const link = logInLink(settings, token, daemon?.admin ?? null);
 	session.show({id, email, role, link}, () =>
 		link === null
-			? [`${email} is ${role}. There is no link: the dashboard is off (MAILCTL_DASHBOARD, MAILCTL_ADMIN_LISTEN).`]
+			? [
+					`${email} is ${role}. There is no link because the dashboard is off (MAILCTL_DASHBOARD, MAILCTL_ADMIN_LISTEN).`,
+				]
 			: [
-					`This link logs ${email} (${role}) in once, within an hour:`,
+					`This link signs ${email} (${role}) in once, within an hour:`,
 					'',
 					session.terminal.bold(link),
 					'',
@@ -83,15 +85,15 @@ function showLink(session: Session, {user: {id, email, role}, token}: Linked): v
 	);
 }
 
-/** How a browser elsewhere comes to a listener of this machine alone. */
+/** Returns how a browser on another machine reaches a loopback listener. */
 function tunnelTo({hostname, port}: URL): string[] {
 	return isLoopback(hostname.replace(/^\[|\]$/g, ''))
-		? [`From another machine run this first: ssh -L ${port}:${hostname}:${port} HOST`]
+		? [`From another machine, run this first: ssh -L ${port}:${hostname}:${port} HOST`]
 		: [];
 }
 
 const users: Noun<ListedUser> = {
-	none: 'no users, mailctl user add makes one',
+	none: 'no users; add one with mailctl user add',
 	json: row => ({
 		id: row.id,
 		email: row.email,
@@ -107,12 +109,12 @@ const users: Noun<ListedUser> = {
 		{title: 'EMAIL', cell: row => row.email, cut: true},
 		{title: 'ROLE', cell: row => row.role},
 		{title: 'WORKSPACE', cell: row => row.workspace ?? 'all', cut: true},
-		{title: 'LOG-IN', cell: logInOf},
-		{title: 'LAST LOG-IN', cell: row => shortTime(row.last_login_at).slice(0, 16)},
+		{title: 'SIGN-IN', cell: logInOf},
+		{title: 'LAST SIGN-IN', cell: row => shortTime(row.last_login_at).slice(0, 16)},
 	],
 };
 
-/** What a user logs in by. */
+/** Returns the ways in which a user can sign in. */
 function logInOf({password_hash, totp, passkeys}: ListedUser): string {
 	const ways = [
 		passkeys > 0 && 'passkey',

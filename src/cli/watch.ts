@@ -7,20 +7,20 @@ import {harmless} from './terminal-text.ts';
 const everyMs = 2000;
 
 export function watchOption(command: CliCommand): CliCommand {
-	return command.option('--watch', 'show it again every 2 seconds until Ctrl-C; on a terminal only');
+	return command.option('--watch', 'refresh every 2 seconds until Ctrl-C; only on a terminal');
 }
 
 /**
- * Draws until Ctrl-C, each time over the lines of the last one and in one write, so that nothing flickers. What does
- * not fit is left out below.
+ * Redraws until Ctrl-C. Each time overwrites the previous lines in a single write, so that nothing flickers. Lines that
+ * do not fit are left out at the bottom.
  */
 export async function watch({terminal, json}: Session, draw: () => Promise<readonly string[]>): Promise<void> {
 	if (terminal.height === null || json) {
-		throw new CliError('usage', '--watch needs a terminal', 'leave it out to print once');
+		throw new CliError('usage', '--watch needs a terminal', 'omit it to print once');
 	}
 	const stop = new AbortController();
 	const end = () => stop.abort();
-	// Once: a second Ctrl-C ends a read that takes long.
+	// Only the first Ctrl-C is handled: a second one stops the process during a slow read.
 	process.once('SIGINT', end);
 	try {
 		while (!stop.signal.aborted) {

@@ -53,13 +53,13 @@ export function webhookCommands(webhook: CliCommand): void {
 	webhook
 		.verb('add <url>', 'Register an endpoint and show its signing secret; - reads the URL from standard input')
 		.sample('mailctl webhook add https://shop.example/hooks --event delivered --event bounced')
-		.requiredOption('--event <event>', `${webhookEventTypes.join(', ')}; several, or with commas`, webhookEvents)
-		.option('--format <format>', 'full: bodies have more than the five fields; default: those alone', webhookFormat)
-		.option(
-			'--retry <retry>',
-			'long: for three days, then the endpoint is disabled; default: five times',
-			webhookRetry,
+		.requiredOption(
+			'--event <event>',
+			`${webhookEventTypes.join(', ')}; repeatable, or separated by commas`,
+			webhookEvents,
 		)
+		.option('--format <format>', 'full: bodies have more than the five default fields', webhookFormat)
+		.option('--retry <retry>', 'long: for three days, then disable the endpoint; default: five times', webhookRetry)
 		.does<AddOptions, [string]>(async (session, {event, ...forms}, argument) => {
 			const url = await readSecret(argument);
 			const {id: workspaceId} = await session.workspace();
@@ -106,7 +106,7 @@ export function webhookCommands(webhook: CliCommand): void {
 
 	for (const [change, about] of [
 		['enable', 'Enable an endpoint; waiting events are posted'],
-		['disable', 'Disable an endpoint; waiting events are kept'],
+		['disable', 'Disable an endpoint; waiting events are retained'],
 	] as const) {
 		webhook
 			.verb(`${change} <id>`, about)
@@ -125,7 +125,7 @@ export function webhookCommands(webhook: CliCommand): void {
 		.sample('mailctl webhook rotate whe_06f… --overlap 24h')
 		.option(
 			'--overlap <duration>',
-			'how long the old secret lives on, at most 30d; 0: it ends now; default 24h',
+			'how long the old secret stays valid, at most 30d; 0 revokes it now; default 24h',
 			overlap,
 		)
 		.does<{overlap?: number}, [string]>(async (session, {overlap = defaultOverlap}, text) => {
@@ -150,13 +150,13 @@ function overlap(text: string): number {
 	return milliseconds;
 }
 
-/** Endpoints with their secrets, as they are now. */
+/** Returns the noun for endpoints, with their current secrets. */
 async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 	const vault = await session.vault();
 	const now = storeTime(session.tools.clock.now());
 	const json = (row: Endpoint) => endpointView(row, signingSecret(vault, row), now);
 	return {
-		none: 'no endpoints, mailctl webhook add registers one',
+		none: 'no endpoints; add one with mailctl webhook add',
 		json,
 		fields: [
 			{title: 'ID', name: 'id', cell: row => row.id, id: true},
@@ -176,7 +176,7 @@ async function endpoints(session: Session): Promise<Noun<Endpoint>> {
 			{name: 'failing since', cell: row => (row.failingSince === null ? undefined : shortTime(row.failingSince))},
 			{
 				name: 'signing secret',
-				cell: row => json(row).signing_secret ?? `none that can be opened: mailctl webhook rotate ${row.id}`,
+				cell: row => json(row).signing_secret ?? `damaged; replace it with mailctl webhook rotate ${row.id}`,
 			},
 			{name: 'old secret until', cell: row => untilOf(json(row).previous_secret_expires_at)},
 			{name: 'created', cell: row => shortTime(row.createdAt)},
@@ -207,7 +207,7 @@ export function testVerb(webhook: CliCommand): void {
 				{acknowledged: end.error === null, ...end, retryAfterMs: undefined, ms: Math.round(end.ms)},
 				() =>
 					fields([
-						['answer', end.status ?? 'none'],
+						['response', end.status ?? 'none'],
 						['took', `${Math.round(end.ms)} ms`],
 						['address', end.address],
 						['tls', end.tls],
@@ -221,7 +221,7 @@ export function testVerb(webhook: CliCommand): void {
 }
 
 function mendOf({status}: PostEnd): string {
-	return status === null ? 'check the URL, its DNS and its certificate' : 'answer 2xx, see the log of the receiver';
+	return status === null ? 'check the URL, its DNS and its certificate' : 'respond with 2xx; see the receiver’s log';
 }
 
 type ListenOptions = {forwardTo: string; event?: WebhookEventType[]};
@@ -233,10 +233,10 @@ export function listenVerb(webhook: CliCommand): void {
 	webhook
 		.verb('listen', 'Forward events to a local program as they happen, until Ctrl-C')
 		.sample('mailctl webhook listen --forward-to http://localhost:3000/hooks/mail')
-		.requiredOption('--forward-to <url>', 'http or https, on any host and port', forwardUrl)
+		.requiredOption('--forward-to <url>', 'an http or https URL, on any host and port', forwardUrl)
 		.option(
 			'--event <event>',
-			`${webhookEventTypes.join(', ')}; several, or with commas; default the first five`,
+			`${webhookEventTypes.join(', ')}; repeatable, or separated by commas; default: the first five`,
 			webhookEvents,
 		)
 		.does<ListenOptions>(listen);
@@ -244,7 +244,7 @@ export function listenVerb(webhook: CliCommand): void {
 
 function forwardUrl(text: string): string {
 	const url = URL.canParse(text) ? new URL(text) : null;
-	// What fetch would refuse: it takes no password in a URL.
+	// fetch refuses URLs with a password.
 	if (!url || !/^https?:$/.test(url.protocol) || url.username !== '' || url.password !== '') {
 		throw new CliError(
 			'usage',
@@ -256,8 +256,8 @@ function forwardUrl(text: string): string {
 }
 
 /**
- * Takes events from a temporary endpoint: they are added to it in their own transactions, and the daemon leaves them
- * alone. So none is missed, in every delivery mode. Each is forwarded once, in order.
+ * Forwards the events of a temporary endpoint. Events are added to it in their own transactions and the daemon ignores
+ * them, so none is missed in any delivery mode. Each event is forwarded once, in order.
  */
 async function listen(session: Session, {forwardTo, event}: ListenOptions): Promise<void> {
 	const stop = stopSignal();
@@ -273,7 +273,9 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 	const secret = vault.open(id, added.secret);
 	try {
 		if (!(await readDaemons(session)).running) {
-			session.terminal.warn('mailctl: no daemon runs, nothing arrives until you start it with mailctl serve');
+			session.terminal.warn(
+				'mailctl: no daemon is running, so nothing arrives until you start it with mailctl serve',
+			);
 		}
 		session.show({id, forward_to: forwardTo, events, signing_secret: secret}, () => [
 			`forwarding to ${forwardTo} until Ctrl-C: ${events.join(', ')}`,
@@ -288,11 +290,7 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 			} else if (await findEndpoint(await session.reader(), workspaceId, id)) {
 				await sleep(pollMs, undefined, {signal: stop}).catch(() => undefined);
 			} else {
-				throw new CliError(
-					'unavailable',
-					`somebody removed the endpoint ${id}`,
-					'run mailctl webhook listen again',
-				);
+				throw new CliError('unavailable', `the endpoint ${id} was removed`, 'run mailctl webhook listen again');
 			}
 		}
 	} finally {
@@ -302,7 +300,7 @@ async function listen(session: Session, {forwardTo, event}: ListenOptions): Prom
 
 type Target = {readonly forwardTo: string; readonly secret: string; readonly stop: AbortSignal};
 
-/** Posts a delivery once and shows the answer. */
+/** Posts a delivery once and shows the response. */
 async function forward(session: Session, delivery: StoredDelivery, {forwardTo, secret, stop}: Target): Promise<void> {
 	const {id, eventType, messageId, body, createdAt} = delivery;
 	const signing = {secret, next: null};
@@ -316,11 +314,11 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	}).then(
 		async response => {
 			await response.body?.cancel();
-			return {status: response.status, error: response.ok ? null : `it answered ${response.status}`};
+			return {status: response.status, error: response.ok ? null : `it responded with ${response.status}`};
 		},
 		(fault: Error) => ({
 			status: null,
-			error: timeout.aborted ? 'no answer in time' : faultOf(fault.cause ?? fault).error,
+			error: timeout.aborted ? 'no response in time' : faultOf(fault.cause ?? fault).error,
 		}),
 	);
 	if (stop.aborted && posted.status === null) {
@@ -328,13 +326,13 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 	}
 	const {recipient} = JSON.parse(Buffer.from(body).toString()) as {recipient: string | null};
 	session.show({id, type: eventType, message_id: messageId, recipient, ...posted}, () => [
-		// What may be long comes last: the columns before it stay where they are.
+		// Long values come last, so that the columns before them stay aligned.
 		`${shortTime(createdAt).slice(11)}  ${eventType.padEnd(maxType)}  ${posted.status ?? '–  '}  ${messageId ?? '–'}  ${recipient ?? '–'}`,
 		...(posted.status === null ? [`          ${posted.error}`] : []),
 	]);
 }
 
-/** Ctrl-C, or what ends a process otherwise, for the first time: then the endpoint is still removed. */
+/** Returns a signal that aborts on the first Ctrl-C, SIGTERM or SIGHUP, so that the endpoint is removed. */
 function stopSignal(): AbortSignal {
 	const controller = new AbortController();
 	for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
@@ -365,7 +363,7 @@ export function deliveriesVerb(webhook: CliCommand): void {
 		});
 }
 
-/** Throws bad data (65) where the workspace has no such delivery. */
+/** Finds a delivery. Throws bad data (65) if the workspace does not have it. */
 async function chosenDelivery(session: Session, text: string): Promise<StoredDelivery> {
 	const id = await session.idOf('whd', text);
 	const {id: workspaceId} = await session.workspace();
@@ -377,7 +375,7 @@ async function chosenDelivery(session: Session, text: string): Promise<StoredDel
 }
 
 const deliveries: Noun<StoredDelivery> = {
-	none: 'no deliveries: nothing was posted to this endpoint yet',
+	none: 'no deliveries: nothing has been posted to this endpoint yet',
 	json: deliveryView,
 	fields: [
 		{title: 'ID', name: 'id', cell: row => row.id, id: true},
@@ -394,7 +392,7 @@ const deliveries: Noun<StoredDelivery> = {
 	],
 };
 
-// In one word: the status, or the code that its sentence ends with.
+// Summarizes the last post in one word: the status, or the code at the end of its error.
 function lastOf({lastError, lastStatus}: StoredDelivery): string | number | null {
 	return lastStatus ?? /\((\w+)\)$/.exec(lastError ?? '')?.[1] ?? lastError;
 }
@@ -406,7 +404,7 @@ async function showDelivery(session: Session, delivery: StoredDelivery): Promise
 			{title: 'UTC', cell: post => shortTime(post.at)},
 			{title: 'N', cell: post => post.n, right: true},
 			{title: 'MS', cell: post => post.ms, right: true},
-			{title: 'WHAT CAME BACK', cell: post => post.error ?? `it answered ${post.status}`},
+			{title: 'RESPONSE', cell: post => post.error ?? `it responded with ${post.status}`},
 		],
 		posts,
 		session.terminal.width,
@@ -422,7 +420,7 @@ export function replayVerb(webhook: CliCommand): void {
 		.sample('mailctl webhook replay --since 4h --endpoint whe_06f… --status exhausted')
 		.option(
 			'--since <time>',
-			'all whose event came then or later: a time, or a duration before now',
+			'all with an event at this time or later: a time, or a duration before now',
 			past('--since'),
 		)
 		.option('--event <event>', `only of this type: ${webhookEventTypes.join(', ')}`, webhookEvent)
@@ -430,7 +428,11 @@ export function replayVerb(webhook: CliCommand): void {
 		.option('--status <status>', `only those that are ${deliveryStates.join(', ')}`, deliveryState)
 		.does<ReplayOptions, [string | undefined]>(async (session, options, id) => {
 			if ((id === undefined) === (options.since === undefined)) {
-				throw new CliError('usage', 'name either one delivery or --since', 'see mailctl webhook replay --help');
+				throw new CliError(
+					'usage',
+					'exactly one of an id and --since is required',
+					'see mailctl webhook replay --help',
+				);
 			}
 			if (id === undefined) {
 				await replayAll(session, options.since ?? 0, options);
@@ -466,7 +468,7 @@ async function replayAll(session: Session, since: number, {event, endpoint, stat
 	session.show({replayed}, () => [`${grouped(replayed)} deliveries are due now`]);
 }
 
-/** Throws bad data (65) where the workspace has no such endpoint. */
+/** Finds an endpoint. Throws bad data (65) if the workspace does not have it. */
 export async function chosenEndpoint(session: Session, text: string): Promise<Endpoint> {
 	const id = (await session.idOf('whe', text)) ?? missingEndpoint(text);
 	const {id: workspaceId} = await session.workspace();
@@ -477,12 +479,12 @@ export function missingEndpoint(id: string): never {
 	throw new CliError('data', `there is no endpoint ${id}`, 'see mailctl webhook list');
 }
 
-/** Throws a usage error (64). */
+// These throw a usage error (64).
 const webhookEvent = oneOf('--event', webhookEventTypes);
 const webhookFormat = oneOf('--format', webhookFormats);
 const webhookRetry = oneOf('--retry', webhookRetries);
 
-/** Given several times, with commas, or both. */
+/** Accepts several values: repeated, separated by commas, or both. */
 export function webhookEvents(text: string, previous: readonly WebhookEventType[] = []): WebhookEventType[] {
 	return [...previous, ...text.split(',').map(webhookEvent)];
 }

@@ -18,19 +18,8 @@ import {defined} from '../kit/collections.ts';
 import {takeSteps} from '../kit/steps.ts';
 import {widestAttachments} from '../mail/attachment-limits.ts';
 import {type Branding, readBranding} from '../mail/branding.ts';
-import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {hasPassword} from '../mail/route.ts';
 import {readLimits} from '../mail/workspace-limits.ts';
-import {
-	findingsOf,
-	minAttempted,
-	minComplaints,
-	minDelivered,
-	percent,
-	spanNames,
-	windowStarts,
-} from '../reputation/findings.ts';
-import {type ReputationStatus, readStatuses} from '../store/reputation.ts';
 import type {Vault} from '../store/sealed.ts';
 import {hasWorkspace, listWorkspaces, type Workspace} from '../store/workspaces.ts';
 import {CliError} from './fault.ts';
@@ -56,6 +45,7 @@ import type {CliCommand} from './program.ts';
 import {namedWorkspace, readDaemons, type Session} from './session.ts';
 import {fields, grouped, type Noun, shortTime, duration as spell} from './terminal-text.ts';
 import {addLimitOptions, type LimitOptions, limitsIn, limitsText} from './workspace-limits.ts';
+import {readReputation, reputationFields, reputationView} from './workspace-reputation.ts';
 
 type Options = {
 	readonly name?: string;
@@ -116,13 +106,13 @@ export function workspaceCommands(workspace: CliCommand): void {
 		.does<object, [string]>(async (session, _options, key) => {
 			const {id, name} = await chosen(session, key);
 			const {dataDir, workspace: set} = session.storeSettings();
-			// With PostgreSQL it may not be there yet.
+			// With PostgreSQL, the data folder may not exist yet.
 			openDataDir({dataDir, asRoot: true});
 			writeUsedWorkspace(dataDir, id);
 			if (set !== null && set !== id && set !== name) {
-				session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${set} and goes before this choice, unset it`);
+				session.terminal.warn(`mailctl: MAILCTL_WORKSPACE is ${set} and takes precedence, unset it`);
 			}
-			session.show({id, name}, () => [`commands that name no workspace use ${name} (${id}) from now on`]);
+			session.show({id, name}, () => [`${name} (${id}) is now the default workspace of commands`]);
 		});
 
 	settingOptions(
@@ -143,7 +133,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 		.sample('mailctl workspace pause acme --reason "under review"')
 		.requiredOption(
 			'--reason <reason>',
-			'why; shown with the workspace and to callers of the API',
+			'the reason, shown with the workspace and to callers of the API',
 			label('--reason'),
 		)
 		.does<{reason: string}, [string | undefined]>(async (session, {reason}, key) => {
@@ -158,7 +148,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 			const before = await chosen(session, key);
 			const after = await session.write(trx => resumeWorkspace(trx, session.tools, before.id));
 			if (after.reputation_since === before.reputation_since) {
-				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned of, nothing was changed`);
+				session.terminal.warn(`mailctl: ${after.name} is neither paused nor warned, nothing was changed`);
 			}
 			await showWorkspace(session, after);
 		});
@@ -168,11 +158,15 @@ export function workspaceCommands(workspace: CliCommand): void {
 
 function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 	const named = creates
-		? command.requiredOption('--name <name>', 'its name, unique', label('--name'))
-		: command.option('--name <name>', 'a new name, unique', label('--name'));
+		? command.requiredOption('--name <name>', 'name, unique', label('--name'))
+		: command.option('--name <name>', 'new name, unique', label('--name'));
 	named
-		.option('--locale <tag>', 'language where neither send nor contact has one', unless(locale))
-		.option('--timezone <zone>', 'zone of dates where neither send nor contact has one', unless(timezone))
+		.option('--locale <tag>', 'default language, if neither the send nor the contact sets one', unless(locale))
+		.option(
+			'--timezone <zone>',
+			'default time zone of dates, if neither the send nor the contact sets one',
+			unless(timezone),
+		)
 		.option(
 			'--monthly-quota <n>',
 			'messages accepted per calendar month',
@@ -180,7 +174,7 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		)
 		.option(
 			'--queue-lifetime <duration>',
-			'how long delivery is tried',
+			'how long delivery is attempted',
 			unlessDefault(duration('--queue-lifetime')),
 		)
 		.option(
@@ -190,42 +184,38 @@ function settingOptions(command: CliCommand, creates: boolean): CliCommand {
 		)
 		.option(
 			'--route <route>',
-			'mx, relay or URLs of smarthosts, - reads it from standard input; default: MAILCTL_DELIVERY',
+			'mx, relay or URLs of relays; - reads it from standard input; default: MAILCTL_DELIVERY',
 			text => (text === '-' ? text : givenRoute(text)),
 		)
-		.option('--retention-days <n>', 'how long its messages are kept', unless(days('--retention-days')))
+		.option('--retention-days <n>', 'how many days its messages are retained', unless(days('--retention-days')))
 		.option(
 			'--content-days <n>',
-			'how long their content is: variables, subject, attachments',
+			'how many days their content is retained: variables, subject, attachments',
 			unless(days('--content-days')),
 		)
 		.option(
 			'--max-attachments <n>',
-			'how many a send may have, default 3',
+			'maximum number of attachments per send, default 3',
 			unlessDefault(count('--max-attachments', 0, widestAttachments.most)),
 		)
 		.option(
 			'--max-attachment-size <size>',
-			'how large each may be, such as 10MiB, default 1MiB',
+			'maximum size of an attachment, such as 10MiB, default 1MiB',
 			unlessDefault(size('--max-attachment-size', widestAttachments.bytes)),
 		)
 		.option('--track-opens', 'record opens')
 		.option('--track-clicks', 'record clicks')
-		.option(
-			'--brand-name <name>',
-			'what recipients know it by, for its hosted pages',
-			unless(label('--brand-name')),
-		)
-		.option('--brand-logo <url>', 'its logo there, an https URL', unless(logoUrl('--brand-logo')))
-		.option('--brand-color <#rrggbb>', 'its accent color there', unless(colour('--brand-color')))
-		.option('--brand-support <address>', 'where recipients may write to', unless(email('--brand-support')));
+		.option('--brand-name <name>', 'brand name on its hosted pages', unless(label('--brand-name')))
+		.option('--brand-logo <url>', 'logo on its hosted pages, an https URL', unless(logoUrl('--brand-logo')))
+		.option('--brand-color <#rrggbb>', 'accent color of its hosted pages', unless(colour('--brand-color')))
+		.option('--brand-support <address>', 'address for questions of recipients', unless(email('--brand-support')));
 	addLimitOptions(named);
 	return creates
 		? named
 		: named
-				.option('--no-track-opens', 'do not')
-				.option('--no-track-clicks', 'do not')
-				.option('--default-topic <code>', 'of sends that name no topic', text => (text === '' ? none : text));
+				.option('--no-track-opens', 'do not record opens')
+				.option('--no-track-clicks', 'do not record clicks')
+				.option('--default-topic <code>', 'topic of sends that set none', text => (text === '' ? none : text));
 }
 
 const days = (option: string) => count(option, 1, 36_500);
@@ -262,7 +252,7 @@ async function inputOf(session: Session, options: Options): Promise<Partial<Work
 	return input;
 }
 
-/** What the settings do not have would be passed over in silence. */
+/** Validates pool and route, because a pool or route that the settings do not have would be silently ignored. */
 export function checkWishes(session: Session, pool: string | null, route: string | null): void {
 	if (pool === null && route === null) {
 		return;
@@ -277,16 +267,16 @@ export function checkWishes(session: Session, pool: string | null, route: string
 		throw new CliError(
 			'data',
 			'the route relay needs MAILCTL_RELAY_URL',
-			'set it, or give the URL of the smarthost itself',
+			'set it, or use the URL of the relay itself',
 		);
 	}
 	if (route === 'mx' && !isMailable(settings.returnPathDomain)) {
-		const what = `the route mx needs a return-path domain that others can mail to, and it is ${settings.returnPathDomain}`;
+		const what = `the route mx needs a return-path domain that other servers can reach, but it is ${settings.returnPathDomain}`;
 		throw new CliError('data', what, 'set MAILCTL_RETURN_PATH_DOMAIN');
 	}
 }
 
-/** The secret keys are asked for only where there is something to seal. */
+/** Returns the vault, but reads the keys only if there is a password to encrypt. */
 async function vaultFor(session: Session, route: string): Promise<Pick<Vault, 'seal'>> {
 	return hasPassword(route) ? await session.vault() : {seal: (_owner, plain) => plain};
 }
@@ -304,93 +294,14 @@ function nameTaken(name: string | undefined): never {
 	throw new CliError('data', `a workspace ${name} already exists`, 'choose another name');
 }
 
-/** By id or name as argument, else by `--workspace`, else the only one. */
+/** Finds the workspace of the argument, by id or name, else that of `--workspace`, else the default one. */
 async function chosen(session: Session, key: string | undefined): Promise<Workspace> {
 	return key === undefined ? await session.workspace() : await namedWorkspace(await session.reader(), key);
 }
 
-/** A workspace's figures, and the limits of the settings; null: no workspace is judged. */
-type Reputation = {readonly status: ReputationStatus; readonly limits: ReputationLimits | null};
-
-async function readReputation(session: Session, id: string): Promise<Reputation> {
-	const starts = windowStarts(session.tools.clock.now());
-	const [status] = await readStatuses(await session.reader(), {starts, ids: [id]});
-	if (status === undefined) {
-		throw new CliError('data', `the workspace ${id} no longer exists`, 'see mailctl workspace list');
-	}
-	return {status, limits: session.settings().reputation};
-}
-
-/** For scripts; shares are 0 to 1, null where there is nothing to divide by. */
-function reputationView({status, limits}: Reputation) {
-	const {since, warnedAt, windows} = status;
-	return {
-		state: stateOf(status, limits),
-		since,
-		warned_at: warnedAt,
-		windows: Object.fromEntries(spans.map(span => [span, windowView(windows[span])])),
-		limits: limits && {
-			...limits,
-			least: {attempted: minAttempted, delivered: minDelivered, complained: minComplaints},
-		},
-	};
-}
-
-/** For people. */
-function reputationFields({status, limits}: Reputation): Array<readonly [string, string | null]> {
-	const {since, windows} = status;
-	const state = stateOf(status, limits);
-	return [
-		['reputation', since === null ? state : `${state}, counted since ${shortTime(since)} UTC`],
-		...spans.map(span => [`  ${spanNames[span]}`, figuresText(windows[span])] as const),
-		...(limits === null
-			? []
-			: ([
-					['  warns at', levelText(limits.warn)],
-					['  pauses at', levelText(limits.pause)],
-				] as const)),
-	];
-}
-
-function stateOf({pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits | null): string {
-	if (pausedAt !== null) {
-		return 'paused';
-	}
-	if (limits === null) {
-		return 'not judged';
-	}
-	return warnedAt !== null || findingsOf(windows, limits).length > 0 ? 'warned' : 'fine';
-}
-
-function windowView({attempted, hard, delivered, complained}: Figures) {
-	return {
-		attempted,
-		hard,
-		bounce_rate: attempted === 0 ? null : hard / attempted,
-		delivered,
-		complained,
-		complaint_rate: delivered === 0 ? null : complained / delivered,
-	};
-}
-
-function figuresText({attempted, hard, delivered, complained}: Figures): string {
-	if (attempted === 0 && delivered === 0) {
-		return 'no mail';
-	}
-	return `${shareText(hard, attempted)} bounced, ${shareText(complained, delivered)} complained`;
-}
-
-function shareText(n: number, of: number): string {
-	return of === 0 ? `${n} of 0` : `${n} of ${of} (${percent(n / of)})`;
-}
-
-function levelText({bounces, complaints}: {readonly bounces: number; readonly complaints: number}): string {
-	return `${percent(bounces)} bounced, ${percent(complaints)} complained`;
-}
-
-/** With a mark at the one that commands use which name none. */
+/** The noun for workspaces, which marks the default one of commands. */
 export const workspacesWith = (inUse: string | undefined): Noun<Workspace> => ({
-	none: 'no workspaces, mailctl workspace create makes one',
+	none: 'no workspaces; create one with mailctl workspace create',
 	json: view,
 	fields: [
 		{title: 'ID', cell: row => row.id, id: true},
@@ -414,7 +325,7 @@ function view(row: Workspace) {
 	};
 }
 
-/** One workspace, with the figures that its reputation is judged by. */
+/** Shows a workspace with its reputation. */
 export async function showWorkspace(session: Session, row: Workspace): Promise<void> {
 	const brand = readBranding(row.branding);
 	const reputation = await readReputation(session, row.id);
@@ -424,7 +335,7 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 			[
 				['id', row.id],
 				['name', row.name],
-				['in use', row.id === inUse ? 'by commands that name no workspace' : undefined],
+				['in use', row.id === inUse ? 'as the default of commands' : undefined],
 				['locale', row.locale],
 				['timezone', row.timezone],
 				['monthly quota', row.monthly_quota],
@@ -432,8 +343,8 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				['source pool', row.source_pool],
 				['route', row.route && maskPasswords(row.route)],
 				['default topic', row.default_topic ?? undefined],
-				['kept', row.retention_days === null ? undefined : daysText(row.retention_days)],
-				['content kept', row.content_days === null ? undefined : daysText(row.content_days)],
+				['retained', row.retention_days === null ? undefined : daysText(row.retention_days)],
+				['content retained', row.content_days === null ? undefined : daysText(row.content_days)],
 				['attachments', row.max_attachments === null ? undefined : `at most ${row.max_attachments}`],
 				[
 					'attachment size',
@@ -448,7 +359,7 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 				],
 				['paused', row.paused_at && `since ${shortTime(row.paused_at)} UTC`],
 				['  reason', row.pause_reason ?? undefined],
-				['  ends by', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
+				['  resume', row.paused_at === null ? undefined : `mailctl workspace resume ${namedBy(row)}`],
 				...reputationFields(reputation),
 				['brand name', brand.name],
 				['brand logo', brand.logoUrl],
@@ -463,7 +374,7 @@ export async function showWorkspace(session: Session, row: Workspace): Promise<v
 
 const namedBy = ({id, name}: Workspace) => (/^[\w.-]+$/.test(name) ? name : id);
 
-/** A daemon looks for changes of others every half second. */
+/** A daemon checks for changes every half second; this is long enough for it to notice one. */
 const noticedMs = 1500;
 
 export function deleteVerb(workspace: CliCommand): void {
@@ -474,11 +385,11 @@ export function deleteVerb(workspace: CliCommand): void {
 		.does(remove);
 }
 
-/** Throws unavailable (69) while mail of the workspace waits. `--json`: `{"id","name","deleted":true,"messages"}`. */
+/** Throws unavailable (69) while messages are waiting. `--json`: `{"id","name","deleted":true,"messages"}`. */
 async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Promise<void> {
 	const workspace = await namedWorkspace(await session.reader(), key);
 	const {id, name} = workspace;
-	const question = `Delete the workspace ${name} with its messages, templates, senders, keys and suppressions, for ever?`;
+	const question = `Delete the workspace ${name} with its messages, templates, senders, keys and suppressions, permanently?`;
 	await session.confirm(question, yes);
 	const folder = capturedFolder(session.settings().dataDir);
 	const {running} = await readDaemons(session);
@@ -486,7 +397,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	const deleted = await deleteWorkspace({store, tools: session.tools}, workspace);
 	if (deleted.kind === 'waiting') {
 		const drop = `mailctl queue drop --older-than 0s --workspace ${id} --yes`;
-		const wrong = `${name} has mail in the queue (copies: ${grouped(deleted.recipients)})`;
+		const wrong = `${name} has messages in the queue (recipients: ${grouped(deleted.recipients)})`;
 		throw new CliError('unavailable', wrong, `wait until it is sent, or drop it with ${drop}`);
 	}
 	if (running) {
@@ -507,7 +418,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 	const isLast = !(await hasWorkspace(await session.reader()));
 	session.show({id, name, deleted: true, messages: deleted.messages}, () => [
 		`deleted ${name} with ${grouped(deleted.messages)} messages`,
-		...(running ? ['They can no longer be read, and the daemon removes them from the store.'] : []),
-		...(isLast ? ['It was the last one: the next start of the daemon makes a new workspace with new keys.'] : []),
+		...(running ? ['They can no longer be read; the daemon removes them from the store.'] : []),
+		...(isLast ? ['It was the last one: the next start of the daemon creates a new workspace with new keys.'] : []),
 	]);
 }

@@ -9,25 +9,25 @@ import type {TableValues} from './table.ts';
 const shippedFile = fileURLToPath(new URL('../../../config/blocklists.json', import.meta.url));
 const answers = [/^\["127(\.\d+){3}(-\d+)?"(,"127(\.\d+){3}(-\d+)?")*\]$/, 'a list such as ["127.0.0.2-11"]'] as const;
 
-/** What each field is as JSON, and how the error says it. */
+/** A pattern that each field's JSON must match, and the advice if it does not. */
 const fields: Readonly<Record<string, readonly [RegExp, string]>> = {
 	zone: [/^"[a-z0-9_-]+(\.[a-z0-9_-]+)+"$/, 'the name of a DNS zone'],
-	name: [/^".*\S.*"$/, 'what people call the list'],
+	name: [/^".*\S.*"$/, 'the name of the list for people'],
 	kind: [/^"(ip|ipv4|domain)"$/, 'ip, ipv4 or domain'],
 	listed: answers,
 	refused: answers,
-	delist: [/^"https?:\/\/.*"$/, 'a URL, in which {source} is what is listed'],
+	delist: [/^"https?:\/\/.*"$/, 'a URL, in which {source} stands for the listed address or domain'],
 	test: [/^"[a-z0-9.-]*"$/, 'a name in the zone that is always listed'],
 };
 
 type BlocklistsSettings = Pick<TableValues, 'blocklistsFile'>;
 
-/** What is wrong with MAILCTL_BLOCKLISTS_FILE, all of it. */
+/** Returns all problems with MAILCTL_BLOCKLISTS_FILE. */
 export const blocklistsProblems = (settings: BlocklistsSettings): readonly string[] => read(settings).problems;
 
 /**
- * The shipped lists with the operator's over them, field by field; null removes one. Throws ConfigError if the file is
- * broken.
+ * Loads the shipped lists, merged with the operator's field by field; `null` in the file removes a list. Throws
+ * ConfigError if the file is invalid.
  */
 export function loadBlocklists(settings: BlocklistsSettings): readonly Blocklist[] {
 	const {lists, problems} = read(settings);

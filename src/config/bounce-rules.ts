@@ -7,21 +7,21 @@ import type {BounceRule} from '../mail/bounce.ts';
 import {ConfigError} from './config-error.ts';
 import type {TableValues} from './table.ts';
 
-/** The file that belongs to the program, wherever it is installed. */
+/** The file that ships with the program, wherever it is installed. */
 const shippedFile = fileURLToPath(new URL('../../../config/bounce-rules.json', import.meta.url));
 const largestFile = 1024 * 1024;
 
 /** The setting that names the operator's own rules. */
 type BounceRulesSettings = Pick<TableValues, 'bounceRulesFile'>;
 
-/** What is wrong with MAILCTL_BOUNCE_RULES_FILE, all of it. */
+/** Returns all problems with MAILCTL_BOUNCE_RULES_FILE. */
 export function bounceRulesProblems(settings: BounceRulesSettings): string[] {
 	const own = ownRules(settings);
 	return own.ok ? [] : [...own.problems];
 }
 
 /**
- * The operator's rules, then the shipped ones; each problem is a sentence that begins with the file and the path in it.
+ * Reads the operator's rules, followed by the shipped ones. Each problem begins with the file and the path in it.
  */
 export function bounceRulesOf({bounceRulesFile}: BounceRulesSettings): RuleTable {
 	const own = ownRules({bounceRulesFile});
@@ -34,7 +34,7 @@ export function bounceRulesOf({bounceRulesFile}: BounceRulesSettings): RuleTable
 		: {ok: false, problems: shipped.problems.map(each => `${shippedFile} ${each}`)};
 }
 
-/** As `bounceRulesOf`, for what cannot do without. Throws ConfigError where the file is broken. */
+/** Like `bounceRulesOf`, but throws ConfigError if the file is invalid. */
 export function loadBounceRules(settings: BounceRulesSettings): readonly BounceRule[] {
 	const read = bounceRulesOf(settings);
 	if (!read.ok) {

@@ -1,7 +1,7 @@
 /** Exit codes of a program that cannot start (sysexits.h): EX_UNAVAILABLE, EX_IOERR, EX_TEMPFAIL, EX_CONFIG. */
 type StartExitCode = 69 | 74 | 75 | 78;
 
-/** What keeps the program from starting: every problem at once, each with its fix. */
+/** The reasons why the program cannot start: all problems at once, each of the form `problem: fix`. */
 export class ConfigError extends Error {
 	override readonly name = 'ConfigError';
 	readonly problems: readonly string[];

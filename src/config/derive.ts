@@ -4,12 +4,12 @@ import {isLoopbackAddress} from '../net/ip-address.ts';
 import type {Listen} from './parsers.ts';
 import type {TableValues} from './table.ts';
 
-/** Fills the defaults that follow from other settings. */
+/** Fills in the defaults that depend on other settings. */
 export function deriveSettings(values: TableValues) {
 	const returnPathDomain = values.returnPathDomain ?? defaultReturnPathDomain(values);
 	return {
 		...values,
-		/** Null: `http://` and the address listened on, see `linkBase`. */
+		/** `null` for the address of the listener, see `linkBase`. */
 		publicUrl: values.publicUrl,
 		adminListen: adminListen(values),
 		returnPathDomain,
@@ -18,7 +18,7 @@ export function deriveSettings(values: TableValues) {
 	};
 }
 
-/** Where the operator's pages are served: `shared`, by the HTTP listener; null, nowhere. */
+/** Returns where the operator's pages are served: `shared` for the HTTP listener, `null` for nowhere. */
 function adminListen({adminListen: given, httpListen}: TableValues): Listen | 'shared' | null {
 	if (given === null) {
 		return isLoopback(httpListen.host) ? 'shared' : {host: '127.0.0.1', port: 8126};
@@ -30,38 +30,38 @@ function adminListen({adminListen: given, httpListen}: TableValues): Listen | 's
 	return isSame ? 'shared' : given;
 }
 
-/** Where submission begins with TLS (RFC 8314 §3.3). */
+/** The port on which submission uses implicit TLS (RFC 8314 §3.3). */
 export const implicitTlsPort = 465;
 
-/** Whether only this machine can reach a listener. */
+/** Reports whether only this machine can reach a listener. */
 export function isLoopback(host: string): boolean {
 	return host === 'localhost' || isLoopbackAddress(host);
 }
 
-/** The same at every start; 12 characters, made from a name, for the name itself may be too long. */
+/** Derives a stable id of 12 characters. It is a hash because the name itself may be too long. */
 function defaultSenderId(returnPathDomain: string): string {
 	return `mc${createHash('sha256').update(returnPathDomain).digest('hex').slice(0, 10)}`;
 }
 
-/** Where a listener is, as a URL without a slash at its end. */
+/** Returns the URL of a listener, without a trailing slash. */
 export function listenUrl({host, port}: Listen): string {
 	return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
 }
 
-/** Whether a listener takes what comes to any address of the machine. */
+/** Reports whether a listener accepts connections to every address of the machine. */
 export function isWildcard(host: string): boolean {
 	return host === '0.0.0.0' || host === '::' || host === '[::]';
 }
 
-/** Where this machine reaches a listener: one that takes all addresses by loopback. */
+/** Returns the URL at which this machine reaches a listener: loopback for one on all addresses. */
 export function localUrl(url: string): string {
 	const {hostname, port} = new URL(url);
 	return isWildcard(hostname) ? listenUrl({host: '127.0.0.1', port: Number(port || 80)}) : url;
 }
 
 /**
- * Where this machine reaches the dashboard, without a slash at its end; null: nowhere. `bound`: where a daemon serves
- * it.
+ * Returns the URL at which this machine reaches the dashboard, without a trailing slash, or `null` if it is not served.
+ * `bound` is the address at which a daemon serves it.
  */
 export function dashboardUrl(
 	{
@@ -77,8 +77,9 @@ export function dashboardUrl(
 }
 
 /**
- * The base of links, without a slash at its end: as set, else where the server listens (`bound`: port 0 is known only
- * then). No link names a wildcard address: the machine's full name takes its place, or loopback.
+ * Returns the base URL of links, without a trailing slash: the setting, else the address of the server (`bound`,
+ * because port 0 is resolved only by listening). A wildcard address is replaced by the machine's full name, or by
+ * loopback.
  */
 export function linkBase(
 	{publicUrl, httpListen, hostname}: Pick<TableValues, 'publicUrl' | 'httpListen' | 'hostname'>,
@@ -91,23 +92,23 @@ export function linkBase(
 		: base;
 }
 
-/** `bounces.` + public host while the listener is on; a host that cannot be mailed to gives way to MAILCTL_HOSTNAME. */
+/** Returns `bounces.` + public host if the listener is on and mail can be sent to that host, else MAILCTL_HOSTNAME. */
 function defaultReturnPathDomain(values: TableValues): string {
 	const host = publicHost(values);
 	return values.inboundListen && isMailable(host) ? `bounces.${host}` : values.hostname;
 }
 
-/** Host of the links in mail. */
+/** Returns the host of the links in messages. */
 export function publicHost({publicUrl, httpListen}: Pick<TableValues, 'publicUrl' | 'httpListen'>): string {
 	return publicUrl === null ? httpListen.host : new URL(publicUrl).hostname.replace(/^\[|\]$/g, '');
 }
 
-/** Whether https is served here, with certificates of a CA: a name without one is not reached then. */
+/** Reports whether https is served here, with certificates from a CA; a name without one is then unreachable. */
 export function servesHttps({acme, httpsListen}: Pick<TableValues, 'acme' | 'httpsListen'>): boolean {
 	return acme && httpsListen !== null;
 }
 
-/** Whether a name may stand after the `@` of an address that other machines answer to. */
+/** Reports whether other machines can send mail to addresses at a name. */
 export function isMailable(host: string): boolean {
 	return isIP(host) === 0 && !/(?:^|\.)localhost$|^localhost\./.test(host);
 }

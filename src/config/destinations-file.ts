@@ -12,28 +12,28 @@ import {ConfigError} from './config-error.ts';
 import {duration, type Parser, retrySchedule} from './parsers.ts';
 import type {TableValues} from './table.ts';
 
-/** The file that belongs to the program, wherever it is installed. */
+/** The file that ships with the program, wherever it is installed. */
 const shippedFile = fileURLToPath(new URL('../../../config/destinations.json', import.meta.url));
 const largestFile = 1024 * 1024;
 
-/** The settings that the file is read by. */
+/** The settings that name the file or that its entries refer to. */
 type DestinationsSettings = Pick<TableValues, 'destinationsFile' | 'sourcePools' | 'relays'>;
 
-/** What is wrong with MAILCTL_DESTINATIONS_FILE, all of it. */
+/** Returns all problems with MAILCTL_DESTINATIONS_FILE. */
 export function destinationsProblems(settings: DestinationsSettings): string[] {
 	const read = destinationsOf(settings);
 	return read.ok ? [] : [...read.faults];
 }
 
 /**
- * The shipped file with the operator's over it; each fault is a sentence that begins with the file and the path in it.
+ * Reads the shipped file, merged with the operator's. Each problem begins with the file and the path in it.
  */
 export function destinationsOf(settings: DestinationsSettings): ParsedDestinations {
 	const parsed = parse(settings);
 	return parsed.ok ? parsed : {ok: false, faults: parsed.faults.map(fault => `${named(settings)} ${fault}`)};
 }
 
-/** As `destinationsOf`, at the start of what cannot do without. Throws ConfigError where the file is broken. */
+/** Like `destinationsOf`, but throws ConfigError if the file is invalid. */
 export function loadDestinations(settings: DestinationsSettings): Destinations {
 	const read = destinationsOf(settings);
 	if (!read.ok) {
@@ -93,15 +93,15 @@ function named({destinationsFile}: DestinationsSettings): string {
 	return destinationsFile === null ? shippedFile : `MAILCTL_DESTINATIONS_FILE="${destinationsFile}"`;
 }
 
-/** What entries may refer to. */
+/** The settings that entries may refer to. */
 type Known = {readonly pools: readonly string[]; readonly hasRelay: boolean};
 
 type ParsedDestinations =
 	| {readonly ok: true; readonly destinations: Destinations}
-	/** Each begins with the path of what is wrong: `google.connections: …`. */
+	/** Each problem begins with its path: `google.connections: …`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
 
-/** Reports a fault; `path` is where it is. */
+/** Reports a problem at `path`. */
 type Refuse = (path: string, fault: string) => void;
 
 const paceFields = ['connections', 'startConnections', 'mailsPerSession', 'perMinute', 'failures', 'reactions'];
@@ -113,7 +113,7 @@ const maxReactions = 50;
 const wait = duration(1000);
 const lifetime = duration(1);
 
-/** JsonObject of the pace that are whole numbers, and their bounds. */
+/** The fields of the pace that are whole numbers, and their bounds. */
 const numbers = {
 	connections: [1, 1000],
 	startConnections: [1, 1000],
@@ -123,8 +123,8 @@ const numbers = {
 } as const;
 
 /**
- * Lays the operator's entries over the shipped ones, field by field; null removes an entry. `report` gets each fault in
- * both.
+ * Merges the operator's entries over the shipped ones, field by field; `null` removes an entry. Returns the problems of
+ * both files at once.
  */
 export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
 	const faults: string[] = [];
@@ -149,7 +149,7 @@ export function parseDestinations(shipped: unknown, own: unknown, known: Known):
 			...enter(destinations.byMx, `${name}.mx`, fields.mx, entry, refuse),
 		];
 		if (matched.length === 0 && fields.domains === undefined && fields.mx === undefined) {
-			refuse(name, 'matches nothing: give it mx or domains, a list of names');
+			refuse(name, 'matches nothing: add mx or domains, a list of names');
 		}
 	}
 
@@ -169,13 +169,16 @@ function entriesOf(file: unknown, refuse: Refuse): Readonly<Record<string, JsonO
 		}
 
 		if (!/^[a-z0-9][a-z0-9_-]{0,31}$/.test(name)) {
-			refuse(JSON.stringify(name.slice(0, 40)), 'is no name of an entry: use small letters, digits, - and _');
+			refuse(
+				JSON.stringify(name.slice(0, 40)),
+				'is not a valid name of an entry: use lowercase letters, digits, - and _',
+			);
 		} else if (entry === null && (name === 'default' || name === 'smarthost')) {
-			refuse(name, 'cannot be taken away, only changed');
+			refuse(name, 'cannot be removed, only changed');
 		} else if (entry === null || isObject(entry)) {
 			entries[name] = entry;
 		} else {
-			refuse(name, 'is not an object of fields, nor null');
+			refuse(name, 'is neither an object of fields nor null');
 		}
 	}
 
@@ -220,7 +223,7 @@ function provider(name: string, fields: JsonObject, base: Provider | null, known
 	};
 }
 
-/** The same object as `base` where the entry has no rules of its own. */
+/** Returns `base` itself, not a copy, if the entry has no retry rules. */
 function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: Refuse): OwnRetry {
 	if (fields.retry === undefined && fields.lifetime === undefined) {
 		return base;
@@ -240,7 +243,7 @@ function readOwnRetry(name: string, fields: JsonObject, base: OwnRetry, refuse: 
 			read(
 				'retry',
 				retrySchedule,
-				'use waits between commas such as "1m,5m,4h*", * after the last to repeat it',
+				'use durations separated by commas such as "1m,5m,4h*", with * after the last to repeat it',
 			) ?? base.schedule,
 		lifetime: read('lifetime', lifetime, 'use a time such as "30m" or "2d"') ?? base.lifetime,
 	};
@@ -276,7 +279,7 @@ function pace(name: string, fields: JsonObject, base: Pace | null, refuse: Refus
 		mailsPerSession: number('mailsPerSession') ?? base?.mailsPerSession ?? 1,
 		perMinute: number('perMinute') ?? (fields.perMinute === null ? null : (base?.perMinute ?? null)),
 		failures: number('failures') ?? base?.failures ?? 1,
-		// What an entry knows goes before what all know.
+		// The first match applies, so an entry's own reactions come before the common ones.
 		reactions: [...reactions(`${name}.reactions`, fields.reactions, refuse), ...(base?.reactions ?? [])],
 	};
 }
@@ -295,7 +298,7 @@ function routeOf(path: string, value: unknown, {hasRelay}: Known, refuse: Refuse
 		return undefined;
 	}
 
-	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, fault: 'is no text'} as const);
+	const parsed = typeof value === 'string' ? parseRoute(value) : ({ok: false, fault: 'is not a string'} as const);
 	if (!parsed.ok) {
 		refuse(path, parsed.fault);
 		return undefined;
@@ -313,7 +316,9 @@ function poolOf(path: string, value: unknown, {pools}: Known, refuse: Refuse): s
 	if (value !== undefined && pool === undefined) {
 		refuse(
 			path,
-			pools.length > 0 ? `is no pool of MAILCTL_SOURCE_POOLS: ${pools.join(', ')}` : 'needs MAILCTL_SOURCE_POOLS',
+			pools.length > 0
+				? `is not a pool of MAILCTL_SOURCE_POOLS: ${pools.join(', ')}`
+				: 'needs MAILCTL_SOURCE_POOLS',
 		);
 	}
 
@@ -334,9 +339,9 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 		const name = typeof text === 'string' ? hostName(text.replace(/^\./, '')) : undefined;
 		const holder = name === undefined ? undefined : map.get(name);
 		if (name === undefined) {
-			refuse(`${path}[${index}]`, 'use a domain name, what is under it is meant too');
+			refuse(`${path}[${index}]`, 'use a domain name, which includes its subdomains');
 		} else if (holder !== undefined) {
-			refuse(`${path}[${index}]`, `${name} stands in ${holder.name} too: keep one of them`);
+			refuse(`${path}[${index}]`, `${name} is also in ${holder.name}: keep one of them`);
 		} else {
 			map.set(name, entry);
 		}
@@ -345,7 +350,7 @@ function enter(map: Map<string, Provider>, path: string, names: unknown, entry: 
 	});
 }
 
-/** The reactions of an entry; each text of one that has several is one of its own. */
+/** Parses the reactions of an entry. A reaction with several texts becomes one per text. */
 function reactions(path: string, value: unknown, refuse: Refuse): Pace['reactions'] {
 	if (value === undefined) {
 		return [];
@@ -366,7 +371,7 @@ function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactio
 	if (good.length < texts.length || texts.length === 0) {
 		refuse(
 			`${path}.text`,
-			`use what the reply says, 3 to ${maxPatternLength} characters, * for anything between, or a list of such`,
+			`use text of the reply, 3 to ${maxPatternLength} characters with * for anything in between, or a list of texts`,
 		);
 	}
 
@@ -416,7 +421,7 @@ function reactionOf(path: string, what: JsonObject, refuse: Refuse): PaceReactio
 function slowOf(path: string, value: unknown, refuse: Refuse): PaceReaction | undefined {
 	const {perMinute, connections = 1, for: time, ...rest} = isObject(value) ? value : {};
 	if (Object.keys(rest).length > 0 || !isObject(value)) {
-		refuse(path, 'use an object of perMinute, for and perhaps connections');
+		refuse(path, 'use an object with perMinute, for and optionally connections');
 		return undefined;
 	}
 

@@ -31,11 +31,11 @@ import {
 	value,
 } from './parsers.ts';
 
-/** How mail goes out: the route, the workers, the tries, TLS. */
+/** Outbound delivery: routes, worker threads, attempts, TLS. */
 export const delivery = {
 	hostname: setting(
 		'MAILCTL_HOSTNAME',
-		// A machine's name may be unknown to DNS; `localhost` then makes direct delivery ask for a better one.
+		// A machine's name may be invalid as a domain. `localhost` then makes direct delivery demand a proper name.
 		{from: ({hostname}) => (domain(hostname, '').ok ? hostname : 'localhost'), shown: "the machine's"},
 		domain,
 		'Name given in EHLO; its address should resolve back to it.',
@@ -44,45 +44,45 @@ export const delivery = {
 		'MAILCTL_DELIVERY',
 		'capture',
 		choice(['capture', 'mx', 'relay']),
-		'`capture` writes .eml files and delivers nowhere, `mx` delivers to the recipients’ mail servers, `relay` to a smarthost.',
+		'`capture` writes .eml files and delivers nothing, `mx` delivers to the recipients’ mail servers, `relay` to a relay (smarthost).',
 	),
 	relays: optionalList(
 		'MAILCTL_RELAY_URL',
 		'–',
 		relays,
-		'`smtp://[user:password@]host[:port][?tls=required|opportunistic|unverified|none]` or `smtps://…`, user and password percent-encoded; several, between commas, are tried in order. Port: 587 with a password, else 25, smtps 465. `tls` is `required` (verified) with a password, else `opportunistic`; a password goes unencrypted only with `tls=none` to loopback. By HTTPS where SMTP is closed: `ses://KEY:SECRET@REGION`, `mailgun+https://KEY@HOST/DOMAIN`, `postmark+https://TOKEN@HOST`.',
+		'`smtp://[user:password@]host[:port][?tls=required|opportunistic|unverified|none]` or `smtps://…`, user and password percent-encoded; several, separated by commas, are tried in order. The default port is 587 with a password, else 25; for smtps, 465. `tls` defaults to `required` (verified) with a password, else `opportunistic`; a password is sent unencrypted only with `tls=none` to loopback. If SMTP is blocked, use HTTPS: `ses://KEY:SECRET@REGION`, `mailgun+https://KEY@HOST/DOMAIN`, `postmark+https://TOKEN@HOST`.',
 		{mask: maskPasswords},
 	),
 	alertRelays: optionalList(
 		'MAILCTL_ALERT_SMTP_URL',
 		'the relay, else direct',
 		smtpRelays,
-		'The way of alert mails, which do not pass the queue: `smtp://…` or `smtps://…`, as MAILCTL_RELAY_URL. Unset: the SMTP URLs of MAILCTL_RELAY_URL, else the mail hosts of the address.',
+		'Relay for alert messages, which bypass the queue: `smtp://…` or `smtps://…`, as in MAILCTL_RELAY_URL. If unset, the SMTP URLs of MAILCTL_RELAY_URL are used, else the mail servers of the address.',
 		{mask: maskPasswords},
 	),
 	relayAcceptMeans: setting(
 		'MAILCTL_RELAY_ACCEPT_MEANS',
 		'sent',
 		choice(['sent', 'delivered']),
-		'Status of a message that the smarthost took; `delivered` treats its 250 as final.',
+		'Status of a message that the relay accepted; `delivered` treats its 250 as final.',
 	),
 	dnsServers: optionalList(
 		'MAILCTL_DNS_SERVERS',
 		"the system's",
 		list(dnsServer),
-		'`ip[:port]` list for MX, TLSA, TXT and webhook host look-ups.',
+		'`ip[:port]` list of resolvers for MX, TLSA, TXT and webhook host lookups.',
 	),
 	mxPort: setting(
 		'MAILCTL_MX_PORT',
 		'25',
 		count(1, 65_535),
-		'Port of the recipients’ mail servers; another one is for a lab.',
+		'Port of the recipients’ mail servers; change it only in a lab.',
 	),
 	ipv6: setting(
 		'MAILCTL_IPV6',
 		'true',
 		boolean,
-		'Whether mail may leave by IPv6; it does where this machine has a public IPv6 address with a name in DNS.',
+		'Whether mail may be sent over IPv6; this also requires a public IPv6 address with a name in DNS.',
 	),
 	allowPrivateMx: setting(
 		'MAILCTL_ALLOW_PRIVATE_MX',
@@ -95,13 +95,13 @@ export const delivery = {
 		'MAILCTL_MTA_STS_PORT',
 		'443',
 		count(1, 65_535),
-		'HTTPS port of MTA-STS policies; another one is for a lab.',
+		'HTTPS port of MTA-STS policies; change it only in a lab.',
 	),
 	dane: setting(
 		'MAILCTL_DANE',
 		'false',
 		boolean,
-		'Obey TLSA records (RFC 7672); needs a validating resolver in MAILCTL_DNS_SERVERS.',
+		'Obey TLSA records (RFC 7672); requires a validating resolver in MAILCTL_DNS_SERVERS.',
 	),
 	renderers: setting(
 		'MAILCTL_MAKERS',
@@ -114,47 +114,47 @@ export const delivery = {
 		'MAILCTL_MAX_SESSIONS',
 		'64',
 		count(1, 10_000),
-		'Outbound SMTP sessions at once, this process.',
+		'Maximum number of concurrent outbound SMTP sessions of this process.',
 	),
 	destinationsFile: optional(
 		'MAILCTL_DESTINATIONS_FILE',
 		'`config/destinations.json`, as shipped',
 		path,
-		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/reference/pacing.md); SIGHUP reads it again.',
+		'JSON file with the pacing per MX suffix or domain, merged over the shipped one (docs/reference/pacing.md); SIGHUP rereads it.',
 		{live: true},
 	),
 	retrySchedule: setting(
 		'MAILCTL_RETRY_SCHEDULE',
 		'1m,5m,10m,20m,40m,90m,3h,4h*',
 		retrySchedule,
-		'Waits after the 1st, 2nd … failed try, ±10 %; a `*` at the end repeats the last wait until the queue lifetime, without it the recipient is given up when the list is used up.',
+		'Delays after the 1st, 2nd … failed attempt, ±10 %. A trailing `*` repeats the last delay until the queue lifetime; without it, the recipient fails when the list is exhausted.',
 		{live: true},
 	),
 	queueLifetime: setting(
 		'MAILCTL_QUEUE_LIFETIME',
 		'4d',
 		duration(1),
-		'How long after acceptance a copy is still tried; a workspace may have its own.',
+		'How long delivery to a recipient is attempted after acceptance; a workspace may have its own limit.',
 		{live: true},
 	),
 	attemptDeadline: setting(
 		'MAILCTL_ATTEMPT_DEADLINE',
 		'20m',
 		timerDuration(1),
-		'Longest time of a whole attempt, all hosts.',
+		'Time limit of a whole attempt, across all mail servers.',
 	),
 	smtpTimeouts: setting(
 		'MAILCTL_SMTP_TIMEOUTS',
 		'connect=30s,greeting=5m,ehlo=5m,starttls=60s,mail=5m,rcpt=5m,data=2m,block=3m,dot=10m,rset=20s,quit=5s',
 		smtpTimeouts,
-		'Longest wait at each step of an SMTP session; any subset may be given.',
+		'Time limits for the steps of an SMTP session; any subset may be set.',
 	),
 };
 
-/** Source addresses that go by one name. */
+/** A named group of source addresses. */
 type SourcePool = {readonly name: string; readonly addresses: readonly string[]};
 
-/** Words that mean something else where a pool is named. */
+/** Words that have another meaning where a pool is named. */
 const reserved = ['none', 'default'];
 
 /** `name=ip+ip`. */
@@ -164,7 +164,7 @@ const sourcePool: Parser<SourcePool> = text => {
 	const isName = /^[a-z0-9][a-z0-9_-]{0,31}$/.test(name) && !reserved.includes(name);
 	return isName && rest.length === 0 && addresses.every(address => isIP(address) !== 0)
 		? value({name, addresses: [...new Set(addresses)]})
-		: allowed('use name=ip+ip, the name in small letters, digits, - and _');
+		: allowed('use name=ip+ip, with a name of lowercase letters, digits, - and _');
 };
 
 /** `ip=2026-11-01` or `ip=2026-11-01/target`. */
@@ -176,7 +176,7 @@ const warmUp: Parser<WarmUp> = text => {
 		: allowed('use ip=date or ip=date/target, such as 192.0.2.1=2026-11-01/20000');
 };
 
-/** From which addresses mail goes out. */
+/** The addresses that mail is sent from. */
 export const sources = {
 	sourceAddresses: optionalList(
 		'MAILCTL_SOURCE_ADDRESSES',
@@ -188,38 +188,38 @@ export const sources = {
 		'MAILCTL_SOURCE_POOLS',
 		'–',
 		list(sourcePool),
-		'Names for some of MAILCTL_SOURCE_ADDRESSES, `otp=192.0.2.1+2001:db8::1,bulk=192.0.2.2`; a workspace sends from its pool, without one from all.',
+		'Named groups of MAILCTL_SOURCE_ADDRESSES, `otp=192.0.2.1+2001:db8::1,bulk=192.0.2.2`; a workspace sends from its pool, or from all addresses if it has none.',
 	),
 	warmUps: optionalList(
 		'MAILCTL_WARM_UP',
 		'–',
 		list(warmUp),
-		'Addresses of MAILCTL_SOURCE_ADDRESSES that are new, and the UTC day they begin: `192.0.2.1=2026-11-01[/target]`. Each sends a little more every day to each provider (docs/reference/pacing.md), what is over goes to MAILCTL_RELAY_URL, or waits.',
+		'New addresses of MAILCTL_SOURCE_ADDRESSES and the UTC day they start: `192.0.2.1=2026-11-01[/target]`. Each sends a little more to each provider every day (docs/reference/pacing.md); messages beyond that go to MAILCTL_RELAY_URL, or wait.',
 	),
 	blocklistsFile: optional(
 		'MAILCTL_BLOCKLISTS_FILE',
 		'`config/blocklists.json`, as shipped',
 		path,
-		'JSON file with the blocklists that are asked each hour, laid over the shipped ones (docs/guide/deliverability.md).',
+		'JSON file with the blocklists that are queried every hour, merged over the shipped ones (docs/guide/deliverability.md).',
 	),
 };
 
-/** What a client may bring in an hour. */
+/** What the listener accepts from a client in an hour. */
 type InboundAllowance = {readonly mails: number; readonly bytes: number};
 
-/** `1000/200MiB`: mails, and octets of all of them. */
+/** `1000/200MiB`: the number of messages, and their total size. */
 const inboundAllowance: Parser<InboundAllowance> = (text, cwd) => {
 	const [mails, bytes, ...rest] = text.split('/');
 	const most = count(1, 1_000_000_000)(mails ?? '', cwd);
 	const octets = size(1)(bytes ?? '', cwd);
 	return most.ok && octets.ok && rest.length === 0
 		? value({mails: most.value, bytes: octets.value})
-		: allowed('use mails/size such as 1000/200MiB, neither of them 0');
+		: allowed('use messages/size such as 1000/200MiB, neither of them 0');
 };
 
-const use = 'use warn=5%/0.1%,pause=10%/0.5% (bounces/complaints), either or both, none of warn above pause, or off';
+const use = 'use warn=5%/0.1%,pause=10%/0.5% (bounces/complaints), either or both, with warn not above pause, or off';
 
-/** `warn=5%/0.1%,pause=10%/0.5%`: any subset; `off` is null. */
+/** `warn=5%/0.1%,pause=10%/0.5%`, or one of them; `off` is `null`. */
 const reputationLimits: Parser<ReputationLimits | null> = text => {
 	if (text === 'off') {
 		return value(null);
@@ -239,11 +239,11 @@ const reputationLimits: Parser<ReputationLimits | null> = text => {
 	return warn.bounces <= pause.bounces && warn.complaints <= pause.complaints ? value(limits) : allowed(use);
 };
 
-/** The sender's id in Feedback-ID: Gmail takes 5 to 15 characters. */
+/** The sender's id in Feedback-ID, for which Gmail requires 5 to 15 characters. */
 const senderId: Parser<string> = text =>
 	/^[0-9A-Za-z]{5,15}$/.test(text) ? value(text) : allowed('use 5 to 15 letters and digits');
 
-/** More than nothing, at most all, with up to three decimals. */
+/** Parses a percentage above 0 and up to 100, with at most three decimals. */
 function share(percent = ''): number {
 	const number = /^\d{1,3}(\.\d{1,3})?$/.test(percent) ? Number(percent) : Number.NaN;
 	return number > 0 && number <= 100 ? number / 100 : Number.NaN;
@@ -251,13 +251,13 @@ function share(percent = ''): number {
 
 const second = 1000;
 
-/** What comes back: bounces, complaints, clicks, and what follows for a workspace. */
+/** Bounces, complaints, received mail and links, and how they affect a workspace. */
 export const reports = {
 	inboundListen: setting(
 		'MAILCTL_INBOUND_LISTEN',
 		'off',
 		listenOrOff,
-		'SMTP listener for bounces, feedback and mail to workspaces, such as `0.0.0.0:25`.',
+		'SMTP listener for bounces, feedback reports and mail to workspaces, such as `0.0.0.0:25`.',
 	),
 	inboundTlsCert: optional(
 		'MAILCTL_INBOUND_TLS_CERT',
@@ -275,32 +275,32 @@ export const reports = {
 		'MAILCTL_INBOUND_ALLOWANCE',
 		'1000/200MiB',
 		inboundAllowance,
-		'Mails and octets that a client (an IPv4 address, an IPv6 /64) may bring the SMTP listener in an hour without proving them by a token; ten times as much in all (docs/guide/inbound.md).',
+		'Messages and octets per hour that the SMTP listener accepts without a valid token from one client (an IPv4 address or IPv6 /64), and ten times that in total (docs/guide/inbound.md).',
 	),
 	receivedRetentionDays: setting(
 		'MAILCTL_RECEIVED_RETENTION_DAYS',
 		'30',
 		count(0, 36_500),
-		'Mail that workspaces received is removed after this many days, with what was posted of it; `0` keeps it.',
+		'Days after which mail received for workspaces is removed, together with its webhook posts; `0` keeps it.',
 		{live: true},
 	),
 	returnPathDomain: optional(
 		'MAILCTL_RETURN_PATH_DOMAIN',
-		'`bounces.` + host of MAILCTL_PUBLIC_URL with the listener on, else MAILCTL_HOSTNAME',
+		'`bounces.` + host of MAILCTL_PUBLIC_URL if the listener is on, else MAILCTL_HOSTNAME',
 		domain,
-		'Domain of the signed return paths; a sender domain may have its own.',
+		'Domain of the signed return paths; a sending domain may have its own.',
 	),
 	feedbackAddress: optional(
 		'MAILCTL_FEEDBACK_ADDRESS',
 		'`fbl@` + return-path domain',
 		mailAddress,
-		'Address at which feedback reports (ARF) arrive.',
+		'Address that receives feedback reports (ARF).',
 	),
 	feedbackReporters: optionalList(
 		'MAILCTL_FEEDBACK_REPORTERS',
 		'–',
 		list(domain),
-		'Domains whose feedback reports count without a token of ours, by the address that they name: those whose DKIM signature they bear (`d=`), such as `arf.mail.yahoo.com`.',
+		'Domains whose feedback reports count without one of our tokens, for the address that they name. Such a report must carry a DKIM signature of the domain (`d=`), such as `arf.mail.yahoo.com`.',
 	),
 	bounceMailbox: optional(
 		'MAILCTL_BOUNCE_MAILBOX',
@@ -313,44 +313,44 @@ export const reports = {
 		'MAILCTL_BOUNCE_MAILBOX_INTERVAL',
 		'5m',
 		timerDuration(second),
-		'How often the bounce mailbox is polled; IDLE besides.',
+		'How often the bounce mailbox is polled, in addition to IMAP IDLE.',
 	),
 	bounceRulesFile: optional(
 		'MAILCTL_BOUNCE_RULES_FILE',
 		'`config/bounce-rules.json`, as shipped',
 		path,
-		'JSON file with rules by which refusals are read, before the shipped ones (docs/reference/bounces.md); SIGHUP reads it again.',
+		'JSON file with rules for classifying bounces, tried before the shipped ones (docs/reference/bounces.md); SIGHUP rereads it.',
 		{live: true},
 	),
 	tokenLifetime: setting(
 		'MAILCTL_TOKEN_LIFETIME',
 		'400d',
 		duration(second),
-		'How long unsubscribe and tracking links work.',
+		'How long unsubscribe and tracking links are valid.',
 	),
 	reputation: setting(
 		'MAILCTL_REPUTATION',
 		'warn=5%/0.1%,pause=10%/0.5%',
 		reputationLimits,
-		'Shares of hard bounces/complaints, over 24 hours and 7 days, from which on a workspace is warned of and paused (docs/reference/reputation.md); `off` judges nobody.',
+		'Rates of hard bounces/complaints, over 24 hours and 7 days, at which a workspace causes a warning or is paused (docs/reference/reputation.md); `off` disables both.',
 		{live: true},
 	),
 	senderId: optional(
 		'MAILCTL_SENDER_ID',
-		'made from the return-path domain',
+		'derived from the return-path domain',
 		senderId,
-		'SenderId of the Feedback-ID field, by which Gmail counts complaints: 5 to 15 letters and digits, the same for good.',
+		'SenderId in the Feedback-ID header field, by which Gmail counts complaints: 5 to 15 letters and digits. Do not change it later.',
 	),
 	tlsReports: setting(
 		'MAILCTL_TLS_REPORTS',
 		'false',
 		boolean,
-		'Send each domain that asks for it (`_smtp._tls`) a daily report of how TLS to its hosts went (RFC 8460), by the route of alert mails.',
+		'Send each domain that requests it (`_smtp._tls`) a daily report on TLS to its mail servers (RFC 8460), by the route of alert messages.',
 	),
 	cfbl: setting(
 		'MAILCTL_CFBL',
 		'false',
 		boolean,
-		'Ask for complaints in each mail (CFBL-Address, RFC 9477) where MAILCTL_FEEDBACK_ADDRESS, or with the listener the sender’s return path, is at the sender’s domain or under it.',
+		'Request complaints in each message (CFBL-Address, RFC 9477) if MAILCTL_FEEDBACK_ADDRESS, or with the listener the sender’s return path, is at the sender’s domain or below it.',
 	),
 };

@@ -14,7 +14,7 @@ const controls = /[\u0000-\u001f\u007f]/;
 export const boolean: Parser<boolean> = text =>
 	text === 'true' || text === 'false' ? value(text === 'true') : allowed('use true or false');
 
-/** One of a few words. */
+/** Accepts one of the words. */
 export function choice<const T extends string>(words: readonly T[]): Parser<T> {
 	return text => {
 		const word = words.find(candidate => candidate === text);
@@ -22,7 +22,7 @@ export function choice<const T extends string>(words: readonly T[]): Parser<T> {
 	};
 }
 
-/** A whole number from `least` to `most`, in plain decimal digits. */
+/** Accepts a whole number from `least` to `most`, in plain decimal digits. */
 export function count(least: number, most: number): Parser<number> {
 	return text => {
 		const number = /^\d{1,12}$/.test(text) ? Number(text) : -1;
@@ -33,12 +33,12 @@ export function count(least: number, most: number): Parser<number> {
 const maxDuration = 3650 * 86_400_000;
 const maxTimerMs = 12 * 86_400_000;
 
-/** Milliseconds of `500ms 90s 5m 4h 4d`; a plain number is seconds. At most ten years. */
+/** Converts `500ms 90s 5m 4h 4d` to milliseconds; a plain number is seconds. The maximum is ten years. */
 export function duration(least = 0): Parser<number> {
 	return durationUpTo(maxDuration, least, '');
 }
 
-/** The same for what a single timer measures, or the sum of two: Node fires one of more than 2^31 ms at once. */
+/** Like `duration`, for a single timer or the sum of two: Node fires a timer of more than 2^31 ms immediately. */
 export function timerDuration(least = 0): Parser<number> {
 	return durationUpTo(maxTimerMs, least, ', at most 12d');
 }
@@ -57,7 +57,7 @@ function durationUpTo(most: number, least: number, atMost: string): Parser<numbe
 const sizeUnits: Readonly<Record<string, number>> = {KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3};
 const largestSize = 1024 ** 4;
 
-/** Octets of `512KiB 200MiB 1GiB`; a plain number is octets. At most 1024 GiB. */
+/** Converts `512KiB 200MiB 1GiB` to octets; a plain number is octets. The maximum is 1024 GiB. */
 export function size(least = 0): Parser<number> {
 	return text => {
 		const [, digits, unit = ''] = /^(\d{1,13})(KiB|MiB|GiB)?$/.exec(text) ?? [];
@@ -68,18 +68,18 @@ export function size(least = 0): Parser<number> {
 	};
 }
 
-/** A secret that goes into a header as it is. */
+/** A secret that is sent in a header unencoded. */
 export const token: Parser<string> = text =>
 	/^[!-~]{1,256}$/.test(text) ? value(text) : allowed('use 1 to 256 printable ASCII characters without spaces');
 
-/** Items between commas, none of them empty. */
+/** Parses items separated by commas, none of them empty. */
 export function list<T>(item: Parser<T>): Parser<readonly T[]> {
 	return (text, cwd) => {
 		const values: T[] = [];
 		for (const part of text.split(',')) {
 			const parsed = item(part.trim(), cwd);
 			if (!parsed.ok) {
-				return allowed(`${parsed.allowed}; several are separated by commas`);
+				return allowed(`${parsed.allowed}; separate several with commas`);
 			}
 
 			values.push(parsed.value);
@@ -89,7 +89,7 @@ export function list<T>(item: Parser<T>): Parser<readonly T[]> {
 	};
 }
 
-/** As `list`, but an item given twice counts once. */
+/** Like `list`, without duplicates. */
 export function wordSet<const T extends string>(words: readonly T[]): Parser<readonly T[]> {
 	const parse = list(choice(words));
 	return (text, cwd) => {
@@ -98,17 +98,19 @@ export function wordSet<const T extends string>(words: readonly T[]): Parser<rea
 	};
 }
 
-/** An absolute path; a relative one starts from the working directory. */
+/** Resolves a path against the working directory. */
 export const path: Parser<string> = (text, cwd) =>
 	controls.test(text) ? allowed('use a path without control characters') : value(resolve(cwd, text));
 
-/** A domain as A-labels. */
+/** Converts a domain to A-labels. */
 export const domain: Parser<string> = text => {
 	const name = hostName(text);
 	return name === undefined || name.includes('_') ? allowed('use a host name such as mail.example.com') : value(name);
 };
 
-/** A bare address with a local part that needs no quotes (RFC 5321 §4.1.2, Dot-string); the domain becomes A-labels. */
+/**
+ * A bare address whose local part needs no quotes (RFC 5321 §4.1.2, Dot-string); the domain is converted to A-labels.
+ */
 export const mailAddress: Parser<string> = (text, cwd) => {
 	const at = text.lastIndexOf('@');
 	const local = text.slice(0, Math.max(0, at));
@@ -124,11 +126,11 @@ export const key256: Parser<Uint8Array> = text => {
 	return isExact ? value(new Uint8Array(bytes)) : allowed('use base64 of 32 bytes (openssl rand -base64 32)');
 };
 
-/** Several of `key256`, no two the same. */
+/** One or more of `key256`, all different. */
 export const keys256: Parser<readonly Uint8Array[]> = (text, cwd) => {
 	const keys = list(key256)(text, cwd);
 	const texts = keys.ok ? keys.value.map(key => Buffer.from(key).toString('base64')) : [];
-	return new Set(texts).size === texts.length ? keys : allowed('name each key once');
+	return new Set(texts).size === texts.length ? keys : allowed('use each key only once');
 };
 
 function orList(words: readonly string[]): string {
@@ -136,11 +138,10 @@ function orList(words: readonly string[]): string {
 }
 
 /**
- * What a parser makes of a setting's text: the ready value, or what would be allowed (a clause after
- * `name="text" …: `).
+ * The result of parsing a setting: the value, or what would be allowed, as a clause that follows `name="text" …: `.
  */
 type Parsed<T> = {readonly ok: true; readonly value: T} | {readonly ok: false; readonly allowed: string};
-/** Pure and total: never throws. `cwd` is what relative paths start from. */
+/** Parses a text without side effects and never throws. Relative paths are resolved against `cwd`. */
 export type Parser<T> = (text: string, cwd: string) => Parsed<T>;
 
 export function value<T>(parsed: T): Parsed<T> {
@@ -154,7 +155,7 @@ export function allowed<T>(text: string): Parsed<T> {
 export type Listen = {readonly host: string; readonly port: number};
 type SourceAddress = {readonly ip: string; readonly ehlo: string | null};
 
-/** `host:port`, `[::1]:port` or a port (then 127.0.0.1); port 0 lets the system choose. */
+/** `host:port`, `[::1]:port` or a port (on 127.0.0.1). With port 0, the system chooses one. */
 export const listen: Parser<Listen> = text => {
 	const {host, port} = splitPort(text) ?? {host: '127.0.0.1', port: text};
 	const name = isIP(host) ? host : hostName(host);
@@ -164,12 +165,12 @@ export const listen: Parser<Listen> = text => {
 		: value({host: name, port: number});
 };
 
-/** As `listen`; `off` is null. */
+/** Like `listen`; `off` is `null`. */
 export const listenOrOff: Parser<Listen | null> = (text, cwd) => {
 	return text === 'off' ? value(null) : orOff(listen(text, cwd));
 };
 
-/** As `listen`, several between commas; `off` means no address. */
+/** Like `listen`, several separated by commas; `off` is an empty list. */
 export const listensOrOff: Parser<readonly Listen[]> = (text, cwd) =>
 	text === 'off' ? value([]) : orOff(list(listen)(text, cwd));
 
@@ -177,11 +178,11 @@ function orOff<T>(parsed: Parsed<T>): Parsed<T> {
 	return parsed.ok ? parsed : allowed(`${parsed.allowed}, or off`);
 }
 
-/** As `listen`; `off` stays a word, for a setting that means something else where it is not given. */
+/** Like `listen`; `off` remains a word, for a setting whose default is something else. */
 export const listenOrWordOff: Parser<Listen | 'off'> = (text, cwd) =>
 	text === 'off' ? value(text) : orOff(listen(text, cwd));
 
-/** `ip[:port]` in the form that `dns.setServers` takes: `192.0.2.1:53`, `[::1]:53`. */
+/** `ip[:port]`, in the form that `dns.setServers` accepts: `192.0.2.1:53`, `[::1]:53`. */
 export const dnsServer: Parser<string> = text => {
 	const {host, port} = isIP(text) ? {host: text, port: '53'} : (splitPort(text) ?? {host: text, port: '53'});
 	const number = portNumber(port);
@@ -190,7 +191,7 @@ export const dnsServer: Parser<string> = text => {
 		: allowed('use ip or ip:port ([::1]:53)');
 };
 
-/** `name=host:port`: a lab's stand-in for a provider's host. */
+/** `name=host:port`: replaces a provider's host in a lab. */
 export const standIn: Parser<readonly [name: string, listen: Listen]> = (text, cwd) => {
 	const [name = '', at = ''] = text.split('=');
 	const parsed = at === '' ? undefined : listen(at, cwd);
@@ -199,7 +200,7 @@ export const standIn: Parser<readonly [name: string, listen: Listen]> = (text, c
 		: value([name, parsed.value]);
 };
 
-/** A range in its shortest form with its length: `10.1.2.3/8` is `10.0.0.0/8`, an address alone is a range of one. */
+/** Normalizes a range: `10.1.2.3/8` becomes `10.0.0.0/8`, and a bare address becomes a range of one. */
 export const cidr: Parser<string> = text => {
 	const [address = '', bits, ...rest] = text.split('/');
 	if (!isAddress(address) || rest.length > 0) {
@@ -227,7 +228,7 @@ export const sourceAddress: Parser<SourceAddress> = text => {
 		: allowed('use ip or ip=ehlo.name');
 };
 
-// A zone (fe80::1%eth0) names an interface of one machine; none of these settings has a use for it.
+// A zone (fe80::1%eth0) names an interface of this machine, which none of these settings can use.
 function isAddress(text: string): boolean {
 	return isIP(text) !== 0 && !text.includes('%');
 }
@@ -246,7 +247,7 @@ function portNumber(text: string): number | undefined {
 	return port >= 0 && port <= 65_535 ? port : undefined;
 }
 
-/** Where bounces are fetched (MAILCTL_BOUNCE_MAILBOX). */
+/** The mailbox that bounces are fetched from (MAILCTL_BOUNCE_MAILBOX). */
 export type BounceMailbox =
 	| {
 			readonly kind: 'imap';
@@ -270,20 +271,23 @@ export const relays: Parser<readonly Relay[]> = text => {
 		: value(parsed.flatMap(relay => (relay.ok ? [relay.relay] : [])));
 };
 
-/** The same without those of an HTTPS API. */
+/** Like `relays`, but without relays that use an HTTPS API. */
 export const smtpRelays: Parser<readonly Relay[]> = (text, cwd) => {
 	const parsed = relays(text, cwd);
 	return parsed.ok && parsed.value.some(({api}) => api) ? allowed('use smtp://… or smtps://…') : parsed;
 };
 
-/** The base of links: http or https, perhaps with a path, kept without a slash at its end. */
+/** The base URL of links: http or https with an optional path, stored without a trailing slash. */
 export const publicUrl: Parser<string> = text => {
 	const url = parseUrl(text);
 	const isBase = url && /^https?:$/.test(url.protocol) && !url.username && !url.password && !/[?#]/.test(text);
 	return isBase ? value(url.href.replace(/\/+$/, '')) : allowed('use http://host[:port][/path] or https://…');
 };
 
-/** An OpenID Connect issuer; unencrypted only on this machine. It is compared octet by octet, so it stays as it is. */
+/**
+ * An OpenID Connect issuer, with plain http only on loopback. It is not normalized: issuers are compared octet by
+ * octet.
+ */
 export const issuer: Parser<string> = text => {
 	const url = parseUrl(text);
 	const isSafe = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopbackName(url.hostname));
@@ -296,24 +300,24 @@ export const issuer: Parser<string> = text => {
 export const acmeDirectory: Parser<string> = text =>
 	parseUrl(text)?.protocol === 'https:' && !/[#@]/.test(text) ? value(text) : allowed('use https://host[:port]/path');
 
-/** What a CA knows us by before we have an account (RFC 8555 §7.3.4). */
+/** The external account binding that identifies a new account to a CA (RFC 8555 §7.3.4). */
 export type ExternalAccount = {readonly kid: string; readonly key: Uint8Array};
 
-/** `KID:HMACKEY`, the key in base64url as CAs show it. */
+/** `KID:HMACKEY`, with the key in base64url as CAs display it. */
 export const externalAccount: Parser<ExternalAccount> = text => {
 	const [, kid, hmac] = /^([!-9;-~]{1,256}):([\w-]{16,1024})=*$/.exec(text) ?? [];
 	return kid === undefined || hmac === undefined
-		? allowed('use KID:HMACKEY, the key in base64url as the CA shows it')
+		? allowed('use KID:HMACKEY, with the key in base64url as the CA displays it')
 		: value({kid, key: new Uint8Array(Buffer.from(hmac, 'base64url'))});
 };
 
 const isLoopbackName = (host: string) => host === 'localhost' || isLoopbackAddress(host.replace(/^\[|\]$/g, ''));
 
-/** A `postgres://` URL, kept as it is for the driver. */
+/** A `postgres://` URL, passed to the driver unchanged. */
 export const databaseUrl: Parser<string> = text =>
 	/^postgres(?:ql)?:\/\//.test(text) && URL.canParse(text)
 		? value(text)
-		: allowed('use postgres://user:password@host[:port]/database (leave it out for SQLite)');
+		: allowed('use postgres://user:password@host[:port]/database (omit the setting for SQLite)');
 
 const mailboxForms = 'use imaps://user:password@host/INBOX, imap://…?tls=starttls|none or maildir:/path';
 
@@ -360,8 +364,8 @@ export function hidden(): string {
 }
 
 /**
- * Hides what stands between `user:` (of `…+https` URLs: the beginning) and the last `@` of a URL's authority, and query
- * parameters named like a password.
+ * Masks the text from `user:` (in `…+https` URLs, from the start) to the last `@` of a URL's authority, and query
+ * parameters whose names contain "pass".
  */
 export function maskPassword(url: string): string {
 	return url
@@ -369,7 +373,7 @@ export function maskPassword(url: string): string {
 		.replace(/([?&][^=&#]*pass[^=&#]*=)[^&#]*/gi, '$1***');
 }
 
-/** As `maskPassword`, for URLs between commas. */
+/** Like `maskPassword`, for URLs separated by commas. */
 export function maskPasswords(urls: string): string {
 	return urls.split(',').map(maskPassword).join(',');
 }
@@ -379,14 +383,14 @@ type WebhookConcurrency = {readonly perEndpoint: number; readonly total: number}
 const wait = duration(1);
 const stepTimeout = timerDuration(1);
 
-/** `1m,5m,4h*`: a `*` at the end repeats the last wait. */
+/** `1m,5m,4h*`: a trailing `*` repeats the last delay. */
 export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
 	const repeatLast = text.endsWith('*');
 	const waits: number[] = [];
 	for (const part of (repeatLast ? text.slice(0, -1) : text).split(',')) {
 		const parsed = wait(part.trim(), cwd);
 		if (!parsed.ok) {
-			return allowed('use waits between commas, * after the last to repeat it, such as 1m,5m,4h*');
+			return allowed('use durations separated by commas, with * after the last to repeat it, such as 1m,5m,4h*');
 		}
 
 		waits.push(parsed.value);
@@ -395,7 +399,7 @@ export const retrySchedule: Parser<RetrySchedule> = (text, cwd) => {
 	return value({waits, repeatLast});
 };
 
-/** `connect=30s,dot=10m`: any subset; the others keep their defaults. */
+/** `connect=30s,dot=10m`: any subset of the steps; the others keep their defaults. */
 export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
 	const timeouts: Record<keyof SmtpTimeouts, number> = {...smtpTimeoutDefaults};
 	for (const part of text.split(',')) {
@@ -403,7 +407,7 @@ export const smtpTimeouts: Parser<SmtpTimeouts> = (text, cwd) => {
 		const parsed = stepTimeout(length, cwd);
 		if (!parsed.ok || rest.length > 0 || !isStep(name)) {
 			return allowed(
-				`use step=duration between commas, the steps are ${Object.keys(smtpTimeoutDefaults).join(' ')}`,
+				`use step=duration separated by commas, with the steps ${Object.keys(smtpTimeoutDefaults).join(' ')}`,
 			);
 		}
 
@@ -417,17 +421,17 @@ function isStep(name: string): name is keyof SmtpTimeouts {
 	return Object.hasOwn(smtpTimeoutDefaults, name);
 }
 
-/** `6000/60` is requests per window in seconds; `0` is no limit. */
+/** `6000/60`: requests per window in seconds; `0` is no limit. */
 export const rateLimit: Parser<RateLimit | null> = text => {
 	const limit = readRateLimit(text);
 	return limit === undefined ? allowed('use requests/seconds such as 6000/60, or 0 for no limit') : value(limit);
 };
 
-/** `4/256`: in flight per endpoint, and in all. */
+/** `4/256`: concurrent attempts per endpoint, and in total. */
 export const webhookConcurrency: Parser<WebhookConcurrency> = (text, cwd) => {
 	const [perEndpoint, total] = pair(text, cwd, count(1, 1000), count(1, 10_000));
 	return perEndpoint === undefined || total === undefined || perEndpoint > total
-		? allowed('use per-endpoint/in-all such as 4/256, the first not above the second')
+		? allowed('use per-endpoint/total such as 4/256, with the first not above the second')
 		: value({perEndpoint, total});
 };
 
@@ -438,22 +442,22 @@ function pair(text: string, cwd: string, left: Parser<number>, right: Parser<num
 	return parts.length === 2 && first.ok && second.ok ? [first.value, second.value] : [];
 }
 
-/** What defaults may depend on. */
+/** The facts about a machine that defaults may depend on. */
 export type Machine = {readonly hostname: string; readonly cpus: number; readonly terminal: boolean};
 
-/** One setting, declared once: the loader, the pages and `config show` all read it. */
+/** The declaration of a setting, from which the loader, the pages and `config show` work. */
 export type Setting<T> = {
 	readonly name: string;
-	/** One sentence, in Markdown. */
+	/** Its description, in Markdown. */
 	readonly about: string;
 	readonly parse: Parser<T>;
-	/** The default as the operator would write it; null: no default. */
+	/** Returns the default as the operator would write it, or `null` if there is none. */
 	readonly fallback: (machine: Machine) => string | null;
-	/** The default as the pages name it. */
+	/** The default as the pages describe it. */
 	readonly shownFallback: string;
-	/** SIGHUP changes it in a running daemon. */
+	/** Whether SIGHUP changes it in a running daemon. */
 	readonly live: boolean;
-	/** How a value that holds a secret is shown; null: it holds none. */
+	/** Masks the secret in a value; `null` if the value never holds one. */
 	readonly mask: ((text: string) => string) | null;
 };
 
@@ -471,7 +475,7 @@ export function setting<T>(
 	return {name, about, parse, fallback: from, shownFallback: shown, live: false, mask: null, ...traits};
 }
 
-/** A setting that is null unless given; the page says what holds then. */
+/** Declares a setting that is `null` unless set; `shownFallback` tells readers what applies then. */
 export function optional<T>(
 	name: string,
 	shownFallback: string,
@@ -482,7 +486,7 @@ export function optional<T>(
 	return {name, about, parse, fallback: () => null, shownFallback, live: false, mask: null, ...traits};
 }
 
-/** A list that is empty unless given. */
+/** Declares a list that is empty unless set. */
 export function optionalList<T>(
 	name: string,
 	shown: string,

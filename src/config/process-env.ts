@@ -2,15 +2,15 @@ import {availableParallelism, hostname} from 'node:os';
 import process from 'node:process';
 import {type Environment, type LoadedSettings, loadSettings} from './settings.ts';
 
-/** The environment; nothing else in `src` reads process.env. */
+/** Returns the environment. Nothing else in `src` reads process.env. */
 export function processEnvironment(): Environment {
 	return process.env;
 }
 
-/** Where the settings of a packaged daemon are; its unit reads them. */
+/** The settings file of a packaged daemon, which its systemd unit reads. */
 export const systemFile = '/etc/mailctl/mailctl.env';
 
-/** Settings of this process on this machine; `beside`: for a command beside the daemon, which may be the system's. */
+/** Loads the settings of this process; `beside` is set for a command that runs beside a daemon. */
 export function loadProcessSettings(
 	envFile?: string,
 	input: {beside?: boolean; systemFile?: string} = {},

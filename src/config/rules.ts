@@ -6,13 +6,11 @@ import {implicitTlsPort, isLoopback, isMailable, publicHost} from './derive.ts';
 import {destinationsProblems} from './destinations-file.ts';
 import {type SettingKey, type TableValues, table} from './table.ts';
 
-/** A rule over several settings; asked only when each of them could be read. */
+/** A rule across several settings, checked only if each of them could be parsed. */
 type Rule = {
 	readonly needs: readonly SettingKey[];
 	readonly problem: (values: TableValues) => string | readonly string[] | undefined;
-	/**
-	 * Of no matter to a command beside the daemon, which goes on with what it read: an operator must not be locked out.
-	 */
+	/** Whether commands beside the daemon ignore the rule, so that a problem does not lock out the operator. */
 	readonly daemonOnly?: true;
 };
 
@@ -27,11 +25,11 @@ const rules: readonly Rule[] = [
 		needs: ['databaseUrl', 'secretKey', 'secretKeyFile'],
 		problem({databaseUrl, secretKey, secretKeyFile}) {
 			if (secretKey && secretKeyFile) {
-				return 'MAILCTL_SECRET_KEY and MAILCTL_SECRET_KEY_FILE are both set: keep one of them';
+				return 'MAILCTL_SECRET_KEY and MAILCTL_SECRET_KEY_FILE are both set: unset one of them';
 			}
 
 			if (databaseUrl && !secretKey && !secretKeyFile) {
-				return 'MAILCTL_DATABASE_URL needs MAILCTL_SECRET_KEY or MAILCTL_SECRET_KEY_FILE, the same on each node: openssl rand -base64 32 makes one';
+				return 'MAILCTL_DATABASE_URL needs MAILCTL_SECRET_KEY or MAILCTL_SECRET_KEY_FILE, the same on each node: create one with openssl rand -base64 32';
 			}
 		},
 	},
@@ -39,7 +37,7 @@ const rules: readonly Rule[] = [
 		needs: ['oidcIssuer', 'oidcClientId'],
 		problem({oidcIssuer, oidcClientId}) {
 			if ((oidcIssuer === null) !== (oidcClientId === null)) {
-				return 'MAILCTL_OIDC_ISSUER and MAILCTL_OIDC_CLIENT_ID are not both set: set both, or neither';
+				return 'only one of MAILCTL_OIDC_ISSUER and MAILCTL_OIDC_CLIENT_ID is set: set both or neither';
 			}
 		},
 	},
@@ -67,14 +65,14 @@ const rules: readonly Rule[] = [
 				.map(([key, at]) => ({name: table[key as 'httpListen'].name, at: `${at?.host}:${at?.port}`}));
 			const [again] = twice(places.map(({at}) => at));
 			const names = places.filter(({at}) => at === again).map(({name}) => name);
-			return again && `${names.join(' and ')} are the same address, ${again}: give each its own`;
+			return again && `${names.join(' and ')} use the same address, ${again}: give each its own`;
 		},
 	},
 	{
 		needs: ['delivery', 'relays'],
 		problem({delivery, relays}) {
 			if (delivery === 'relay' && relays.length === 0) {
-				return 'MAILCTL_DELIVERY="relay" needs MAILCTL_RELAY_URL: set it to the smarthost';
+				return 'MAILCTL_DELIVERY="relay" needs MAILCTL_RELAY_URL: set it to the URL of the relay';
 			}
 		},
 	},
@@ -89,7 +87,7 @@ const rules: readonly Rule[] = [
 					? [linkHost, 'the host of MAILCTL_PUBLIC_URL']
 					: [hostname, 'MAILCTL_HOSTNAME'];
 			if (values.delivery === 'mx' && !isMailable(host)) {
-				return `MAILCTL_DELIVERY="mx" needs a return-path domain that others can mail to, and ${name} is ${host}: set MAILCTL_RETURN_PATH_DOMAIN`;
+				return `MAILCTL_DELIVERY="mx" needs a return-path domain that other servers can reach, but ${name} is ${host}: set MAILCTL_RETURN_PATH_DOMAIN`;
 			}
 		},
 	},
@@ -97,7 +95,7 @@ const rules: readonly Rule[] = [
 		needs: ['dane', 'dnsServers'],
 		problem({dane, dnsServers}) {
 			if (dane && dnsServers.length === 0) {
-				return 'MAILCTL_DANE="true" needs MAILCTL_DNS_SERVERS: name a resolver that validates DNSSEC';
+				return 'MAILCTL_DANE="true" needs MAILCTL_DNS_SERVERS: set it to a resolver that validates DNSSEC';
 			}
 		},
 	},
@@ -105,7 +103,7 @@ const rules: readonly Rule[] = [
 		needs: ['cfbl', 'inboundListen', 'bounceMailbox', 'feedbackAddress'],
 		problem({cfbl, inboundListen, bounceMailbox, feedbackAddress}) {
 			if (cfbl && !inboundListen && !bounceMailbox && !feedbackAddress) {
-				return 'MAILCTL_CFBL="true" asks for reports that nobody would read: set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX, or in MAILCTL_FEEDBACK_ADDRESS an address that is read';
+				return 'MAILCTL_CFBL="true" requests reports that nobody would read: set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX, or set MAILCTL_FEEDBACK_ADDRESS to an address that is read';
 			}
 		},
 		daemonOnly: true,
@@ -114,9 +112,9 @@ const rules: readonly Rule[] = [
 	{
 		needs: ['acmeCaFile'],
 		problem({acmeCaFile: file}) {
-			// Node trusts no other CA where a file has none, and says nothing.
+			// Node silently trusts no extra CA if the file has no certificate.
 			if (file && !fileProblem('', file) && !readSettingFile(file).includes('-----BEGIN CERTIFICATE-----')) {
-				return `MAILCTL_ACME_CA_FILE="${file}" has no certificate: name a PEM file, which has -----BEGIN CERTIFICATE-----`;
+				return `MAILCTL_ACME_CA_FILE="${file}" contains no certificate: use a PEM file, which contains -----BEGIN CERTIFICATE-----`;
 			}
 		},
 	},
@@ -127,7 +125,7 @@ const rules: readonly Rule[] = [
 		needs: ['acme', 'hostname'],
 		problem({acme, hostname}) {
 			if (acme && !(hostname.includes('.') && isMailable(hostname))) {
-				return `MAILCTL_ACME="true" needs a name that a CA can look up, and MAILCTL_HOSTNAME is ${hostname}: set it to a full name such as mail.example.com`;
+				return `MAILCTL_ACME="true" needs a name that a CA can look up, but MAILCTL_HOSTNAME is ${hostname}: set it to a full name such as mail.example.com`;
 			}
 		},
 	},
@@ -136,7 +134,7 @@ const rules: readonly Rule[] = [
 		problem({submissionListen, submissionTlsCert, acme}) {
 			const open = submissionListen.find(({host, port}) => port === implicitTlsPort || !isLoopback(host));
 			if (open && submissionTlsCert === null && !acme) {
-				return `MAILCTL_SUBMISSION_LISTEN names ${open.host}:${open.port}, which needs TLS: set MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY, or MAILCTL_ACME=true, or listen on loopback such as 127.0.0.1:2525`;
+				return `MAILCTL_SUBMISSION_LISTEN names ${open.host}:${open.port}, which needs TLS: set MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY, or MAILCTL_ACME=true, or listen on loopback, such as 127.0.0.1:2525`;
 			}
 		},
 	},
@@ -147,7 +145,9 @@ const rules: readonly Rule[] = [
 	{needs: ['sourceAddresses', 'warmUps'], problem: warmUpProblems},
 ];
 
-/** What is wrong between settings; those that could not be read are missing and not asked about again. */
+/**
+ * Returns the problems between settings. A setting that could not be parsed is absent from `values` and not checked.
+ */
 export function crossProblems(values: Partial<TableValues>, beside: boolean): string[] {
 	return rules.flatMap(rule => {
 		if (beside && rule.daemonOnly) {
@@ -158,11 +158,11 @@ export function crossProblems(values: Partial<TableValues>, beside: boolean): st
 	});
 }
 
-/** What is valid for the name in EHLO and return paths but probably a mistake; null: nothing. */
+/** Returns a warning about a hostname that is valid but probably a mistake, or `null`. */
 export function hostnameRemark({delivery, hostname}: Pick<TableValues, 'delivery' | 'hostname'>): string | null {
 	return delivery === 'capture' || hostname.includes('.')
 		? null
-		: `MAILCTL_HOSTNAME is ${hostname}, which others cannot look up: set it to a full name such as mail.example.com`;
+		: `MAILCTL_HOSTNAME is ${hostname}, which other servers cannot look up: set it to a full name such as mail.example.com`;
 }
 
 const asGiven = (values: readonly string[]): string => [...new Set(values)].join(', ');
@@ -192,7 +192,7 @@ function warmUpProblems({sourceAddresses, warmUps}: TableValues): string[] {
 		...(foreign.length > 0
 			? [`MAILCTL_WARM_UP names ${asGiven(foreign)}: add it to MAILCTL_SOURCE_ADDRESSES, spelled the same`]
 			: []),
-		...(again.length > 0 ? [`MAILCTL_WARM_UP names ${asGiven(again)} twice: keep one of them`] : []),
+		...(again.length > 0 ? [`MAILCTL_WARM_UP names ${asGiven(again)} twice: remove one of them`] : []),
 	];
 }
 
@@ -202,7 +202,7 @@ function fileProblem(name: string, path: string | null): string | undefined {
 			readSettingFile(path);
 		}
 	} catch (error) {
-		return `${name}="${path}" cannot be read: ${(error as Error).message}: name a file that the user of the daemon may read`;
+		return `${name}="${path}" cannot be read: ${(error as Error).message}: use a file that the daemon’s user can read`;
 	}
 }
 
@@ -214,7 +214,7 @@ function tlsPairProblem(
 	const [cert, key] = [values[certKey], values[keyKey]];
 	const names = `${table[certKey].name} and ${table[keyKey].name}`;
 	if (Boolean(cert) !== Boolean(key)) {
-		return `${names} belong together: set both or neither`;
+		return `only one of ${names} is set: set both or neither`;
 	}
 
 	if (!cert || !key || fileProblem('', cert) || fileProblem('', key)) {
@@ -224,6 +224,6 @@ function tlsPairProblem(
 	try {
 		createSecureContext({cert: readSettingFile(cert), key: readSettingFile(key)});
 	} catch (error) {
-		return `${names} do not make a TLS server: ${(error as Error).message}`;
+		return `${names} cannot be used for TLS: ${(error as Error).message}`;
 	}
 }

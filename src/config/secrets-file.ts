@@ -16,21 +16,23 @@ import {ConfigError} from './config-error.ts';
 import {key256, keys256} from './parsers.ts';
 import type {Settings} from './settings.ts';
 
-/** Master keys by id (1 to 255: tokens carry it in a byte); `current` makes, every one of them reads. */
+/**
+ * Master keys by id (1 to 255, because tokens carry it in a byte). `current` encrypts and signs; all of them decrypt.
+ */
 type Secrets = {readonly current: number; readonly keys: Readonly<Record<number, Uint8Array>>};
 
 type SecretsFile = {
 	readonly dataDir: string;
-	/** The store was used with a key: a file that is missing was lost, and a new one would be no help. */
+	/** Whether the store was used with a key: a missing file was then lost, and a new key could not replace it. */
 	readonly expected: boolean;
 	readonly random?: (size: number) => Buffer;
 	readonly now?: () => number;
 };
 
 const keyLength = 32;
-/** The last id of a key. */
+/** The highest id of a key. */
 const lastId = 255;
-/** More than 255 keys need; a larger file is not ours. */
+/** More than 255 keys need; a larger file is not a file of keys. */
 const maxBytes = 64 * 1024;
 
 export function secretsFile(dataDir: string): string {
@@ -38,15 +40,15 @@ export function secretsFile(dataDir: string): string {
 }
 
 /**
- * The keys of a store in SQLite: `secrets.json` in the data folder, made at the first start. Throws ConfigError for a
- * damaged file, for one that others can read (such a file is never written over), and for one that was lost.
+ * Loads the keys of a store in SQLite from `secrets.json` in the data folder, which is created at the first start.
+ * Throws ConfigError if the file is damaged, can be read by others (it is never overwritten), or was lost.
  */
 export function loadSecrets({dataDir, expected, random = randomBytes, now = Date.now}: SecretsFile): Secrets {
 	const file = secretsFile(dataDir);
 	if (!statSync(file, {throwIfNoEntry: false})) {
 		if (expected) {
 			throw new ConfigError([
-				`${file} is missing, without it the secrets in the store and the links in sent mail cannot be read: restore it from a backup`,
+				`${file} is missing, and without it the secrets in the store and the links in sent messages cannot be read: restore it from a backup`,
 			]);
 		}
 		createSecretsFile(dataDir, file, random(keyLength), now());
@@ -56,8 +58,8 @@ export function loadSecrets({dataDir, expected, random = randomBytes, now = Date
 }
 
 /**
- * Puts a new key first in `secrets.json` and keeps the others. It is on stable storage when this returns: what is
- * sealed with it from now on can be opened. `avoid`: ids that the store gave to other keys.
+ * Adds a new current key to `secrets.json`. The file is on stable storage when this returns, so that everything
+ * encrypted from now on can be decrypted. `avoid` lists the ids that the store has assigned to other keys.
  */
 export function addSecret(
 	dataDir: string,
@@ -68,7 +70,7 @@ export function addSecret(
 	const {keys} = readSecretsFile(file);
 	const id = freeId([...Object.keys(keys).map(Number), ...avoid]);
 	if (id === null) {
-		throw new ConfigError([`${file} holds ${lastId} keys: remove keys of former years from it`]);
+		throw new ConfigError([`${file} holds ${lastId} keys: remove old keys from it`]);
 	}
 	const next = {current: id, keys: {...keys, [id]: new Uint8Array(random(keyLength))}};
 	const draft = writeDraft(file, next, now());
@@ -79,7 +81,7 @@ export function addSecret(
 	return next;
 }
 
-/** The id after the highest one in use; else a free one below it. Null: all are in use. */
+/** Returns the id after the highest one in use, else the lowest free one, or `null` if all are in use. */
 export function freeId(used: readonly number[]): number | null {
 	const after = Math.max(0, ...used) + 1;
 	if (after <= lastId) {
@@ -97,12 +99,12 @@ function createSecretsFile(folder: string, file: string, key: Buffer, now: numbe
 	linkSecrets(folder, file, {current: 1, keys: {1: key}}, now);
 }
 
-/** Writes a file that was lost again. One that is there stays. */
+/** Writes a lost file again. An existing file is left alone. */
 export function restoreSecrets(dataDir: string, secrets: Secrets, now = Date.now()): void {
 	linkSecrets(dataDir, secretsFile(dataDir), secrets, now);
 }
 
-/** The whole file or nothing appears under its name, and of two that make it at once one wins for both. */
+/** Creates the file atomically. If two processes create it at once, both use the one that was first. */
 function linkSecrets(folder: string, file: string, secrets: Secrets, now: number): void {
 	const draft = writeDraft(file, secrets, now);
 	try {
@@ -118,14 +120,14 @@ function linkSecrets(folder: string, file: string, secrets: Secrets, now: number
 	syncFolder(folder);
 }
 
-/** The content of `secrets.json`. */
+/** Returns the content of `secrets.json`. */
 export function secretsText({current, keys}: Secrets, now: number): string {
 	const texts = Object.entries(keys).map(([id, key]) => [id, Buffer.from(key).toString('base64')]);
 	const content = {version: 1, current, keys: Object.fromEntries(texts), created: new Date(now).toISOString()};
 	return `${JSON.stringify(content, undefined, '\t')}\n`;
 }
 
-/** Writes the keys to a file beside `file`, on stable storage; its name. */
+/** Writes the keys to stable storage in a temporary file beside `file` and returns its name. */
 function writeDraft(file: string, secrets: Secrets, now: number): string {
 	const draft = `${file}.${process.pid}.${now}`;
 	const handle = openSync(draft, 'wx', 0o600);
@@ -133,7 +135,7 @@ function writeDraft(file: string, secrets: Secrets, now: number): string {
 		writeFileSync(handle, secretsText(secrets, now));
 		fsyncSync(handle);
 	} catch (error) {
-		unlinkSync(draft); // The disk is full: no part of a key stays behind.
+		unlinkSync(draft); // If the disk is full, no part of a key must be left behind.
 		throw error;
 	} finally {
 		closeSync(handle);
@@ -141,7 +143,7 @@ function writeDraft(file: string, secrets: Secrets, now: number): string {
 	return draft;
 }
 
-/** The names in a folder must survive a power loss, too. */
+/** Syncs a folder, so that the names in it survive a power loss. */
 export function syncFolder(folder: string): void {
 	const handle = openSync(folder, 'r');
 	fsyncSync(handle);
@@ -157,14 +159,14 @@ function readSecretsFile(file: string): Secrets {
 	const secrets = read && parseSecrets(read.content.toString());
 	if (!secrets) {
 		throw new ConfigError([
-			`${file} is damaged: restore it from the last backup, stored secrets cannot be read without it`,
+			`${file} is damaged: restore it from the last backup, because stored secrets cannot be read without it`,
 		]);
 	}
 
 	return secrets;
 }
 
-/** Undefined: no regular file, or longer than ours ever is. */
+/** Returns `undefined` if the file is not a regular file or is too long to be a file of keys. */
 function readOrRefuse(file: string): ReturnType<typeof readGuarded> | undefined {
 	try {
 		return readGuarded(file, maxBytes);
@@ -176,7 +178,7 @@ function readOrRefuse(file: string): ReturnType<typeof readGuarded> | undefined 
 	}
 }
 
-/** The content of `secrets.json`; undefined where it is damaged. */
+/** Parses the content of `secrets.json`. Returns `undefined` if it is damaged. */
 export function parseSecrets(text: string): Secrets | undefined {
 	let content: unknown;
 	try {
@@ -206,7 +208,8 @@ export function parseSecrets(text: string): Secrets | undefined {
 }
 
 /**
- * The keys of MAILCTL_SECRET_KEY or of its file: the first seals, all open. Throws ConfigError for a file without keys.
+ * Returns the keys of MAILCTL_SECRET_KEY or of its file: the first encrypts, all of them decrypt. Throws ConfigError if
+ * the file has no keys.
  */
 export function secretKeysOf({
 	secretKey,
@@ -215,16 +218,16 @@ export function secretKeysOf({
 	return secretKey ?? readKeyFile(secretKeyFile ?? '');
 }
 
-// Others may never read it; a group may: that is how systemd credentials and Kubernetes hand keys over.
+// A group may read the file, because systemd credentials and Kubernetes provide keys that way; others may not.
 function readKeyFile(file: string): readonly Uint8Array[] {
 	const {content, mode} = readOrThrow(file);
 	if ((mode & 0o007) !== 0) {
-		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" can be read by everybody: run chmod 640 ${file}`]);
+		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" can be read by everyone: run chmod 640 ${file}`]);
 	}
 
 	const keys = keys256(content.toString().trim(), '');
 	if (!keys.ok) {
-		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" does not hold a key: ${keys.allowed}`]);
+		throw new ConfigError([`MAILCTL_SECRET_KEY_FILE="${file}" does not contain a key: ${keys.allowed}`]);
 	}
 
 	return keys.value;

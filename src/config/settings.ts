@@ -11,11 +11,11 @@ import {type SettingKey, settingKeys, type TableValues, table} from './table.ts'
 
 const unsafe = new RegExp(`[${unprintable}]`, 'gu');
 
-/** Ready to use: durations in milliseconds, paths absolute, addresses split; frozen all the way down. */
+/** The parsed settings: durations in milliseconds, absolute paths, split addresses, deeply frozen. */
 export type Settings = ReturnType<typeof deriveSettings>;
-/** `default`, `environment`, or the name of the file it stood in. */
+/** Where each value comes from: `default`, `environment`, or the name of a file. */
 type Sources = Readonly<Record<SettingKey, string>>;
-/** As the operator wrote them, defaults included, null where neither is; secrets not masked. */
+/** The values as written, including defaults; `null` if there is neither. Secrets are not masked. */
 type Texts = Readonly<Record<SettingKey, string | null>>;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -25,15 +25,15 @@ export type LoadedSettings =
 
 type SettingsInput = Omit<Machine, 'terminal'> & {
 	readonly env: Environment;
-	/** `--env-file`: read instead of `.env`, and must be there. */
+	/** The file of `--env-file`, which is read instead of `.env` and must exist. */
 	readonly envFile?: string | undefined;
 	readonly cwd: string;
 	/**
-	 * Settings of the system's daemon. They are read first if nothing else says where the store is; unreadable ones are
-	 * left out.
+	 * The settings file of the system's daemon. It is read first, at the lowest precedence, if nothing else says where
+	 * the store is. An unreadable file is ignored.
 	 */
 	readonly systemFile?: string;
-	/** For a command beside the daemon: what only the daemon uses may be wrong. */
+	/** Set for a command beside the daemon: settings that only the daemon uses may be invalid. */
 	readonly beside?: boolean;
 	/** Whether standard output is a terminal. */
 	readonly terminal?: boolean;
@@ -41,11 +41,12 @@ type SettingsInput = Omit<Machine, 'terminal'> & {
 
 type Given = {readonly text: string; readonly source: string};
 const maxShownLength = 120;
-/** Working directory and data folder of the system's daemon, as config/mailctl.service says. */
+/** The working directory and data folder of the system's daemon, as in config/mailctl.service. */
 const systemFolder = '/var/lib/mailctl';
 
 /**
- * Reads all settings: the environment wins over the file, the file over the defaults. Reports every problem at once.
+ * Loads all settings. The environment takes precedence over the file, and the file over the defaults. Reports every
+ * problem at once, so that one restart fixes them all.
  */
 export function loadSettings(input: SettingsInput): LoadedSettings {
 	const fileName = input.envFile ?? '.env';
@@ -78,7 +79,7 @@ export function loadSettings(input: SettingsInput): LoadedSettings {
 		const setting: Setting<unknown> = table[key];
 		const own = given.get(setting.name);
 		given.delete(setting.name);
-		// An empty value is as good as none: it is how compose files and unit files leave a variable out.
+		// An empty value counts as unset, because that is how compose and unit files omit a variable.
 		const chosen = own?.text ? own : {text: setting.fallback(machine), source: 'default'};
 		sources[key] = chosen.source;
 		texts[key] = chosen.text;
@@ -127,7 +128,7 @@ function openEnvFile(name: string, {envFile, cwd}: SettingsInput): EnvFile & {pr
 	}
 }
 
-/** Undefined: no hint, as `./data` has a store or cannot be read. */
+/** Reads the system's settings. Returns `undefined` if `./data` has a store or the file cannot be read. */
 function openSystemFile({systemFile: name, envFile, cwd}: SettingsInput) {
 	if (name === undefined || envFile !== undefined || existsSync(resolve(cwd, 'data/mailctl.db'))) {
 		return undefined;
@@ -161,7 +162,7 @@ function printable(text: string): string {
 	return clean.length > maxShownLength ? `${clean.slice(0, maxShownLength)}…` : clean;
 }
 
-/** Freezes plain objects and arrays all the way down; bytes stay as they are (JavaScript cannot freeze them). */
+/** Freezes plain objects and arrays deeply, except bytes, which JavaScript cannot freeze. */
 function deepFreeze<T>(value: T): T {
 	if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) {
 		return value;
@@ -175,15 +176,15 @@ function deepFreeze<T>(value: T): T {
 }
 
 type Reload = {
-	/** As running, with what may change while running taken from the new ones. */
+	/** The running settings, with the live ones replaced by the new values. */
 	readonly settings: Settings;
-	/** Names of settings that now hold. */
+	/** Names of settings that took effect. */
 	readonly changed: readonly string[];
-	/** Names of settings that differ and hold only after a restart. */
+	/** Names of settings that differ but need a restart. */
 	readonly waiting: readonly string[];
 };
 
-/** What SIGHUP does with freshly loaded settings. */
+/** Applies freshly loaded settings to the running ones, as SIGHUP does. */
 export function reloadSettings(running: Settings, loaded: Settings): Reload {
 	const differing = settingKeys.filter(key => !isDeepStrictEqual(running[key], loaded[key]));
 	const live = differing.filter(key => table[key].live);
@@ -197,14 +198,15 @@ export function reloadSettings(running: Settings, loaded: Settings): Reload {
 
 type EnvFile = {
 	readonly values: Readonly<Record<string, string>>;
-	/** Lines that name a setting of ours and were not understood. */
+	/** Lines that name a setting but cannot be parsed. */
 	readonly problems: readonly string[];
-	/** Others may read it, or the group of a file that is not root's. */
+	/** Whether others may read it, or the group of a file that does not belong to root. */
 	readonly exposed: boolean;
 };
 
 /**
- * Reads an environment file (dotenv's format) and changes nothing; undefined: no such file. Throws the system's error.
+ * Reads an environment file in dotenv's format, without changing the environment. Returns `undefined` if it does not
+ * exist, and throws the system's error if it cannot be read.
  */
 function readEnvFile(path: string): EnvFile | undefined {
 	if (!existsSync(path)) {
@@ -222,7 +224,7 @@ function readEnvFile(path: string): EnvFile | undefined {
 		}
 	}
 
-	// A package leaves it to root, who lets the group of the service read it.
+	// The package's file belongs to root, and the service reads it through its group.
 	return {values, problems, exposed: (mode & (uid === 0 ? 0o004 : 0o044)) !== 0};
 }
 
@@ -244,18 +246,18 @@ export type LiveSettings = Pick<
 	| 'reputation'
 >;
 
-/** A line of `mailctl config show`. */
+/** One line of `mailctl config show`. */
 export type ShownSetting = {
 	readonly name: string;
-	/** The effective value, secrets masked; null: not set. */
+	/** The effective value with secrets masked, or `null` if it is not set. */
 	readonly value: string | null;
-	/** `default`, `environment` or the file that has it. */
+	/** `default`, `environment` or the file that sets it. */
 	readonly source: string;
-	/** SIGHUP changes it. */
+	/** Whether SIGHUP changes it. */
 	readonly live: boolean;
 };
 
-/** The effective settings in the order of docs/reference/settings.md. */
+/** Returns the effective settings in the order of docs/reference/settings.md. */
 export function showSettings({settings, sources, texts}: LoadedSettings & {ok: true}): ShownSetting[] {
 	const derived = {
 		returnPathDomain: settings.returnPathDomain,
@@ -271,12 +273,12 @@ export function showSettings({settings, sources, texts}: LoadedSettings & {ok: t
 	});
 }
 
-/** The certificate authorities of MAILCTL_CA_FILE (PEM), trusted in addition to the public ones; null: none. */
+/** Returns the authorities of MAILCTL_CA_FILE (PEM), trusted in addition to the public ones, or `null`. */
 export function extraCa({caFile}: Pick<Settings, 'caFile'>): string | null {
 	return caFile === null ? null : readSettingFile(caFile).toString();
 }
 
-/** The authorities for certificates of webhook endpoints, in addition to the public ones (PEM). */
+/** Returns the authorities trusted for webhook endpoints in addition to the public ones (PEM). */
 export function webhookCa(settings: Pick<Settings, 'caFile' | 'webhookCaFile'>): string[] {
 	return [settings.caFile, settings.webhookCaFile].flatMap(file =>
 		file === null ? [] : readSettingFile(file).toString(),

@@ -34,7 +34,12 @@ import {
 	wordSet,
 } from './parsers.ts';
 
-/** The process: where it keeps its data, listens, logs, and how long it keeps what. */
+// src/config declares each setting once (here, in mail-settings.ts and parsers.ts) and reads, checks and freezes all of
+// them (settings.ts, rules.ts). The pages, `mailctl config` and the example file come from the same table. It relies on
+// nothing but files and the environment, and is the only folder that reads process.env. It never opens the store or the
+// network, and never reports just the first of several problems.
+
+/** The process: its data, listeners, logs and retention. */
 const server = {
 	dataDir: setting(
 		'MAILCTL_DATA_DIR',
@@ -53,78 +58,83 @@ const server = {
 		'MAILCTL_DATABASE_URL',
 		'SQLite in the data folder',
 		databaseUrl,
-		'`postgres://user:password@host/database`, for more than one machine; needs MAILCTL_SECRET_KEY, the same on each node.',
+		'`postgres://user:password@host/database`, for more than one machine; requires MAILCTL_SECRET_KEY, the same on each node.',
 		{mask: maskPassword},
 	),
 	secretKey: optional(
 		'MAILCTL_SECRET_KEY',
 		'–',
 		keys256,
-		'Base64 of 32 bytes, from which tokens and encryption of secrets come; required with PostgreSQL, not used with SQLite (`secrets.json`). Several, with commas: the first seals and signs, all of them open (`mailctl secrets rotate`). A key that is not the store’s ends the start.',
+		'Key that signs tokens and encrypts secrets, 32 bytes in base64; required with PostgreSQL, unused with SQLite (`secrets.json`). Of several, separated by commas, the first encrypts and signs and all of them decrypt (`mailctl secrets rotate`). The daemon does not start if the key is not the store’s.',
 		{mask: hidden},
 	),
-	secretKeyFile: optional('MAILCTL_SECRET_KEY_FILE', '–', path, 'File with what MAILCTL_SECRET_KEY would hold.'),
+	secretKeyFile: optional(
+		'MAILCTL_SECRET_KEY_FILE',
+		'–',
+		path,
+		'File that contains the value of MAILCTL_SECRET_KEY.',
+	),
 	roles: setting(
 		'MAILCTL_ROLES',
 		'api,deliver,webhook,inbound',
 		wordSet(['api', 'deliver', 'webhook', 'inbound']),
-		'Which parts this process runs (PostgreSQL: several nodes).',
+		'Which parts this process runs, if several nodes share a PostgreSQL database.',
 	),
 	httpListen: setting(
 		'MAILCTL_HTTP_LISTEN',
 		'127.0.0.1:8125',
 		listen,
-		'Where the API, hosted pages, `/healthz` and `/readyz` are served; port 0 lets the system choose.',
+		'Address of the API, hosted pages, `/healthz` and `/readyz`; with port 0 the system chooses one.',
 	),
 	httpsListen: setting(
 		'MAILCTL_HTTPS_LISTEN',
 		'off',
 		listenOrOff,
-		'Where the same is served over TLS 1.2 and 1.3, without a proxy, such as `0.0.0.0:443`; needs MAILCTL_ACME=true.',
+		'Address, such as `0.0.0.0:443`, where the same is served over TLS 1.2 and 1.3 without a proxy; requires MAILCTL_ACME=true.',
 	),
 	httpRedirectListen: setting(
 		'MAILCTL_HTTP_REDIRECT_LISTEN',
 		'off',
 		listenOrOff,
-		'Where plain HTTP is redirected to https, and where a CA finds the proof of a name (HTTP-01), such as `0.0.0.0:80`.',
+		'Address, such as `0.0.0.0:80`, where plain HTTP is redirected to https and HTTP-01 challenges of a CA are answered.',
 	),
 	adminListen: optional(
 		'MAILCTL_ADMIN_LISTEN',
-		'the HTTP listener where that is loopback, else `127.0.0.1:8126`',
+		'the HTTP listener if that is loopback, else `127.0.0.1:8126`',
 		listenOrWordOff,
-		'Where `/metrics`, `/docs` and `/openapi.json` are served; elsewhere they answer 404. The same address as MAILCTL_HTTP_LISTEN: one listener serves all. `off`: nowhere.',
+		'Address of `/metrics`, `/docs` and `/openapi.json`, which return 404 elsewhere. With the address of MAILCTL_HTTP_LISTEN, one listener serves everything; `off` disables them.',
 	),
 	metricsToken: optional(
 		'MAILCTL_METRICS_TOKEN',
 		'–',
 		token,
-		'Bearer token that `/metrics` then wants; it is then served on the HTTP listener too.',
+		'Bearer token that `/metrics` requires; if set, `/metrics` is also served on the HTTP listener.',
 		{mask: hidden},
 	),
 	publicUrl: optional(
 		'MAILCTL_PUBLIC_URL',
-		'`http://<MAILCTL_HTTP_LISTEN>`; of `0.0.0.0` and `::` MAILCTL_HOSTNAME if it has a dot, else `127.0.0.1`',
+		'`http://<MAILCTL_HTTP_LISTEN>`; for `0.0.0.0` and `::`, MAILCTL_HOSTNAME if it has a dot, else `127.0.0.1`',
 		publicUrl,
-		'Base of the links in mail, as recipients reach this server.',
+		'Base URL of the links in messages: the address at which recipients reach this server.',
 	),
 	trustProxy: optionalList(
 		'MAILCTL_TRUST_PROXY',
 		'–',
 		list(cidr),
-		'CIDR list of proxies whose X-Forwarded-For is believed.',
+		'CIDR list of proxies whose X-Forwarded-For header is trusted.',
 	),
 	rateLimit: setting(
 		'MAILCTL_RATE_LIMIT',
 		'6000/60',
 		rateLimit,
-		'Sends per window in seconds, per key; `0` is no limit; a key can have its own.',
+		'Sends per key and window, as `sends/seconds`; `0` is no limit. A key can have its own limit.',
 		{live: true},
 	),
 	authFailures: setting(
 		'MAILCTL_AUTH_FAILURES',
 		'20/60',
 		rateLimit,
-		'Requests with a wrong key per window in seconds, of one client address (an IPv6 /64 is one); further ones are answered 429 instead of 401. A valid key always passes. `0` is no limit.',
+		'Requests with an invalid key per client address (or IPv6 /64) and window, as `requests/seconds`; further ones get 429 instead of 401. A valid key is never limited. `0` is no limit.',
 		{live: true},
 	),
 	idempotencyRetention: setting(
@@ -138,28 +148,28 @@ const server = {
 		'MAILCTL_RETENTION_DAYS',
 		'90',
 		count(0, 36_500),
-		'Messages, their content and events older than this many days are removed, the audit trail after at least 365; `0` keeps them.',
+		'Days after which messages, their content and events are removed; the audit trail is retained for at least 365. `0` keeps everything.',
 		{live: true},
 	),
 	sweepInterval: setting(
 		'MAILCTL_SWEEP_INTERVAL',
 		'60s',
 		duration(1),
-		'How often old messages, expired keys and caches are swept.',
+		'How often old messages, expired keys and cache entries are removed.',
 		{live: true},
 	),
 	drainDelay: setting(
 		'MAILCTL_DRAIN_DELAY',
 		'0s',
 		timerDuration(),
-		'How long after SIGTERM everything goes on while `/readyz` answers 503, so that a load balancer looks elsewhere first.',
+		'How long the service continues after SIGTERM while `/readyz` returns 503, so that a load balancer can take it out of use.',
 		{live: true},
 	),
 	drainLimit: setting(
 		'MAILCTL_DRAIN_LIMIT',
 		'30s',
 		timerDuration(),
-		'How long after SIGTERM sessions in flight may take to end.',
+		'How long open sessions may take to finish after SIGTERM.',
 		{live: true},
 	),
 	caFile: optional(
@@ -170,50 +180,50 @@ const server = {
 	),
 	workspace: optional(
 		'MAILCTL_WORKSPACE',
-		'the one of `mailctl workspace use`, else the only one',
+		'set by `mailctl workspace use`, else the only workspace',
 		value,
-		'Workspace of commands that name none, its name or id; the daemon does not use it.',
+		'Default workspace of commands, by name or id; the daemon does not use it.',
 	),
 	logLevel: setting(
 		'MAILCTL_LOG_LEVEL',
 		'info',
 		choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal']),
-		'Least severity that is logged; mail events are `info`.',
+		'Lowest severity that is logged; mail events are `info`.',
 		{live: true},
 	),
 	logFormat: setting(
 		'MAILCTL_LOG_FORMAT',
 		{from: ({terminal}) => (terminal ? 'pretty' : 'json'), shown: '`json` (`pretty` on a terminal)'},
 		choice(['json', 'pretty']),
-		'One JSON object a line, or lines for people.',
+		'One JSON object per line, or human-readable lines.',
 	),
 };
 
-/** Certificates issued by a CA. */
+/** Certificates that a CA issues. */
 const certificates = {
 	acme: setting(
 		'MAILCTL_ACME',
 		'false',
 		boolean,
-		'Get certificates from a CA and renew them (RFC 8555), for MAILCTL_HOSTNAME, the host of MAILCTL_PUBLIC_URL, and of verified domains the link host and `mta-sts.` if they lead here (docs/guide/certificates.md).',
+		'Get and renew certificates by ACME (RFC 8555): for MAILCTL_HOSTNAME, the host of MAILCTL_PUBLIC_URL, and the link host and `mta-sts.` of verified domains if they point to this machine (docs/guide/certificates.md).',
 	),
 	acmeEmail: optional(
 		'MAILCTL_ACME_EMAIL',
 		'–',
 		mailAddress,
-		'Address by which the CA reaches the operator; some CAs want one. The CA is told of a change when the daemon starts.',
+		'Contact address for the CA; some CAs require one. A change is sent to the CA when the daemon starts.',
 	),
 	acmeDirectory: setting(
 		'MAILCTL_ACME_DIRECTORY',
 		'https://acme-v02.api.letsencrypt.org/directory',
 		acmeDirectory,
-		'The CA: the URL of its ACME directory. After a change the next start orders all certificates from the new CA.',
+		'URL of the CA’s ACME directory. After a change, the next start orders all certificates from the new CA.',
 	),
 	acmeEab: optional(
 		'MAILCTL_ACME_EAB',
 		'–',
 		externalAccount,
-		'`KID:HMACKEY` for a CA that binds its accounts to those of its customers, such as ZeroSSL.',
+		'External account binding, `KID:HMACKEY`, for a CA that requires a customer account, such as ZeroSSL.',
 		{mask: hidden},
 	),
 	acmeCaFile: optional(
@@ -224,48 +234,48 @@ const certificates = {
 	),
 };
 
-/** The pages for people, and how they log in other than by passkey and password. */
+/** The dashboard, and signing in with an OpenID Connect provider. */
 const dashboard = {
 	dashboard: setting(
 		'MAILCTL_DASHBOARD',
 		'true',
 		boolean,
-		'Serve the dashboard on MAILCTL_ADMIN_LISTEN; `false`: its pages answer 404.',
+		'Serve the dashboard on MAILCTL_ADMIN_LISTEN; if `false`, its pages return 404.',
 	),
 	oidcIssuer: optional(
 		'MAILCTL_OIDC_ISSUER',
 		'–',
 		issuer,
-		'OpenID Connect provider by which users log in too, such as `https://login.example.com` (docs/guide/users.md).',
+		'OpenID Connect provider for signing in, such as `https://login.example.com` (docs/guide/users.md).',
 	),
 	oidcClientId: optional(
 		'MAILCTL_OIDC_CLIENT_ID',
 		'–',
 		token,
-		'What the provider of MAILCTL_OIDC_ISSUER calls this program.',
+		'Client id of this program at the provider of MAILCTL_OIDC_ISSUER.',
 	),
 	oidcClientSecret: optional(
 		'MAILCTL_OIDC_CLIENT_SECRET',
 		'none, for a public client',
 		token,
-		'The secret that goes with MAILCTL_OIDC_CLIENT_ID.',
+		'Client secret for MAILCTL_OIDC_CLIENT_ID.',
 		{mask: hidden},
 	),
 };
 
-/** Mail from programs that can only use SMTP. */
+/** Messages from programs that can only use SMTP. */
 const submission = {
 	submissionListen: setting(
 		'MAILCTL_SUBMISSION_LISTEN',
 		'off',
 		listensOrOff,
-		'Where programs submit mail by SMTP, such as `127.0.0.1:2525` (no TLS needed on loopback) or `0.0.0.0:587,0.0.0.0:465`; port 465 speaks TLS from the first octet, all others STARTTLS. The role `api` serves it (docs/guide/submission.md).',
+		'Addresses where programs submit messages by SMTP, such as `127.0.0.1:2525` (loopback needs no TLS) or `0.0.0.0:587,0.0.0.0:465`. Port 465 uses TLS from the first octet, all others STARTTLS. Served by the role `api` (docs/guide/submission.md).',
 	),
 	submissionTlsCert: optional(
 		'MAILCTL_SUBMISSION_TLS_CERT',
 		'–',
 		path,
-		'PEM file with the certificate chain of MAILCTL_SUBMISSION_LISTEN; only loopback goes without it or MAILCTL_ACME. SIGHUP reads it again.',
+		'PEM file with the certificate chain of MAILCTL_SUBMISSION_LISTEN; except on loopback, it or MAILCTL_ACME is required. SIGHUP rereads it.',
 	),
 	submissionTlsKey: optional(
 		'MAILCTL_SUBMISSION_TLS_KEY',
@@ -275,35 +285,30 @@ const submission = {
 	),
 };
 
-/** Services that send mail for this installation. */
+/** Services that send messages for this installation. */
 const providers = {
 	providerHosts: optionalList(
 		'MAILCTL_PROVIDER_HOSTS',
 		'the providers’ own',
 		list(standIn),
-		'For a lab: `name=host:port`, several with commas: hosts that stand in for a provider’s API (`ses`, `postmark`, …) and for the host of SNS certificates (`sns`). Their certificates are not verified.',
+		'For a lab: `name=host:port` list of hosts that replace a provider’s API (`ses`, `postmark`, …) or the host of SNS certificates (`sns`). Their certificates are not verified.',
 	),
 };
 
-/** How events are posted to endpoints. */
+/** Posting events to endpoints. */
 const webhooks = {
-	webhookBackoff: setting(
-		'MAILCTL_WEBHOOK_BACKOFF',
-		'60s',
-		duration(1),
-		'Wait after the end of a failed webhook attempt.',
-	),
+	webhookBackoff: setting('MAILCTL_WEBHOOK_BACKOFF', '60s', duration(1), 'Delay after a failed webhook attempt.'),
 	webhookTimeout: setting(
 		'MAILCTL_WEBHOOK_TIMEOUT',
 		'15s',
 		timerDuration(1),
-		'One webhook attempt in all; connecting may take a third of it, at most 5 s.',
+		'Time limit of a webhook attempt; connecting may take a third of it, at most 5 s.',
 	),
 	webhookConcurrency: setting(
 		'MAILCTL_WEBHOOK_CONCURRENCY',
 		'4/256',
 		webhookConcurrency,
-		'Webhook attempts in flight per endpoint (one after a failure) / in all.',
+		'Concurrent webhook attempts, as `per-endpoint/total`; an endpoint gets one at a time after a failure.',
 	),
 	webhookAllowCidrs: optionalList(
 		'MAILCTL_WEBHOOK_ALLOW_CIDRS',
@@ -315,11 +320,11 @@ const webhooks = {
 		'MAILCTL_WEBHOOK_CA_FILE',
 		'–',
 		path,
-		'PEM file with an extra CA for webhook endpoints, besides MAILCTL_CA_FILE.',
+		'PEM file with an extra CA for webhook endpoints, in addition to MAILCTL_CA_FILE.',
 	),
 };
 
-/** Every setting, in the order of the pages; the keys are the names in the code. */
+/** Every setting, in the order of the pages, by its name in the code. */
 export const table = {
 	...server,
 	...certificates,
@@ -332,15 +337,15 @@ export const table = {
 	...webhooks,
 };
 
-/** The settings by what they are about, as the pages show them. */
+/** The settings by topic, as the pages show them. */
 export const topics: ReadonlyArray<{readonly title: string; readonly keys: readonly SettingKey[]}> = [
 	topic('The process', server),
 	topic('Certificates', certificates),
 	topic('Dashboard', dashboard),
 	topic('Submission', submission),
 	topic('Delivery', delivery),
-	topic('Sources', sources),
-	topic('What comes back', reports),
+	topic('Source addresses', sources),
+	topic('Bounces and reports', reports),
 	topic('Providers', providers),
 	topic('Webhooks', webhooks),
 ];
@@ -357,7 +362,7 @@ function topic<Key extends SettingKey>(title: string, settings: Readonly<Record<
 
 const machine = {hostname: '', cpus: 1, terminal: false};
 
-/** docs/reference/settings.md. */
+/** Returns the text of docs/reference/settings.md. */
 export function settingsPage(): string {
 	const sections = topics.map(
 		({title, keys}) => `## ${title}
@@ -368,25 +373,25 @@ ${keys.map(row).join('\n')}`,
 	);
 	return `# Settings
 
-Environment variables. They may also stand in a file: \`.env\` in the working directory, or the one named by \`--env-file\`.
-The environment wins over the file; an empty value is the same as none. Every problem is reported at once, and an unknown
-\`MAILCTL_…\` name is one. A file that holds a password or key may be readable by its owner only. \`mailctl config show\`
-prints what holds and where it comes from, \`mailctl config check\` exits 0 or 78.
+Settings are environment variables. They can also be in a file: \`.env\` in the working directory, or the one named by
+\`--env-file\`. The environment takes precedence over the file, and an empty value counts as unset. All problems are
+reported at once, including unknown \`MAILCTL_…\` names. A file with a password or key must be readable only by its owner.
+\`mailctl config show\` prints the effective values and their sources; \`mailctl config check\` exits with 0 or 78.
 
-Durations: a plain number is seconds, else \`500ms 90s 5m 4h 4d\`. Lists: commas. Booleans: \`true|false\`.
-Settings marked under SIGHUP change in a running daemon when it gets that signal; the others need a restart.
+Durations are seconds or have a unit: \`500ms 90s 5m 4h 4d\`. Lists are separated by commas. Booleans are \`true\` or
+\`false\`. Settings marked in the SIGHUP column take effect in a running daemon on that signal; the others need a restart.
 
 ${sections.join('\n\n')}
 
-This page is made from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
+This page is generated from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
 `;
 }
 
-/** config/mailctl.env.example: every setting, commented out, at its default. */
+/** Returns the text of config/mailctl.env.example: every setting, commented out, at its default. */
 export function exampleFile(): string {
 	const sections = topics.map(({title, keys}) => `# --- ${title}\n\n${keys.map(entry).join('\n\n')}`);
-	return `# Settings of mailctl, at their defaults. Copy this file to .env, or name it with --env-file, and chmod 600 it if it is to
-# hold a password. docs/reference/settings.md is the same in tables.
+	return `# Settings of mailctl, at their defaults. Copy this file to .env, or name it with --env-file, and chmod 600 it if it will
+# hold a password. docs/reference/settings.md lists the same settings in tables.
 
 ${sections.join('\n\n')}
 `;

@@ -31,7 +31,7 @@ import {
 import type {Fault} from './read-document.ts';
 import type {Known, WorkspaceState} from './state.ts';
 
-/** Fields that differ. `from` is undefined where the thing is added. */
+/** The fields that differ. `from` is `undefined` if the object is added. */
 type Fields = Readonly<Record<string, {readonly from?: unknown; readonly to: unknown}>>;
 
 type Shown = {readonly workspace: string; readonly name: string; readonly fields: Fields};
@@ -42,7 +42,7 @@ type Changes<K extends Kind> = Shown & {readonly kind: K} & (
 		| {readonly action: 'remove'; readonly known: Known[K]}
 	);
 
-/** One step from what is there to what is wanted; each is done by itself. */
+/** One step from the current to the declared state. Each step runs in its own transaction. */
 export type Change =
 	| (Shown & {readonly kind: 'workspace'; readonly action: 'add' | 'change'; readonly wanted: Partial<Settings>})
 	| {[K in Kind]: Changes<K>}[Kind];
@@ -50,15 +50,19 @@ export type Change =
 type Difference = {readonly changes: readonly Change[]; readonly faults: readonly Fault[]};
 
 type Rules = {
-	/** The time in the store's form: a key that has ended by then is not made. */
+	/** The current time in the store's format. Keys that have expired are not created. */
 	readonly now: string;
-	/** What is wrong with the URL of a new endpoint; null: nothing. */
+	/** Returns the problem with the URL of a new endpoint, or `null`. */
 	readonly urlFault: (url: string) => string | null;
 };
 
 /**
- * What turns a workspace (undefined: a new one) into the one that a file wants, in the order in which it can be done.
- * The paths of faults begin in the workspace.
+ * Returns the changes that turn a workspace into the one that a file declares, in the order in which they can be made.
+ * `state` is `undefined` if the workspace does not exist. The paths of faults are relative to the workspace.
+ *
+ * `src/declared` implements `mailctl apply` and `mailctl export`: it reads a file, compares it with the store and makes
+ * the changes. It relies on `src/ops`, `src/admin` and `src/domains` to change anything. It never touches a section or
+ * field that the file leaves out, and never exports a secret.
  */
 export function differences(state: WorkspaceState | undefined, wanted: WantedWorkspace, rules: Rules): Difference {
 	const {name: workspace, settings = {}} = wanted;
@@ -82,7 +86,7 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 	if (settings.route?.includes(':***@') && settings.route !== state?.settings.route) {
 		faults.push({
 			path: ['settings', 'route'],
-			message: 'has a masked password: write the password, or leave route out',
+			message: 'has a masked password: enter the password, or omit route',
 		});
 	}
 	const topic = settings.default_topic;
@@ -91,7 +95,7 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 		Object.hasOwn(fields, 'default_topic') &&
 		!(wanted.topics ?? state?.topics ?? []).some(({code}) => code === topic)
 	) {
-		faults.push({path: ['settings', 'default_topic'], message: `needs ${topic} among the topics`});
+		faults.push({path: ['settings', 'default_topic'], message: `requires ${topic} in topics`});
 	}
 	const all = kinds.flatMap(kind => changesOf(kind, state, wanted));
 	for (const change of all) {
@@ -99,7 +103,7 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 	}
 	const made = all.filter(change => change.action !== 'remove' && !isEnded(change, rules.now));
 	const removed = all.filter(({action}) => action === 'remove').toReversed();
-	// A workspace may have 50 endpoints: those that go make room.
+	// Endpoints are removed first to make room, because their number is limited.
 	const room = removed.filter(({kind}) => kind === 'webhook');
 	return {changes: [...first, ...room, ...made, ...removed.filter(({kind}) => kind !== 'webhook')], faults};
 }
@@ -130,7 +134,7 @@ function changesOf<K extends Kind>(kind: K, state: WorkspaceState | undefined, f
 	return changes as Change[];
 }
 
-/** A URL that is registered several times is identified by its number. */
+/** Indexes items by their identity. A URL that is registered several times gets a suffix for each repetition. */
 function byIdentity<K extends Kind, Item extends Wanted[K]>(kind: K, items: readonly Item[]): Map<string, Item> {
 	const found = new Map<string, Item>();
 	for (const item of items) {
@@ -143,7 +147,7 @@ function byIdentity<K extends Kind, Item extends Wanted[K]>(kind: K, items: read
 	return found;
 }
 
-/** What a new thing has that nothing was said of; null otherwise. */
+/** The defaults of a new object. All other fields default to `null`. */
 const usual: Readonly<Record<string, unknown>> = {
 	active: true,
 	verified: false,
@@ -155,7 +159,7 @@ const usual: Readonly<Record<string, unknown>> = {
 	retry: 'default',
 };
 
-/** The identifying field is not one that could differ. */
+/** Fields that identify an object and therefore cannot differ. */
 const identifying = new Set(['mode', 'url', 'address', 'code']);
 
 function fieldsOf(wanted: object, before: object | undefined): Fields {
@@ -173,7 +177,7 @@ function fieldsOf(wanted: object, before: object | undefined): Fields {
 	);
 }
 
-/** A route may hold a password. */
+/** Masks passwords, which a route may contain. */
 const shown = (value: unknown) => (typeof value === 'string' && value.includes('://') ? maskPasswords(value) : value);
 
 function flat({branding, ...settings}: Partial<Settings>): object {
@@ -181,7 +185,7 @@ function flat({branding, ...settings}: Partial<Settings>): object {
 	return {...settings, ...Object.fromEntries(looks)};
 }
 
-/** A key that a file made, and that has ended since. */
+/** Whether a change would create a key that has already expired. */
 function isEnded({kind, action, ...change}: Change, now: string): boolean {
 	const {wanted} = change as {wanted?: Wanted['key']};
 	return kind === 'key' && action === 'add' && (wanted?.expires_at ?? now) < now;
@@ -200,7 +204,7 @@ function faultsOf(
 	if (change.kind === 'domain' && change.action === 'remove') {
 		const {name} = change.known;
 		const left = (file.senders ?? state?.senders ?? []).find(({address}) => domainOf(address) === name);
-		return left ? [{path: ['domains'], message: `must have ${name}, the domain of ${left.address}`}] : [];
+		return left ? [{path: ['domains'], message: `must include ${name}, the domain of ${left.address}`}] : [];
 	}
 	if (change.kind === 'webhook' && change.action === 'add') {
 		const fault = urlFault(change.wanted.url);
@@ -216,22 +220,22 @@ type ApplyParts = {
 	readonly write: <Result>(work: (trx: Knex.Transaction) => Promise<Result>) => Promise<Result>;
 	readonly tools: ActTools;
 	readonly vault: Vault;
-	/** Names that no domain may have for its links. */
+	/** Names that no domain may use for its links. */
 	readonly ownHosts: readonly string[];
 };
 
-/** What a change made, with the secrets that are shown this one time. Undefined: the store changed meanwhile. */
+/** The result of a change, with secrets that are shown only once. `undefined` if the store has changed in between. */
 export type Made = {readonly id?: string; readonly key?: string; readonly signing_secret?: string} | undefined;
 
 type Of<K> = Extract<Change, {readonly kind: K}>;
 
-/** Does one change, by the operations of its noun. */
+/** Performs one change. */
 export async function perform(parts: ApplyParts, change: Change): Promise<Made> {
 	return await performChange(parts, change).catch(undefinedIfRefused);
 }
 
 function undefinedIfRefused(error: unknown): undefined {
-	// The file asks for more than the workspace may have: applying it again would not help.
+	// `LimitReached` is thrown too, because applying the file again would not help.
 	if (!(error instanceof Refused) || error instanceof LimitReached) {
 		throw error;
 	}
@@ -265,8 +269,8 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 }
 
 /**
- * The workspace with a route that it has already written as the state has it: with masked passwords. Whether a password
- * is another one only the vault can say.
+ * Masks the passwords of the declared route if it equals the stored one, as in the state that it is compared with. Only
+ * the vault can tell whether a password differs.
  */
 export function withKnownRoute(wanted: WantedWorkspace, row: Workspace | undefined, vault: Vault): WantedWorkspace {
 	const {route} = wanted.settings ?? {};
@@ -278,7 +282,7 @@ export function withKnownRoute(wanted: WantedWorkspace, row: Workspace | undefin
 	return isKnown ? {...wanted, settings: {...wanted.settings, route: maskPasswords(route)}} : wanted;
 }
 
-/** Absent fields stay as they are. */
+/** Returns the input for a workspace change. Absent fields remain unchanged. */
 function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceInput> {
 	const {branding, route, queue_lifetime: queue_lifetime_s, ...plain} = settings;
 	const {name, logo_url: logoUrl, accent, support_email: supportEmail} = branding ?? {};

@@ -6,7 +6,7 @@ import {priorities, webhookEventTypes} from '../mail/message.ts';
 import {Type} from '../mail/type.ts';
 import {maxEndpoints, webhookFormats, webhookRetries} from '../mail/webhook.ts';
 
-/** The only version there is. */
+/** The only version so far. */
 export const documentVersion = 1;
 
 const maxItemCount = 10_000;
@@ -37,7 +37,7 @@ const settings = Type.Object(
 		/** Seconds. */
 		queue_lifetime: optional(Type.Integer({minimum: 0, maximum: 2_000_000_000})),
 		source_pool: optional(text),
-		/** In an export its passwords are `***`. */
+		/** An export masks its passwords as `***`. */
 		route: optional(text),
 		default_topic: optional(Type.String({format: 'topic-code'})),
 		retention_days: optional(Type.Integer({minimum: 1, maximum: 36_500})),
@@ -108,28 +108,28 @@ export const documentSchema = Type.Object(
 	strict,
 );
 
-/** Of a schema, with all that it has except what may be `Absent`. */
+/** The type of a schema with all fields required except those in `Absent`. */
 type Whole<Schema extends TSchema, Absent extends keyof Static<Schema> = never> = Readonly<
 	Required<Omit<Static<Schema>, Absent>> & Pick<Static<Schema>, Absent>
 >;
 
 export type Settings = Whole<typeof settings>;
 
-/** What there is of each kind. */
+/** An existing object of each kind. */
 export type Items = {
 	readonly domain: Whole<typeof domain, 'link_host'>;
-	/** `verified`: an operator says so; DNS may say otherwise. */
+	/** `verified` means that an operator verified the sender, regardless of DNS. */
 	readonly sender: Whole<typeof sender>;
-	/** What is absent is false, or null. */
+	/** Absent fields are `false` or `null`. */
 	readonly topic: Whole<typeof topic, 'public' | 'required' | 'description' | 'priority'>;
-	/** What is absent is `default`. */
+	/** Absent fields are `default`. */
 	readonly webhook: Whole<typeof webhook, 'format' | 'retry'>;
-	/** `expires_at`: in the store's form. */
+	/** `expires_at` is in the store's format. */
 	readonly key: Whole<typeof key>;
 };
 export type Kind = keyof Items;
 
-/** The section that holds the things of each kind, in the order in which they are made. */
+/** The section of each kind, in the order in which objects are created. */
 export const sections = {
 	domain: 'domains',
 	sender: 'senders',
@@ -141,7 +141,7 @@ export const kinds = Object.keys(sections) as readonly Kind[];
 
 type With<Item, Fields extends keyof Item> = Partial<Item> & Pick<Item, Fields>;
 
-/** What a file says of a thing, once it is read; the rest of it stays unchanged. */
+/** An object as a file declares it. Absent fields remain unchanged. */
 export type Wanted = {
 	readonly domain: With<Items['domain'], 'name'>;
 	readonly sender: With<Items['sender'], 'address'>;
@@ -154,30 +154,30 @@ type Sections<Each extends Record<Kind, unknown>> = {
 	readonly [K in Kind as (typeof sections)[K]]: ReadonlyArray<Each[K]>;
 };
 
-/** A workspace as it is; one as a file wants it, where an absent section stays unchanged. */
+/** An existing workspace, and one as a file declares it. Absent sections remain unchanged. */
 export type WorkspaceItems = {readonly name: string; readonly settings: Settings} & Sections<Items>;
 export type WantedWorkspace = {readonly name: string; readonly settings?: Partial<Settings>} & Partial<
 	Sections<Wanted>
 >;
 
-/** What identifies a thing among its kind in a workspace, as shown to people. */
+/** Returns the identifying name of an object within its kind and workspace, for people. */
 export function nameOf(item: Wanted[Kind]): string {
 	const {name, address, code, url, mode} = item as Partial<Record<string, string>>;
 	return `${address ?? code ?? url ?? name}${mode === 'test' ? ' (test)' : ''}`;
 }
 
-/** The same for comparing: addresses have a form for that. */
+/** Returns the identifying name for comparisons, in which addresses are normalized. */
 export function identityOf(kind: Kind, item: Wanted[Kind]): string {
 	const name = nameOf(item);
 	return kind === 'sender' ? (addressOf(name)?.key ?? name) : name;
 }
 
-/** The domain of a sender's address, as `domains` has it. */
+/** Returns the domain of a sender's address, as in `domains`. */
 export function domainOf(address: string): string {
 	return addressOf(address)?.domain ?? '';
 }
 
-/** Undefined: it is no address, which the schema refuses. */
+/** Returns `undefined` for an invalid address, which the schema rejects. */
 export function addressOf(text: string): Address | undefined {
 	const parsed = parseAddress(text, {utf8Local: false});
 	return parsed.ok ? parsed.address : undefined;

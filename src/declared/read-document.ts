@@ -20,7 +20,7 @@ import {
 	type WantedWorkspace,
 } from './document.ts';
 
-/** What is wrong with a document, and where: a clause after its field. */
+/** A problem with a document: the path of a field, and a clause that follows its name. */
 export type Fault = {readonly path: Path; readonly message: string};
 type Path = ReadonlyArray<string | number>;
 
@@ -30,12 +30,12 @@ type ReadDocument =
 			readonly workspaces: readonly WantedWorkspace[];
 			readonly spell: (faults: readonly Fault[]) => string[];
 	  }
-	/** Each with its line and its field: `line 4: workspaces[0].name is required`. */
+	/** Each with line and field: `line 4: workspaces[0].name is required`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
 
 const check = checkOf(documentSchema);
 
-/** Reads what `export` writes and people edit: YAML, and so JSON. Nothing of it is compared with a store yet. */
+/** Reads and validates a file in YAML or JSON, as `export` writes it. Does not compare it with the store. */
 export function readDocument(text: string): ReadDocument {
 	const lines = new LineCounter();
 	let document: Document;
@@ -44,7 +44,7 @@ export function readDocument(text: string): ReadDocument {
 		document = parseDocument(text, {lineCounter: lines, prettyErrors: false, logLevel: 'error'});
 		value = document.errors.length > 0 ? null : document.toJS();
 	} catch (error) {
-		// Aliases that would grow without bound, and what is nested too deeply.
+		// Thrown for aliases that expand without bound, and for documents that are nested too deeply.
 		return {ok: false, faults: [`line 1: ${(error as Error).message}`]};
 	}
 	if (document.errors.length > 0) {
@@ -58,10 +58,10 @@ export function readDocument(text: string): ReadDocument {
 			.map(({path, message}) => ({line: lineOf(document, lines, path), text: `${spelled(path)} ${message}`}))
 			.toSorted((a, b) => a.line - b.line)
 			.map(({line, text}) => `line ${line}: ${text}`);
-	// First: a later version may have fields that this one does not know.
+	// The version is checked first, because a later one may have fields that this version does not know.
 	const given = Object(value).version;
 	if (Number.isInteger(given) && given !== documentVersion) {
-		const message = `is ${given}, and this mailctl reads ${documentVersion}: install the mailctl that wrote the file, or write a new one`;
+		const message = `is ${given}, but this mailctl reads version ${documentVersion}: use the mailctl that wrote the file, or export a new one`;
 		return {ok: false, faults: spell([{path: ['version'], message}])};
 	}
 	const violations = check(value);
@@ -80,17 +80,17 @@ export function readDocument(text: string): ReadDocument {
 	return faults.length > 0 ? {ok: false, faults: spell(faults)} : {ok: true, workspaces: read, spell};
 }
 
-/** Notes what is wrong with a field; its answer replaces a value that is not used. */
+/** Records the problem of a field. The returned string stands in for its value, which is never used. */
 type Refuse = (field: Path, message: string) => string;
 
-const again = 'is there twice';
+const again = 'is a duplicate';
 
 function twice(names: readonly string[]): number[] {
 	const seen = new Set<string>();
 	return names.flatMap((name, index) => (seen.size === seen.add(name).size ? [index] : []));
 }
 
-/** The workspace with every value in the form in which the store has it. */
+/** Returns the workspace with every value in its stored form. */
 function readWorkspace(workspace: WantedWorkspace, refuse: Refuse): WantedWorkspace {
 	const {settings, domains, senders, webhooks, keys} = workspace;
 	const read: WantedWorkspace = {
@@ -113,7 +113,7 @@ function readWorkspace(workspace: WantedWorkspace, refuse: Refuse): WantedWorksp
 	for (const [index, {address}] of (senders ?? []).entries()) {
 		const domain = domainOf(address);
 		if (known && !known.has(domain)) {
-			refuse(['senders', index, 'address'], `needs ${domain} among the domains`);
+			refuse(['senders', index, 'address'], `requires ${domain} in domains`);
 		}
 	}
 	return read;
@@ -175,7 +175,7 @@ function readKey(item: Wanted['key'], path: Path, refuse: Refuse): Wanted['key']
 	};
 }
 
-/** `workspaces[0].keys[1].name`, as a check names a field, in its parts. */
+/** Splits the name of a field, such as `workspaces[0].keys[1].name`, into its parts. */
 function pathOf(field: string): Path {
 	return field === 'body'
 		? []
@@ -187,7 +187,7 @@ function spelled(path: Path): string {
 	return text === '' ? 'the document' : text.slice(1);
 }
 
-/** The line of what a path points to, or of the last part of it that is there. */
+/** Returns the line of the node at a path, or of its nearest existing ancestor. */
 function lineOf(document: Document, lines: LineCounter, path: Path): number {
 	for (let length = path.length; length > 0; length--) {
 		const found = document.getIn(path.slice(0, length), true);

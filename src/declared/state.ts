@@ -11,10 +11,7 @@ import {listEndpoints} from '../store/webhooks.ts';
 import type {Workspace} from '../store/workspaces.ts';
 import type {Items, Settings, WorkspaceItems} from './document.ts';
 
-/**
- * Things as they are, with the ids of their rows. A key may have several: one more until the overlap of a rotation
- * ends.
- */
+/** Existing objects with the ids of their rows. A key has several rows during the overlap of a rotation. */
 export type Known = Items & {
 	readonly webhook: Items['webhook'] & {readonly id: string};
 	readonly key: Items['key'] & {readonly ids: readonly [string, ...string[]]};
@@ -25,10 +22,10 @@ export type WorkspaceState = Omit<WorkspaceItems, 'webhooks' | 'keys'> & {
 	readonly keys: ReadonlyArray<Known['key']>;
 };
 
-/** As many as a document may have. */
+/** The number of topics that a document may have. */
 const maxTopics = 10_000;
 
-/** A workspace as it is at a time in the store's form, everything in the order of its name. No secret is in it. */
+/** Reads the state of a workspace, sorted by name and without secrets. `now` is in the store's format. */
 export async function readState(reader: Knex, row: Workspace, now: string): Promise<WorkspaceState> {
 	const {id, name} = row;
 	const byOperator = new Set(await listVerifiedByOperator(reader, id));
@@ -36,7 +33,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 	const senders = await listSenders(reader, id);
 	const topics = await listTopics(reader, {workspaceId: id, after: null, limit: maxTopics});
 	const all = await listEndpoints(reader, id, {after: null, limit: maxEndpoints});
-	// A listener is gone with the command that made it.
+	// Listeners are skipped, because they exist only as long as the command that created them.
 	const endpoints = all.filter(({url}) => !isListener(url));
 	return {
 		name,
@@ -81,7 +78,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 	};
 }
 
-/** What an export shows of it. */
+/** Returns the form that an export shows. */
 export function declared(state: WorkspaceState): WorkspaceItems {
 	const {domains, topics, webhooks, keys} = state;
 	return {
@@ -97,12 +94,12 @@ export function declared(state: WorkspaceState): WorkspaceItems {
 	};
 }
 
-/** The same at each call and on both engines. What is equal stays in the order in which it was made. */
+/** Sorts by code units, so that the order is the same in both databases. Equal items remain in order of creation. */
 function sorted<Item>(items: readonly Item[], by: (item: Item) => string): Item[] {
 	return items.toSorted((a, b) => (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
 }
 
-/** What people set of a workspace, as files and `--json` show it; passwords in routes are masked. */
+/** Returns the settings of a workspace as files and `--json` show them, with masked passwords. */
 export function settingsOf(row: Workspace): Settings {
 	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
 	return {
@@ -123,7 +120,7 @@ export function settingsOf(row: Workspace): Settings {
 	};
 }
 
-/** One for each name and mode, as the newest of them is; `rows` are newest first. */
+/** Returns one key for each name and mode, with the rights of the newest row. `rows` are sorted newest first. */
 function activeKeys(rows: readonly ApiKey[], now: string): Array<Known['key']> {
 	const active = rows.filter(row => row.revoked_at === null && (row.expires_at === null || row.expires_at > now));
 	return [...groupBy(active, ({name, mode}) => `${mode} ${name}`).values()].map(same => {

@@ -9,8 +9,8 @@ import type {OpenedStore} from './machine.ts';
 import {publicInterfaceAddresses} from './outbound.ts';
 
 /**
- * The public addresses that mail leaves from, as far as this machine knows them. Behind a smarthost they are the
- * smarthost's.
+ * Returns the public addresses that this machine sends from; none if a relay delivers its mail, because receivers then
+ * see the relay's addresses.
  */
 export function sendingAddresses(
 	{delivery, sourceAddresses}: Pick<Settings, 'delivery' | 'sourceAddresses'>,
@@ -23,22 +23,22 @@ export function sendingAddresses(
 type BlocklistInput = {
 	readonly settings: Settings;
 	readonly interfaceAddresses: readonly string[];
-	/** Has the verified domains. */
+	/** Holds the verified domains. */
 	readonly store: Pick<OpenedStore, 'store'>;
 	readonly resolver: Resolver;
 };
 
-/** Asks blocklists now whether they name an address or a domain that mail comes from (RFC 5782). */
+/** Checks now whether a blocklist lists an address or a domain that mail is sent from (RFC 5782). */
 export function blocklistCheck({settings, interfaceAddresses, store, resolver}: BlocklistInput): Check {
 	return {
 		name: 'blocklists',
-		why: 'Receivers that ask a blocklist refuse all mail from an address or a domain that is on it.',
+		why: 'Receivers that use a blocklist refuse all mail from an address or a domain on it.',
 		async look() {
 			let lists: readonly Blocklist[];
 			try {
 				lists = loadBlocklists(settings);
 			} catch (error) {
-				return [fail((error as Error).message, 'correct the file')];
+				return [fail((error as Error).message, 'fix the file')];
 			}
 			const domains = store.store === null ? [] : await listVerifiedDomains(store.store.reader);
 			const found: Found[] = [];
@@ -48,7 +48,7 @@ export function blocklistCheck({settings, interfaceAddresses, store, resolver}: 
 					.map(async list => ({...(await askBlocklist(list, source, resolver)), list}));
 				found.push(...judged(source, await Promise.all(heard)));
 			}
-			return found.length > 0 ? found : [ok('nothing to ask for: no public address, no verified domain')];
+			return found.length > 0 ? found : [ok('nothing to check: no public address and no verified domain')];
 		},
 	};
 }
@@ -56,17 +56,17 @@ export function blocklistCheck({settings, interfaceAddresses, store, resolver}: 
 function judged(source: string, heard: ReadonlyArray<Listing & {readonly list: Blocklist}>): Found[] {
 	const listed = heard.filter(({state}) => state === 'listed');
 	const doubts = heard.filter(({state}) => state === 'refused' || state === 'unknown');
-	const doubt = doubts.map(({list, reason}) => `; ${list.zone} is not known: ${reason}`).join('');
+	const doubt = doubts.map(({list, reason}) => `; no result from ${list.zone}: ${reason}`).join('');
 	const warnings = listed.map(({list, answer, reason}) =>
 		warn(
 			`${source} is on ${list.zone} (${answer})${reason === null ? '' : `: ${reason}`}`,
-			`end what caused it, then ask for removal: ${delistLink(list, source)}`,
+			`resolve the cause, then request removal: ${delistLink(list, source)}`,
 		),
 	);
 	const answered = heard.length - doubts.length;
 	if (answered > 0) {
-		return [...warnings, ok(`${source} is on ${listed.length} of ${answered} blocklists that answer${doubt}`)];
+		return [...warnings, ok(`${source} is on ${listed.length} of ${answered} blocklists that responded${doubt}`)];
 	}
-	const fix = 'set MAILCTL_DNS_SERVERS to a resolver of your own';
-	return doubt === '' ? [] : [warn(`no blocklist answers for ${source}${doubt}`, fix)];
+	const fix = 'set MAILCTL_DNS_SERVERS to your own resolver';
+	return doubt === '' ? [] : [warn(`no blocklist responded for ${source}${doubt}`, fix)];
 }

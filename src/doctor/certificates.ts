@@ -6,48 +6,49 @@ import {type Certificate, listCertificates} from '../store/certificates.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const soonMs = 14 * dayMs;
-const fix = 'let the CA reach the port, and this machine the CA; then mailctl certificate renew';
+const fix =
+	'check that the CA can reach the port and this machine can reach the CA, then run mailctl certificate renew';
 const day = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
 
-/** What is to be said of a certificate that a CA gives by itself. */
+/** Judges one name's certificate from the ACME certificate authority. */
 export function judgeCertificate(
 	{name, not_before: from, not_after: until, fault, unused}: Certificate,
 	now: number,
 ): Found {
 	const why = fault === null ? '' : `: ${fault}`;
 	if (unused === overBudget) {
-		return warn(`${name} has no certificate yet: ${unused}`, 'wait for tomorrow');
+		return warn(`${name} has no certificate yet: ${unused}`, 'wait until tomorrow');
 	}
 	if (unused !== null) {
-		return warn(`no certificate is asked for: ${unused}`, 'correct its address in DNS, or remove the name');
+		return warn(`no certificate is requested: ${unused}`, 'fix its address in DNS, or remove the name');
 	}
 	if (from === null || until === null) {
 		return warn(`${name} has no certificate yet${why}`, fault === null ? 'wait a minute' : fix);
 	}
 	const [left, life] = [Date.parse(until) - now, Date.parse(until) - Date.parse(from)];
 	if (left <= 0) {
-		return fail(`the certificate of ${name} ended ${day(until)}${why}`, fix);
+		return fail(`the certificate of ${name} expired ${day(until)}${why}`, fix);
 	}
-	// Of one that lives for days alone, a quarter is soon.
+	// A certificate that is valid only for days is due when a quarter of its lifetime is left.
 	if (left < Math.min(soonMs, life / 4)) {
-		return (fault === null ? warn : fail)(`the certificate of ${name} ends ${day(until)}${why}`, fix);
+		return (fault === null ? warn : fail)(`the certificate of ${name} expires ${day(until)}${why}`, fix);
 	}
-	const held = `${name} has a certificate until ${day(until)}`;
-	return fault === null ? ok(held) : warn(`${held}, and was not renewed${why}`, fix);
+	const held = `${name} has a certificate valid until ${day(until)}`;
+	return fault === null ? ok(held) : warn(`${held}, but renewal failed${why}`, fix);
 }
 
-/** Those that a CA gives, each of them. */
+/** Checks every certificate that mailctl gets by ACME. */
 export function acmeCheck(reader: Knex, clock: Clock): Check {
 	return {
 		name: 'certificates',
-		why: 'Without its certificate a name is reached by no https link, and SMTP to it goes unencrypted.',
+		why: 'Without a certificate, https links to a name fail and SMTP to it is unencrypted.',
 		async look() {
 			const rows = (await listCertificates(reader)).filter(({unused}) => unused !== notAsked);
 			return rows.length === 0
 				? [
 						warn(
-							'MAILCTL_ACME is true and no certificate was asked for',
-							'start the daemon, which asks at once',
+							'MAILCTL_ACME is true but no certificate has been requested',
+							'start the daemon; it requests one at once',
 						),
 					]
 				: rows.map(row => judgeCertificate(row, clock.now()));

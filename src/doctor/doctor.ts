@@ -47,15 +47,20 @@ import {
 	hostnameCheck,
 	type OwnAddress,
 	publicInterfaceAddresses,
-	publicUrlCheck,
 	relayCheck,
 	resolverCheck,
 	reverseDnsCheck,
 	type SmtpReach,
 	smarthostEventsCheck,
 } from './outbound.ts';
+import {publicUrlCheck} from './public-url.ts';
 
-/** Whom the checks ask unless the operator names others. */
+// `mailctl doctor` checks the machine, DNS, outbound delivery and bounce handling. This file picks the checks that fit
+// the settings and runs them in order; each check is a `Check` of finding.ts that returns findings with a fix. The
+// checks rely on the same resolver, SMTP client and store as the daemon, and run beside it or in it. They never change
+// anything: no file or store is created, and no message is sent.
+
+/** The servers that the checks contact unless the operator names others. */
 export const usual = {
 	targets: ['gmail.com', 'outlook.com'],
 	timeServer: {host: 'pool.ntp.org', port: 123},
@@ -70,8 +75,8 @@ type InspectInput = Pick<DoctorInput, 'settings' | 'version' | 'returnPathChosen
 	};
 
 /**
- * Makes every check that fits the settings, beside a daemon or in it; it changes nothing. Takes up to a minute where no
- * server answers.
+ * Runs every check that fits the settings, beside a daemon or in it, and changes nothing. Takes up to a minute if no
+ * server responds.
  */
 export async function inspect(
 	{settings, tools, ...input}: InspectInput,
@@ -83,7 +88,7 @@ export async function inspect(
 	try {
 		const checks = checksFor({
 			...usual,
-			// With PostgreSQL the daemon's data folder need not be the command's.
+			// With PostgreSQL, the daemon may use another data folder than this command.
 			daemon: settings.databaseUrl === null ? liveDaemon(settings.dataDir) : null,
 			...input,
 			settings,
@@ -101,7 +106,10 @@ export async function inspect(
 	}
 }
 
-/** The return path of a copy that does not exist; null where no secrets are there yet: none are made to look. */
+/**
+ * Returns the return path of a recipient that does not exist, or `null` if there are no secrets yet: a check must not
+ * create them.
+ */
 async function selfToken(
 	{newId}: InspectInput['tools'],
 	settings: Settings,
@@ -118,26 +126,26 @@ async function selfToken(
 type DoctorInput = {
 	readonly settings: Settings;
 	readonly version: string;
-	/** Whether MAILCTL_RETURN_PATH_DOMAIN was set by the operator. */
+	/** Whether the operator set MAILCTL_RETURN_PATH_DOMAIN. */
 	readonly returnPathChosen: boolean;
 	readonly resolver: Resolver;
 	readonly clock: Clock;
 	readonly store: OpenedStore;
 	readonly daemon: DaemonFile | null;
-	/** The local part of a return path of our own; null: no secrets are there. */
+	/** The local part of a valid return path, or `null` if there are no secrets yet. */
 	readonly selfToken: string | null;
 	/** The public addresses of the machine's interfaces. */
 	readonly interfaceAddresses: readonly string[];
-	/** Domains with the mail hosts to greet. */
+	/** Domains whose mail servers are greeted. */
 	readonly targets: readonly string[];
 	readonly timeServer: TimeServer;
-	/** Servers to ask for the records of domains, opened for one domain. */
+	/** Opens the DNS servers that are queried for the records of one domain. */
 	readonly openSources: OpenSources;
 };
 
 /**
- * Every check that fits the settings, in the order in which one would look: the machine, its names, the ways out, the
- * way back.
+ * Returns the checks that fit the settings, in the order of a manual search: the machine, its names, outbound delivery,
+ * bounce handling.
  */
 function checksFor(input: DoctorInput): Check[] {
 	const {settings, resolver, clock} = input;
@@ -177,9 +185,9 @@ function databaseClockOf({store}: OpenedStore): Check[] {
 
 const captureCheck: Check = {
 	name: 'delivery',
-	why: 'In capture mode mail is written to files and never leaves this machine.',
+	why: 'In capture mode, messages are written to files and never leave this machine.',
 	look: async () => [
-		ok('capture: nothing leaves this machine; the checks of delivery run with MAILCTL_DELIVERY=mx or relay'),
+		ok('capture: nothing leaves this machine; delivery is checked with MAILCTL_DELIVERY=mx or relay'),
 	],
 };
 
@@ -266,13 +274,13 @@ function sourcesOf({sourceAddresses, hostname}: Settings): OwnAddress[] {
 	return sourceAddresses.map(({ip, ehlo}) => ({address: ip, hostname: ehlo ?? hostname}));
 }
 
-/** What mail leaves from: as set, else the machine's public addresses. */
+/** Returns the addresses that mail is sent from: those of the settings, otherwise the machine's public ones. */
 function ownAddresses({settings, interfaceAddresses}: DoctorInput): OwnAddress[] {
 	const set = sourcesOf(settings);
 	return set.length > 0 ? set : interfaceAddresses.map(address => ({address, hostname: settings.hostname}));
 }
 
-/** The mail hosts of a domain, as deliveries find them; a text: why it has no host. */
+/** Finds the mail servers of a domain as a delivery does. Returns a text that says why if there are none. */
 export async function routesTo(
 	domain: string,
 	{settings, resolver, clock}: Pick<DoctorInput, 'settings' | 'resolver' | 'clock'>,
@@ -293,23 +301,26 @@ const replyMs = 30_000;
 
 type BouncesInput = {
 	readonly returnPathDomain: string;
-	/** What takes bounces here: the listener (`host:port`), a mailbox that is polled, or nothing. */
+	/** Whether the listener accepts bounces. */
 	readonly listening: boolean;
+	/** Whether a mailbox is polled for bounces. */
 	readonly polling: boolean;
 	/** Whether MAILCTL_RETURN_PATH_DOMAIN is set. */
 	readonly chosen: boolean;
-	/** Of a return path that we made ourselves; null: no secrets are there yet. */
+	/** The local part of a valid return path, or `null` if there are no secrets yet. */
 	readonly selfToken: string | null;
 	readonly hostname: string;
 	readonly port: number;
 	readonly resolver: Resolver;
 };
 
-/** Whether a bounce would arrive here: the MX of the return path's domain is a listener that knows our tokens. */
+/**
+ * Checks whether a bounce would arrive: the MX of the return path's domain must be a listener that accepts our token.
+ */
 export function returnPathCheck(input: BouncesInput): Check {
 	return {
 		name: 'return-path',
-		why: 'Most bounces come hours later as mail to the return path; lost ones leave dead addresses in use.',
+		why: 'Most bounces arrive hours later at the return path; if they are lost, dead addresses stay in use.',
 		look: async () => [...chosenDomain(input), await comeHome(input)],
 	};
 }
@@ -319,8 +330,8 @@ function chosenDomain({chosen, returnPathDomain}: BouncesInput): Found[] {
 		? []
 		: [
 				warn(
-					`MAILCTL_RETURN_PATH_DOMAIN is not set, ${returnPathDomain} is used`,
-					'set it to a name of your own for bounces, such as bounce.example.com',
+					`MAILCTL_RETURN_PATH_DOMAIN is not set; using ${returnPathDomain}`,
+					'set it to a name that is used only for bounces, such as bounce.example.com',
 				),
 			];
 }
@@ -330,8 +341,8 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 	const answer = await resolver.mx(domain, true);
 	if (answer.kind === 'failed') {
 		return warn(
-			`not known: DNS did not answer for the MX of ${domain} (${answer.code})`,
-			'see whether DNS answers (MAILCTL_DNS_SERVERS)',
+			`unknown: DNS did not respond for the MX of ${domain} (${answer.code})`,
+			'check that DNS responds (MAILCTL_DNS_SERVERS)',
 		);
 	}
 	const hosts =
@@ -349,7 +360,7 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 	}
 	if (!listening) {
 		return polling
-			? ok(`bounces to ${domain} go to ${host} and are polled from the mailbox`)
+			? ok(`bounces to ${domain} go to ${host}, and the mailbox is polled`)
 			: fail(
 					`nothing receives bounces here; ${domain} has MX ${host}`,
 					'set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX',
@@ -362,7 +373,7 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 	return await probe(`${host} [${address}]`, address, input);
 }
 
-/** Offers a bounce for a token of ours, up to RCPT. */
+/** Offers a bounce with a valid token, up to RCPT. */
 async function probe(
 	where: string,
 	address: string,
@@ -382,12 +393,12 @@ async function probe(
 			: broken.lost;
 	void connection.quit(connectMs);
 	if (refusal === null) {
-		return ok(`${where} takes bounces for ${returnPathDomain}`);
+		return ok(`${where} accepts bounces for ${returnPathDomain}`);
 	}
 	return fail(
 		`${where} does not accept a bounce: ${refusal}`,
 		broken === null
-			? `let the MX of ${returnPathDomain} lead to the listener of this mailctl, and see that it runs`
+			? `point the MX of ${returnPathDomain} to this mailctl’s listener, and check that it is running`
 			: 'start the daemon, and open port 25 to MAILCTL_INBOUND_LISTEN in the firewall',
 	);
 }

@@ -16,25 +16,33 @@ type DomainsInput = {
 	readonly clock: Clock;
 };
 
-/** Whether DNS has the records of each domain that mail comes from, and of the hosts that take mail. */
+/** Checks the DNS records of each domain that mail is sent from, and of the hosts that receive mail. */
 export function domainsCheck({store: {reader}, names, openSources, clock}: DomainsInput): Check {
 	return {
 		name: 'domain',
-		why: 'Without its records receivers refuse mail of a domain or file it as spam; mail to it may come unencrypted.',
+		why: 'Without them, receivers refuse a domain’s mail or file it as spam, and mail to it may be unencrypted.',
 		async look() {
 			const found: Found[] = [];
 			for (const workspace of await listWorkspaces(reader)) {
 				const all = await listDomains(reader, workspace.id);
 				for (const domain of all.filter(({name}) => name !== sampleDomain)) {
 					const {records} = await lookAtDomain(reader, domain, names, openSources, clock.now());
-					found.push(judged(domain.name, records, `mailctl domain show ${domain.name} says what to publish`));
+					found.push(
+						judged(
+							domain.name,
+							records,
+							`publish the records that mailctl domain show ${domain.name} lists`,
+						),
+					);
 				}
 			}
 			for (const host of new Set([names.returnPathDomain, ...(await listInboundDomains(reader))])) {
 				const records = await lookAtHost(reader, host, names, openSources, clock.now());
 				const command = host === names.returnPathDomain ? 'tls' : 'inbound show';
 				found.push(
-					...(records.length === 0 ? [] : [judged(host, records, `mailctl ${command} says what to publish`)]),
+					...(records.length === 0
+						? []
+						: [judged(host, records, `publish the records that mailctl ${command} lists`)]),
 				);
 			}
 			return found;
@@ -47,9 +55,9 @@ function judged(name: string, records: readonly CheckedRecord[], fix: string): F
 	const unknown = wrong.filter(({state}) => state === 'unknown');
 	const list = wrong.map(record => `${record.type} ${record.name} ${record.state}`).join(', ');
 	if (wrong.length === 0) {
-		return ok(`${name}: ${records.length} records are as they should be`);
+		return ok(`${name}: all ${records.length} records are correct`);
 	}
 	return wrong.some(({required}) => required) && unknown.length < wrong.length
-		? fail(`${name}: ${list}`, `${fix}; if nobody sends from it: mailctl domain remove ${name}`)
+		? fail(`${name}: ${list}`, `${fix}; if it is no longer used: mailctl domain remove ${name}`)
 		: warn(`${name}: ${list}`, fix);
 }

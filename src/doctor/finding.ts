@@ -1,26 +1,32 @@
-/** `warn`: mail goes, worse than it could. `fail`: mail does not go, is refused, or bounces are lost. */
+/**
+ * `warn`: mail is delivered, but less well than it could be. `fail`: mail is not sent or is refused, or bounces are
+ * lost.
+ */
 export type Status = 'ok' | 'warn' | 'fail';
 
-/** What one check found. */
+/** One result of a check. */
 export type Finding = {
-	/** A stable word, such as `reverse-dns`; the same one may come several times, as for each address. */
+	/**
+	 * The stable name of the check, such as `reverse-dns`. A check may have several findings, for example one per
+	 * address.
+	 */
 	readonly check: string;
 	readonly status: Status;
 	/** What was found. */
 	readonly detail: string;
-	/** Why it matters; the same for every finding of a check. */
+	/** Why the check matters; the same for all its findings. */
 	readonly why: string;
-	/** How to fix it; empty where all is well. */
+	/** How to fix it; empty if there is nothing to fix. */
 	readonly fix: string;
 };
 
-/** A finding before it is known which check made it. */
+/** A finding without the name and purpose of its check. */
 export type Found = Pick<Finding, 'status' | 'detail' | 'fix'>;
 
 export type Check = {
 	readonly name: string;
 	readonly why: string;
-	/** Looks; rejects only where we have a bug. */
+	/** Runs the check. Rejects only if the check itself has a bug. */
 	readonly look: () => Promise<Found[]>;
 };
 
@@ -28,7 +34,7 @@ export const ok = (detail: string): Found => ({status: 'ok', detail, fix: ''});
 export const warn = (detail: string, fix: string): Found => ({status: 'warn', detail, fix});
 export const fail = (detail: string, fix: string): Found => ({status: 'fail', detail, fix});
 
-/** Runs checks one after the other and passes on each finding as it comes; `began` gets the name of the next check. */
+/** Runs checks in order and reports each finding at once; `began` receives the name of the check that starts. */
 export async function examine(
 	checks: readonly Check[],
 	{began, found}: {readonly began: (check: string) => void; readonly found: (finding: Finding) => void},
@@ -36,7 +42,7 @@ export async function examine(
 	const findings: Finding[] = [];
 	for (const {name, why, look} of checks) {
 		began(name);
-		// What one check stumbles over must not hide what the others find.
+		// An error in one check must not hide the findings of the others.
 		const results = await look().catch((error: unknown) => [
 			fail(
 				`the check itself failed: ${error instanceof Error ? error.message : String(error)}`,

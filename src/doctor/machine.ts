@@ -16,16 +16,16 @@ import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
 const oldestNode = [20, 19] as const;
 const megabyte = 1024 * 1024;
-/** A warning below this multiple of MAILCTL_MIN_FREE_DISK. */
+/** Free space below this multiple of MAILCTL_MIN_FREE_DISK is a warning. */
 const scarce = 4;
 /** Connections in addition to the SMTP sessions: HTTP clients, webhooks, store, DNS. */
 const otherFiles = 512;
 
-/** Whether this Node is one that mailctl supports. */
+/** Checks that mailctl supports this version of Node. */
 export function nodeCheck(version = process.versions.node): Check {
 	return {
 		name: 'node',
-		why: 'mailctl is tested on Node 20.19 and later; older ones lack what it uses.',
+		why: 'mailctl is tested on Node 20.19 and later; older versions lack features that it uses.',
 		async look() {
 			const [major = 0, minor = 0] = version.split('.').map(Number);
 			const old = major < oldestNode[0] || (major === oldestNode[0] && minor < oldestNode[1]);
@@ -34,11 +34,11 @@ export function nodeCheck(version = process.versions.node): Check {
 	};
 }
 
-/** Room for the store, as the daemon judges it. */
+/** Checks the free space for the store by the rule that the daemon applies. */
 export function diskCheck(dataDir: string, readMinFree: () => number): Check {
 	return {
 		name: 'disk',
-		why: 'Below MAILCTL_MIN_FREE_DISK no mail is accepted: sends are answered 503, and the listener says 452.',
+		why: 'Below MAILCTL_MIN_FREE_DISK no mail is accepted: sends get 503, and the listener replies 452.',
 		async look() {
 			let folder = dataDir;
 			while (!existsSync(folder) && dirname(folder) !== folder) {
@@ -54,10 +54,10 @@ export function diskCheck(dataDir: string, readMinFree: () => number): Check {
 	};
 }
 
-/** The daemon itself has about 50 open; with fewer left than this, clients and sessions soon find none. */
+/** The daemon itself has about 50 files open; below this limit it soon has none left for clients and sessions. */
 export const minOpenFiles = 128;
 
-/** How many files, sockets among them, this process may open; `null` where the system does not tell. */
+/** Returns how many files, including sockets, this process may open, or `null` if the system does not report it. */
 export function readOpenFileLimit(limits = '/proc/self/limits'): number | null {
 	const text = existsSync(limits) ? readFileSync(limits, 'utf8') : '';
 	const [, soft] = /^Max open files\s+(\d+|unlimited)/m.exec(text) ?? [];
@@ -66,7 +66,7 @@ export function readOpenFileLimit(limits = '/proc/self/limits'): number | null {
 
 export const neededOpenFiles = (maxSessions: number): number => maxSessions + otherFiles;
 
-/** Says how to allow more open files. */
+/** Returns the advice for raising the limit of open files. */
 export const openFilesFix = (needed: number): string =>
 	`raise it: ulimit -n ${needed}, LimitNOFILE=${needed} under systemd`;
 
@@ -78,9 +78,9 @@ export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'
 			const needed = neededOpenFiles(maxSessions);
 			const limit = readOpenFileLimit(limits);
 			if (limit === null) {
-				return [ok('this system does not tell the limit')];
+				return [ok('this system does not report the limit')];
 			}
-			const detail = `at most ${limit === Number.POSITIVE_INFINITY ? 'unlimited' : limit} open files, ${needed} may be needed`;
+			const detail = `limit of open files: ${limit === Number.POSITIVE_INFINITY ? 'none' : limit}; needed: ${needed}`;
 			return [limit >= needed ? ok(detail) : warn(detail, openFilesFix(needed))];
 		},
 	};
@@ -88,7 +88,7 @@ export function openFilesCheck(maxSessions: number, limits = '/proc/self/limits'
 
 const dayMs = 24 * 3_600_000;
 
-/** Whether the keys of the first start still lie in their file when everybody has had time to copy them. */
+/** Checks that the file with the keys of the first start is removed within a day. */
 export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 	return {
 		name: 'first-keys',
@@ -105,14 +105,14 @@ export function firstKeysCheck(dataDir: string, clock: Clock): Check {
 
 const answerMs = 5000;
 
-/** Whether the daemon of this folder, if one runs, is ready. */
+/** Checks that the daemon of this folder is ready, if one is running. */
 export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 	return {
 		name: 'daemon',
-		why: 'Mail is taken and sent only while the daemon runs and its store can be written.',
+		why: 'Mail is accepted and sent only while the daemon is running and can write to its store.',
 		async look() {
 			if (daemon === null) {
-				return [ok('none runs on this data folder; mailctl serve starts one')];
+				return [ok('no daemon is running on this data folder; mailctl serve starts one')];
 			}
 			const who = `process ${daemon.pid}, version ${daemon.version}`;
 			if (daemon.version !== version) {
@@ -128,30 +128,33 @@ export function daemonCheck(daemon: DaemonFile | null, version: string): Check {
 			return [
 				status === 200
 					? ok(`${who}, ready at ${daemon.http}`)
-					: fail(`${who} is not ready (${status ?? 'no answer'} from ${daemon.http}/readyz)`, 'read its log'),
+					: fail(
+							`${who} is not ready (${status ?? 'no response'} from ${daemon.http}/readyz)`,
+							'read its log',
+						),
 			];
 		},
 	};
 }
 
-const keepTime = 'set the clock and keep it set: install chrony or enable systemd-timesyncd';
+const keepTime = 'set the clock and keep it synchronized: install chrony or enable systemd-timesyncd';
 const answerLimitMs = 5000;
 const noticeableMs = 5000;
 const tooMuchMs = 60_000;
-/** Seconds from 1900, where NTP counts from, to 1970. */
+/** Seconds from 1900, the epoch of NTP, to 1970. */
 const epochOffset = 2_208_988_800;
 
 export type TimeServer = {readonly host: string; readonly port: number};
 
-/** How far the machine's clock is from a time server's (SNTP, RFC 5905 §14). */
+/** Compares the machine's clock with a time server's (SNTP, RFC 5905 §14). */
 export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: Resolver; server: TimeServer}): Check {
 	return {
 		name: 'clock',
-		why: 'Signatures, links and API answers carry the time; receivers doubt mail from the future or the past.',
+		why: 'Signatures, links and API responses carry the time; receivers distrust mail from the future or the past.',
 		async look() {
 			const skew = await clockSkew(clock, resolver, server);
 			if (typeof skew === 'string') {
-				return [warn(`not known: ${skew}`, 'see that the time is kept, as by chrony or systemd-timesyncd')];
+				return [warn(`unknown: ${skew}`, 'make sure that the clock is synchronized, for example by chrony')];
 			}
 			const detail = `${(Math.abs(skew) / 1000).toFixed(1)} s ${skew < 0 ? 'behind' : 'ahead of'} ${server.host}`;
 			const off = Math.abs(skew);
@@ -162,11 +165,11 @@ export function clockCheck({clock, resolver, server}: {clock: Clock; resolver: R
 	};
 }
 
-/** How far the machine's clock is from the database's, by which mail goes. */
+/** Compares the machine's clock with the database's, which decides when mail is due. */
 export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
 	return {
 		name: 'database-clock',
-		why: 'All daemons of one PostgreSQL go by its clock; the log and TLS go by the clock of the machine.',
+		why: 'All daemons of one PostgreSQL database use its clock; logs and TLS use the machine’s.',
 		async look() {
 			const ahead = skew();
 			const detail = `the machine is ${(Math.abs(ahead) / 1000).toFixed(1)} s ${ahead < 0 ? 'behind' : 'ahead of'} PostgreSQL`;
@@ -175,7 +178,7 @@ export function databaseClockCheck({skew}: Pick<Store, 'skew'>): Check {
 	};
 }
 
-/** Milliseconds that our clock is ahead, or why that is not known. */
+/** Returns how many milliseconds this machine's clock is ahead, or a text that says why that is unknown. */
 async function clockSkew(clock: Clock, resolver: Resolver, {host, port}: TimeServer): Promise<number | string> {
 	const found = isIP(host) === 0 ? await resolver.a(host) : {kind: 'found' as const, records: [host]};
 	const [address] = found.kind === 'found' ? found.records : [];
@@ -185,10 +188,10 @@ async function clockSkew(clock: Clock, resolver: Resolver, {host, port}: TimeSer
 	const asked = clock.now();
 	const answer = await ask(address, port);
 	if (answer === null) {
-		return `the time server ${host} did not answer`;
+		return `the time server ${host} did not respond`;
 	}
 	const answered = clock.now();
-	// The server's moment of sending lies in the middle of our waiting, near enough for seconds.
+	// Assumes that the server sent its reply midway through our wait, which is exact enough to judge seconds.
 	return (asked + answered) / 2 - transmitTime(answer);
 }
 
@@ -203,7 +206,7 @@ function ask(address: string, port: number): Promise<Buffer | null> {
 		};
 		socket.once('error', () => end(null));
 		socket.once('message', message => end(message.length >= 48 ? message : null));
-		// Version 4, mode 3: a client's question; the rest may be zero.
+		// Version 4, mode 3 (client request); the other fields may be zero.
 		socket.connect(port, address, () => socket.send(Buffer.concat([Buffer.from([0x23]), Buffer.alloc(47)])));
 	});
 }
@@ -213,24 +216,24 @@ function transmitTime(packet: Buffer): number {
 	return seconds * 1000 + (packet.readUInt32BE(44) / 2 ** 32) * 1000;
 }
 
-/** The store, if it is there and of this version; nothing is made that is not there. */
+/** The store, if it exists and has this version's schema. A missing one is not created. */
 export type OpenedStore = {readonly store: Store | null; readonly found: readonly Found[]};
 
-const why = 'The store holds every accepted mail; the daemon does not start on one that it cannot trust.';
+const why = 'The store holds every accepted message; the daemon does not start if it cannot trust its store.';
 
 export function storeCheck({found}: OpenedStore): Check {
 	return {name: 'store', why, look: async () => [...found]};
 }
 
-/** SQLite's write-ahead log: whether something keeps it from being emptied. */
+/** Checks whether a long read keeps SQLite's write-ahead log from being emptied. */
 export function walCheck(wal: WriteAheadLog): Check {
 	return {
 		name: 'store-log',
-		why: 'While somebody reads the store as it was, its write-ahead log only grows: it fills the disk and slows reads down.',
+		why: 'During a long read the write-ahead log only grows: it fills the disk and slows down reads.',
 		async look() {
 			const bytes = wal.bytes();
-			const detail = `${wal.file} has ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
-			const fix = `end what reads the store (fuser -v ${wal.file} lists processes); the daemon then empties the log within seconds`;
+			const detail = `${wal.file} is ${Math.ceil(bytes / megabyte).toLocaleString('en')} MB`;
+			const fix = `stop the reading process (listed by fuser -v ${wal.file}); the log is then emptied in seconds`;
 			return [
 				bytes > walSizeLimit
 					? warn(`${detail}: a long read probably keeps it from being emptied`, fix)
@@ -240,13 +243,13 @@ export function walCheck(wal: WriteAheadLog): Check {
 	};
 }
 
-/** Looks at the data folder and the store in it, or at PostgreSQL. */
+/** Opens the store in the data folder or in PostgreSQL, without creating or migrating it. */
 export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 	const {dataDir, databaseUrl} = settings;
 	const file = join(dataDir, 'mailctl.db');
 	if (databaseUrl === null) {
 		if (!existsSync(dataDir)) {
-			return {store: null, found: [ok(`${dataDir} is not there yet, the first start makes it`)]};
+			return {store: null, found: [ok(`${dataDir} does not exist yet; the first start creates it`)]};
 		}
 		try {
 			openDataDir({dataDir});
@@ -254,17 +257,17 @@ export async function openForDoctor(settings: Settings): Promise<OpenedStore> {
 			return {store: null, found: problems(error)};
 		}
 		if (!existsSync(file)) {
-			return {store: null, found: [ok(`${file} is not there yet, the first start makes it`)]};
+			return {store: null, found: [ok(`${file} does not exist yet; the first start creates it`)]};
 		}
 	}
-	const where = databaseUrl === null ? file : 'the PostgreSQL of MAILCTL_DATABASE_URL';
+	const where = databaseUrl === null ? file : 'the PostgreSQL database of MAILCTL_DATABASE_URL';
 	try {
 		return await judged(
 			await openStore(databaseUrl === null ? {file} : {url: databaseUrl}, {isPatient: true}),
 			where,
 		);
 	} catch (error) {
-		const fix = databaseUrl === null ? 'restore it from a backup' : 'start it, or correct the URL';
+		const fix = databaseUrl === null ? 'restore it from a backup' : 'start it, or fix the URL';
 		return {store: null, found: [fail(`${where} cannot be read: ${(error as Error).message}`, fix)]};
 	}
 }
@@ -277,7 +280,7 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 	await store.close();
 	switch (state) {
 		case 'empty':
-			return {store: null, found: [ok(`${where} is empty, the first start makes its tables`)]};
+			return {store: null, found: [ok(`${where} is empty; the first start creates its tables`)]};
 		case 'older':
 			return {
 				store: null,
@@ -293,7 +296,7 @@ async function judged(store: Store, where: string): Promise<OpenedStore> {
 	}
 }
 
-/** `what is wrong: how to fix it`, as a ConfigError words each problem. */
+/** Splits each problem of a ConfigError, which has the form `problem: fix`. */
 function problems(error: unknown): Found[] {
 	if (!(error instanceof ConfigError)) {
 		throw error;

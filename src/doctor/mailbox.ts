@@ -10,27 +10,27 @@ import {dayMs} from '../kit/time.ts';
 import type {MailboxNote} from '../store/mailbox-checkpoints.ts';
 import {type Check, type Found, fail, ok, warn} from './finding.ts';
 
-/** To log in and open the folder, to fetch a message, and to end IDLE. */
+/** The limit of each IMAP step: opening the folder, fetching a message, and stopping IDLE. */
 const imapMs = 30_000;
 
 type MailboxCheckOptions = {
-	/** PEM of authorities in addition to the public ones. */
+	/** Certificate authorities trusted in addition to the public ones (PEM). */
 	readonly ca: string | null;
 	readonly clock: Pick<Clock, 'now'>;
-	/** What the daemon noted of the mailbox; `undefined`: nothing. */
+	/** Reads what the daemon noted about the mailbox, if anything. */
 	readonly readNote: (name: string) => Promise<MailboxNote | undefined>;
-	/** Absent: half a minute. */
+	/** Half a minute by default. */
 	readonly waitLimitMs?: number;
 };
 
 /**
- * Whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be opened and read, and whether messages of it were skipped lately.
+ * Checks whether the mailbox of MAILCTL_BOUNCE_MAILBOX can be read, and whether messages in it were skipped recently.
  */
 export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOptions): Check {
 	const name = nameOfMailbox(mailbox);
 	return {
 		name: 'mailbox',
-		why: 'Bounces that arrive in a mailbox count for nothing while it cannot be read.',
+		why: 'Bounces in a mailbox have no effect while it cannot be read.',
 		async look() {
 			const note = await options.readNote(name);
 			try {
@@ -47,7 +47,7 @@ export function mailboxCheck(mailbox: BounceMailbox, options: MailboxCheckOption
 	};
 }
 
-/** An operator who has not looked for this long does not want to know. */
+/** How long a skipped message is worth a warning. */
 const skipNewsMs = 7 * dayMs;
 
 function skippedLately(name: string, note: MailboxNote | undefined, now: number): Found[] {
@@ -59,7 +59,7 @@ function skippedLately(name: string, note: MailboxNote | undefined, now: number)
 	return [
 		warn(
 			`${messages} skipped in ${name}, the last one ${at.slice(0, 16)} UTC: ${reason}`,
-			'open the message with a mail program and look at the log of the mail server; a copy in a file can be read with mailctl bounce ingest',
+			'check the mail server’s log; a copy saved from a mail client can be read with mailctl bounce ingest',
 		),
 	];
 }
@@ -81,23 +81,23 @@ async function lookInto(
 		if (canIdle) {
 			void client.idle().catch(() => undefined);
 		}
-		// Ends the IDLE: a server that does not answer would keep the daemon from reading on.
+		// NOOP stops the IDLE. A server that does not respond to it would block the daemon’s next read.
 		await withinLimit(waitLimitMs, () => client.noop());
 	} finally {
 		client.close();
 	}
-	const idle = canIdle ? 'new mail is reported at once' : 'new mail is found at the next poll';
-	return `${mails} ${mails === 1 ? 'mail' : 'mails'}, ${idle}`;
+	const idle = canIdle ? 'new messages are reported at once' : 'new messages are found at the next poll';
+	return `${mails} ${mails === 1 ? 'message' : 'messages'}, ${idle}`;
 }
 
 async function lookAt(folder: string): Promise<string> {
 	if (!(await isMaildir(folder))) {
 		throw new Error('it has no folders new and cur');
 	}
-	// Mails are moved from the one to the other.
+	// Reading a message moves it from `new` to `cur`.
 	for (const part of ['new', 'cur']) {
 		await access(join(folder, part), constants.R_OK | constants.W_OK | constants.X_OK);
 	}
 	const names = await namesIn(folder, 'new');
-	return `${names.length} new ${names.length === 1 ? 'mail' : 'mails'}`;
+	return `${names.length} new ${names.length === 1 ? 'message' : 'messages'}`;
 }

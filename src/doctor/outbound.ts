@@ -12,11 +12,10 @@ import type {Stop} from '../deliver/verdict.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {dayMs} from '../kit/time.ts';
-import {withoutAdvice} from '../mail/outcome.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {reverseName} from '../net/host-name.ts';
-import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
+import {isPublicAddress} from '../net/ip-address.ts';
 import type {ProviderClient} from '../net/provider-client.ts';
 import type {Relay, RelayApi} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
@@ -26,20 +25,20 @@ import {type Check, type Found, fail, ok, warn} from './finding.ts';
 const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'found' ? answer.records : []);
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
-/** The addresses of a name, both families. */
+/** Returns the IPv4 and IPv6 addresses of a name. */
 export async function addressesOf(resolver: Resolver, name: string): Promise<string[]> {
 	const answers = await Promise.all([resolver.a(name, true), resolver.aaaa(name, true)]);
 	return answers.flatMap(recordsOf);
 }
 
 /**
- * Whether the EHLO name is a full name that DNS knows (RFC 5321 §4.1.1.1). No resolver: a smarthost talks to the
- * receivers.
+ * Checks that the EHLO name is a fully qualified name with an address (RFC 5321 §4.1.1.1). Without a resolver it is not
+ * looked up: if a relay sends the mail, receivers see the relay's name.
  */
 export function hostnameCheck(hostname: string, resolver: Resolver | null): Check {
 	return {
 		name: 'hostname',
-		why: 'Receivers look the EHLO name up; a name that DNS does not know makes mail look like a bot’s.',
+		why: 'Receivers look up the EHLO name; if it is not in DNS, mail looks like a bot’s.',
 		async look() {
 			if (!hostname.includes('.')) {
 				return [
@@ -50,7 +49,7 @@ export function hostnameCheck(hostname: string, resolver: Resolver | null): Chec
 				];
 			}
 			if (resolver === null) {
-				return [ok(`${hostname}; not looked up, receivers see the smarthost’s name`)];
+				return [ok(`${hostname}; not looked up, because receivers see the relay’s name`)];
 			}
 			const addresses = await addressesOf(resolver, hostname);
 			return [
@@ -65,15 +64,15 @@ export function hostnameCheck(hostname: string, resolver: Resolver | null): Chec
 	};
 }
 
-/** Whether each address has a name that leads back to it, and is the EHLO name. */
+/** Checks that each address has a name that resolves back to it and is the EHLO name. */
 export function reverseDnsCheck(addresses: readonly OwnAddress[], resolver: Resolver): Check {
 	return {
 		name: 'reverse-dns',
-		why: 'Gmail, Outlook and others refuse mail from an address whose name (PTR) does not lead back to it.',
+		why: 'Gmail, Outlook and others refuse mail from an address whose name (PTR) does not resolve back to it.',
 		async look() {
 			if (addresses.length === 0) {
 				const fix = 'set MAILCTL_SOURCE_ADDRESSES, or run this on the machine that sends';
-				return [warn('the public address of this machine is not known', fix)];
+				return [warn('the public address of this machine is unknown', fix)];
 			}
 			return await Promise.all(addresses.map(one => reverseDns(one, resolver)));
 		},
@@ -95,7 +94,7 @@ async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): 
 	);
 	const confirmed = forward.filter(name => name !== null);
 	if (confirmed.length === 0) {
-		return fail(`${address} is called ${names.join(', ')}, which does not lead back to it`, fix);
+		return fail(`${address} is called ${names.join(', ')}, which does not resolve back to it`, fix);
 	}
 	return confirmed.includes(hostname)
 		? ok(`${address} is ${hostname}, both ways`)
@@ -105,7 +104,7 @@ async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): 
 			);
 }
 
-/** Whether the EHLO name has an SPF record: it is what is checked for mail with an empty sender (RFC 7208 §2.4). */
+/** Checks that the EHLO name has an SPF record, which applies to mail with an empty sender (RFC 7208 §2.4). */
 export function ehloSpfCheck(hostname: string, resolver: Resolver): Check {
 	return {
 		name: 'spf-ehlo',
@@ -122,12 +121,12 @@ export function ehloSpfCheck(hostname: string, resolver: Resolver): Check {
 	};
 }
 
-/** An address that mail leaves from, and the name said in EHLO there. */
+/** An address that mail is sent from, and its EHLO name. */
 export type OwnAddress = {readonly address: string; readonly hostname: string};
 
 type Interfaces = NodeJS.Dict<NetworkInterfaceInfo[]>;
 
-/** The public addresses of this machine's interfaces; empty behind NAT. */
+/** Returns the public addresses of this machine's interfaces; none behind NAT. */
 export function publicInterfaceAddresses(interfaces: Interfaces = networkInterfaces()): string[] {
 	return Object.values(interfaces)
 		.flatMap(list => list ?? [])
@@ -135,19 +134,19 @@ export function publicInterfaceAddresses(interfaces: Interfaces = networkInterfa
 		.map(({address}) => address);
 }
 
-/** Whether DNS answers at all, for a domain that surely takes mail. */
+/** Checks that DNS responds at all, by looking up a domain that certainly receives mail. */
 export function resolverCheck(domain: string, resolver: Resolver): Check {
 	return {
 		name: 'dns',
-		why: 'Without DNS no host for a recipient is found, and all mail waits.',
+		why: 'Without DNS, no mail server is found for any recipient, and all mail waits.',
 		async look() {
 			const answer = await resolver.mx(domain, true);
 			return [
 				answer.kind === 'found'
 					? ok(`${domain} has MX ${answer.records.map(({exchange}) => exchange).join(', ')}`)
 					: fail(
-							`DNS gave no MX of ${domain} (${answer.kind === 'failed' ? answer.code : answer.kind})`,
-							'check the network, or set MAILCTL_DNS_SERVERS to resolvers that answer',
+							`DNS returned no MX for ${domain} (${answer.kind === 'failed' ? answer.code : answer.kind})`,
+							'check the network, or set MAILCTL_DNS_SERVERS to working resolvers',
 						),
 			];
 		},
@@ -162,22 +161,22 @@ type Listener = {readonly check: string; readonly why: string; readonly settings
 
 const inbound: Listener = {
 	check: 'listener-tls',
-	why: 'Servers that demand TLS do not hand bounces to a listener that has none, or whose certificate is wrong.',
+	why: 'Servers that require TLS do not send bounces to a listener without it or with an invalid certificate.',
 	settings: 'MAILCTL_INBOUND_TLS_CERT and MAILCTL_INBOUND_TLS_KEY',
 };
 const submission: Listener = {
 	check: 'submission-tls',
-	why: 'Programs that verify TLS, as most do, submit no mail where the certificate is not for the name that they connect to.',
+	why: 'Most programs verify TLS and do not submit mail if the certificate is not for the name they connect to.',
 	settings: 'MAILCTL_SUBMISSION_TLS_CERT and MAILCTL_SUBMISSION_TLS_KEY',
 };
 
-/** The listener has no certificate. */
+/** Warns that the listener has no certificate. */
 export const noCertificateCheck: Check = {
 	name: inbound.check,
 	why: inbound.why,
 	look: async () => [
 		warn(
-			'the listener offers no STARTTLS: reports come in unencrypted',
+			'the listener offers no STARTTLS: reports arrive unencrypted',
 			`set MAILCTL_ACME=true, or ${inbound.settings}`,
 		),
 	],
@@ -191,17 +190,17 @@ type Certificate = {
 	readonly clock: Clock;
 };
 
-/** Whether the certificate of the listener for reports holds, for how long, and for which name. */
+/** Checks the key, name and dates of the certificate of the listener that receives bounces. */
 export function inboundCertificateCheck(certificate: Certificate): Check {
 	return certificateCheck(inbound, certificate);
 }
 
-/** The same of the listener for submission. */
+/** Checks the same of the submission listener's certificate. */
 export function submissionCertificateCheck(certificate: Certificate): Check {
 	return certificateCheck(submission, certificate);
 }
 
-/** What is to be looked at of the certificates of this machine's SMTP listeners. */
+/** Returns the checks of the certificates of this machine's SMTP listeners. */
 export function certificateChecks(settings: Settings, clock: Clock): Check[] {
 	const {delivery, inboundListen, submissionListen, hostname} = settings;
 	const checkOf = (
@@ -238,13 +237,13 @@ function certificateCheck(listener: Listener, {certFile, keyFile, hostname, cloc
 				if (!certificate.checkPrivateKey(createPrivateKey(readSettingFile(keyFile)))) {
 					return [
 						fail(
-							`the key of ${keyFile} is not that of ${certFile}`,
-							'set the two files that belong together',
+							`the key in ${keyFile} does not match the certificate in ${certFile}`,
+							'set both to a matching pair of files',
 						),
 					];
 				}
 			} catch (error) {
-				return [fail((error as Error).message, `correct ${listener.settings}`)];
+				return [fail((error as Error).message, `fix ${listener.settings}`)];
 			}
 			const days = Math.floor((Date.parse(certificate.validTo) - clock.now()) / day);
 			const detail = `${certFile} is valid until ${certificate.validTo}`;
@@ -259,72 +258,7 @@ function certificateCheck(listener: Listener, {certFile, keyFile, hostname, cloc
 	};
 }
 
-const answerMs = 10_000;
-
-type Get = (url: string) => Promise<{readonly status: number; readonly headers: Headers}>;
-
-/** Whether links in mail lead here, by https as one-click unsubscribing demands (RFC 8058 §3.1). */
-export function publicUrlCheck({
-	publicUrl,
-	running,
-	get = url => fetch(url, {redirect: 'manual', signal: AbortSignal.timeout(answerMs)}),
-}: {
-	readonly publicUrl: string;
-	/** Whether a daemon runs that should answer there. */
-	readonly running: boolean;
-	readonly get?: Get;
-}): Check {
-	return {
-		name: 'public-url',
-		why: 'Gmail and Yahoo show their unsubscribe button only for https links that work; so do recipients.',
-		async look() {
-			const {protocol, hostname} = new URL(publicUrl);
-			const found: Found[] = [];
-			if (hostname === 'localhost' || isLoopbackAddress(hostname.replace(/^\[|\]$/g, ''))) {
-				return [
-					fail(`links in mail lead to ${publicUrl}, which is this machine only`, 'set MAILCTL_PUBLIC_URL'),
-				];
-			}
-			if (protocol !== 'https:') {
-				found.push(
-					warn(
-						`links in mail lead to ${publicUrl}`,
-						'put an https proxy before it and set MAILCTL_PUBLIC_URL',
-					),
-				);
-			}
-			found.push(running ? await answers(publicUrl, get) : ok(`${publicUrl}; not asked, no daemon runs`));
-			return found;
-		},
-	};
-}
-
-/**
- * A proxy may pass nothing but what links and the API need, so the check asks for the page of links, not `/healthz`.
- */
-async function answers(publicUrl: string, get: Get): Promise<Found> {
-	const url = `${publicUrl.replace(/\/+$/, '')}/unsubscribe`;
-	try {
-		const {status, headers} = await get(url);
-		// Without a token the page is an error page; the id of the request says that it is ours.
-		if (!headers.get('x-request-id')?.startsWith('req_')) {
-			return fail(
-				`${url} is not answered by mailctl (${status})`,
-				'let the proxy pass /unsubscribe and /preferences to MAILCTL_HTTP_LISTEN',
-			);
-		}
-		return status < 500 ? ok(`${url} answers`) : fail(`${url} answers ${status}`, 'read the log of the daemon');
-	} catch (error) {
-		const {message, cause} = error as Error;
-		const reason = withoutAdvice(cause instanceof Error ? cause.message : message);
-		return warn(
-			`${url} could not be reached from here: ${reason}`,
-			'open it in a browser elsewhere; check DNS and proxy',
-		);
-	}
-}
-
-/** Enough for a check; a mail waits longer. */
+/** Time limits of a check, shorter than those of a delivery. */
 const waits: Pick<SmtpTimeouts, 'connect' | 'greeting' | 'ehlo' | 'starttls' | 'quit'> = {
 	connect: 10_000,
 	greeting: 30_000,
@@ -339,7 +273,7 @@ export type SmtpReach = {
 	readonly secureContexts: SecureContexts;
 };
 
-/** What a session that was opened and ended again says: `host [address], TLS…`, or where it stopped. */
+/** Opens a session and quits. Returns `host [address], TLS…`, or the reason why it failed. */
 async function greet(
 	route: Host,
 	source: OwnAddress | undefined,
@@ -369,19 +303,19 @@ const wordsOf = (stop: Stop): string =>
 	stop.by === 'reply' ? `${stop.reply.code} ${stop.reply.text.replaceAll(/\s+/g, ' ')}` : stop.text;
 
 type EgressInput = SmtpReach & {
-	/** Domains with the mail hosts to greet; one that answers is enough. */
+	/** Domains whose mail servers are tried in order until one accepts a session. */
 	readonly targets: readonly string[];
 	readonly routesTo: (domain: string) => Promise<readonly Host[] | string>;
-	/** Set addresses to connect from; empty: the system's choice. */
+	/** The addresses to connect from; if empty, the system chooses. */
 	readonly sources: readonly OwnAddress[];
 };
 
-/** Whether mail hosts of others can be reached at all: many providers block port 25 until asked. */
+/** Checks that mail servers can be reached at all: many hosting providers block port 25 by default. */
 export function egressCheck(input: EgressInput): Check {
 	const {sources} = input;
 	return {
 		name: 'egress',
-		why: 'Direct delivery needs port 25 to the world; many hosting providers block it until asked.',
+		why: 'Direct delivery needs outgoing port 25, which many hosting providers block by default.',
 		look: async () =>
 			await Promise.all(sources.length === 0 ? [reach(undefined, input)] : sources.map(one => reach(one, input))),
 	};
@@ -399,7 +333,7 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 		}
 		const route = routes.find(({address}) => source === undefined || isIPv6(address) === isIPv6(source.address));
 		if (route === undefined) {
-			failures.push(`${target} has no address of that family`);
+			failures.push(`${target} has no address of this family`);
 			continue;
 		}
 		const greeted = await greet(route, source, input);
@@ -409,13 +343,16 @@ async function reach(source: OwnAddress | undefined, input: EgressInput): Promis
 		refused ||= greeted.by === 'reply';
 		failures.push(`${route.name} [${route.address}]: ${wordsOf(greeted)}`);
 	}
-	const detail = `no mail host takes a session${from}: ${failures.join('; ')}`;
+	const detail = `no mail server accepts a session${from}: ${failures.join('; ')}`;
 	return refused
-		? warn(detail, 'the connection works, the hosts refuse this address: read their words, see reverse-dns')
-		: fail(detail, 'ask the provider to open outgoing port 25, or use a smarthost (MAILCTL_DELIVERY=relay)');
+		? warn(
+				detail,
+				'the connection works, but the servers refuse this address: see their replies and the reverse-dns check',
+			)
+		: fail(detail, 'ask the hosting provider to open outgoing port 25, or use a relay (MAILCTL_DELIVERY=relay)');
 }
 
-/** Whether each smarthost takes a session, with the password where there is one. */
+/** Checks that each relay accepts a session, and the login if there is a password. */
 export function relayCheck(
 	relays: readonly Relay[],
 	reach: SmtpReach,
@@ -424,7 +361,7 @@ export function relayCheck(
 ): Check {
 	return {
 		name: 'relay',
-		why: 'Mail that goes through a smarthost waits while it refuses the log-in.',
+		why: 'Mail for a relay waits while the relay cannot be reached or refuses the login.',
 		look: async () =>
 			await Promise.all(
 				relays.map(one => (one.api ? reachApi(one.host, one.api, client) : logIn(one, reach, lookUp))),
@@ -432,23 +369,23 @@ export function relayCheck(
 	};
 }
 
-/** A provider is silent that has posted nothing about a message for this long. */
+/** A provider that has posted nothing about a message for this long is silent. */
 const silentMs = dayMs;
-/** A smarthost that accepted nothing for this long is no longer in use. */
+/** A relay that accepted nothing for this long is no longer in use. */
 const unusedMs = 7 * dayMs;
 
-/** Whether the providers of smarthosts post their events. */
+/** Checks that the providers of relays post their events. */
 export function smarthostEventsCheck(reader: Knex, clock: Pick<Clock, 'now'>): Check {
 	return {
 		name: 'smarthost-events',
-		why: 'A provider that sends your mail keeps its bounces and complaints, unless it posts them here.',
+		why: 'Bounces and complaints of mail sent by a provider are known only if the provider posts them here.',
 		async look() {
 			const smarthosts = await listSmarthosts(reader, null);
 			return smarthosts.length === 0
 				? [
 						warn(
-							'no provider posts its events here',
-							'mailctl smarthost add PROVIDER; `generic` is for a server of your own',
+							'no provider is set up to post its events here',
+							'mailctl smarthost add PROVIDER; `generic` is for your own server',
 						),
 					]
 				: smarthosts.map(one => eventsFound(one, clock.now()));
@@ -456,7 +393,7 @@ export function smarthostEventsCheck(reader: Knex, clock: Pick<Clock, 'now'>): C
 	};
 }
 
-/** Whether it accepted messages lately and reported on none of them. */
+/** Reports whether a provider accepted messages recently but posted no event about them. */
 export function isSilent(
 	{used_at: used, unreported_since: since}: Pick<Smarthost, 'used_at' | 'unreported_since'>,
 	now: number,
@@ -464,9 +401,9 @@ export function isSilent(
 	return used !== null && since !== null && now - Date.parse(since) > silentMs && now - Date.parse(used) < unusedMs;
 }
 
-/** What is wrong with a silent smarthost, and how to fix it. */
+/** Describes the silence of a provider and how to fix it. */
 export function silenceOf({id, provider, unreported_since: since, last_event_at: last}: Smarthost) {
-	const before = last === null ? 'it never posted one' : `the last event came ${last.slice(0, 16)} UTC`;
+	const before = last === null ? 'it has never posted one' : `its last event was at ${last.slice(0, 16)} UTC`;
 	return {
 		detail: `${provider} posted no event about messages sent since ${since?.slice(0, 16)} UTC; ${before}`,
 		fix: `check the webhook settings at ${provider}; mailctl smarthost show ${id}`,
@@ -479,14 +416,14 @@ function eventsFound(smarthost: Smarthost, now: number): Found {
 		const {detail, fix} = silenceOf(smarthost);
 		return warn(detail, fix);
 	}
-	return ok(last === null ? `${provider}: no event came yet` : `${provider}: last event ${last.slice(0, 16)} UTC`);
+	return ok(last === null ? `${provider}: no event yet` : `${provider}: last event ${last.slice(0, 16)} UTC`);
 }
 
-/** Nothing that a key may not do is asked for, so an answer of any kind is enough. */
+/** Only checks that the host responds: what a key may do differs, so no request would prove that it is accepted. */
 async function reachApi(host: string, api: RelayApi, client: Pick<ProviderClient, 'ask'>): Promise<Found> {
 	try {
 		const {status} = await client.ask(api, new URL(`https://${host}/`));
-		return ok(`${host} answers by HTTPS (${status}); the first mail shows whether it takes the key`);
+		return ok(`${host} responds by HTTPS (${status}); the first message shows whether it accepts the key`);
 	} catch (error) {
 		return fail(
 			(error as Error).message,
@@ -500,7 +437,7 @@ async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Fo
 	const addresses = isIP(host) === 0 ? await lookUp(host).catch(() => []) : [host];
 	const [address] = addresses;
 	if (address === undefined) {
-		return fail(`the smarthost ${host} was not found`, 'correct the host in MAILCTL_RELAY_URL');
+		return fail(`the relay ${host} was not found in DNS`, 'fix the host in MAILCTL_RELAY_URL');
 	}
 	const login = user === null || password === null ? null : {user, password};
 	const greeted = await greet({name: host, address, port, tls, implicitTls: secure, login}, undefined, reach);
@@ -512,6 +449,6 @@ async function logIn(relay: Relay, reach: SmtpReach, lookUp: LookUp): Promise<Fo
 		return fail(where, relayAdvice(wordsOf(greeted)));
 	}
 	return greeted.by === 'tls'
-		? fail(where, 'add its CA by MAILCTL_CA_FILE, or say how far TLS must go with ?tls= in MAILCTL_RELAY_URL')
-		: fail(where, 'check host and port in MAILCTL_RELAY_URL, and the firewall');
+		? fail(where, 'add its CA with MAILCTL_CA_FILE, or set the required TLS with ?tls= in MAILCTL_RELAY_URL')
+		: fail(where, 'check the host and port in MAILCTL_RELAY_URL, and the firewall');
 }

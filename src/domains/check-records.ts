@@ -6,28 +6,28 @@ import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {type DomainRecord, hostRecords, type SendingNames} from './domain-records.ts';
 import {compileSpf, isSpf, parseSpf, unknownInclude} from './spf.ts';
 
-/** Whom records are asked of. */
+/** The DNS servers that are queried for records. */
 type RecordSources = {
-	/** One per server of MAILCTL_DNS_SERVERS; the system's together are one. */
+	/** One for each server in MAILCTL_DNS_SERVERS, or a single one for all servers of the system. */
 	readonly resolvers: readonly Resolver[];
-	/** The servers of the domain's own zone, which know no old answers; null: they cannot be asked. */
+	/** Returns the domain's own name servers, which cache nothing, or `null` if they cannot be queried. */
 	readonly authority: (domain: string) => Promise<Resolver | null>;
 };
 
-/** Sources for one check, closed after it. */
+/** Opens the sources for one check, which closes them. */
 export type OpenSources = () => RecordSources & {readonly close: () => void};
 
 export type CheckedRecord = DomainRecord &
 	Verdict & {
-		/** At least one server that was asked answers what is to be published. */
+		/** Whether at least one server returns the correct record. */
 		readonly ok: boolean;
-		/** All resolvers that answered do: others will see it too. */
+		/** Whether all resolvers that responded return the correct record, so that others will see it too. */
 		readonly everywhere: boolean;
 	};
 
 /**
- * Compares records with what DNS answers now. Each resolver is asked, not its memory of ours; what none of them has is
- * asked of the zone's own servers, because a resolver may remember for hours that there was nothing.
+ * Compares records with DNS. Our own cache is bypassed and each resolver is queried. If none of them has a record, the
+ * zone's own servers are queried too, because a resolver may cache for hours that a record does not exist.
  */
 export async function checkDomainRecords(
 	domain: string,
@@ -50,7 +50,7 @@ export async function checkDomainRecords(
 	);
 }
 
-/** Asks DNS for those of a host of ours that takes mail: none where no listener offers TLS. */
+/** Checks the records of a host of this installation that accepts mail. There are none if no listener offers TLS. */
 export async function lookAtHost(reader: Knex, host: string, names: SendingNames, open: OpenSources, now: number) {
 	const policy = await names.policy(reader, now);
 	const wanted = policy === null ? [] : hostRecords(host, names.publicHost, policy.id);
@@ -63,22 +63,22 @@ const order: ReadonlyArray<Verdict['state']> = ['ok', 'different', 'missing', 'u
 function best(verdicts: readonly Verdict[]): Verdict & {ok: boolean} {
 	const [verdict] = verdicts.toSorted((a, b) => order.indexOf(a.state) - order.indexOf(b.state));
 	return {
-		...(verdict ?? {state: 'unknown', found: [], problem: 'no resolver is set'}),
+		...(verdict ?? {state: 'unknown', found: [], problem: 'no resolver is configured'}),
 		ok: verdict?.state === 'ok',
 	};
 }
 
-/** How DNS answers for a record that is to be published. `unknown`: it did not answer, which says nothing. */
+/** The result of checking a record. `unknown` means that DNS did not respond. */
 type Verdict = {
 	readonly state: 'ok' | 'missing' | 'different' | 'unknown';
 	readonly found: readonly string[];
-	/** What is wrong, a clause for people; also what is right but remarkable. */
+	/** The problem as a clause for people, or a remark about a correct record. */
 	readonly problem: string | null;
 };
 
 const minLabels = 2;
 
-/** Compares a record with what one resolver answers now, by what it means, not by how it is spelled. */
+/** Compares a record with the response of one resolver, by meaning rather than by spelling. */
 export async function judgeRecord(resolver: Resolver, record: DomainRecord): Promise<Verdict> {
 	switch (record.purpose) {
 		case 'ownership':
@@ -112,7 +112,7 @@ function different(found: readonly string[], problem: string): Verdict {
 	return {state: 'different', found, problem};
 }
 
-/** The records of an answer, or the verdict without records. */
+/** Returns the records of a DNS response, or the verdict if there are none. */
 function recordsIn<T>(answer: DnsAnswer<T>): readonly T[] | Verdict {
 	switch (answer.kind) {
 		case 'found':
@@ -136,19 +136,19 @@ async function judgeTexts(resolver: Resolver, record: DomainRecord, judge: Judge
 }
 
 function judgeOwnership(texts: readonly string[], {value}: DomainRecord): Verdict {
-	return texts.some(text => text.trim() === value) ? ok(texts) : different(texts, 'it is another text');
+	return texts.some(text => text.trim() === value) ? ok(texts) : different(texts, 'its text is different');
 }
 
-/** Other texts may stand beside the key; a second key may not: RFC 6376 §3.6.2.2 leaves open which one counts. */
+/** Other texts at the same name are allowed, but not a second key: RFC 6376 §3.6.2.2 leaves open which one counts. */
 function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const keys = texts.map(text => parseDkimRecord(text)).filter(key => key !== undefined);
 	const [found] = keys;
 	const wanted = parseDkimRecord(value);
 	if (found === undefined) {
-		return different(texts, 'it is no DKIM key');
+		return different(texts, 'it is not a DKIM key');
 	}
 	if (keys.length > 1) {
-		return different(texts, `there are ${keys.length} keys, only one may be there`);
+		return different(texts, `there are ${keys.length} keys, but only one is allowed`);
 	}
 	if (found.fault !== null) {
 		return different(texts, found.fault);
@@ -157,17 +157,14 @@ function judgeDkim(texts: readonly string[], {value}: DomainRecord): Verdict {
 		return different(texts, 'the key is revoked, its p= is empty');
 	}
 	if (wanted?.key == null || found.algorithm !== wanted.algorithm || !found.key.equals(wanted.key)) {
-		return different(texts, 'it is another key');
+		return different(texts, 'it is a different key');
 	}
-	return ok(
-		texts,
-		found.testing ? 't=y says that DKIM is only tried out, some receivers ignore the signature' : null,
-	);
+	return ok(texts, found.testing ? 't=y marks DKIM as being tested, so some receivers ignore the signature' : null);
 }
 
 /**
- * Right by MX or by CNAME: what counts is that mail to the name goes where mail to the bounce host goes, or where that
- * to the domain of the return paths does, which another machine may take.
+ * Accepts an MX or a CNAME: mail to the name must go to the same hosts as mail to the bounce host, or to the domain of
+ * the return paths, which another machine may handle.
  */
 async function judgeReturnPath(resolver: Resolver, {name, value, alike}: DomainRecord): Promise<Verdict> {
 	const host = value.split(' ').at(-1) ?? '';
@@ -217,13 +214,13 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 		return missing;
 	}
 	if (found.length > 1) {
-		return different(found, `there are ${found.length} SPF records, only one may be there`);
+		return different(found, `there are ${found.length} SPF records, but only one is allowed`);
 	}
 	const parsed = parseSpf(only);
 	if (!parsed.ok) {
 		return different(found, parsed.fault);
 	}
-	// A proposal that forbids nothing is for smarthosts: their addresses may be written in other ways.
+	// A proposal that ends in ~all is for smarthosts, whose addresses can be published in other ways too.
 	if (value.endsWith('~all')) {
 		return judgeIncludes(only, value);
 	}
@@ -233,12 +230,14 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 function judgeIncludes(only: string, value: string): Verdict {
 	const [there, wanted] = [includesOf(only), includesOf(value)];
 	if (there.includes(unknownInclude)) {
-		return different([only], `${unknownInclude} only stands for what your provider says`);
+		return different([only], `${unknownInclude} is a placeholder for the value from your provider`);
 	}
 	const absent = wanted.filter(target => target !== unknownInclude && !there.includes(target));
 	return ok(
 		[only],
-		absent.length === 0 ? null : `it does not include ${absent.join(', ')}, see that it names the same hosts`,
+		absent.length === 0
+			? null
+			: `it does not include ${absent.join(', ')}: make sure that it covers the same hosts`,
 	);
 }
 
@@ -250,7 +249,7 @@ function includesOf(text: string): string[] {
 	);
 }
 
-/** Every address that the proposal names must pass. */
+/** Checks that every address in the proposal passes. */
 async function judgeCover(resolver: Resolver, name: string, value: string, found: readonly string[]): Promise<Verdict> {
 	const wanted = await addressesOf(resolver, value);
 	if (isVerdict(wanted)) {
@@ -270,7 +269,7 @@ async function judgeCover(resolver: Resolver, name: string, value: string, found
 				return different(found, `it does not allow ${ip}`);
 		}
 	}
-	return wanted.length > 0 ? ok(found) : different(found, 'the host that mail leaves from has no address');
+	return wanted.length > 0 ? ok(found) : different(found, 'the sending host has no address');
 }
 
 async function addressesOf(resolver: Resolver, value: string): Promise<readonly string[] | Verdict> {
@@ -293,7 +292,7 @@ async function addressesOf(resolver: Resolver, value: string): Promise<readonly 
 	return addresses;
 }
 
-/** The domain's policy, or that of the nearest parent that has one: a tree walk needs no list of public suffixes. */
+/** Judges the policy of the domain, or of its nearest parent that has one. A tree walk needs no public suffix list. */
 async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
 	const labels = name.split('.').slice(1);
 	for (let from = 0; labels.length - from >= minLabels; from++) {
@@ -307,23 +306,26 @@ async function judgeDmarc(resolver: Resolver, {name, value}: DomainRecord): Prom
 		}
 		const policies = texts.filter(text => /^v\s*=\s*DMARC1\b/i.test(text));
 		if (policies.length > 1) {
-			return different(policies, `there are ${policies.length} DMARC records at ${owner}, so none counts`);
+			return different(policies, `there are ${policies.length} DMARC records at ${owner}, so all are ignored`);
 		}
 		if (policies[0] !== undefined) {
-			return judgePolicy(policies[0], owner === name ? lacking(policies[0], value) : `it is the one of ${owner}`);
+			return judgePolicy(
+				policies[0],
+				owner === name ? lacking(policies[0], value) : `it is inherited from ${owner}`,
+			);
 		}
 	}
 	return missing;
 }
 
-/** Says that its reports go elsewhere, where they could come here. */
+/** Returns a remark if reports could be sent to this installation but go elsewhere. */
 function lacking(text: string, proposed: string): string | null {
 	const ours = parseTagList(proposed)?.get('rua');
 	const isThere = ours === undefined || namesUri(parseTagList(text)?.get('rua'), ours);
-	return isThere ? null : `its rua= lacks ${ours}: reports do not come here`;
+	return isThere ? null : `its rua= does not include ${ours}, so reports are not sent here`;
 }
 
-/** Whether a `rua=` names an address, with a bound of size or without (RFC 7489 §6.2). */
+/** Whether a `rua=` contains an address, with or without a size limit (RFC 7489 §6.2). */
 export function namesUri(rua: string | undefined, uri: string): boolean {
 	return tagParts(rua, ',').some(one => one.toLowerCase().replace(/!\d+[kmgt]?$/, '') === uri);
 }
@@ -333,14 +335,14 @@ function judgePolicy(text: string, remark: string | null): Verdict {
 	if (tags?.get('v') !== 'DMARC1') {
 		return different([text], 'it is not a list of tags that begins with v=DMARC1');
 	}
-	// RFC 7489 §6.6.3: without a policy that is understood the record counts as p=none where it asks for reports.
+	// RFC 7489 §6.6.3: a record without a valid policy counts as p=none if it requests reports.
 	const isSound = /^(?:none|quarantine|reject)$/i.test(tags.get('p') ?? '') || tags.has('rua');
-	return isSound ? ok([text], remark) : different([text], 'its p= is not one of none, quarantine and reject');
+	return isSound ? ok([text], remark) : different([text], 'its p= must be none, quarantine or reject');
 }
 
-/** Right by an alias, or by the same addresses: what counts is that browsers come here. */
+/** Accepts an alias or the same addresses, because it only matters that browsers reach this installation. */
 async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promise<Verdict> {
-	const wrong = `it does not lead to ${value}`;
+	const wrong = `it does not point to ${value}`;
 	const byAlias = await judgeAlias(resolver, name, new Set([value.toLowerCase()]), wrong);
 	if (byAlias.state === 'ok') {
 		return byAlias;
@@ -351,7 +353,7 @@ async function judgeLead(resolver: Resolver, {name, value}: DomainRecord): Promi
 	}
 	const wanted = await hostAddresses(resolver, value);
 	if (isVerdict(wanted)) {
-		return {state: 'unknown', found: [], problem: `DNS gives no address of ${value}`};
+		return {state: 'unknown', found: [], problem: `DNS returned no address for ${value}`};
 	}
 	return found.every(address => wanted.includes(address)) ? ok(found) : different(found, wrong);
 }
@@ -362,11 +364,11 @@ async function hostAddresses(resolver: Resolver, host: string): Promise<readonly
 	return found.length > 0 ? found : (answers.find(each => isVerdict(each) && each.state === 'unknown') ?? missing);
 }
 
-/** Others fetch the policy again when the id changes: an old one keeps them at an old policy. */
+/** The id must be current, because others fetch the policy again only when its id changes. */
 function judgeAnnounced(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const id = announcedId(texts);
 	if (id === null) {
-		return different(texts, 'it is not one MTA-STS record');
+		return different(texts, 'it is not a single MTA-STS record');
 	}
 	return id === announcedId([value]) ? ok(texts) : different(texts, 'its id is that of another policy');
 }
@@ -374,14 +376,14 @@ function judgeAnnounced(texts: readonly string[], {value}: DomainRecord): Verdic
 function judgeTlsReport(texts: readonly string[], {value}: DomainRecord): Verdict {
 	const found = texts.filter(text => /^v=TLSRPTv1[ \t]*;/.test(text));
 	if (found.length !== 1) {
-		return different(texts, 'it is not one TLSRPT record');
+		return different(texts, 'it is not a single TLSRPT record');
 	}
-	// Reports may go to others too, or to others alone.
+	// Reports may be sent to other addresses too, or only to others.
 	const wanted = value.slice(value.indexOf('mailto:')).toLowerCase();
 	return ok(found, found[0]?.toLowerCase().includes(wanted) ? null : 'its reports go elsewhere');
 }
 
-// What command line and dashboard say of records in the same words.
+// The texts about records that the command line and the dashboard share.
 
 const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
 	ownership: 'ownership',
@@ -396,7 +398,7 @@ const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
 
 export const keyAlgorithms = {'rsa-sha256': 'RSA', 'ed25519-sha256': 'Ed25519'} as const;
 
-/** What a record is for: `DKIM RSA, new key`. */
+/** Returns the purpose of a record for people, such as `DKIM RSA, new key`. */
 export function purposeOf({purpose, required, key}: DomainRecord): string {
 	const optional = required ? '' : ', optional';
 	if (key === null) {
@@ -413,12 +415,12 @@ export function purposeOf({purpose, required, key}: DomainRecord): string {
 	}
 }
 
-/** Whether no key that should sign has its record, so that receivers take the domain's mail for unsigned. */
+/** Whether no active key has its record published, so that receivers treat the domain's mail as unsigned. */
 export function isUnsigned(records: readonly CheckedRecord[]): boolean {
 	return !records.some(({purpose, key, ok}) => purpose === 'dkim' && key?.state === 'active' && ok);
 }
 
-/** Records that would verify the domain and that DNS does not show; of two one is enough. */
+/** Returns the missing records that would verify the domain. Publishing one of them is enough. */
 export function openProofs<Row extends DomainRecord & Partial<CheckedRecord>>(records: readonly Row[]): Row[] {
 	return records.filter(
 		({purpose, required, ok}) => !ok && required && (purpose === 'ownership' || purpose === 'dkim'),

@@ -11,44 +11,44 @@ import {type CheckedRecord, checkDomainRecords, namesUri, type OpenSources} from
 import {type DomainRecord, dmarcUri, domainRecords, returnPathHost, type SendingNames} from './domain-records.ts';
 import {compileSpf} from './spf.ts';
 
-/** How far back figures go by default and at most, days. */
+/** The default and maximum period of the figures, in days. */
 export const dmarcPeriod = {usual: 30, most: 90} as const;
-/** The first of so many days up to today, in UTC. */
+/** Returns the first of the last `days` days, including today, in UTC. */
 export const firstDay = (days: number, now: number): string => storeTime(now - (days - 1) * dayMs).slice(0, 10);
-/** Sources that are looked at: those with most mail. */
+/** The number of sources that are evaluated, those with the most messages. */
 const maxSources = 500;
 
 type Source = DmarcSource & {readonly ours: boolean};
 
-/** What to publish next, and why. */
+/** The DMARC record to publish next, and why. */
 export type DmarcAdvice = {
-	/** The policy that DNS shows; null: none, or DNS did not answer. */
+	/** The published policy; `null` if there is none or DNS did not respond. */
 	readonly policy: string | null;
-	/** The policy to publish; the same as `policy`: it stays, unless `change` says that it is to hold for all mail. */
+	/** The policy to publish. It equals `policy` if only the share of mail that it applies to changes, or nothing. */
 	readonly next: string | null;
-	/** Whether the published policy, or the part of the mail that it holds for, is to change. */
+	/** Whether to change the published policy or the share of mail that it applies to. */
 	readonly change: boolean;
 	readonly name: string;
 	readonly record: string;
 	readonly why: string;
-	/** Days that it is judged by: those that are shown, and at least `dmarcPeriod.usual`. */
+	/** The number of days that the advice is based on: the requested ones, but at least `dmarcPeriod.usual`. */
 	readonly days: number;
-	/** Mails of these days that `quarantine` or `reject` would have stopped, by signed reports. */
+	/** Messages of these days that `quarantine` or `reject` would have stopped, according to signed reports. */
 	readonly cost: {readonly ours: number; readonly others: number};
 };
 
-/** Who sends with a domain in `From`, by the reports of others. */
+/** Who sends mail with a domain in `From`, according to the reports of other mail systems. */
 export type DmarcSight = {
 	readonly days: number;
 	readonly reports: number;
 	readonly reporters: readonly string[];
-	/** Those with most mail, of `ips`. */
+	/** The sources with the most messages, out of `ips`. */
 	readonly sources: readonly Source[];
 	readonly ips: number;
-	/** Messages in reports without their reporter's signature, which anybody may have forged. */
+	/** Messages in reports without a signature of their reporter, which anyone could have forged. */
 	readonly unsigned: number;
 	readonly advice: DmarcAdvice;
-	/** How TLS to the host of the return path went, as others report it. */
+	/** The results of TLS connections to the host of the return path, as others report them. */
 	readonly tls: readonly TlsSum[];
 };
 
@@ -62,12 +62,12 @@ type ReviewOptions = {
 const cachedMs = 60_000;
 const maxCached = 100;
 
-/** Reviews a domain: what was reported in a number of days, what is published, and what to publish next. */
+/** Reviews a domain: the reports of the last days, the published record, and what to publish next. */
 export type ReviewDmarc = (domain: Domain, days: number) => Promise<DmarcSight>;
 
 /**
- * Which sources are the domain's own is cached for a minute, because it can take a second of CPU time to find out. The
- * published record is read each time, so that a change shows at once.
+ * Creates a function that reviews domains. Which sources are the domain's own is cached for a minute, because finding
+ * out can take a second of CPU time. The published record is always read, so that a change is visible immediately.
  */
 export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 	const {reader, names, openSources, clock} = options;
@@ -102,8 +102,8 @@ export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 }
 
 /**
- * How TLS to hosts of a domain went since a day, as other mail systems report it. A workspace sees nothing until it has
- * proved that it owns the domain.
+ * Returns the results of TLS connections to hosts of a domain since a day, as other mail systems report them. A
+ * workspace gets nothing until it has proved that it owns the domain.
  */
 export async function readReportedTls(
 	reader: Knex,
@@ -120,7 +120,7 @@ function recordFor(purpose: 'dmarc' | 'spf', domain: Domain, names: SendingNames
 	return records.find(record => record.purpose === purpose) as DomainRecord;
 }
 
-/** What was reported, and which of the sources are the domain's own. */
+/** The reported figures, and which of the sources are the domain's own. */
 type Evidence = {
 	readonly counted: Awaited<ReturnType<typeof readDmarc>>;
 	readonly sources: readonly Source[];
@@ -154,8 +154,8 @@ async function gather(
 }
 
 /**
- * The addresses that mail leaves from: as we would publish it, or as the owner of the domain has published it for our
- * return path.
+ * Returns the IP addresses that send the domain's mail, according to the SPF record that we propose or the one that the
+ * owner published for the return path.
  */
 async function ownAddresses(
 	{name, value}: DomainRecord,
@@ -194,16 +194,16 @@ async function ownAddresses(
 const grouped = (n: number): string => n.toLocaleString('en');
 const policies = ['none', 'quarantine', 'reject'];
 const minDays = 7;
-/** Of our mail that is not aligned: more than forwarding breaks. */
+/** The maximum share of our messages that may be unaligned. Forwarding alone breaks fewer. */
 const maxUnalignedShare = 0.01;
 
 /**
- * What signed reports of some days say: our sources, the days with mail of them, mails of all sources that are not
- * aligned.
+ * A summary of the signed reports of some days: our sources, the number of days with messages from them, and the
+ * unaligned messages of all sources (`lost`).
  */
 type Judged = {readonly own: readonly DmarcSource[]} & Readonly<Record<'ownDays' | 'lost' | 'days', number>>;
 
-/** The next step towards `p=reject`, one at a time, where the reports show that it is safe. */
+/** Returns the next step towards `p=reject`. A step is advised only if the reports show that it is safe. */
 export function adviceOf(
 	domain: Domain,
 	names: SendingNames,
@@ -225,42 +225,45 @@ export function adviceOf(
 
 	if (tags === undefined || policy === null) {
 		return state === 'unknown'
-			? advise(null, 'DNS did not answer, so what is published is not known')
-			: advise('none', state === 'missing' ? 'there is no DMARC record yet' : `the record is wrong: ${problem}`);
+			? advise(null, 'DNS did not answer, so the published record is unknown')
+			: advise(
+					'none',
+					state === 'missing' ? 'there is no DMARC record yet' : `the record is invalid: ${problem}`,
+				);
 	}
 	if (policy === 'reject' && !isPartial) {
-		return advise(policy, 'nothing is stricter');
+		return advise(policy, 'this is the strictest policy');
 	}
 	if (ownDays < minDays) {
 		const have =
-			ownDays === 0 ? 'no signed reports' : `signed reports of ${ownDays} ${ownDays === 1 ? 'day' : 'days'}`;
-		return advise(policy, `${have} about mail of yours are here: wait until there are ${minDays} days`);
+			ownDays === 0 ? 'no signed reports' : `${ownDays} ${ownDays === 1 ? 'day' : 'days'} of signed reports`;
+		return advise(policy, `${have} about your mail so far: wait until there are ${minDays} days`);
 	}
 	if (ours > all * maxUnalignedShare) {
 		const worst = own.toSorted((a, b) => b.n - b.aligned - (a.n - a.aligned))[0];
 		return advise(
 			policy,
-			`${grouped(ours)} of your ${grouped(all)} mails would be stopped: first see why those of ${worst?.ip} are not aligned`,
+			`${grouped(ours)} of your ${grouped(all)} messages would be stopped: first find out why those from ${worst?.ip} are not aligned`,
 		);
 	}
 	const strangers =
 		cost.others === 0
 			? ''
-			: `; it stops ${grouped(cost.others)} mails of others: make sure that none of them are yours`;
+			: `; it stops ${grouped(cost.others)} messages of others: make sure that none of them are yours`;
 	return advise(
 		isPartial ? policy : (policies[policies.indexOf(policy) + 1] ?? policy),
-		`${grouped(all - ours)} of your ${grouped(all)} mails are aligned${strangers}`,
+		`${grouped(all - ours)} of your ${grouped(all)} messages are aligned${strangers}`,
 		true,
 	);
 }
 
-/** The next step, in words. */
+/** Returns the next step for people. */
 export const stepOf = ({policy, next, change}: DmarcAdvice): string =>
 	next === null
 		? 'Nothing to publish'
 		: `${change ? 'Publish' : 'Keep'} p=${next}${change && next === policy ? ' for all mail' : ''}`;
 
-/** The published record with another policy, for all mail if that changes; its other tags stay. */
+/** Returns the published record with a new policy and its other tags. If anything changes, it applies to all mail. */
 function recordOf(tags: ReadonlyMap<string, string>, policy: string, change: boolean, uri: string | null): string {
 	const rua = tags.get('rua');
 	const changed = new Map([
@@ -277,7 +280,7 @@ function recordOf(tags: ReadonlyMap<string, string>, policy: string, change: boo
 	return [...changed].map(([tag, text]) => `${tag}=${text}`).join('; ');
 }
 
-/** `812 connections, 4 failed: sts certificate-expired 4`; null: no report came. */
+/** Returns a text such as `812 connections, 4 failed: sts certificate-expired 4`, or `null` without reports. */
 export function tlsWords(seen: readonly TlsSum[]): string | null {
 	const [{total} = {total: 0}] = seen;
 	const failed = seen.filter(({result}) => result !== 'success');
@@ -286,7 +289,7 @@ export function tlsWords(seen: readonly TlsSum[]): string | null {
 	return total === 0 ? null : causes === '' ? words : `${words}: ${causes}`;
 }
 
-/** As the API and `--json` show it. */
+/** Returns the form that the API and `--json` show. */
 export function dmarcView({days, reports, unsigned, sources, advice, tls}: DmarcSight) {
 	return {
 		...{days, reports, unsigned},

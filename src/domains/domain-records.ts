@@ -17,20 +17,20 @@ export type RecordPurpose = (typeof recordPurposes)[number];
 export type DomainRecord = {
 	readonly type: 'TXT' | 'MX' | 'CNAME';
 	readonly name: string;
-	/** Whole, as most DNS panels take it; a zone file splits a TXT into strings of at most 255 octets. */
+	/** The whole value, as most DNS panels expect it. A zone file splits a TXT into strings of at most 255 octets. */
 	readonly value: string;
 	readonly purpose: RecordPurpose;
-	/** Without it mail from the domain fails checks, or the domain cannot be verified. */
+	/** Whether mail from the domain would fail checks, or the domain could not be verified, without the record. */
 	readonly required: boolean;
-	/** What DNS answered when it was asked last. */
+	/** The records that DNS returned last. */
 	readonly found: readonly string[];
 	/** The key that a DKIM record publishes. */
 	readonly key: RecordKey | null;
-	/** Of an MX: names with the same mail hosts; a record that points to the hosts of these is right, too. */
+	/** Names whose MX hosts are equally correct as the target of an MX record. */
 	readonly alike: readonly string[];
-	/** What to know before it is published, a clause for people. */
+	/** What to know before publishing it, as a clause for people. */
 	readonly note: string | null;
-	/** False: the value names this machine and its name is not known; the note says what to set. */
+	/** `false` if the value needs the name of this machine, which is not configured. `note` tells what to set. */
 	readonly ready: boolean;
 };
 
@@ -38,33 +38,34 @@ export type RecordKey = {
 	readonly id: string;
 	readonly algorithm: DkimKey['algorithm'];
 	/**
-	 * `pending`: made by a rotation, signs once DNS shows it. `retired`: signs no more, its mail is still on the way.
+	 * `pending` if a rotation created the key and its record is not published yet. `retired` if it no longer signs, but
+	 * messages that it signed are still in transit.
 	 */
 	readonly state: 'active' | 'pending' | 'retired';
-	/** How long the record of a retired key has to stay. */
+	/** Until when the record of a retired key must be published. */
 	readonly keep_until: string | null;
 };
 
-/** How this installation sends, as the settings say. */
+/** The names and addresses that this installation sends with, according to its settings. */
 export type SendingNames = {
-	/** This machine, by its name in DNS: MAILCTL_HOSTNAME. */
+	/** The name of this machine in DNS: MAILCTL_HOSTNAME. */
 	readonly host: string;
-	/** The host that takes bounces: an MX names one that has an address (RFC 5321 §5.1). */
+	/** The host that receives bounces. It must have an address, because MX records refer to it (RFC 5321 §5.1). */
 	readonly bounceHost: string;
 	/**
-	 * The MX of this domain are the hosts that take bounces: other machines, a mailbox's provider
-	 * (MAILCTL_RETURN_PATH_DOMAIN).
+	 * The domain of the return paths (MAILCTL_RETURN_PATH_DOMAIN). The hosts in its MX receive bounces, and may be
+	 * other machines, such as those of a mailbox provider.
 	 */
 	readonly returnPathDomain: string;
-	/** Addresses that mail leaves from (MAILCTL_SOURCE_ADDRESSES); none: those of this machine. */
+	/** The source addresses of outgoing mail (MAILCTL_SOURCE_ADDRESSES). Empty for those of this machine. */
 	readonly sourceAddresses: readonly string[];
-	/** Mail leaves from smarthosts, by addresses that are not known here. */
+	/** The smarthosts that mail leaves through, if any. Their sending addresses are unknown. */
 	readonly smarthosts: readonly string[];
-	/** Mail to return path hosts comes in here, by the listener or a mailbox. */
+	/** Whether this installation receives mail to return path hosts, by a listener or a mailbox. */
 	readonly receives: boolean;
 	/** The host of MAILCTL_PUBLIC_URL. */
 	readonly publicHost: string;
-	/** Our own MTA-STS policy as it is now; null: there is none. */
+	/** Reads the installation's own MTA-STS policy. Returns `null` if there is none. */
 	readonly policy: (reader: Knex, now: number) => Promise<OwnPolicy | null>;
 };
 
@@ -79,12 +80,14 @@ type SendingSettings = {
 } & Parameters<typeof publicHost>[0] &
 	Parameters<typeof readOwnPolicy>[0];
 
-/** The names of this installation: no domain may have one for its links. */
+/** Returns the names of this installation, which no domain may use for its links. */
 export const ownHosts = (settings: SendingSettings): string[] => [
 	...[settings.hostname, settings.returnPathDomain, publicHost(settings)].map(host => host.toLowerCase()),
 ];
 
-/** Where nothing listens here others take bounces: which host that is, only MAILCTL_RETURN_PATH_DOMAIN can say. */
+/**
+ * Derives the names from settings. Without an inbound listener, bounces go to the host in MAILCTL_RETURN_PATH_DOMAIN.
+ */
 export function sendingNames(settings: SendingSettings): SendingNames {
 	const {hostname, returnPathDomain, inboundListen, bounceMailbox, sourceAddresses, delivery, relays} = settings;
 	return {
@@ -102,19 +105,21 @@ export function sendingNames(settings: SendingSettings): SendingNames {
 type RecordsInput = SendingNames & {
 	readonly domain: Domain;
 	readonly keys: readonly DkimKey[];
-	/** Of our own MTA-STS policy; absent: it is not announced. */
+	/** The id of the installation's own MTA-STS policy. Absent if the policy is not announced. */
 	readonly policyId?: string | undefined;
 };
 
-/** Receivers may verify a mail long after it was signed (R5.3). */
+/** Receivers may verify a message long after it was signed (R5.3). */
 const keepMs = 14 * 86_400_000;
 
-/** The host of the domain's own return path. */
+/** Returns the host of the domain's own return path. */
 export function returnPathHost({return_path_domain: own, name}: Pick<Domain, 'return_path_domain' | 'name'>): string {
 	return own ?? `bounce.${name}`;
 }
 
-/** Where DMARC reports come in: below the domain, so that it needs no record that allows it (RFC 7489 §7.1). */
+/**
+ * Returns the address for DMARC reports. It is below the domain, so no authorizing record is needed (RFC 7489 §7.1).
+ */
 export function dmarcUri(domain: Pick<Domain, 'return_path_domain' | 'name'>): string {
 	return `mailto:${reportLocals.dmarc}@${returnPathHost(domain)}`;
 }
@@ -127,7 +132,7 @@ const record = (
 	required = false,
 ): DomainRecord => ({type, name, value, purpose, required, found: [], key: null, alike: [], note: null, ready: true});
 
-/** Of a host of ours that takes mail: what announces our MTA-STS policy, and where TLS reports go. */
+/** Returns the records that announce the MTA-STS policy and TLS reports of a host that accepts mail. */
 export function hostRecords(host: string, publicHost: string, policyId: string): DomainRecord[] {
 	return [
 		record('mta_sts', 'TXT', `_mta-sts.${host}`, `v=STSv1; id=${policyId}`),
@@ -137,8 +142,12 @@ export function hostRecords(host: string, publicHost: string, policyId: string):
 }
 
 /**
- * Ownership or DKIM is what verifies the domain. The return path has a host of its own below the domain, so its MX and
- * SPF touch neither the domain's mail nor its SPF record (RFC 7208 §4.6.4: ten look-ups). DMARC is only proposed.
+ * Returns the records of a domain. Ownership or DKIM verifies it. The return path has its own host below the domain, so
+ * its MX and SPF affect neither the domain's mail nor the ten lookups of its SPF record (RFC 7208 §4.6.4). DMARC is
+ * only proposed.
+ *
+ * `src/domains` decides which DNS records a sending domain needs, compares them with DNS, and derives from that whether
+ * the domain may send. It relies on `src/net` for DNS and on `src/store` for its state. It never publishes a record.
  */
 export function domainRecords(input: RecordsInput): DomainRecord[] {
 	const {domain, keys, bounceHost, returnPathDomain, receives, publicHost, policyId} = input;
@@ -147,7 +156,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 		record('ownership', 'TXT', `_mailctl.${domain.name}`, `mailctl-verification=${domain.ownership_token}`, true),
 		...keys.map(row => {
 			const key = recordKey(row);
-			// Gmail and Outlook read RSA only; the second signature helps where it is understood.
+			// Gmail and Outlook verify only RSA, so the Ed25519 signature is optional.
 			const required = row.algorithm === 'rsa-sha256' && key.state === 'active';
 			const name = `${row.selector}._domainkey.${domain.name}`;
 			return {...record('dkim', 'TXT', name, dkimRecordValue(row.public_key), required), key};
@@ -171,7 +180,7 @@ export function domainRecords(input: RecordsInput): DomainRecord[] {
 	];
 }
 
-/** With our own MTA-STS policy, which follows the certificate. `now`: milliseconds. */
+/** Returns the records of a domain, with the current MTA-STS policy. `now` is in milliseconds. */
 export async function readDomainRecords(
 	reader: Knex,
 	names: SendingNames,
@@ -200,21 +209,21 @@ function spf(names: SendingNames): Pick<DomainRecord, 'value' | 'note'> & Partia
 		: {value: `v=spf1 a:${host} -all`, ...named(host)};
 }
 
-/** Others cannot find a host by a name without a dot. */
+/** A host name without a dot cannot be resolved by others. */
 function named(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 	const ready = host.includes('.');
 	return {
 		ready,
-		note: ready ? null : `set MAILCTL_HOSTNAME to a full name such as mail.example.com first, it is ${host}`,
+		note: ready ? null : `set MAILCTL_HOSTNAME to a full name such as mail.example.com first (it is ${host})`,
 	};
 }
 
-/** An alias names a host, and others must find that. */
+/** The target of an alias must be a host name that others can resolve. */
 function reachable(host: string): Pick<DomainRecord, 'note' | 'ready'> {
 	const ready = host.includes('.') && isIP(host) === 0;
 	return {
 		ready,
-		note: ready ? null : `set MAILCTL_PUBLIC_URL to an address with a full name first, its host is ${host}`,
+		note: ready ? null : `set MAILCTL_PUBLIC_URL to a URL with a full host name first (its host is ${host})`,
 	};
 }
 
@@ -222,17 +231,17 @@ const ttl = 3600;
 const maxStringLength = 255;
 
 /**
- * Records as lines of a zone file (RFC 1035 §5.1): absolute names, a TXT in strings of at most 255 octets. DMARC is a
- * comment, because a second record beside one that is there would void both; so is the record of a key that is not
- * needed any more, and one with a placeholder.
+ * Returns records as lines of a zone file (RFC 1035 §5.1), with absolute names and TXT strings of at most 255 octets.
+ * DMARC is commented out, because a second DMARC record would invalidate both. So are records of keys that are no
+ * longer needed, and records with a placeholder.
  */
 export function zoneFile(domain: string, records: readonly DomainRecord[], now: string): string[] {
 	return [
-		`; ${domain}: what mailctl needs in DNS`,
+		`; ${domain}: DNS records for mailctl`,
 		...records.flatMap(record => {
 			const line = `${record.name}. ${ttl} IN ${record.type} ${dataOf(record)}`;
 			if (record.purpose === 'dmarc') {
-				return ['; only where there is no DMARC record yet:', `; ${line}`];
+				return ['; only if there is no DMARC record yet:', `; ${line}`];
 			}
 			if (!record.ready) {
 				return [`; ${record.type} ${record.name}: ${record.note}`];
@@ -241,7 +250,7 @@ export function zoneFile(domain: string, records: readonly DomainRecord[], now: 
 				return [`; ${record.note}:`, `; ${line}`];
 			}
 			const until = record.key?.keep_until ?? null;
-			return until !== null && until <= now ? [`; not needed any more: ${line}`] : [line];
+			return until !== null && until <= now ? [`; no longer needed: ${line}`] : [line];
 		}),
 	];
 }

@@ -18,25 +18,25 @@ import {returnPathHost} from './domain-records.ts';
 import {claimLinkHost} from './link-host.ts';
 import {keyRows, type SigningKeys} from './signing-keys.ts';
 
-/** The domain of the sample sender: reserved (RFC 2606 §3), so its records cannot be published. */
+/** The domain of the sample sender. It is reserved (RFC 2606 §3), so its records cannot be published. */
 export const sampleDomain = 'example.com';
 
 type DomainInput = {
 	readonly workspaceId: string;
 	readonly name: string;
-	/** The host of its own return path, as `returnPathFault` allows it; absent: `bounce.<name>`. */
+	/** The host of its own return path, which `returnPathFault` accepts. Default: `bounce.<name>`. */
 	readonly returnPathDomain?: string | null;
-	/** The host of links in its mail; absent: that of the public URL. */
+	/** The host of links in its messages. Default: that of the public URL. */
 	readonly links?: {readonly host: string; readonly ownHosts: readonly string[]} | null;
 	readonly keys: SigningKeys;
 };
 
-/** RFC 1035 §2.3.4, without the dot at the end. */
+/** RFC 1035 §2.3.4, without the trailing dot. */
 const maxHostLength = 253;
 
 /**
- * What is wrong with the return path of a domain, a clause for people; null: nothing. Elsewhere it may be another
- * tenant's.
+ * Returns the problem with the return path of a domain as a clause for people, or `null`. It must be below the domain,
+ * because other hosts may belong to another tenant.
  */
 export function returnPathFault(name: string, host: string | null): string | null {
 	if (host !== null && !host.endsWith(`.${name}`)) {
@@ -44,12 +44,13 @@ export function returnPathFault(name: string, host: string | null): string | nul
 	}
 	return returnPathHost({name, return_path_domain: host}).length <= maxHostLength
 		? null
-		: `must be a host below ${name} of at most ${maxHostLength} characters: name one shorter than bounce.${name}`;
+		: `must be a host below ${name} of at most ${maxHostLength} characters: use one shorter than bounce.${name}`;
 }
 
 /**
- * Adds a domain with its two DKIM keys. Each signs once DNS showed it, or at once where an operator verified a sender
- * of the domain. Undefined: it is there already. Throws `Refused` for a link host that it may not have.
+ * Adds a domain with its two DKIM keys. Each key signs once its record is published, or immediately if an operator
+ * verified a sender of the domain. Returns `undefined` if the domain already exists. Throws `Refused` if the link host
+ * is not allowed.
  */
 export async function addDomain(
 	trx: Knex.Transaction,
@@ -95,9 +96,8 @@ export async function addDomain(
 }
 
 /**
- * Removes a domain with its keys, and the addresses at which its workspace receives mail there. Its senders would go
- * with it, and their queued mail: it is refused while there are any. Undefined: it is removed; else the addresses of
- * its senders.
+ * Removes a domain with its keys and the workspace's inbound addresses there. A domain with senders is not removed,
+ * because their queued messages would be lost: then their addresses are returned, otherwise `undefined`.
  */
 export async function removeDomain(
 	trx: Knex.Transaction,

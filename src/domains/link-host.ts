@@ -7,8 +7,8 @@ import {type Domain, findByLinkHost, setLinkHost} from '../store/domains.ts';
 import {returnPathHost} from './domain-records.ts';
 
 /**
- * What is wrong with the link host of a domain, a clause for people; null: nothing. Elsewhere it may be another
- * tenant's.
+ * Returns the problem with the link host of a domain as a clause for people, or `null`. It must be below the domain,
+ * because other hosts may belong to another tenant.
  */
 export function linkHostFault(domain: Pick<Domain, 'name' | 'return_path_domain'>, host: string | null): string | null {
 	if (host === null) {
@@ -18,16 +18,17 @@ export function linkHostFault(domain: Pick<Domain, 'name' | 'return_path_domain'
 		return `must be a host below ${domain.name}, such as links.${domain.name}`;
 	}
 	return host === returnPathHost(domain)
-		? 'must not be the return path: that has an MX, and an alias has nothing else'
+		? 'must not be the return path, because a name with an MX cannot be an alias'
 		: null;
 }
 
-/** Names that no domain may have for its links. */
+/** Names that no domain may use for its links. */
 type OwnHosts = readonly string[];
 
 /**
- * Takes a host for a domain, from a domain that has not proved itself if this one has. Throws `Refused`. To be called
- * before anything else is written: two nodes at once would both find it free.
+ * Assigns a link host to a domain. A verified domain can take it from one that is not. Throws `Refused` if the host is
+ * not allowed or belongs to another domain. Must be called before the transaction writes anything else: its first
+ * statement makes a second node wait, which would otherwise find the host free too.
  */
 export async function claimLinkHost(
 	trx: Knex.Transaction,
@@ -57,7 +58,7 @@ export async function claimLinkHost(
 	}
 }
 
-/** Gives a domain another link host; null: none. It is used once DNS shows it. Throws `Refused`. */
+/** Changes or, with `null`, removes the link host of a domain. A new one is used once its record is published. */
 export async function changeLinkHost(
 	trx: Knex.Transaction,
 	tools: ActTools,

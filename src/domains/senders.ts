@@ -10,7 +10,9 @@ import type {Vault} from '../store/sealed.ts';
 import {addDomain} from './domains.ts';
 import type {SigningKeys} from './signing-keys.ts';
 
-/** `unverified`: neither DNS nor an operator verified it, and sends from it are refused. */
+/**
+ * Returns the state of a sender. Sends from an `unverified` one are refused: neither DNS nor an operator verified it.
+ */
 export function senderState({disabled_at, verified_at}: Sender): 'ready' | 'unverified' | 'disabled' {
 	return disabled_at === null ? (verified_at === null ? 'unverified' : 'ready') : 'disabled';
 }
@@ -19,15 +21,15 @@ type SenderInput = {
 	readonly workspaceId: string;
 	readonly address: Address;
 	readonly name: string | null;
-	/** An operator says so; otherwise the sender is verified when its domain is. */
+	/** Whether an operator verified the sender. Otherwise it is verified together with its domain. */
 	readonly verified: boolean;
-	/** For the domain, where it has to be made. */
+	/** Creates the keys of the domain if it has to be added. */
 	readonly newKeys: () => Promise<SigningKeys>;
 };
 
 /**
- * Keys for a sender's domain if the workspace lacks it. They take a while, in the thread pool, and are made before the
- * transaction, which nothing slow should hold open.
+ * Creates the keys of a sender's domain if the workspace does not have it. This is slow, so it is done before the
+ * transaction.
  */
 export async function prepareKeys(
 	reader: Knex,
@@ -36,11 +38,11 @@ export async function prepareKeys(
 	makeKeys: (workspaceId: string) => Promise<SigningKeys> = generateSigningKeys,
 ): Promise<() => Promise<SigningKeys>> {
 	const keys = (await findDomain(reader, workspaceId, domain)) ? undefined : await makeKeys(workspaceId);
-	// A domain that was there may have been removed meanwhile.
+	// A domain that existed may be removed before the transaction.
 	return async () => keys ?? (await generateSigningKeys());
 }
 
-/** Adds a sender, and its domain with keys if that is missing. Undefined: the address is there already. */
+/** Adds a sender, and its domain with keys if missing. Returns `undefined` if the address already exists. */
 export async function addSender(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -49,13 +51,13 @@ export async function addSender(
 ): Promise<Sender | undefined> {
 	const now = storeTime(tools.clock.now());
 	const find = () => findDomain(trx, workspaceId, address.domain);
-	// Another node may be adding it just now: then it is there once its transaction has ended.
+	// If another node is adding the domain at the same time, it exists once that node's transaction has ended.
 	const domain =
 		(await find()) ??
 		(await addDomain(trx, tools, vault, {workspaceId, name: address.domain, keys: await newKeys()}))?.domain ??
 		(await find());
 	if (!domain) {
-		throw new Error(`The domain ${address.domain} was added and removed meanwhile.`);
+		throw new Error(`The domain ${address.domain} was added and removed concurrently. Try again.`);
 	}
 	const sender: Sender = {
 		id: tools.newId('snd'),
@@ -76,10 +78,10 @@ export async function addSender(
 	return added ? {...sender, verified_at: sender.verified_at ?? domain.verified_at} : undefined;
 }
 
-/** `unverify`: from now on it is verified when its domain is. */
+/** A change to a sender. `unverify` reverts an operator's verification, so that only the domain verifies it. */
 export type SenderChange = 'verify' | 'unverify' | 'disable' | 'enable' | {readonly name: string | null};
 
-/** Marks as verified, switches off and on, or renames. Undefined: there is no such sender. */
+/** Verifies, disables, enables or renames a sender. Returns `undefined` if it does not exist. */
 export async function changeSender(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -109,7 +111,7 @@ export async function changeSender(
 	return {...sender, ...changes};
 }
 
-/** Its queued mail ends `errored`. False: there is no such sender. */
+/** Removes a sender. Its queued messages end as `errored`. Returns `false` if it does not exist. */
 export async function removeSender(
 	trx: Knex.Transaction,
 	tools: ActTools,

@@ -7,19 +7,19 @@ import {bumpGeneration} from '../store/changes.ts';
 import {type DkimKey, type Domain, deleteDkimKeys, insertDkimKeys, keyState, listDkimKeys} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 
-/** A domain's new private keys (PKCS #8, PEM); made outside of a transaction because RSA takes a while. */
+/** A domain's new private keys (PKCS #8, PEM). They are created outside of transactions, because RSA is slow. */
 export type SigningKeys = {readonly rsa: string; readonly ed25519: string};
 
 type KeysInput = {
 	readonly domainId: string;
 	readonly keys: SigningKeys;
-	/** Of the RSA and of the Ed25519 key. */
+	/** The selectors of the RSA and the Ed25519 key. */
 	readonly selectors: readonly [string, string];
 	readonly now: string;
 	readonly pendingAt: string | null;
 };
 
-/** The rows of a pair of keys, sealed. */
+/** Returns the rows of a pair of keys, with encrypted private keys. */
 export function keyRows({newId}: Pick<Tools, 'newId'>, vault: Vault, input: KeysInput): DkimKey[] {
 	const [rsa, ed25519] = input.selectors;
 	return (
@@ -47,11 +47,11 @@ export function keyRows({newId}: Pick<Tools, 'newId'>, vault: Vault, input: Keys
 
 type Rotation =
 	| {readonly kind: 'begun'; readonly keys: readonly DkimKey[]}
-	/** The keys of an earlier rotation still wait for DNS. */
+	/** The keys of an earlier rotation are not published yet. */
 	| {readonly kind: 'under_way'; readonly selectors: readonly string[]}
 	| {readonly kind: 'selector_taken'; readonly selector: string};
 
-/** Begins a rotation: new keys that sign once DNS shows them. The old ones sign until then (R5.3). */
+/** Starts a rotation with new keys that sign once they are published. The old ones sign until then (R5.3). */
 export async function rotateKeys(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -77,7 +77,7 @@ export async function rotateKeys(
 	return {kind: 'begun', keys: rows};
 }
 
-/** Gives a rotation up: the keys that wait for DNS are forgotten. Their selectors; none: there was no rotation. */
+/** Cancels a rotation and deletes its keys. Returns their selectors, which are empty if there was no rotation. */
 export async function cancelRotation(trx: Knex.Transaction, tools: ActTools, domain: Domain): Promise<string[]> {
 	const waiting = (await listDkimKeys(trx, domain.id)).filter(key => keyState(key) === 'pending');
 	await deleteDkimKeys(
@@ -96,7 +96,7 @@ function keyAct(action: string, {id, name, workspace_id: workspaceId}: Domain, s
 	return {action, workspaceId, target: id, detail: {name, selectors}};
 }
 
-// Above all numbers in use: DNS may still remember the record of a former selector, so it is not used again.
+// Numbers above all those in use, because DNS may still cache the record of a selector that was used before.
 function freeSelectors(taken: ReadonlySet<string>): [string, string] {
 	const highest = Math.max(0, ...[...taken].map(selector => Number(/^mc(\d{1,9})$/.exec(selector)?.[1] ?? 0)));
 	return [`mc${highest + 1}`, `mc${highest + 2}`];

@@ -4,7 +4,7 @@ import {type ProviderName, providerHosts} from '../mail/provider.ts';
 import type {DnsAnswer, Resolver} from '../net/dns.ts';
 import {isLoopbackAddress} from '../net/ip-address.ts';
 
-/** What SPF says about mail from an address (RFC 7208 §2.6). `permerror` and `temperror` say why. */
+/** The SPF result for mail from an address (RFC 7208 §2.6). `permerror` and `temperror` include the reason. */
 type SpfResult =
 	| {readonly kind: 'none' | 'neutral' | 'pass' | 'fail' | 'softfail'}
 	| {readonly kind: 'permerror' | 'temperror'; readonly why: string};
@@ -17,7 +17,7 @@ const maxLookUps = 10;
 const maxVoidLookups = 2;
 const maxHosts = 10;
 
-/** Ends an evaluation from within its includes; never leaves this file. */
+/** Aborts an evaluation from within nested includes. It is always caught in this file. */
 class SpfEnd extends Error {
 	readonly result: SpfResult;
 	constructor(kind: 'permerror' | 'temperror', why: string) {
@@ -68,11 +68,11 @@ class Published {
 		return this.#once(`TXT ${name}`, async () => {
 			const records = recordsOf(await this.#resolver.txt(name), name).filter(isSpf);
 			if (records.length > 1) {
-				throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, only one may be there`);
+				throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, but only one is allowed`);
 			}
 			const parsed = records[0] === undefined ? null : parseSpf(records[0]);
 			if (parsed?.ok === false) {
-				throw new SpfEnd('permerror', `the SPF record of ${name} has a fault: ${parsed.fault}`);
+				throw new SpfEnd('permerror', `the SPF record of ${name} is invalid: ${parsed.fault}`);
 			}
 			return parsed && compile(parsed.record);
 		});
@@ -141,7 +141,7 @@ class Evaluation {
 	#count(): void {
 		this.#lookUps--;
 		if (this.#lookUps < 0) {
-			throw new SpfEnd('permerror', `it takes more than ${maxLookUps} look-ups`);
+			throw new SpfEnd('permerror', `it needs more than ${maxLookUps} DNS lookups`);
 		}
 	}
 
@@ -149,7 +149,10 @@ class Evaluation {
 		if (records.length === 0) {
 			this.#voids--;
 			if (this.#voids < 0) {
-				throw new SpfEnd('permerror', `more than ${maxVoidLookups} of its names have no records, ${name} too`);
+				throw new SpfEnd(
+					'permerror',
+					`more than ${maxVoidLookups} of its names have no records, such as ${name}`,
+				);
 			}
 		}
 		return records;
@@ -159,7 +162,7 @@ class Evaluation {
 		this.#count();
 		const result = target.includes('%') ? 'neutral' : await this.evaluate(target);
 		if (result === 'none') {
-			throw new SpfEnd('permerror', `${target}, which it leads to, has no SPF record`);
+			throw new SpfEnd('permerror', `${target}, which it refers to, has no SPF record`);
 		}
 		return result;
 	}
@@ -197,7 +200,7 @@ class Evaluation {
 	}
 }
 
-/** The address as it is on the wire: four or sixteen octets. */
+/** Returns an address in its binary form of four or sixteen octets. */
 const bytesOf = (ip: string): Uint8Array => Uint8Array.from(ipaddr.parse(ip).toByteArray());
 
 function isWithin(ip: Uint8Array, network: Uint8Array, prefix: number): boolean {
@@ -219,7 +222,7 @@ type SpfQualifier = '+' | '-' | '~' | '?';
 type SpfMechanism = {
 	readonly name: 'all' | 'include' | 'a' | 'mx' | 'ptr' | 'ip4' | 'ip6' | 'exists';
 	readonly qualifier: SpfQualifier;
-	/** A name, with macros if it has any, or an address for `ip4` and `ip6`; null: the domain itself. */
+	/** A name (possibly with macros), or an address for `ip4` and `ip6`; `null` for the domain itself. */
 	readonly target: string | null;
 	/** Prefix lengths for IPv4 and IPv6 addresses. */
 	readonly prefix: {readonly ip4: number; readonly ip6: number};
@@ -232,22 +235,22 @@ type ParsedSpf = {readonly ok: true; readonly record: SpfRecord} | {readonly ok:
 const mechanism =
 	/^([-+~?])?(all|include|a|mx|ptr|ip4|ip6|exists)(?::([^/]+|[0-9a-f:.]+))?(?:\/(\d{1,3}))?(?:\/\/(\d{1,3}))?$/i;
 const modifier = /^([a-z][\w.-]*)=(.*)$/i;
-/** Limits for records of other domains, which can contain anything. */
+/** Limits on records of other domains, which are untrusted. */
 const maxLength = 4096;
 const maxTerms = 100;
 const maxNameLength = 253;
-/** Characters of a term that a fault quotes. */
+/** The number of characters of a term that an error message quotes. */
 const maxShown = 100;
 
-/** Whether a TXT record is one of SPF (RFC 7208 §4.5). */
+/** Whether a TXT record is an SPF record (RFC 7208 §4.5). */
 export function isSpf(text: string): boolean {
 	return /^v=spf1(?: |$)/i.test(text);
 }
 
-/** Reads an SPF record (RFC 7208 §12); the fault names the term that is wrong. */
+/** Parses an SPF record (RFC 7208 §12). `fault` quotes the invalid term. */
 export function parseSpf(text: string): ParsedSpf {
 	if (!isSpf(text)) {
-		return {ok: false, fault: 'it is no SPF record'};
+		return {ok: false, fault: 'it is not an SPF record'};
 	}
 	if (Buffer.byteLength(text) > maxLength) {
 		return {ok: false, fault: `it is longer than ${maxLength} octets`};
@@ -271,12 +274,12 @@ export function parseSpf(text: string): ParsedSpf {
 		}
 		const parsed = parseMechanism(term);
 		if (parsed === null) {
-			return {ok: false, fault: `"${term.slice(0, maxShown)}" is not understood`};
+			return {ok: false, fault: `"${term.slice(0, maxShown)}" is not a valid term`};
 		}
 		mechanisms.push(parsed);
 	}
 	if (redirects.length > 1 || redirects[0] === '') {
-		return {ok: false, fault: 'redirect= must be there once and name a domain'};
+		return {ok: false, fault: 'redirect= must occur only once and contain a domain'};
 	}
 	return {ok: true, record: {mechanisms, redirect: redirects[0] ?? null}};
 }
@@ -321,14 +324,14 @@ function isSound(
 	}
 }
 
-/** A reserved domain (RFC 2606 §2): it takes the place of what only the smarthost's provider knows. */
+/** A reserved domain (RFC 2606 §2) as a placeholder for a value that only the smarthost's provider knows. */
 export const unknownInclude = 'ask-your-provider.invalid';
 
 type Provider = {
 	readonly name: string;
 	readonly hosts: RegExp | undefined;
 	readonly include: string;
-	/** It writes a return path of its own into the mail, so that receivers check SPF there. */
+	/** Whether it replaces the return path by its own, so that receivers check SPF there. */
 	readonly ownReturnPath: boolean;
 };
 
@@ -336,7 +339,7 @@ const ofService = (id: ProviderName, name: string, include: string): Provider =>
 	...{name, include, hosts: providerHosts.get(id), ownReturnPath: true},
 });
 
-// As their pages on SPF say.
+// According to the providers' documentation of SPF.
 const providers: readonly Provider[] = [
 	ofService('ses', 'Amazon SES', 'amazonses.com'),
 	ofService('mailgun', 'Mailgun', 'mailgun.org'),
@@ -359,9 +362,9 @@ const providers: readonly Provider[] = [
 ];
 
 /**
- * The SPF record for mail that leaves by smarthosts, by name or address, with what a person should know of it; null:
- * nothing. A smarthost that is not known gets a placeholder, one on this machine the machine's name. Nothing is
- * forbidden: from where they send only their operators know.
+ * Returns the SPF record for mail that leaves through smarthosts, and a note for people or `null`. An unknown smarthost
+ * gets a placeholder, and one on this machine gets the machine's name. The record ends in `~all`, because only the
+ * operators of smarthosts know all their sending addresses.
  */
 export function smarthostSpf(
 	hosts: readonly string[],
@@ -377,12 +380,12 @@ export function smarthostSpf(
 			terms.add(`${isIP(host) === 6 ? 'ip6' : 'ip4'}:${host}`);
 		} else if (provider === undefined) {
 			terms.add(`include:${unknownInclude}`);
-			notes.add(`ask the provider of ${host} what belongs in the place of include:${unknownInclude}`);
+			notes.add(`ask the provider of ${host} for the value to replace include:${unknownInclude}`);
 		} else {
 			terms.add(`include:${provider.include}`);
 			if (provider.ownReturnPath) {
 				notes.add(
-					`${provider.name} uses its own return path, set up one below your domain there for SPF to align`,
+					`${provider.name} uses its own return path: for SPF to align, set one up there below your domain`,
 				);
 			}
 		}
@@ -390,7 +393,7 @@ export function smarthostSpf(
 	return {value: `v=spf1 ${[...terms].join(' ')} ~all`, note: [...notes].join('; ') || null};
 }
 
-/** As of a Postfix beside us. */
+/** Whether a smarthost runs on this machine, such as a local Postfix. */
 export function isThisMachine(host: string): boolean {
 	return host === 'localhost' || isLoopbackAddress(host);
 }

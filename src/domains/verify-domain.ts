@@ -20,24 +20,24 @@ import {type CheckedRecord, checkDomainRecords, type OpenSources} from './check-
 import {type DomainRecord, type RecordKey, readDomainRecords, type SendingNames} from './domain-records.ts';
 import {returnPathFault} from './domains.ts';
 
-/** What DNS answered about a domain. */
+/** The DNS records of a domain at one time. */
 export type DomainSight = {
 	readonly domain: Domain;
 	readonly names: SendingNames;
 	readonly records: readonly CheckedRecord[];
 };
 
-/** What a check came to. */
+/** The result of a check. */
 export type DomainCheck = {
 	readonly before: Domain;
 	readonly domain: Domain;
-	/** With what DNS answered; keys as they are now. */
+	/** The records with the DNS responses, and with the keys as they are after the check. */
 	readonly records: readonly CheckedRecord[];
-	/** Selectors of the keys that sign from now on. */
+	/** The selectors of the keys that started to sign. */
 	readonly activated: readonly string[];
 };
 
-/** Asks DNS for all records of a domain; writes nothing. */
+/** Checks all records of a domain in DNS. Writes nothing. */
 export async function lookAtDomain(
 	reader: Knex,
 	domain: Domain,
@@ -56,16 +56,16 @@ export async function lookAtDomain(
 	}
 }
 
-/** Takes a domain to be checked, so that no other process does at the same time. Undefined: another one has it. */
+/** Claims a domain for a check, or returns `undefined` if another process has claimed it. */
 export async function takeDomain(trx: Knex.Transaction, domain: Domain, now: number): Promise<Domain | undefined> {
 	const at = storeTime(now);
 	return (await claimDomainCheck(trx, domain, at)) ? {...domain, checked_at: at} : undefined;
 }
 
 /**
- * Writes what follows from what DNS answered: the domain's state, keys of a rotation that sign from now on, retired
- * ones that are not needed any more, and whether its own return path is used. Undefined: another process checks it
- * since, or it is gone; then nothing is written.
+ * Writes the consequences of a check: the domain's state, the activation of rotated keys, the removal of retired ones,
+ * and whether its own return path is used. Writes nothing and returns `undefined` if another process has claimed the
+ * domain since, or it was removed.
  */
 export async function recordDomainCheck(
 	trx: Knex.Transaction,
@@ -135,8 +135,8 @@ type CheckDomain = {
 const maxAttempts = 3;
 
 /**
- * Checks a domain now, as the daemon does; where the daemon takes it at the same moment, it is taken from it.
- * Undefined: the domain is gone; `busy`: others check it all the time.
+ * Checks a domain immediately, even if the daemon is checking it at the same time. Returns `undefined` if the domain
+ * does not exist, and `busy` if other processes keep claiming it.
  */
 export async function checkDomain({find, look, write, acting}: CheckDomain): Promise<DomainCheck | 'busy' | undefined> {
 	for (let tries = 0; tries < maxAttempts; tries++) {
@@ -154,7 +154,7 @@ export async function checkDomain({find, look, write, acting}: CheckDomain): Pro
 	return 'busy';
 }
 
-/** Records with what was answered for those of the same name and purpose. */
+/** Combines records with the DNS responses for the same name and purpose. */
 function withAnswers(records: readonly DomainRecord[], answered: readonly CheckedRecord[]): CheckedRecord[] {
 	return records.flatMap(record => {
 		const same = answered.find(({name, purpose}) => name === record.name && purpose === record.purpose);
@@ -162,7 +162,7 @@ function withAnswers(records: readonly DomainRecord[], answered: readonly Checke
 	});
 }
 
-/** Ownership or a DKIM key of the domain shows that the one who added it controls its DNS. */
+/** An ownership record or a DKIM key proves that whoever added the domain controls its DNS. */
 function sightOf(records: readonly CheckedRecord[]): Sight {
 	const proofs = records.filter(
 		({purpose, key}) => purpose === 'ownership' || (purpose === 'dkim' && key?.state !== 'retired'),
@@ -174,15 +174,16 @@ function sightOf(records: readonly CheckedRecord[]): Sight {
 }
 
 /**
- * Without its MX bounces would be lost, without its SPF mail be refused: both have to be there. No answer changes
- * nothing. Both may have been published for another workspace, so the domain has to have proved itself.
+ * Returns since when the domain's own return path is used, or `null`. It needs both records: without its MX bounces
+ * would be lost, and without its SPF messages would be rejected. It is unchanged while DNS does not respond. The domain
+ * must be verified too, because the records may have been published for another workspace.
  */
 function returnPathAt(
 	{name, return_path_domain: host, return_path_at: before, verified_at: provedAt}: Domain,
 	records: readonly CheckedRecord[],
 	at: string,
 ): string | null {
-	// An older version let the host be elsewhere.
+	// An older version allowed hosts outside of the domain.
 	if (provedAt === null || returnPathFault(name, host) !== null) {
 		return null;
 	}
@@ -193,7 +194,7 @@ function returnPathAt(
 	return parts.some(({state}) => state === 'missing' || state === 'different') ? null : before;
 }
 
-/** Elsewhere a link would be dead. The host may have been published for another workspace, as the return path. */
+/** Returns since when the link host is used, or `null`. As with the return path, the domain must be verified. */
 function linksOkAt(
 	{link_host: host, links_ok_at: before, verified_at: provedAt}: Domain,
 	records: readonly CheckedRecord[],
@@ -206,16 +207,16 @@ function linksOkAt(
 	return record.ok ? (before ?? at) : record.state === 'unknown' ? before : null;
 }
 
-/** A retired key's record has to stay until its mail has arrived; then it is best removed. */
+/** The record of a retired key must stay published until its messages have arrived, and can then be removed. */
 function judgeRetired(record: CheckedRecord, at: string): CheckedRecord {
 	const until = record.key?.keep_until ?? null;
 	if (until === null || record.state === 'unknown') {
 		return record;
 	}
 	if (until > at) {
-		return record.ok ? record : {...record, problem: 'mail that it signed may still be on its way'};
+		return record.ok ? record : {...record, problem: 'messages that it signed may still be in transit'};
 	}
-	return {...record, ok: true, state: 'ok', problem: 'it may be removed, or be published with an empty p='};
+	return {...record, ok: true, state: 'ok', problem: 'it can be removed, or published with an empty p='};
 }
 
 function isGone({key, found, state}: CheckedRecord, at: string): boolean {
@@ -223,19 +224,17 @@ function isGone({key, found, state}: CheckedRecord, at: string): boolean {
 	return isOver && state !== 'unknown' && found.every(text => parseDkimRecord(text)?.key === null);
 }
 
-/**
- * What a check saw of the records that verify a domain. `unknown`: DNS did not answer, which is no fault of the domain.
- */
+/** Whether the records that verify a domain are published. `unknown` means that DNS did not respond. */
 export type Sight = 'shown' | 'absent' | 'unknown';
 
 const minuteMs = 60_000;
-/** A domain is given up after this many failures over this long; until then it is checked at least every hour. */
+/** A domain fails after `maxFailures` failed checks over this time. Until then it is checked at least hourly. */
 export const gracePeriodMs = 72 * hourMs;
 const maxFailures = 3;
 
 type DomainStatus = Pick<Domain, 'state' | 'state_at' | 'verified_at' | 'failures'>;
 
-/** The state after a check (R5.5): pending → verified → degraded → failed, and back by one good check. */
+/** Returns the state after a check (R5.5): pending → verified → degraded → failed. One good check verifies it again. */
 export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainStatus {
 	const {state, state_at, verified_at, failures} = now;
 	switch (sight) {
@@ -257,7 +256,7 @@ export function nextStatus(now: DomainStatus, sight: Sight, at: string): DomainS
 	}
 }
 
-/** When the domain is to be checked next, milliseconds; 0 if it never was. */
+/** Returns when to check a domain next, in milliseconds. 0 if it was never checked. */
 export function nextCheck(domain: DueDomain, now: number): number {
 	if (domain.checked_at === null) {
 		return 0;
@@ -270,7 +269,7 @@ export function nextCheck(domain: DueDomain, now: number): number {
 	return checked + (since === null ? dayMs : pause(checked - Date.parse(since)));
 }
 
-/** When the daemon asks DNS next about a domain with these keys, in the store's form. */
+/** Returns when the daemon checks a domain with these keys next, in the store's format. */
 export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: number): string {
 	const pendingAt = keys
 		.map(key => (key.seen_at === null && key.retired_at === null ? key.created_at : null))
@@ -278,7 +277,7 @@ export function nextCheckAt(domain: Domain, keys: readonly DkimKey[], now: numbe
 	return storeTime(Math.max(now, nextCheck({...domain, pending_at: pendingAt}, now)));
 }
 
-/** Since when DNS is expected to change: records were shown to be published, or have vanished. */
+/** Returns since when a change in DNS is expected, because records are to be published or have disappeared. */
 function expectedSince(domain: DueDomain): string | null {
 	const {state, state_at, return_path_at, link_host, links_ok_at, pending_at} = domain;
 	const isOpen = return_path_at === null || (link_host !== null && links_ok_at === null);
@@ -289,7 +288,7 @@ function expectedSince(domain: DueDomain): string | null {
 	return pending_at > state_at ? pending_at : state_at;
 }
 
-// Ten times a minute apart, twelve times ten minutes, hourly to 72 hours, then daily.
+// Checks are a minute apart for ten minutes, then ten minutes for two hours, then hourly up to 72 hours, then daily.
 function pause(ageMs: number): number {
 	if (ageMs < 10 * minuteMs) {
 		return minuteMs;

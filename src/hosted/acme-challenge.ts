@@ -1,8 +1,8 @@
 import type {Routes} from '../api/api-parts.ts';
 
 /**
- * Answers CAs that look for the proof of a name (RFC 8555 §8.3), which one of the nodes asks a certificate for. Others
- * learn nothing: a token is known to the CA alone.
+ * Serves the response to an ACME HTTP-01 challenge (RFC 8555 §8.3), whichever node ordered the certificate. It reveals
+ * nothing to others, because only the CA knows the token.
  */
 export function challengeRoutes(proofOf: (token: string) => Promise<string | undefined>): Routes {
 	return api => {

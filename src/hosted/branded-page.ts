@@ -5,7 +5,7 @@ import type {Workspace} from '../store/workspaces.ts';
 import {filled, type Html, html, plainName} from './html.ts';
 import type {Texts} from './texts/wording.ts';
 
-/** The workspace of the page. */
+/** The workspace's name and branding, as a page shows them. */
 export type Brand = {
 	readonly name: string;
 	readonly logoUrl: string | null;
@@ -18,14 +18,14 @@ export type Icon = 'letter' | 'done' | 'warning';
 export type Page = {
 	readonly status: number;
 	readonly texts: Texts;
-	/** Null: the workspace of the link is not known. */
+	/** `null` if the link does not identify a workspace. */
 	readonly brand: Brand | null;
 	readonly icon: Icon;
 	readonly title: string | Html;
 	readonly content: Html;
 };
 
-/** A workspace that has no brand name goes by the domain that its mail came from, which the recipient has seen. */
+/** A workspace without a brand name is shown as the sender's domain, which the recipient knows from the message. */
 export function brandOf({name, branding}: Workspace, from: string | undefined): Brand {
 	const {name: brandName, ...rest} = readBranding(branding);
 	return {name: brandName ?? (from && domainOf(from)) ?? name, ...rest};
@@ -34,8 +34,8 @@ export function brandOf({name, branding}: Workspace, from: string | undefined): 
 const nonceLength = 16;
 
 /**
- * Answers with a page that needs neither script nor style, is never cached, and loads nothing but the workspace's logo.
- * All hosted pages are sent here.
+ * Sends a page that works without scripts and styles, is never cached, and loads nothing but the workspace's logo. All
+ * hosted pages are sent by this function.
  */
 export function sendPage(reply: FastifyReply, random: (size: number) => Buffer, page: Page): FastifyReply {
 	const nonce = random(nonceLength).toString('base64');
@@ -108,10 +108,12 @@ const icons: Readonly<Record<Icon, Html>> = {
 	warning: frame(html`<circle cx="22" cy="22" r="18"/><path d="M22 13v11M22 30.5v.1"/>`),
 };
 
-/** The pages that say why nothing was done. */
+/** Why a request changed nothing. */
 type NoticeKind = 'forged' | 'expired' | 'unclear' | 'tooMany';
 
-/** The page of a link or a request that cannot be followed: forged, expired, not understood, one too many. */
+/**
+ * Returns the page for a request that was rejected: its link is forged or expired, it is malformed, or over a limit.
+ */
 export function noticePage(kind: NoticeKind, status: number, texts: Texts, brand: Brand | null): Page {
 	return {
 		status,
@@ -124,7 +126,7 @@ export function noticePage(kind: NoticeKind, status: number, texts: Texts, brand
 	};
 }
 
-/** The page of a tracked link that is not ours: it leads nowhere. */
+/** Returns the page for a tracked link whose token is forged, so that it has no destination. */
 export function lostPage(texts: Texts): Page {
 	return {
 		status: 404,
@@ -141,7 +143,7 @@ const calmBlue = '#2f5bd7';
 const light = {page: '#f4f5f7', card: '#ffffff', text: '#1b1f24', soft: '#59626e', line: '#e2e5e9', control: '#868e99'};
 const dark = {page: '#101216', card: '#191c22', text: '#eceef0', soft: '#a2abb6', line: '#2c313a', control: '#6f7884'};
 
-/** The style sheet of a page, in the colours of its workspace. */
+/** Returns the style sheet of a page, in the colors of its workspace. */
 function styleOf(accent: string | null): string {
 	return `${variables(light, accent)}@media(prefers-color-scheme:dark){${variables(dark, accent)}header img{padding:8px 12px;border-radius:10px;background:#fff}}${rules}`;
 }
@@ -189,13 +191,13 @@ footer{margin-top:24px;text-align:center;color:var(--soft);font-size:.9375rem}
 @media(min-width:600px){main{padding:44px 40px 40px}h1{font-size:1.75rem}}
 `.replaceAll('\n', '');
 
-/** The colours that a workspace's accent makes on some surfaces. All are `#rrggbb`. */
+/** The colors derived from a workspace's accent for the given surfaces. All are `#rrggbb`. */
 type AccentColours = {
-	/** Of a button; stands out from the surfaces (WCAG 2.2 §1.4.11). */
+	/** The color of buttons, with enough contrast to the surfaces (WCAG 2.2 §1.4.11). */
 	readonly fill: string;
-	/** Of the text on the button: black or white, whichever reads better; never below 4.5 to 1. */
+	/** The color of the text on buttons: black or white, with a contrast of at least 4.5 to 1. */
 	readonly onFill: string;
-	/** Of links and focus rings (WCAG 2.2 §1.4.3). */
+	/** The color of links and focus rings (WCAG 2.2 §1.4.3). */
 	readonly link: string;
 };
 
@@ -205,7 +207,7 @@ const minShapeContrast = 3;
 const minTextContrast = 4.5;
 const step = 0.04;
 
-/** Keeps the accent where it can be seen on surfaces of much the same colour, else moves it away until it can. */
+/** Uses the accent unchanged if it contrasts with the surfaces; otherwise darkens or lightens it until it does. */
 export function accentOn(surfaces: readonly string[], accent: string): AccentColours {
 	const fill = apartFrom(surfaces, accent, minShapeContrast);
 	return {
@@ -215,7 +217,7 @@ export function accentOn(surfaces: readonly string[], accent: string): AccentCol
 	};
 }
 
-/** The contrast ratio of two colours, 1 to 21 (WCAG 2.2). */
+/** Returns the contrast ratio of two colors, 1 to 21 (WCAG 2.2). */
 export function contrast(one: string, other: string): number {
 	const [darker = 0, lighter = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
 	return (lighter + 0.05) / (darker + 0.05);

@@ -3,8 +3,8 @@ import {merged} from '../outcome/engagement.ts';
 import type {Hit} from './tracking.ts';
 
 /**
- * A burst is over without another link for `quietMs`, and after `maxMs`; what comes while `most` wait is passed at
- * once.
+ * A burst ends after `quietMs` without a click on another link, and at the latest after `maxMs`. While `most` bursts
+ * are open, further clicks are passed on immediately.
  */
 type BurstsOptions = {
 	readonly pass: (hit: Hit) => void;
@@ -14,12 +14,12 @@ type BurstsOptions = {
 	readonly most?: number;
 };
 
-/** Clicks of one recipient's links from one address, by link. */
+/** The clicks on one recipient's links from one IP address, by link. */
 type Burst = {readonly hits: Map<string, Hit>; readonly until: number; timer?: NodeJS.Timeout};
 
 /**
- * Holds clicks for a moment, so that it is seen how many links of a mail one address follows in a burst: who follows
- * all of them is hardly a person.
+ * Holds clicks briefly to count how many links of a message one IP address follows together. A client that follows all
+ * of them is probably a scanner, not a person.
  */
 export class Bursts {
 	readonly #options: Required<BurstsOptions>;
@@ -50,7 +50,7 @@ export class Bursts {
 		}
 	}
 
-	/** Passes what waits. */
+	/** Ends all bursts and passes on their clicks. */
 	stop(): void {
 		for (const key of this.#bursts.keys()) {
 			this.#end(key);

@@ -5,7 +5,7 @@ import {apiError, formExpected} from '../api/errors.ts';
 import {splitParts} from '../kit/multipart.ts';
 import {parseUrlencoded} from '../kit/urlencoded.ts';
 
-/** The fields of a form that count everywhere; absent ones are null. */
+/** The fields that all hosted forms share; `null` if absent. */
 export type Form = {
 	readonly token: string | null;
 	readonly action: string | null;
@@ -13,13 +13,12 @@ export type Form = {
 
 export const formTypes = ['application/x-www-form-urlencoded', 'multipart/form-data'] as const;
 
-/** Our own forms have fewer: a choice for each public topic and a few more. Later fields are ignored. */
+/** The hosted forms have fewer: one field for each public topic, and a few more. Further fields are ignored. */
 const maxFields = 2000;
 
 /**
- * Reads the fields of a submitted form of one of `formTypes`. One that cannot be read counts as empty: what a mail
- * provider posts says no more than the URL that it posts to (RFC 8058 §3.1), and must unsubscribe however it spells
- * that.
+ * Reads the fields of a submitted form of one of `formTypes`. A malformed form counts as empty: a one-click request is
+ * identified by its URL alone (RFC 8058 §3.1), so it must unsubscribe even if its body is unusual.
  */
 export function readFields(body: Uint8Array, contentType: string): readonly Field[] {
 	return /^\s*multipart\//i.test(contentType)
@@ -27,31 +26,31 @@ export function readFields(body: Uint8Array, contentType: string): readonly Fiel
 		: parseUrlencoded(body, maxFields).map(([name, value]) => ({name, value}));
 }
 
-/** The first of fields of one name counts. */
+/** Picks the fields of `Form`. If a name occurs several times, the first one counts. */
 export function formOf(fields: readonly Field[]): Form {
 	const textOf = (name: string) => {
 		const field = fields.find(one => one.name === name);
-		// A file is no text: it counts as a text that fits nothing.
+		// An uploaded file has no text. It is read as '', which matches no token and no action.
 		return field === undefined ? null : (field.value ?? '');
 	};
 	return {token: textOf('token'), action: textOf('action')};
 }
 
-/** A field of a form; one that came as a file has no value. */
+/** A field of a form; `value` is `null` if it was uploaded as a file. */
 export type Field = {readonly name: string; readonly value: string | null};
 
 /**
- * The fields of a multipart/form-data body (RFC 7578), in their order; null if the type names no boundary. Reads what
- * HTTP clients and hand-written requests send: any boundary that is in use, also one that occurs in a value; a
- * preamble; names without quotes; further header fields; lines that end in LF only. The platform's parser refuses each
- * of these.
+ * Returns the fields of a multipart/form-data body (RFC 7578) in their order, or `null` if `contentType` has no
+ * boundary. It is more lenient than the platform's parser, for the sake of unusual clients and hand-written requests.
+ * It accepts a boundary that occurs in a value, a preamble, unquoted names, unknown header fields, and bare LF line
+ * ends.
  */
 export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {
 	const boundary = parameterOf(contentType, 'boundary');
 	if (boundary === undefined || boundary === '') {
 		return null;
 	}
-	// A part without an end was cut off on its way.
+	// A part without a closing delimiter was truncated in transit, so it is dropped.
 	const parts = splitParts(Buffer.from(body), boundary, {most: maxFields, unclosed: false});
 	return parts.flatMap(part => fieldOf(part.toString().split('\n')) ?? []);
 }

@@ -1,13 +1,13 @@
 import {badInNames} from '../kit/text.ts';
 
-/** Markup with every value escaped. Only `html` makes it. */
+/** Markup in which every inserted value is escaped. Only `html` creates it. */
 export type Html = {readonly markup: string};
 
 export type Value = string | number | Html | readonly Html[] | null;
 
 const names: Readonly<Record<string, string>> = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;'};
 
-/** Escapes every text that is put in, for elements and quoted attributes alike; null puts nothing in. */
+/** Builds markup. Inserted texts are escaped for use in elements and quoted attributes; `null` inserts nothing. */
 export function html(strings: TemplateStringsArray, ...values: readonly Value[]): Html {
 	const parts = strings.map((text, index) => text + markupOf(values[index] ?? null));
 	return {markup: parts.join('')};
@@ -23,20 +23,20 @@ function markupOf(value: Value): string {
 	return String(value).replace(/[&<>"']/g, character => names[character] as string);
 }
 
-// Controls, and what turns the direction of writing beyond the name that holds it.
+// Control characters, and those that change the writing direction of the text after the name.
 const unruly = new RegExp(`[${badInNames}]`, 'gu');
 
-/** A name that others chose, as plain text: for titles and attributes, where no element can keep it apart. */
+/** Returns a user-supplied name as plain text, for titles and attributes, where it cannot be isolated by an element. */
 export function plainName(name: string): string {
 	return name.replace(unruly, '');
 }
 
-/** A name that others chose, isolated from the text around it in any direction of writing. */
+/** Returns a user-supplied name, isolated so that its writing direction does not affect the text around it. */
 export function nameMarkup(name: string): Html {
 	return html`<bdi>${plainName(name)}</bdi>`;
 }
 
-/** A text with the value of each `{name}`; every text is escaped. */
+/** Replaces each `{name}` of a text by its value. Both text and values are escaped. */
 export function filled(text: string, values: Readonly<Record<string, Value>>): Html {
 	const parts = text.split(/\{(\w+)\}/);
 	return html`${parts.map((part, index) => html`${index % 2 === 0 ? part : (values[part] ?? null)}`)}`;

@@ -1,12 +1,12 @@
 import type {Language, Texts} from './texts/wording.ts';
 import {de, en, es, fr} from './texts/wording.ts';
 
-/** Where the language of a page may come from, the first one that there are texts for wins. */
+/** The sources of a page's language, in order. The first language that has texts is used. */
 type LanguageSources = {
-	/** Of the message, then of the contact. */
+	/** The languages of the message and of the contact. */
 	readonly preferred: ReadonlyArray<string | null | undefined>;
 	readonly acceptLanguage: string | undefined;
-	/** Of the workspace. */
+	/** The language of the workspace. */
 	readonly fallback: string | null | undefined;
 };
 
@@ -22,7 +22,7 @@ export function chooseTexts({preferred, acceptLanguage, fallback}: LanguageSourc
 
 const maxTags = 32;
 
-/** The tags of an Accept-Language field that are wanted at all, the most wanted first (RFC 9110 §12.5.4). */
+/** Returns the acceptable tags of an Accept-Language field, most preferred first (RFC 9110 §12.5.4). */
 export function acceptedTags(field: string): string[] {
 	return field
 		.split(',', maxTags)
@@ -36,5 +36,5 @@ export function acceptedTags(field: string): string[] {
 		.map(({tag}) => tag);
 }
 
-/** What the hosted pages say, in every language that they have. */
+/** The texts of the hosted pages in all their languages. */
 export const texts: Readonly<Record<Language, Texts>> = {en, de, fr, es};

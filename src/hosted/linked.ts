@@ -20,13 +20,13 @@ import {chooseTexts} from './language.ts';
 import type {Texts} from './texts/wording.ts';
 
 const forgedLimit = {requests: 120, windowMs: 60_000};
-/** Octets of a form without a token in its URL, which is unauthenticated until its body is read. */
+/** Octets of a form without a token in its URL: it is unauthenticated until its body has been read. */
 const unprovenFormLimit = 16 * 1024;
 
-/** A link that works, and how its page is to look. */
+/** A valid link, and the language and branding of its page. */
 export type Visit = {
 	readonly linked: Omit<Unsubscription, 'action' | 'via' | 'at'>;
-	/** Goes back with the page's own form. */
+	/** Submitted again with the page's own form. */
 	readonly token: string;
 	readonly texts: Texts;
 	readonly brand: Brand;
@@ -41,12 +41,12 @@ type LinkParts = {
 
 type Described = Pick<Description, 'summary' | 'description'> & {readonly answer: string};
 
-/** A page behind the links of mail. */
+/** A page that links in messages open. */
 export type LinkPage = {
 	readonly path: `/${string}`;
-	/** Octets of a form that is posted to the URL of a link. */
+	/** The maximum size in octets of a form that is posted to the URL of a link. */
 	readonly formLimit: number;
-	/** What the description of the API says of the page, and of the form that it posts. */
+	/** The API description of the page, and of the form that it posts. */
 	readonly show: Described;
 	readonly act: Described & {readonly fields: Readonly<Record<string, TSchema>>; readonly example: object};
 	/** `form` is null for a request that changes nothing. */
@@ -54,8 +54,8 @@ export type LinkPage = {
 };
 
 /**
- * Makes the routes of pages behind links, which share one limit of forged ones. What GET and HEAD answer changes
- * nothing.
+ * Returns a function that creates the routes of a page behind links. All these pages share one limit on forged tokens.
+ * GET and HEAD change nothing, because mail scanners follow links.
  */
 export function createLinkPages({links, reader, clock, random}: LinkParts): (page: LinkPage) => Routes {
 	const failForged = createFailureLimit(clock, () => forgedLimit);
@@ -92,7 +92,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		return isRefused ? send(reply, await forgedPage(request)) : undefined;
 	}
 
-	/** The workspace of the link is not known, unless there is only one. */
+	/** A forged link does not identify a workspace, so its page has branding only if there is just one workspace. */
 	async function forgedPage({ip, headers}: FastifyRequest): Promise<Page> {
 		const acceptLanguage = headers['accept-language'];
 		if (failForged(ip) !== null) {
@@ -114,7 +114,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 				acceptForms(scope, ({query}) =>
 					tokenOf(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit,
 				);
-				// Every request is answered by a page; the schemas only describe.
+				// People get a page for invalid input too, so the schemas only describe the route.
 				scope.setValidatorCompiler(() => () => true);
 
 				scope.get(
@@ -138,7 +138,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 }
 
 const token = Type.String({description: 'The signed token from the link.'});
-/** What all of them answer where the link does not work. */
+/** The responses to links that do not work. */
 const linkFaults = {
 	400: 'The token is forged or missing.',
 	410: 'The token has expired.',
@@ -158,7 +158,7 @@ function actSchemaOf({fields, example, ...page}: LinkPage['act']) {
 	};
 }
 
-/** A token that is given twice is invalid. */
+/** Returns `null` if the URL has no token. A repeated token is invalid. */
 function tokenOf(query: unknown): string | null {
 	const token = (query as {token?: unknown}).token;
 	return token === undefined ? null : typeof token === 'string' ? token : '';
@@ -170,7 +170,7 @@ function linkedRecipient(claims: Claims): Omit<Unsubscription, 'action' | 'via' 
 	return parsed.ok ? {workspaceId, messageId, topicId, role, address, addressKey: parsed.address.key} : null;
 }
 
-/** Posts back to where the page came from: behind a proxy only the browser knows where that is. */
+/** Posts to the URL of the page itself: behind a proxy, only the browser knows what it is. */
 export function postForm(token: string, content: Html): Html {
 	return html`<form method="post">
 <input type="hidden" name="token" value="${token}">
@@ -181,7 +181,7 @@ export function button(kind: 'main' | 'other', action: string, label: string): H
 	return html`<button class="${kind}" name="action" value="${action}">${label}</button>\n`;
 }
 
-/** Choices that belong together. */
+/** Groups controls that belong together. */
 export function section(content: Html): Html {
 	return html`<section>\n${content}</section>\n`;
 }

@@ -4,15 +4,15 @@ import {apiError} from '../api/errors.ts';
 import type {OwnPolicy} from '../mta-sts/own-policy.ts';
 
 type PolicyParts = {
-	/** Null: there is no policy. */
+	/** Returns `null` if no policy is published. */
 	readonly policy: () => Promise<OwnPolicy | null>;
-	/** Whether a host of ours takes mail. Strangers ask, so that it has to be known without the store. */
+	/** Whether the host accepts mail for this installation. Anyone can request this, so it must not use the store. */
 	readonly isOurs: (host: string) => Promise<boolean>;
 };
 
 const prefix = 'mta-sts.';
 
-/** The policy of each host of ours that takes mail, at its own name (RFC 8461 §3.3). */
+/** Serves the MTA-STS policy of each host of this installation that accepts mail (RFC 8461 §3.3). */
 export function policyRoutes({policy, isOurs}: PolicyParts): Routes {
 	return api => {
 		api.get('/.well-known/mta-sts.txt', {schema: {hide: true} as FastifySchema}, async ({hostname}, reply) => {

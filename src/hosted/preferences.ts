@@ -16,36 +16,34 @@ import {addressMarkup, button, type LinkPage, postForm, section, type Visit} fro
 import type {Texts} from './texts/wording.ts';
 import {everything, type UnsubscribeOptions, undo} from './unsubscribe.ts';
 
-/** Has the codes of a thousand topics. */
+/** Octets; enough for the codes of a thousand topics. */
 const formLimit = 128 * 1024;
 
 const actions = ['save', 'pause', 'resume', 'all', 'undo'] as const;
 type Action = (typeof actions)[number];
 
-/** The hosted preference page: public topics in or out, a pause, everything off. */
+/** The hosted preference page: subscribe to public topics, pause, or unsubscribe from everything. */
 export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions): LinkPage => ({
 	path: '/preferences',
 	formLimit,
 	show: {
 		summary: 'Show the preference page',
-		description: 'Where `{{ preferences_url }}` of a mail leads to. Changes nothing.',
-		answer: 'The public topics of the workspace, in or out; a pause; everything off.',
+		description: 'The page that `{{ preferences_url }}` in a message opens. Changes nothing.',
+		answer: 'A page with the public topics of the workspace, a pause, and unsubscribing from everything.',
 	},
 	act: {
-		summary: 'Change preferences',
+		summary: 'Update preferences',
 		description:
-			'Posted by the page itself. The token stands in the query or in the form. Unknown fields are ignored.',
-		answer: 'The choices as they are now, as a page.',
+			'Submitted by the page itself. The token is in the query string or in the form. Unknown fields are ignored.',
+		answer: 'A page with the current choices.',
 		fields: {
 			action: Type.Enum([...actions], {
 				description:
-					'`save`: in and out of topics; `pause`: only what is required for 30 days; `resume`: ends it; `all`: no mail at all; `undo`: takes `all` back.',
+					'`save` stores the choice of topics, `pause` stops all but required mail for 30 days, `resume` ends the pause, `all` unsubscribes from everything, `undo` reverts `all`.',
 			}),
-			topic: Type.Optional(
-				Type.String({description: 'The code of a topic that the person wants; once for each.'}),
-			),
+			topic: Type.Optional(Type.String({description: 'The code of a selected topic; repeated for each one.'})),
 			shown: Type.Optional(
-				Type.String({description: 'The codes that could be chosen, with spaces between them.'}),
+				Type.String({description: 'The codes of the topics that the page offered, separated by spaces.'}),
 			),
 		},
 		example: {action: 'save', topic: 'newsletter', shown: 'newsletter offers'},
@@ -55,7 +53,7 @@ export const preferencePages = ({reader, unsubscribe, clock}: UnsubscribeOptions
 		if (action === undefined) {
 			return noticePage('unclear', 400, visit.texts, visit.brand);
 		}
-		// A choice is about the person, not about the mail that had the link.
+		// A choice applies to the person, not to the message whose link was followed.
 		const person = {...visit.linked, topicId: null};
 		const at = storeTime(clock.now());
 		const before = {status: await readStatus(reader, person), ...(await readChoices(reader, person, at))};
@@ -74,7 +72,7 @@ type State = {
 	readonly pausedUntil: string | null;
 };
 
-/** What is to be written; null: it is so already, or does not go while the address gets no mail at all. */
+/** Returns the change to write, or `null` if it changes nothing or the address is suppressed entirely. */
 function askedFor(action: Action, state: State, fields: readonly Field[]): Unsubscription['action'] | null {
 	const {status, pausedUntil} = state;
 	if (action === 'all' || action === 'undo') {
@@ -89,7 +87,7 @@ function askedFor(action: Action, state: State, fields: readonly Field[]): Unsub
 	return action === 'pause' || pausedUntil !== null ? action : null;
 }
 
-/** Only what the page showed is chosen: a topic that came meanwhile stays as it is. */
+/** Changes only topics that the page showed: one that was created since then is left alone. */
 function wishes({choices}: State, fields: readonly Field[]): PreferenceAction | null {
 	const valuesOf = (name: string) => fields.filter(one => one.name === name).map(({value}) => value ?? '');
 	const shown = new Set(valuesOf('shown').flatMap(codes => codes.split(' ')));
@@ -102,7 +100,9 @@ function wishes({choices}: State, fields: readonly Field[]): PreferenceAction | 
 	return wanted.in.length + wanted.out.length > 0 ? wanted : null;
 }
 
-/** People who left a topic before it was required may come back. */
+/**
+ * A required topic is offered only to people who opted out before it was required, so that they can subscribe again.
+ */
 const isOffered = ({isRequired, isOut}: Choice): boolean => !isRequired || isOut;
 
 function preferencePage({texts, brand, linked, token}: Visit, state: State, action: Action | null): Page {

@@ -14,25 +14,25 @@ import type {Incoming} from '../providers/provider.ts';
 /** SendGrid posts at most 768 KB at once, SNS 256 KB. */
 const bodyLimit = 4 * 1024 * 1024;
 /**
- * Octets of a post that is processed immediately. A workspace may have few larger ones in progress, each parsed in a
- * slice.
+ * Octets up to which a post is processed immediately. Larger ones are parsed in slices, and a workspace may have only a
+ * few in progress.
  */
 const smallPost = 64 * 1024;
 const maxLargePosts = 4;
 const limitedMs = 5000;
 const maxLimited = 1000;
-/** A client's posts that are refused; further ones are answered 429. */
+/** How many of a client's posts may be rejected before further ones get a 429. */
 const refusedLimit = {requests: 120, windowMs: 60_000};
 
 type Options<Smarthost extends EventOwner> = {
-	/** Each rejects if the store or a provider's host gives no answer. */
+	/** Both reject if the store or a provider's host does not respond. */
 	readonly intake: {
 		readonly find: (provider: string, token: string) => Promise<Smarthost | undefined>;
 		readonly take: (smarthost: Smarthost, incoming: Incoming) => Promise<Exclude<ProviderPostEnd, 'unknown'>>;
 	};
 	readonly observer: {
 		readonly providerPosted: (provider: string, end: ProviderPostEnd) => void;
-		/** What failed while a post was looked at: it is answered 503, and comes again. */
+		/** Processing a post failed. The response is a 503, so the provider posts it again. */
 		readonly providerPostFailed: (provider: string, error: unknown) => void;
 	};
 	readonly mayAccept: () => boolean;
@@ -41,7 +41,10 @@ type Options<Smarthost extends EventOwner> = {
 
 type Params = {readonly provider: string; readonly token: string};
 
-/** The route to which providers post events: no key; a token in the path, and the provider's own proof. */
+/**
+ * The route to which providers post events. It needs no API key: the token in the path and the provider's own signature
+ * authenticate a post.
+ */
 export function providerEventRoutes<Smarthost extends EventOwner>({
 	intake,
 	observer,
@@ -51,7 +54,7 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 	const failRefused = createFailureLimit(clock, () => refusedLimit);
 	const found = new WeakMap<FastifyRequest, Smarthost>();
 	const largePosts = new Seats(maxLargePosts);
-	/** Owners whose posts are refused for now, before their bodies are read. */
+	/** Owners whose posts are temporarily rejected before their bodies are read. */
 	const limited = new LRUCache<string, true>({...atMost(maxLimited), ttl: limitedMs});
 
 	async function guarded<Result>(provider: string, work: () => Promise<Result>): Promise<Result> {
@@ -76,7 +79,7 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 		throw refusals[end]();
 	}
 
-	/** Before the body is read: only who knows a URL may send a large one. */
+	/** Runs before the body is read, so that only clients that know a valid URL can send large bodies. */
 	async function admit(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
 		const {provider, token} = request.params as Params;
 		if (!mayAccept()) {
@@ -116,7 +119,7 @@ export function providerEventRoutes<Smarthost extends EventOwner>({
 	return api => {
 		api.register(async scope => {
 			scope.removeAllContentTypeParsers();
-			// SNS calls its JSON text/plain; a signature covers the bytes, not their type.
+			// SNS sends its JSON as text/plain. A signature covers the bytes, whatever their type.
 			scope.addContentTypeParser('*', {parseAs: 'buffer', bodyLimit}, (_request, body, done) => done(null, body));
 			scope.setValidatorCompiler(() => () => true);
 			scope.post('/v1/provider-events/:provider/:token', {schema, bodyLimit, onRequest: admit}, answer);
@@ -130,26 +133,30 @@ function isLarge({headers}: FastifyRequest): boolean {
 
 const tooMany = () =>
 	apiError('rate_limited', {
-		message: 'Too many events of this workspace are waiting. Post them again later.',
+		message: 'Too many events of this workspace are waiting to be processed. Post them again later.',
 		headers: retryAfter(limitedMs),
 	});
 
 const refusals = {
 	unknown: () =>
-		apiError('not_found', {message: 'No smarthost has this URL: mailctl smarthost rotate shows a new one.'}),
-	unreadable: () => apiError('bad_request', {message: 'The body has no events in the form of this provider.'}),
+		apiError('not_found', {message: 'No smarthost has this URL. Create a new one with mailctl smarthost rotate.'}),
+	unreadable: () => apiError('bad_request', {message: 'The body does not contain events of this provider.'}),
 } as const;
 
 const schema = {
 	...describe({
 		tag: 'Hosted pages',
-		summary: 'Take events of a provider',
+		summary: 'Receive provider events',
 		description:
-			'Providers that send mail for this installation post here what became of it; `mailctl smarthost add` makes the URL. Events are on stable storage when the answer comes; one that came before changes nothing.',
-		answer: [200, 'They are stored.', Type.Object({received: Type.Boolean()}, {examples: [{received: true}]})],
+			'Providers that relay mail for this installation post delivery events here; `mailctl smarthost add` creates the URL. Events are stored durably before the response is sent. Duplicates are ignored.',
+		answer: [
+			200,
+			'The events are stored.',
+			Type.Object({received: Type.Boolean()}, {examples: [{received: true}]}),
+		],
 	}),
 	params: Type.Object({
 		provider: Type.Enum([...providerNames]),
-		token: Type.String({description: 'As `mailctl smarthost add` printed it.'}),
+		token: Type.String({description: 'The token that `mailctl smarthost add` printed.'}),
 	}),
 };

@@ -15,13 +15,12 @@ import type {Collector} from './tracking.ts';
 import {trackingRoutes} from './tracking.ts';
 import {unsubscribePages} from './unsubscribe.ts';
 
-/** What the hosted pages work with. */
 type PublicParts = {
-	/** Opens the tokens of links. */
+	/** Verifies the tokens of links. */
 	readonly links: Links;
 	readonly reader: Knex;
 	readonly writer: Writer;
-	/** Takes opens and clicks. */
+	/** Records opens and clicks. */
 	readonly collector: Pick<Collector, 'add'>;
 	readonly clock: Clock;
 	readonly eventWriter: EventWriter;
@@ -29,7 +28,12 @@ type PublicParts = {
 	readonly random: (size: number) => Buffer;
 };
 
-/** Every route of a link in a mail: no key, a signed token. */
+/**
+ * The routes of links in messages. `src/hosted` serves everything that recipients, mail providers and certificate
+ * authorities request without an API key: unsubscribing, preferences, tracking, provider events, ACME challenges and
+ * the MTA-STS policy. It relies on the signed tokens of `src/links` to authenticate a request and on `src/outcome` to
+ * change anything. It never trusts a workspace's texts as markup, and a GET never changes a subscription.
+ */
 export function publicRoutes({
 	links,
 	reader,

@@ -13,20 +13,19 @@ import type {EngagementType} from '../store/recipients.ts';
 type TrackingRoutesOptions = {
 	readonly links: Pick<Links, 'readOpen' | 'readClick'>;
 	readonly collector: Pick<Collector, 'add'>;
-	/** Answers a token that is not ours, with a page and 404. */
+	/** Responds to a forged token with a page and status 404. */
 	readonly lost: (request: FastifyRequest, reply: FastifyReply) => FastifyReply;
 	readonly clock: Clock;
 };
 
-/** One transparent point. */
+/** A transparent GIF of one pixel. */
 const pixel = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64');
 
 const kept = {'cache-control': 'no-store', 'referrer-policy': 'no-referrer', 'x-robots-tag': 'noindex'};
 
 /**
- * The targets of tracked mail: the pixel of an open, the link of a click. The answer waits for nothing; what is
- * recorded of it is collected for later. A token that has expired still shows its pixel and leads where it led: nothing
- * is recorded then.
+ * The routes of tracked messages: the pixel that records opens, and the redirects that record clicks. The response is
+ * sent before anything is recorded. An expired token still returns its pixel or redirect, but records nothing.
  */
 export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOptions): Routes {
 	function note(request: FastifyRequest, type: EngagementType, claims: Claims, url: string, now: number): void {
@@ -67,14 +66,14 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 	};
 }
 
-const params = Type.Object({token: Type.String({description: 'As in the mail.'})});
-const pages = {404: 'The token is not ours.'};
+const params = Type.Object({token: Type.String({description: 'The signed token from the message.'})});
+const pages = {404: 'The token is forged.'};
 const openSchema = {
 	...describe({
 		tag: 'Hosted pages',
-		summary: 'Show the pixel of a tracked mail',
+		summary: 'Show the pixel of a tracked message',
 		description: 'Records an open, unless the token has expired.',
-		answer: [200, 'A transparent point.', null],
+		answer: [200, 'A transparent image of one pixel.', null],
 		media: 'image/gif',
 		pages,
 	}),
@@ -85,24 +84,24 @@ const clickSchema = {
 		tag: 'Hosted pages',
 		summary: 'Follow a tracked link',
 		description: 'Records a click, unless the token has expired.',
-		answer: [302, 'On to where the link led, which the token says.', null],
+		answer: [302, 'A redirect to the URL in the token.', null],
 		media: null,
 		pages,
 	}),
 	params,
 };
 
-/** A header holds ASCII only: other characters are encoded as a browser would that reads the link. */
+/** Headers are limited to ASCII, so other characters are encoded as a browser would encode them. */
 function locationOf(url: string): string {
 	return /^[\u0021-\u007e]+$/.test(url) ? url : new URL(url).href;
 }
 
-/** Programs that fetch the links of a mail whether or not a person looks at it, by their names. */
+/** User agents of programs that fetch the links of a message whether or not a person reads it. */
 const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: RegExp}> = [
-	// The whole of what Apple's proxies say; they fetch every image soon after the delivery.
+	// This is the entire user agent of Apple's proxies, which fetch every image soon after delivery.
 	{name: 'Apple Mail Privacy Protection', pattern: /^Mozilla\/5\.0$/},
 	{name: 'Gmail prefetch', pattern: /Chrome\/42\.0\.2311\.135 Safari\/537\.36 Edge\/12\.246 Mozilla\/5\.0$/},
-	// These fetch for a reader or ahead of one, and do not say which.
+	// These fetch both on behalf of a reader and in advance, which cannot be told apart.
 	{name: 'Gmail image proxy', pattern: /GoogleImageProxy/i},
 	{name: 'Yahoo Mail image proxy', pattern: /YahooMailProxy/i},
 	{name: 'mail filter', pattern: /barracuda|proofpoint|mimecast|messagelabs|symantec|ironport|cisco ?secure ?email/i},
@@ -116,7 +115,7 @@ const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: Reg
 		pattern: /BingPreview|SkypeUriPreview|Microsoft Office Existence Discovery|Slack-ImgProxy/i,
 	},
 	{name: 'preview of links', pattern: /facebookexternalhit|WhatsApp\/|GoogleMessages\/|URL Preview/i},
-	// Slackbot, Twitterbot, bingbot …; not phones of the maker Cubot.
+	// Slackbot, Twitterbot, bingbot and others, but not phones by Cubot.
 	{name: 'robot', pattern: /(?<!cu)bot\b|crawler|spider|scanner|\+https?:\/\//i},
 	{name: 'driven browser', pattern: /HeadlessChrome|PhantomJS|Puppeteer|Playwright|Selenium/i},
 	{
@@ -126,17 +125,17 @@ const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: Reg
 	{name: 'HTTP library', pattern: /^(?:node|undici|got |libwww|lwp|lua-|ruby|php|guzzle|dart)/i},
 ];
 
-/** Longer ones are cut, here and in the timeline. */
+/** Longer user agents are truncated, here and in the timeline. */
 export const maxUserAgentLength = 200;
 
-/** What the client calls itself, cut; null: it does not say. */
+/** Returns the client's user agent, truncated, or `null` if it sent none. */
 export function userAgentOf({'user-agent': agent}: IncomingHttpHeaders): string | null {
 	return agent ? agent.slice(0, maxUserAgentLength) : null;
 }
 
 /**
- * Whether the request is a known machine's. A program without a name is one: mail programs and browsers have one. What
- * a browser fetches ahead says so in `Sec-Purpose`, `Purpose` or `X-Moz`.
+ * Whether a program made the request without a person. A missing user agent counts as a program, because mail clients
+ * and browsers send one. Browsers mark a prefetch by `Sec-Purpose`, `Purpose` or `X-Moz`.
  */
 export function isMachine(headers: IncomingHttpHeaders): boolean {
 	const agent = userAgentOf(headers);
@@ -148,28 +147,28 @@ export function isMachine(headers: IncomingHttpHeaders): boolean {
 	);
 }
 
-/** `from`: the address of the client, which is held in memory and nowhere else. */
+/** An open or click. `from` is the IP address of the client, which is held in memory and never stored. */
 export type Hit = Whose & Engagement & {readonly from?: string};
 
 type CollectorOptions = {
-	/** Writes one; resolves when it is on stable storage. */
+	/** Resolves when the hit is on stable storage. */
 	readonly write: (hit: Hit) => Promise<unknown>;
-	/** Whether an error says that the store cannot be used now: then it is tried again. */
+	/** Whether an error means that the store is temporarily unavailable, so that writing is retried. */
 	readonly isUnavailable: (error: unknown) => boolean;
 	readonly onError: (error: unknown) => void;
-	/** How many came while too many waited; these are lost. */
+	/** Called with the number of hits that were dropped because too many were waiting. */
 	readonly onLost: (n: number) => void;
-	/** How many different ones may wait. */
+	/** The maximum number of distinct hits that wait. */
 	readonly most?: number;
-	/** Before a store that failed is asked again, milliseconds. */
+	/** Milliseconds before writing to a failed store is retried. */
 	readonly retryMs?: number;
 };
 
 const atOnce = 64;
 
 /**
- * Opens and clicks that wait to be written. No answer waits for it: the pixel and the redirect are sent before. However
- * many come, those of one recipient and one link are one, few are written at a time, and little memory is held.
+ * Writes opens and clicks in the background, after the pixel or redirect has been sent. Repeated hits of one recipient
+ * on one link are merged, and both the number of concurrent writes and the memory are bounded.
  */
 export class Collector {
 	readonly #options: CollectorOptions;
@@ -188,7 +187,7 @@ export class Collector {
 		this.#running ??= this.#run();
 	}
 
-	/** Resolves when all is written, or cannot be. */
+	/** Resolves when everything has been written or writing has failed. */
 	async stop(): Promise<void> {
 		this.#stopping = true;
 		this.#endPause();
@@ -225,7 +224,7 @@ export class Collector {
 		this.#running = null;
 	}
 
-	/** Whether the store could not be used: then what was not written waits again. */
+	/** Returns `true` if the store was unavailable. Hits that could not be written then wait for the next attempt. */
 	async #writeSome(): Promise<boolean> {
 		const {write, isUnavailable, onError} = this.#options;
 		const hits: Hit[] = [];

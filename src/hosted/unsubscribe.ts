@@ -15,7 +15,7 @@ import {filled, type Html, html, nameMarkup, plainName} from './html.ts';
 import {addressMarkup, button, type LinkPage, postForm, section, type Visit} from './linked.ts';
 import type {Texts} from './texts/wording.ts';
 
-/** A longer body is no form of ours, nor a one-click request. */
+/** Octets; neither the hosted form nor a one-click request is longer. */
 const formLimit = 8 * 1024;
 
 export type UnsubscribeOptions = {
@@ -31,25 +31,25 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 	formLimit,
 	show: {
 		summary: 'Show the unsubscribe page',
-		description: 'Where the unsubscribe link of a mail leads to. Changes nothing.',
-		answer: 'What the recipient can do, with the branding of the workspace and in the language of the recipient.',
+		description: 'The page that the unsubscribe link in a message opens. Changes nothing.',
+		answer: 'A page with the available choices, with the branding of the workspace, in the recipient’s language.',
 	},
 	act: {
 		summary: 'Unsubscribe with one click',
 		description: [
-			'The action of RFC 8058, posted by mail programs and by the page itself. The token stands in the query or in the form.',
-			'Opts the recipient out of the topic of the mail, or of everything where it has none.',
-			'Unknown fields are ignored, and so is an empty body.',
+			'The one-click action of RFC 8058, submitted by mail clients and by the page itself. The token is in the query string or in the form.',
+			'Opts the recipient out of the topic of the message, or of everything if the message has no topic.',
+			'Unknown fields and an empty body are ignored.',
 		].join(' '),
-		answer: 'The choice as it is now, as a page; repeating the request changes nothing.',
+		answer: 'A page with the current choice. Repeating the request changes nothing.',
 		fields: {
 			action: Type.Optional(
 				Type.Enum(['topic', 'all', 'undo'], {
 					description:
-						'`topic`: out of the topic of the mail (the default); `all`: of everything; `undo`: takes back what this page did.',
+						'`topic` opts out of the topic of the message (the default), `all` opts out of everything, `undo` reverts what this page did.',
 				}),
 			),
-			'List-Unsubscribe': Type.Optional(Type.String({description: '`One-Click`, as mail programs post it.'})),
+			'List-Unsubscribe': Type.Optional(Type.String({description: '`One-Click`, as mail clients send it.'})),
 		},
 		example: {'List-Unsubscribe': 'One-Click'},
 	},
@@ -60,7 +60,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 			return noticePage('unclear', 400, texts, brand);
 		}
 		let status = await readStatus(reader, linked);
-		// What changes nothing need not wait for the one that writes: a link may be posted to as often as anyone likes.
+		// Anyone with the link can post to it repeatedly, so requests that change nothing do not reach the writer.
 		if (form && action && changes(status, action)) {
 			const via = form.action === null ? 'one-click' : 'page';
 			status = await unsubscribe({...linked, action, via, at: storeTime(clock.now())});
@@ -69,7 +69,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 	},
 });
 
-/** Undefined: not one of the topics. */
+/** Returns `undefined` if the action does not exist. */
 function actionOf({action}: Form): OptOutAction | undefined {
 	if (action === null) {
 		return 'topic';
@@ -77,15 +77,14 @@ function actionOf({action}: Form): OptOutAction | undefined {
 	return action === 'topic' || action === 'all' || action === 'undo' ? action : undefined;
 }
 
-/** What the page is about. */
 type Subject = Visit & {
-	/** What the recipient, or his mail program, has just asked for; null: he only looks. */
+	/** What the recipient or their mail client has just requested; `null` if the page is only viewed. */
 	readonly action: OptOutAction | null;
-	/** What holds now. */
+	/** The status after that request. */
 	readonly status: SubscriptionStatus;
 };
 
-/** The page of a link that works: what can be done, or what was done and how to take it back. */
+/** Returns the page of a valid link: the available choices, or what was changed and how to undo it. */
 function unsubscribePage(subject: Subject): Page {
 	const {texts, brand, status, action} = subject;
 	const view = viewOf(subject);
@@ -111,7 +110,7 @@ type View = {
 
 function viewOf(subject: Subject): View {
 	const {status, action} = subject;
-	// The links of a test message change nothing: its page shows what would be.
+	// The links of a test message change nothing, so its page shows what they would do.
 	const isOut = status.isTest && (action === 'topic' || action === 'all');
 	if (status.all !== null || (isOut && (action === 'all' || status.topic === null))) {
 		return outOfAll(subject, status.all !== 'other');
@@ -122,7 +121,7 @@ function viewOf(subject: Subject): View {
 	return action === 'undo' ? undone(subject) : confirm(subject);
 }
 
-/** A sentence with the names that it is about. */
+/** Fills the address, brand and topic into a sentence. */
 function say({brand, linked: {address}, status: {topic}}: Subject, text: string): Html {
 	const name = nameMarkup(topic?.name ?? '');
 	return filled(text, {address: addressMarkup(address), brand: nameMarkup(brand.name), topic: name});

@@ -21,23 +21,23 @@ import {type Given, notFound, type OperationContext, operation, Refused, unusabl
 /** An alert and the status of its address. Webhooks and the installation's own alerts are always `active`. */
 export type ShownAlert = Alert & {readonly status: AddressStatus};
 
-/** An alert with what is shown only now; null: it has no secret of ours. */
+/** A new alert and its signing secret, which is shown only once. `secret` is `null` unless it is a webhook. */
 export type NewAlert = {readonly row: ShownAlert; readonly secret: string | null};
 
 const secretBytes = 32;
-/** Alerts of the installation itself. Those of a workspace are one of its limits. */
+/** Applies to the installation's own alerts. Those of a workspace count against its limits. */
 const maxOwnAlerts = 50;
 const maxMuteMs = 30 * 86_400_000;
 const id = Type.String({description: 'The alert.'});
 const manages = {scope: 'alerts:manage', role: 'admin'} as const;
-const apply = 'whom to wake is no part of a description of mail';
-const vouching = 'only operators of the installation vouch for an address';
+const apply = 'who receives alerts is not part of the mail setup';
+const vouching = 'only operators of the installation can vouch for an address';
 const vouches = {role: 'admin', everywhere: true, without: {apply, api: vouching, dashboard: vouching}} as const;
 const testsPerHour = 5;
 const confirmationsPerWorkspace = 10;
 const confirmationsPerAddress = 3;
 
-/** Throws `Refused` where the target cannot be used. `urlFault`: what is wrong with a URL that is posted to. */
+/** Throws `Refused` if the target is invalid. `urlFault` returns the problem with a URL, or `null`. */
 export function checkTarget(
 	urlFault: (url: string) => string | null,
 	{way, target}: {readonly way: AlertWay; readonly target: string},
@@ -51,20 +51,20 @@ export function checkTarget(
 
 const newAlertInput = Type.Object(
 	{
-		way: Type.Enum([...alertWays], {description: 'How its messages go.'}),
+		way: Type.Enum([...alertWays], {description: 'How the alert is sent.'}),
 		target: Type.String({
 			minLength: 3,
 			maxLength: 2048,
-			description: 'The address of a mail, or the URL that is posted to.',
+			description: 'The email address, or the URL to post to.',
 		}),
 		from: Type.Optional(
 			Type.String({
 				maxLength: 254,
-				description: 'The sender of its mails; absent: mailctl at the installation’s host.',
+				description: 'The sender address of the alert’s email. Default: mailctl at the installation’s host.',
 			}),
 		),
 		on: Type.Optional(
-			Type.Array(Type.Enum([...alertKindNames]), {minItems: 1, description: 'What it is about; absent: all.'}),
+			Type.Array(Type.Enum([...alertKindNames]), {minItems: 1, description: 'The alert types. Default: all.'}),
 		),
 	},
 	{
@@ -81,7 +81,7 @@ const newAlert = {
 	refreshes: false,
 } as const;
 
-/** Without a workspace it is about the installation and every workspace; with one, about what belongs to that. */
+/** Adds an alert for the given workspace, or for the installation and all workspaces if none is given. */
 export const addAlert = operation({
 	...newAlert,
 	...manages,
@@ -90,7 +90,7 @@ export const addAlert = operation({
 	run: (context: OperationContext<string | null>, input) => add(context, input, false),
 });
 
-/** Adds an alert for an operator of the installation who vouches for the address, so that it need not confirm. */
+/** Adds an alert whose address an operator of the installation vouches for, so that no confirmation is needed. */
 export const addVouchedAlert = operation({
 	...newAlert,
 	...vouches,
@@ -141,12 +141,12 @@ function checkKinds(workspaceId: string | null, on: readonly AlertKind[] | undef
 	if (foreign !== undefined) {
 		throw unusable(
 			'on',
-			`must not name ${foreign}, which is about the installation: mailctl alert add without a workspace`,
+			`must not contain ${foreign}, which concerns the installation: add that alert without a workspace`,
 		);
 	}
 }
 
-/** Only an operator may mail in the name of others. */
+/** Only operators of the installation may choose the sender of an alert, since any address can be entered. */
 function checkSender(workspaceId: string | null, from: string | undefined): void {
 	if (from === undefined) {
 		return;
@@ -160,13 +160,13 @@ function checkSender(workspaceId: string | null, from: string | undefined): void
 	}
 }
 
-/** Returns an alert's status. Only mail of a workspace's alerts depends on the address. */
+/** Returns an alert's status. It depends on the address only for email alerts of a workspace. */
 export async function readStatus(reader: Knex, alert: Alert): Promise<AddressStatus> {
 	const [shown] = await withStatuses(reader, [alert]);
 	return shown?.status ?? 'active';
 }
 
-/** The alerts with their statuses, in the same order. */
+/** Returns the alerts with their statuses, in the same order. */
 export async function withStatuses(reader: Knex, alerts: readonly Alert[]): Promise<ShownAlert[]> {
 	const mailed = groupBy(alerts.filter(isByMail), one => one.workspace_id ?? '');
 	const found = new Map<string, Map<string, AddressStatus>>();
@@ -178,7 +178,7 @@ export async function withStatuses(reader: Knex, alerts: readonly Alert[]): Prom
 
 const isByMail = ({way, workspace_id: id}: Alert): boolean => way === 'mail' && id !== null;
 
-/** The comparison form of the address that a workspace's alert mails to. */
+/** Returns the normalized form of an alert's email address. */
 function keyOf({target}: Alert): string {
 	const parsed = parseAddress(target, {utf8Local: false});
 	return parsed.ok ? parsed.address.key : target;
@@ -282,13 +282,13 @@ export async function findMailRefusal(reader: Knex, alert: Alert, isConfirmation
 	return workspace?.paused_at ? 'the workspace is paused' : null;
 }
 
-/** It sends nothing for a while. */
+/** Stops an alert from sending messages for the given time. */
 export const muteAlert = operation({
 	...manages,
 	name: 'alert mute',
 	without: {apply},
 	input: Type.Object(
-		{id, for: Type.String({description: 'How long, such as 30m, 2h or 3d; 0 ends it. At most 30d.'})},
+		{id, for: Type.String({description: 'A duration such as 30m, 2h or 3d, at most 30d. 0 unmutes the alert.'})},
 		{additionalProperties: false, examples: [{for: '2h'}]},
 	),
 	async run(

@@ -3,17 +3,19 @@ import {Type} from '../mail/type.ts';
 import {makeDue} from '../store/certificates.ts';
 import {notFound, type OperationContext, operation, Refused} from './operation.ts';
 
-/** Makes certificates due; the daemon orders them at once. Answers their names. */
+/** Marks certificates as due, so that the daemon orders them immediately. Returns their names. */
 export const renewCertificates = operation({
 	name: 'certificate renew',
 	role: 'admin',
 	everywhere: true,
 	without: {
-		api: 'certificates renew by themselves; a person helps where that fails',
-		dashboard: 'certificates renew by themselves; a person helps where that fails',
-		apply: 'a file says what is, not what is done',
+		api: 'certificates renew automatically; only a failed renewal needs an operator',
+		dashboard: 'certificates renew automatically; only a failed renewal needs an operator',
+		apply: 'a file describes state, not actions',
 	},
-	input: Type.Object({name: Type.Optional(Type.String({description: 'The name that it is for; absent: all.'}))}),
+	input: Type.Object({
+		name: Type.Optional(Type.String({description: 'The host name of the certificate. Default: all.'})),
+	}),
 	async run({trx, tools}: OperationContext<string | null>, {name = null}): Promise<readonly string[]> {
 		const names = await makeDue(trx, name, storeTime(tools.clock.now()));
 		if (names.length > 0) {

@@ -3,12 +3,10 @@ import {Type} from '../mail/type.ts';
 import {findContact} from '../store/topics.ts';
 import {notFound, operation, Refused} from './operation.ts';
 
-/** The link opens the page of this person. */
+/** The person whose preference page the link opens. */
 type Person = {readonly id: string; readonly workspaceId: string; readonly address: string};
 
-/**
- * Gives out a link to a person's preference page. Who has it may choose for the person, so that the act is recorded.
- */
+/** Creates a link to a person's preference page. Anyone who has it can change their preferences, so this is audited. */
 export const linkPreferences = operation({
 	scope: 'contacts:manage',
 	role: 'operator',
@@ -19,8 +17,8 @@ export const linkPreferences = operation({
 	async run({trx, tools, workspaceId, mode}, {id}): Promise<Person> {
 		const contact = await findContact(trx, workspaceId, id, storeTime(tools.clock.now()));
 		if (contact && mode === 'test') {
-			const wrong = 'a test key cannot choose for a contact of live mail';
-			const api = 'A test key cannot choose for a contact of live mail.';
+			const wrong = 'a test key cannot change the preferences of a live contact';
+			const api = 'A test key cannot change the preferences of a live contact.';
 			throw new Refused('insufficient_scope', {wrong, next: 'use a live key', api});
 		}
 		return contact ? {id, workspaceId, address: contact.address} : notFound('contact', id);

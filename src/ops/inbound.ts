@@ -17,11 +17,11 @@ import {checkRoom} from './limits.ts';
 import {notFound, operation, Refused, unusable} from './operation.ts';
 
 const manages = {scope: 'received:manage'} as const;
-const apply = 'a file says what goes out';
+const apply = 'a file describes outgoing mail only';
 const id = Type.String();
 const examples = [{address: 'support@in.shop.example'}];
 
-/** In comparison form; `*@` for all of a domain. Throws `Refused`. */
+/** Returns the normalized form of an address, or of `*@` and a domain, which stands for every address there. */
 function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	const isAll = text.startsWith('*@');
 	const parsed = parseAddress(isAll ? `any${text.slice(1)}` : text, {utf8Local: false});
@@ -32,29 +32,32 @@ function keyOf(text: string): {readonly key: string; readonly domain: string} {
 	const {key, domain} = parsed.address;
 	if (isReserved(key)) {
 		const theirs = 'postmaster, abuse, fbl, dmarc and tlsrpt';
-		unusable('address', `must be another one: ${theirs} are the operator's at every domain`);
+		unusable('address', `must not be reserved: ${theirs} belong to the operator at every domain`);
 	}
 	return {key: isAll ? `*@${domain}` : key, domain};
 }
 
-/** Throws `Refused` for an address at a host of the installation, which has its own mail. */
+/** Throws `Refused` for an address at a host of the installation, because bounces arrive there. */
 export function checkNotOurs(address: string, hosts: readonly string[]): void {
 	const {domain} = keyOf(address);
 	if (hosts.includes(domain)) {
-		unusable('address', `must be at another domain: bounces come to ${domain}`);
+		unusable('address', `must be at another domain: ${domain} receives the bounces of this installation`);
 	}
 }
 
-/**
- * Mail to an address comes in from now on. The command line is the operator's: the domain need not be the workspace's.
- */
+/** Starts accepting mail to an address. From the command line, the operator can use domains of no workspace too. */
 export const addInbound = operation({
 	...manages,
 	without: {apply},
 	role: 'admin',
 	name: 'inbound add',
 	input: Type.Object(
-		{address: Type.String({maxLength: 254, description: 'An address, or `*@` and a domain: all of it.'})},
+		{
+			address: Type.String({
+				maxLength: 254,
+				description: 'An address, or `*@` and a domain for all its addresses.',
+			}),
+		},
 		{additionalProperties: false, examples},
 	),
 	async run({trx, tools, workspaceId, face}, {address: text}): Promise<InboundAddress> {
@@ -70,7 +73,7 @@ export const addInbound = operation({
 			unusable('address', 'must not be at a domain of another workspace');
 		}
 		if (isOwn && proved.every(({workspace_id: owner}) => owner === workspaceId)) {
-			// A workspace that had the domain before reads none of its mail from now on.
+			// A workspace that owned the domain before must not receive its mail any longer.
 			for (const other of await deleteOthersInbound(trx, workspaceId, domain)) {
 				const detail = {address: other.address};
 				const act = {action: 'inbound.removed', workspaceId: other.workspace_id, target: other.id, detail};
@@ -90,7 +93,7 @@ export const addInbound = operation({
 	entry: ({id: target, address}) => ({target, detail: {address}}),
 });
 
-/** What came in stays. */
+/** Stops accepting mail to an address. Mail already received is retained. */
 export const removeInbound = operation({
 	...manages,
 	without: {apply},
@@ -103,10 +106,10 @@ export const removeInbound = operation({
 	entry: ({id: target, address}) => ({target, detail: {address}}),
 });
 
-/** With what was posted of it. */
+/** Deletes a received message and its webhook deliveries. */
 export const removeReceived = operation({
 	...manages,
-	without: {cli: 'people read it on its page, programs by the API', apply},
+	without: {cli: 'received mail is read in the dashboard and by the API', apply},
 	role: 'operator',
 	name: 'received delete',
 	refreshes: false,

@@ -16,22 +16,22 @@ import {
 import {checkRoom} from './limits.ts';
 import {notFound, operation} from './operation.ts';
 
-/** A key's row, and the key itself, which cannot be read again. */
+/** A key's row, and the key itself, which cannot be retrieved later. */
 export type CreatedKey = {readonly row: ApiKey; readonly key: string};
 
 type NewKey = {
 	readonly name: string;
 	readonly mode: Mode;
-	/** Absent: the usual ones of the mode. */
+	/** Defaults to `defaultScopes` of the mode. */
 	readonly scopes?: readonly string[];
 	readonly rate_limit?: string | null;
-	/** In the store's form; null or absent: never. */
+	/** In the store's format. A key without it never expires. */
 	readonly expires_at?: string | null;
 };
 
 const hintLength = 'key_live_'.length + 4;
 
-/** Makes a key that is no act of its own: it is part of another one, or serves one send. */
+/** Creates a key without an audit entry, for callers that record an act of their own or need a key for one send. */
 export async function issueKey(
 	trx: Knex.Transaction,
 	{clock, newId, random}: Tools,
@@ -56,8 +56,8 @@ const rights = {
 	expires_at: Type.Optional(Type.Union([Type.String(), Type.Null()])),
 };
 const manages = {role: 'admin', fresh: true} as const;
-const noKeysByKeys = 'a key that leaked could make itself others';
-const page = 'There is no such key, or it has ended.';
+const noKeysByKeys = 'a leaked key could create further keys';
+const page = 'This key does not exist, or it has expired or been revoked.';
 
 export const createKey = operation({
 	...manages,
@@ -75,11 +75,11 @@ export const createKey = operation({
 	}),
 });
 
-/** Changes what a key may do; the key itself stays. */
+/** Changes the rights of a key. The key itself stays the same. */
 export const changeKey = operation({
 	...manages,
 	name: 'key change',
-	without: {api: noKeysByKeys, cli: '`mailctl apply` changes keys', dashboard: 'people make a new key'},
+	without: {api: noKeysByKeys, cli: '`mailctl apply` changes keys', dashboard: 'people create a new key'},
 	input: Type.Object({id, ...rights}),
 	run: async ({trx, workspaceId}, {id: wanted, ...changes}) =>
 		(await updateApiKey(trx, workspaceId, wanted, changes as KeyChanges)) ?? notFound('key', wanted),
@@ -95,14 +95,14 @@ export const revokeKey = operation({
 	async run({trx, tools, workspaceId}, {id: wanted}) {
 		const revoked = await revokeApiKey(trx, workspaceId, wanted, storeTime(tools.clock.now()));
 		const row = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
-		const wrong = `the key ${wanted} is revoked already`;
+		const wrong = `the key ${wanted} is already revoked`;
 		return revoked ? row : notFound('key', wanted, {wrong, next: 'there is nothing to do', page});
 	},
 	audit: 'key.revoked',
 	entry: ({id: target, name}) => ({target, detail: {name}}),
 });
 
-/** Makes a key with the rights of an old one, which ends after `overlap` milliseconds. */
+/** Creates a key with the rights of an old one, which expires after `overlap` milliseconds. */
 export const rotateKey = operation({
 	...manages,
 	name: 'key rotate',
@@ -112,11 +112,11 @@ export const rotateKey = operation({
 		const old = (await findApiKey(trx, workspaceId, wanted)) ?? notFound('key', wanted, {page});
 		const now = tools.clock.now();
 		if (old.revoked_at !== null || (old.expires_at !== null && old.expires_at <= storeTime(now))) {
-			const next = 'make a new one with mailctl key create';
-			throw notFound('key', wanted, {wrong: `the key ${wanted} has ended`, next, page});
+			const next = 'create a new one with mailctl key create';
+			throw notFound('key', wanted, {wrong: `the key ${wanted} has expired or been revoked`, next, page});
 		}
 		const endsAt = storeTime(now + overlap);
-		// Without an overlap the new key takes the place of the old one.
+		// Before `checkRoom`: without an overlap the old key no longer counts against the limit.
 		await expireApiKey(trx, workspaceId, wanted, endsAt);
 		await checkRoom(trx, tools, workspaceId, 'keys');
 		const created = await issueKey(trx, tools, workspaceId, old);

@@ -11,14 +11,17 @@ export class LimitReached extends Refused {
 		const wrong = `the workspace may have at most ${limit} ${limitWords(name)}`;
 		super('conflict', {
 			wrong,
-			next: 'remove one first, or have the operator raise the limit with mailctl workspace update',
-			api: `A workspace may have at most ${limit} ${limitWords(name)}: remove one first.`,
+			next: 'remove one first, or ask the operator to raise the limit with mailctl workspace update',
+			api: `A workspace may have at most ${limit} ${limitWords(name)}. Remove one first.`,
 			page: `A workspace may have at most ${limit} ${limitWords(name)}. Remove one first.`,
 		});
 	}
 }
 
-/** Throws `LimitReached` if `more` of something would exceed the limit. Exact within the transaction that adds them. */
+/**
+ * Throws `LimitReached` if adding `more` would exceed the limit. The result is exact only in the transaction that adds
+ * them.
+ */
 export async function checkRoom(
 	trx: Knex,
 	{clock}: Pick<Tools, 'clock'>,

@@ -14,7 +14,7 @@ const sends = {
 } as const;
 const id = Type.String();
 
-/** Ends a message with all its copies, before its first attempt. */
+/** Cancels a message for all its recipients, if no attempt has started yet. */
 export const cancelMessage = operation({
 	...sends,
 	name: 'message cancel',
@@ -31,7 +31,7 @@ export const cancelMessage = operation({
 	refreshes: false,
 });
 
-/** Gives a message, with all its copies, another time, whether it had one or not. */
+/** Schedules a message, whether it was scheduled before or not, if no attempt has started yet. */
 export const rescheduleMessage = operation({
 	...sends,
 	name: 'message reschedule',
@@ -40,7 +40,7 @@ export const rescheduleMessage = operation({
 			id,
 			sendAt: Type.String({
 				description:
-					'RFC 3339, or from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead; a time that is past is now.',
+					'An RFC 3339 time, or a time from now (`+90m`, `+2h`, `+3d`), at most 30 days ahead. A time in the past means now.',
 			}),
 		},
 		{additionalProperties: false, examples: [{sendAt: '2026-06-09T10:00:00Z'}]},
@@ -58,7 +58,7 @@ export const rescheduleMessage = operation({
 			others.expiresAt !== undefined &&
 			!leavesTime(sendAt === null ? now : Date.parse(sendAt), Date.parse(others.expiresAt))
 		) {
-			unusable('the time', `must be at least a minute before the mail expires at ${others.expiresAt}`);
+			unusable('the time', `must be at least a minute before the message expires at ${others.expiresAt}`);
 		}
 		await storeExtras(trx, messageId, extrasJson({...others, ...(sendAt !== null && {sendAt})}));
 		await reschedule(trx, ids, {messageId, sendAt, now: storeTime(now)});
@@ -69,7 +69,7 @@ export const rescheduleMessage = operation({
 	refreshes: false,
 });
 
-/** The recipients and the extras of a message before its first attempt. Throws `Refused`. */
+/** Locks the recipients of a message and returns them with its extras. Throws `Refused` once an attempt has started. */
 async function unbegun(
 	context: OperationContext,
 	messageId: string,
@@ -78,12 +78,12 @@ async function unbegun(
 	const ids = await lockUnbegun(context.trx, messageId);
 	if (ids === null) {
 		throw new Refused('not_cancellable', {
-			wrong: `the first attempt of ${messageId} has begun, or it has ended`,
+			wrong: `the first attempt of ${messageId} has already started, or the message is no longer queued`,
 			next: `see mailctl message show ${messageId}`,
-			page: 'It is too late: the first attempt has begun, or the message has ended.',
+			page: 'It is too late: the first attempt has already started, or the message is no longer queued.',
 		});
 	}
-	// Read after the lock: another change may have come first.
+	// Read again under the lock, because another change may have committed first.
 	const {extras} = await found(context, messageId);
 	return {ids, extras};
 }

@@ -9,25 +9,23 @@ import {bumpGeneration} from '../store/changes.ts';
 import type {Writer} from '../store/engine/writer.ts';
 import type {Vault} from '../store/sealed.ts';
 
-/**
- * Where people and programs ask for operations: the HTTP API, the commands, the forms of the dashboard,
- * `mailctl apply`.
- */
+/** The interfaces that offer operations: the HTTP API, the CLI, the forms of the dashboard and `mailctl apply`. */
 type Face = 'api' | 'cli' | 'dashboard' | 'apply';
 
 /**
- * Who asks for an operation, and where it may work. A face makes it from the key, user or process that it has checked.
+ * Who performs an operation, and in which workspace. An interface creates it from the key, user or process that it has
+ * authenticated.
  */
 export type Context<Workspace extends string | null = string> = {
 	readonly face: Face;
-	/** The only workspace that the operation reads and changes; null: what belongs to the installation. */
+	/** The only workspace that the operation reads and changes; `null` for objects of the installation. */
 	readonly workspaceId: Workspace;
-	/** `test`: by a test key, which changes only what test keys made. */
+	/** `test` for a test key, which can change only what test keys created. */
 	readonly mode: Mode;
-	/** With the operator whom the audit trail names. */
+	/** Includes the operator that the audit trail names. */
 	readonly tools: ActTools;
 	readonly writer: Pick<Writer, 'submit' | 'transaction'>;
-	/** As `writer.transaction`; afterwards this process caches nothing from before. */
+	/** Like `writer.transaction`, but also clears this process's caches afterwards. */
 	readonly change: Writer['transaction'];
 	/** Seals and opens secrets of the store. */
 	readonly vault: () => Promise<Vault>;
@@ -43,40 +41,40 @@ export type OperationContext<Workspace extends string | null = string> = Omit<
 
 type Frozen<Value> = Value extends object ? {readonly [Name in keyof Value]: Frozen<Value[Name]>} : Value;
 
-/** What an operation is given: what its schema describes. */
+/** The input of an operation, as its schema describes it. */
 export type Given<Input extends TSchema> = Frozen<Static<Input>>;
 
 type Head<Input extends TSchema> = {
-	/** The noun of the command line and the verb: `topic create`. */
+	/** Noun and verb, as in the command: `topic create`. */
 	readonly name: string;
-	/** The scope that a key of the API needs. */
+	/** The scope that an API key needs. */
 	readonly scope?: Scope;
-	/** The least role of a user of the dashboard. */
+	/** The lowest role of a dashboard user that may perform it. */
 	readonly role: Role;
-	/** Only for users of all workspaces: what it changes is the installation's. */
+	/** Restricts it to users of all workspaces, because it affects the whole installation. */
 	readonly everywhere?: true;
-	/** A user needs a log-in or re-authentication of the last minutes. */
+	/** Requires that the user signed in or re-authenticated within the last minutes. */
 	readonly fresh?: true;
-	/** Why a face does not have it. */
+	/** The interfaces that do not offer it, each with the reason. */
 	readonly without?: {readonly [Name in Face]?: string};
-	/** What it takes. The API and the forms check it; commands and `apply` have parsers of their own. */
+	/** The input. The API and the forms validate it; the commands and `apply` have parsers of their own. */
 	readonly input: Input;
 	/** The action in the audit trail: `topic.created`. */
 	readonly audit: string;
 };
 
-/** Runs in one transaction, which records the act. Throws `Refused` where it changes nothing. */
+/** Runs in one transaction, which also records the act. Throws `Refused` if it cannot be performed. */
 type Single<Input, Result, Workspace extends string | null> = {
 	readonly run: (context: OperationContext<Workspace>, input: Input) => Promise<Result>;
-	/** What the audit trail has of the act, in addition to who, when and where. */
+	/** Returns what the audit trail records in addition to the actor, time and workspace. */
 	readonly entry: (result: Result, input: Input) => Omit<Act, 'action' | 'workspaceId' | 'at'>;
-	/** False: no process caches what it changes. Else all read it again. */
+	/** `false` if no process caches what it changes. By default all processes refresh their caches. */
 	readonly refreshes?: false;
 };
 
-/** Writes in several transactions, or in one with others of its kind (a group write); nothing of it is cached. */
+/** Writes in several transactions, or in a group write. No process caches what it changes. */
 type Long<Input, Result, Workspace extends string | null> = {
-	/** `begin` gives what records the act of a target, with what is done so far (`beginAct`). */
+	/** `begin` returns a function that records the progress of the act on a target (see `beginAct`). */
 	readonly work: (
 		context: Context<Workspace>,
 		input: Input,
@@ -89,18 +87,22 @@ type SingleOperation<Input extends TSchema, Result, Workspace extends string | n
 type LongOperation<Input extends TSchema, Result, Workspace extends string | null = string> = Head<Input> &
 	Long<Given<Input>, Result, Workspace>;
 
-/** One verb of a noun, as all faces know it. */
+/**
+ * An action that people and programs can perform on an object. `src/ops` defines each one once, with its input, its
+ * permissions and its audit entry, so that the API, the CLI, the dashboard and `mailctl apply` all behave alike. The
+ * operations rely on `src/store` for their data. They never authenticate anyone: the interfaces do that first.
+ */
 export type Operation<Input extends TSchema, Result, Workspace extends string | null = string> =
 	| SingleOperation<Input, Result, Workspace>
 	| LongOperation<Input, Result, Workspace>;
 
-/** Gives the parts of a definition the types of its input and result. */
+/** Infers the types of an operation's input and result from its definition. */
 export const operation = <Input extends TSchema, Result, Workspace extends string | null = string>(
 	definition: SingleOperation<Input, Result, Workspace>,
 ) => definition;
 export const longOperation = <Input extends TSchema, Result>(definition: LongOperation<Input, Result>) => definition;
 
-/** Does an operation, records it and has caches refreshed. Throws `Refused`. */
+/** Performs an operation, records it in the audit trail, and makes all processes refresh their caches. */
 export async function perform<Input extends TSchema, Result, Workspace extends string | null>(
 	operation: Operation<Input, Result, Workspace>,
 	context: Context<Workspace>,
@@ -116,7 +118,7 @@ export async function perform<Input extends TSchema, Result, Workspace extends s
 	return await transaction(trx => performIn(operation, {...context, trx}, input));
 }
 
-/** The same as a part of a transaction that does more. */
+/** Performs an operation as part of the caller's transaction. */
 export async function performIn<Input extends TSchema, Result, Workspace extends string | null>(
 	{run, audit, entry, refreshes}: SingleOperation<Input, Result, Workspace>,
 	context: OperationContext<Workspace>,
@@ -132,20 +134,21 @@ export async function performIn<Input extends TSchema, Result, Workspace extends
 }
 
 type Words = {
-	/** A clause for the command line, with what to do next. */
+	/** The problem, as a clause for the command line. */
 	readonly wrong: string;
+	/** How to fix the problem, as a clause for the command line. */
 	readonly next: string;
-	/** A sentence for the API; absent: the usual one of the code. */
+	/** A sentence for the API. Defaults to the message of the error code. */
 	readonly api?: string;
-	/** A sentence for the dashboard; absent: the clause. */
+	/** A sentence for the dashboard. Defaults to `wrong`. */
 	readonly page?: string;
-	/** For `rate_limited`: how long until it can succeed. */
+	/** For `rate_limited`: milliseconds until the operation can succeed. */
 	readonly retryAfterMs?: number;
 };
 
 /**
- * Why an operation changed nothing. The API answers with the code and its status, a command ends with 65, a form shows
- * its page again (422), or 404 and 403 where the thing is missing or not theirs to change.
+ * The reason why an operation changed nothing. The API responds with the code and its status, and a command exits with
+ * 65. A form is shown again with status 422, or 404 or 403 if the object is missing or belongs to others.
  */
 export class Refused extends Error {
 	readonly code:
@@ -171,7 +174,7 @@ export class Refused extends Error {
 	}
 }
 
-/** Throws that there is no such thing. `words`: what differs from the usual ones. */
+/** Throws `Refused` because an object does not exist. `words` overrides the default texts. */
 export function notFound(noun: string, name: string, words: Partial<Words> = {}): never {
 	const usual = {
 		wrong: `there is no ${noun} ${name}`,
@@ -181,17 +184,17 @@ export function notFound(noun: string, name: string, words: Partial<Words> = {})
 	throw new Refused('not_found', {...usual, ...words});
 }
 
-/** Throws that a field of the input cannot be used. `must`: what it must be. */
+/** Throws `Refused` because a field is invalid. `must` is the rest of the sentence, such as `must be a URL`. */
 export function unusable(field: string, must: string): never {
 	const wrong = `${field} ${must}`;
-	throw new Refused('unprocessable_entity', {wrong, next: 'give another one', api: `${wrong}.`});
+	throw new Refused('unprocessable_entity', {wrong, next: 'correct the value', api: `${wrong}.`});
 }
 
-/** Throws that the name is in use. `by`: what must be unique. */
+/** Throws `Refused` because a name is in use. `by` is the field that must be unique. */
 export function taken(noun: string, by: string, name: string): never {
 	throw new Refused('conflict', {
-		wrong: `there is a ${noun} ${name} already`,
+		wrong: `the ${noun} ${name} already exists`,
 		next: `see mailctl ${noun} list`,
-		api: `There is a ${noun} with this ${by} already.`,
+		api: `A ${noun} with this ${by} already exists.`,
 	});
 }

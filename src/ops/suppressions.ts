@@ -16,15 +16,15 @@ import {
 } from '../store/suppressions.ts';
 import {longOperation, notFound, operation, Refused} from './operation.ts';
 
-/** The entry that holds for the address, and whether it is this one or was there before. */
+/** The entry of an address, and whether this operation created it. */
 type Suppressed = {readonly entry: Suppression; readonly isNew: boolean};
 
-/** Puts addresses on the list, many in one transaction; one that is listed keeps its entry as it is. */
+/** Adds addresses to the list, many in one transaction. An existing entry stays unchanged. */
 const suppressWrite: GroupWrite<NewSuppression & {readonly acting: Acting}, Suppressed> = {
 	name: 'suppress',
 	rank: 5,
 	async apply(trx, entries) {
-		// What they act with takes no dispatcher along.
+		// Any entry's tools can send the notifications, since they do not depend on who acts.
 		const [{acting: notifier}] = entries as readonly [(typeof entries)[number]];
 		const added = await suppressAddresses(trx, entries, notifier);
 		for (const {id, workspaceId, addressKey, reason, acting} of entries.filter(entry => added.has(entry.id))) {
@@ -47,7 +47,7 @@ const manages = {
 } as const;
 const examples = [{recipient: 'gone@example.org'}];
 
-/** Sends read the list itself: no process caches it. */
+/** Adds an address to the list. No process caches the list, so there is nothing to refresh. */
 export const addSuppression = longOperation({
 	...manages,
 	name: 'suppression add',
@@ -55,8 +55,7 @@ export const addSuppression = longOperation({
 		{
 			recipient: Type.String({
 				format: 'recipient-email',
-				description:
-					'A bare address. Upper and lower case, and the spelling of an international domain, do not matter.',
+				description: 'A bare address. Case and the spelling of an internationalized domain are ignored.',
 			}),
 		},
 		{additionalProperties: false, examples},
@@ -71,7 +70,7 @@ export const addSuppression = longOperation({
 	audit: 'suppression.added',
 });
 
-/** Mail is sent again to an address that its host or owner had refused: the audit trail has who allowed it. */
+/** Removes an entry. The audit trail records who allowed mail to an address that had bounced or complained. */
 export const removeSuppression = operation({
 	...manages,
 	name: 'suppression remove',
@@ -83,15 +82,15 @@ export const removeSuppression = operation({
 			'id' in by ? by : {addressKey: addressOf(by.recipient).key},
 		);
 		if (entry && mode === 'test' && entry.mode === 'live' && !isSimulated(entry.address_key)) {
-			const wrong = 'a test key cannot remove an entry of live mail';
-			const api = 'A test key cannot remove an entry of live mail.';
+			const wrong = 'a test key cannot remove a live entry';
+			const api = 'A test key cannot remove a live entry.';
 			throw new Refused('insufficient_scope', {wrong, next: 'use a live key', api});
 		}
 		return entry && (await deleteSuppression(trx, entry.id))
 			? entry
 			: notFound('suppression', '', {
 					wrong: `${'id' in by ? by.id : by.recipient} is not on the suppression list`,
-					page: 'This address is not suppressed any more.',
+					page: 'This address is not on the suppression list.',
 				});
 	},
 	audit: 'suppression.removed',

@@ -6,30 +6,28 @@ import {changeSettings, lockTemplate, type Template, type TemplateSettings} from
 import {lookUpTopic} from '../store/topics.ts';
 import {notFound, operation, unusable} from './operation.ts';
 
-/** What a template may have in addition to its versions; it holds for all of them. */
+/** The settings of a template, which apply to all its versions. */
 export const templateSettings = {
 	topic: Type.Optional(
 		Type.Union([Type.String({format: 'topic-code'}), Type.Null()], {
-			description: 'The code of the topic that its mail carries where a send names none.',
+			description: 'The code of the topic of its messages, unless a send specifies one.',
 		}),
 	),
 	priority: Type.Optional(
 		Type.Union([Type.Enum([...priorities]), Type.Null()], {
-			description: 'Of its mail, where neither the send nor its topic has one; left out or null: `normal`.',
+			description: 'The priority of its messages, unless the send or its topic specifies one. Default: `normal`.',
 		}),
 	),
 	sensitive: Type.Optional(
 		Type.Array(Type.String({format: 'variable-name'}), {
 			maxItems: 50,
 			description:
-				'Names of variables that are kept sealed, and only until the last attempt has ended: `["code", "link"]`.',
+				'Names of variables that are stored encrypted, and only until the last attempt: `["code", "link"]`.',
 		}),
 	),
 };
 
-/**
- * Its id, its name and its versions stay; what is left out stays too. Mail that is accepted already keeps what it has.
- */
+/** Changes the given settings of a template. Messages already accepted keep the settings they were accepted with. */
 export const updateTemplate = operation({
 	scope: 'templates:manage',
 	role: 'operator',
@@ -46,7 +44,7 @@ export const updateTemplate = operation({
 	entry: ({id, name}, {id: _, ...given}) => ({target: id, detail: {name, ...given}}),
 });
 
-/** Throws `Refused` where the workspace has no such template or no such topic. */
+/** Changes the given settings. Throws `Refused` if the template or the topic does not exist. */
 export async function setSettings(
 	trx: Knex.Transaction,
 	{

@@ -20,35 +20,40 @@ import {longOperation, notFound, operation, taken} from './operation.ts';
 const fields = {
 	code: Type.String({
 		format: 'topic-code',
-		description: '1 to 64 letters, digits, hyphens and underscores; unique within the workspace.',
+		description: '1 to 64 letters, digits, hyphens and underscores. Unique within the workspace.',
 	}),
 	name: Type.String({
 		format: 'label',
-		description: '1 to 200 characters; recipients see it on the unsubscribe page.',
+		description: '1 to 200 characters. Recipients see it on the unsubscribe page.',
 	}),
 };
-/** What a topic may have in addition to its code and its name. */
+/** The optional fields of a topic. */
 export const topicFields = {
-	public: Type.Optional(Type.Boolean({description: 'True: recipients find it on the preference page.'})),
+	public: Type.Optional(Type.Boolean({description: 'Whether the preference page shows it to recipients.'})),
 	required: Type.Optional(
 		Type.Boolean({
 			description:
-				'True: its mail is needed, such as receipts. Its unsubscribe page offers to stop everything else.',
+				'Whether its mail is required, such as receipts. Its unsubscribe page offers to stop everything else.',
 		}),
 	),
 	description: Type.Optional(
 		Type.Union([Type.String({format: 'description'}), Type.Null()], {
-			description: 'What the mail is for, in 1 to 500 characters; recipients see it.',
+			description: 'The purpose of its mail, in 1 to 500 characters. Recipients see it.',
 		}),
 	),
 	priority: Type.Optional(
-		Type.Union([Type.Enum([...priorities]), Type.Null()], {description: 'Of its mail, where a send names none.'}),
+		Type.Union([Type.Enum([...priorities]), Type.Null()], {
+			description: 'The priority of its messages, unless the send specifies one.',
+		}),
 	),
 };
 const examples = [{code: 'newsletter', name: 'Monthly newsletter'}];
 const manages = {scope: 'unsubscribe_groups:manage', role: 'operator'} as const;
 
-/** The API's word for a topic is unsubscribe group (`usg`). Opt-outs of an earlier topic with this code hold again. */
+/**
+ * Creates a topic, which the API calls an unsubscribe group (`usg`). Opt-outs from an earlier topic with the same code
+ * apply to it.
+ */
 export const createTopic = operation({
 	...manages,
 	name: 'topic create',
@@ -70,11 +75,11 @@ export const createTopic = operation({
 	entry: ({id, code}, {name: _, ...given}) => ({target: id, detail: {...given, code}}),
 });
 
-/** Its id, its code and who opted out of it stay. */
+/** Changes the given fields of a topic. Its opt-outs are unaffected. */
 export const updateTopic = operation({
 	role: 'operator',
 	name: 'topic update',
-	without: {api: 'programs create and remove topics; people word them'},
+	without: {api: 'programs create and remove topics; people edit their texts'},
 	input: Type.Object({code: fields.code, name: Type.Optional(fields.name), ...topicFields}),
 	async run({trx, tools, workspaceId}, {code, ...given}): Promise<Topic> {
 		const topic = (await findTopic(trx, workspaceId, code)) ?? notFound('topic', code);
@@ -94,7 +99,7 @@ type Given = Partial<Pick<Topic, 'name' | 'description' | 'priority'>> & {
 	readonly required?: boolean;
 };
 
-/** What is not given stays; what is set already keeps its time. */
+/** Returns the columns to write. A flag that is already set keeps the time when it was set. */
 function changesOf(given: Given, before: Topic | undefined, now: string): TopicChanges {
 	const {public: isPublic, required, ...texts} = given;
 	return {
@@ -104,7 +109,7 @@ function changesOf(given: Given, before: Topic | undefined, now: string): TopicC
 	};
 }
 
-/** Opt-outs are kept by code. */
+/** Removes a topic. Its opt-outs remain, because they are stored by code. */
 export const removeTopic = operation({
 	...manages,
 	name: 'topic remove',
@@ -117,12 +122,12 @@ export const removeTopic = operation({
 
 const optOutsAtOnce = 1000;
 
-/** Forgets who opted out of a code, whether it has a topic or not; how many they were. */
+/** Deletes the opt-outs from a code, whether or not the topic exists, and returns their number. */
 export const purgeTopic = longOperation({
 	role: 'operator',
 	fresh: true,
 	name: 'topic purge',
-	without: {api: 'no program may send again to people who opted out', apply: 'a file has no people'},
+	without: {api: 'no program may resume sending to people who opted out', apply: 'a file has no people'},
 	input: Type.Object({code: fields.code}),
 	async work({writer, workspaceId}, {code}, begin): Promise<number> {
 		const record = begin(code);
@@ -139,10 +144,10 @@ export const purgeTopic = longOperation({
 	audit: 'topic.purged',
 });
 
-/** A topic with how many opted out of it, or the code of one that was removed: opt-outs outlive topics. */
+/** A topic and its number of opt-outs. `topic` is `null` if it was removed, because opt-outs outlive topics. */
 export type CountedTopic = {readonly code: string; readonly topic: Topic | null; readonly optedOut: number};
 
-/** Newest first, then codes without a topic. */
+/** Lists the topics, newest first, then the codes of removed topics that have opt-outs. */
 export async function countedTopics(reader: Knex, workspaceId: string, limit: number): Promise<CountedTopic[]> {
 	const optOuts = await countOptOuts(reader, workspaceId);
 	const topics = await listTopics(reader, {workspaceId, after: null, limit});
@@ -154,10 +159,10 @@ export async function countedTopics(reader: Knex, workspaceId: string, limit: nu
 	];
 }
 
-/** How many opted out of a code. Throws `Refused` where it has neither a topic nor opt-outs. */
+/** Returns the number of opt-outs from a code. Throws `Refused` if it has neither a topic nor opt-outs. */
 export async function optOutsOf(reader: Knex, workspaceId: string, code: string): Promise<number> {
 	const optedOut = (await countOptOuts(reader, workspaceId)).get(code) ?? 0;
 	const isKnown = optedOut > 0 || (await lookUpTopic(reader, workspaceId, code));
-	const page = 'There is no such topic, and nobody opted out of it.';
+	const page = 'This topic does not exist, and nobody has opted out of it.';
 	return isKnown ? optedOut : notFound('topic', `${code}, and nobody opted out of it`, {page});
 }

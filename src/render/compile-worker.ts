@@ -5,7 +5,8 @@ import type {Violation} from './liquid-source.ts';
 
 let layouts: readonly Layout[] = [];
 
-// The thread that `compileAndCheck` starts. It first receives the layouts, then each source and layout to work on.
+// The thread that `compileAndCheck` starts. It first receives the layouts, then each source to compile or layout to
+// check.
 await answer(async (job): Promise<CompileResult | readonly Violation[] | null> => {
 	const given = job as CompileJob;
 	if ('layouts' in given) {

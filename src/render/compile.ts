@@ -5,29 +5,29 @@ import {faultOf, liquidFault, type Shielded, shield, type Violation, violationAt
 import {hideStyles} from './style-attributes.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
 
-/** One locale's variant of a template as its author wrote it. Exactly one of `mjml` and `html`. */
+/** One locale's variant of a template as its author wrote it. Exactly one of `mjml` and `html` is set. */
 export type VariantSource = {
-	/** Null: the default variant. */
+	/** `null` for the default variant. */
 	readonly locale: string | null;
 	readonly subject: string;
 	readonly mjml?: string | undefined;
 	readonly html?: string | undefined;
-	/** Left out: made from the html. */
+	/** Generated from the HTML by default. */
 	readonly text?: string | undefined;
-	/** The name of the layout that body and text are put into; null or absent: none. */
+	/** The name of the layout of body and text, if any. */
 	readonly layout?: string | null | undefined;
 };
 
-/** What is stored and sent: Liquid that is known to parse. */
+/** The variant that is stored and rendered. Its Liquid is known to parse. */
 export type CompiledVariant = {
 	readonly ok: true;
 	readonly subject: string;
 	readonly html: string;
-	/** Null: it must be made from the rendered html of each mail, because the html's Liquid makes html of its own. */
+	/** `null` if the text must be derived from the rendered HTML of each message, because its Liquid outputs HTML. */
 	readonly text: string | null;
-	/** What it reads of the data. */
+	/** The variables that it uses. */
 	readonly reads: readonly DataPath[];
-	/** Body and text with layout and partials in them; absent: as the author wrote them. */
+	/** Body and text with their layout and partials resolved. Absent if it uses none. */
 	readonly resolved?: Partial<Pick<VariantSource, 'mjml' | 'html' | 'text'>>;
 };
 
@@ -36,9 +36,12 @@ export type CompileResult = CompiledVariant | {readonly ok: false; readonly viol
 const maxViolations = 20;
 
 /**
- * Compiles a variant, once, when its version is saved: MJML to html, html to text, and all Liquid parsed.
- * Every fault of the author is a violation. May take seconds for hostile input: callers with other duties use
- * `compileInWorker`.
+ * Compiles a variant when its version is saved: MJML to HTML and HTML to text, with all Liquid validated. Errors of the
+ * author become violations. Hostile input can take seconds, so callers that must stay responsive use `compileInWorker`.
+ *
+ * `src/render` turns templates into subjects, HTML and text. It compiles a version once and renders it for each
+ * message, with limits on time and memory. It relies on liquidjs, MJML and html-to-text. It never reads files or other
+ * templates on behalf of a template, and never outputs data into HTML unescaped unless the template asks for it.
  */
 export async function compileVariant(source: VariantSource): Promise<CompileResult> {
 	const engines = liquidEngines();
@@ -46,7 +49,7 @@ export async function compileVariant(source: VariantSource): Promise<CompileResu
 	const fields = {subject, mjml, html, text};
 	const unfit = Object.entries(fields).flatMap(([field, value]) => sizeFault(field, value));
 	if ((mjml === undefined) === (html === undefined)) {
-		unfit.push(atStart('mjml', 'give either mjml or html'));
+		unfit.push(atStart('mjml', 'specify either mjml or html'));
 	}
 	if (unfit.length > 0) {
 		return {ok: false, violations: unfit};
@@ -80,10 +83,10 @@ async function compileBody(engine: Liquid, mjml: string | undefined, html: strin
 	return compiled.ok ? checked(engine, 'mjml', compiled.html) : compiled;
 }
 
-/** Guards the URLs, and proves before and after that it parses: MJML makes much of little. */
+/** Guards URLs and validates the HTML before and after. Its size is checked too, because MJML output can be huge. */
 function checked(engine: Liquid, field: string, html: string): MjmlResult {
 	if (html.length > maxSourceLength) {
-		return {ok: false, violations: [atStart(field, `makes more than ${maxSourceLength} characters of html`)]};
+		return {ok: false, violations: [atStart(field, `produces more than ${maxSourceLength} characters of HTML`)]};
 	}
 
 	if (nestsTooDeeply(html)) {
@@ -94,7 +97,7 @@ function checked(engine: Liquid, field: string, html: string): MjmlResult {
 	const guarded = before ? html : guardUrls(shield(engine, html));
 	const fault = before ?? liquidFault(engine, field, guarded);
 	return fault
-		? {ok: false, violations: [atStart(field, `the html made of it does not parse: ${fault.message}`)]}
+		? {ok: false, violations: [atStart(field, `the resulting HTML does not parse: ${fault.message}`)]}
 		: {ok: true, html: guarded};
 }
 
@@ -109,8 +112,8 @@ function atStart(field: string, message: string): Violation {
 }
 
 /**
- * Adds the filter `safe_url` to every output with which the value of a URL attribute begins, so that data cannot put
- * `javascript:` into a link. An output later in the value cannot set the scheme and stays as it is.
+ * Adds the filter `safe_url` to every output at the start of a URL attribute, so that data cannot put `javascript:`
+ * into a link. Outputs later in the value cannot set the scheme and remain unchanged.
  */
 export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
 	const word = pattern.source;
@@ -124,7 +127,7 @@ export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
 			const guarded = words.replace(pattern, (placeholder, index) => {
 				const token = tokens[Number(index)];
 				if (!token || token.kind === 'tag') {
-					// Each branch of a condition begins a value of its own.
+					// Each branch of a condition starts the value anew.
 					begun &&= !(token && ['else', 'elsif', 'when'].includes(token.name));
 					return placeholder;
 				}
@@ -137,16 +140,16 @@ export function guardUrls({text, tokens, pattern, restore}: Shielded): string {
 	);
 }
 
-/** A value that a template reads of its data: `order.items` is `['order', 'items']`. */
+/** The path of a variable that a template uses: `order.items` is `['order', 'items']`. */
 type DataPath = ReadonlyArray<string | number>;
 
-/** What the render gives to each mail by itself. */
+/** The variables that rendering provides for each message. */
 const reserved = new Set<unknown>(['recipient', 'unsubscribe_url', 'preferences_url', 'workspace', 'message']);
 const ofLists = new Set<unknown>(['size', 'first', 'last']);
 
 /**
- * The values of the data that the sources, which must parse, read. Without values that a source makes itself, such as a
- * loop's item.
+ * Returns the variables that sources use, except those that a source defines itself, such as the item of a loop. The
+ * sources must parse.
  */
 export function dataPaths(engine: Liquid, sources: readonly string[]): DataPath[] {
 	const found = new Map<string, DataPath>();
@@ -160,7 +163,7 @@ export function dataPaths(engine: Liquid, sources: readonly string[]): DataPath[
 	return [...found.values()];
 }
 
-/** The paths that lead nowhere in the data, each as far as the first name that is missing: `order.total`. */
+/** Returns the paths that do not exist in the data, each up to the first missing name: `order.total`. */
 export function missingPaths(paths: readonly DataPath[], data: Readonly<Record<string, unknown>>): string[] {
 	const missing = paths.flatMap(path => {
 		const lost = reserved.has(path[0]) ? -1 : lostAt(path, data);
@@ -169,7 +172,7 @@ export function missingPaths(paths: readonly DataPath[], data: Readonly<Record<s
 	return [...new Set(missing)];
 }
 
-/** -1: the path has a value. */
+/** Returns the index of the first missing name in a path, or -1 if the path exists. */
 function lostAt(path: DataPath, data: unknown): number {
 	let value = data;
 	for (const [index, name] of path.entries()) {
@@ -191,8 +194,8 @@ type MjmlResult =
 type MjmlError = {readonly line: number; readonly message: string; readonly tagName: string};
 
 /**
- * Compiles MJML that contains Liquid to html that contains the same Liquid. Violations point at the MJML.
- * MJML sees words in the Liquid's place, so quotes, `<` and `>` in it break nothing.
+ * Compiles MJML that contains Liquid to HTML that contains the same Liquid. Violations refer to the MJML. The Liquid is
+ * replaced by placeholder words meanwhile, because quotes, `<` and `>` in it would break the MJML.
  */
 export async function compileMjml(engine: Liquid, source: string): Promise<MjmlResult> {
 	const fault = liquidFault(engine, 'mjml', source);
@@ -207,7 +210,7 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 		return {ok: false, violations};
 	}
 
-	// Loading MJML takes a third of a second and much memory, so only those who compile pay for it.
+	// Imported on demand, because loading MJML takes a third of a second and much memory.
 	const {default: mjml2html} = await import('mjml');
 	let html = '';
 	try {
@@ -216,9 +219,9 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 			validationLevel: 'soft',
 			ignoreIncludes: true,
 			filePath: '.',
-			// MJML's own list would have each reader's mail program load fonts such as Roboto from a third party.
+			// MJML's default would make every recipient's mail client load fonts such as Roboto from a third party.
 			fonts: {},
-			// Without it, the `;` of an entity would end a declaration when MJML inlines styles.
+			// Otherwise the `;` of an entity would end a declaration when MJML inlines styles.
 			juiceOptions: {decodeStyleAttributes: true},
 		});
 		html = styles.restore(made.html.replace(whitePreview, hiddenPreview));
@@ -242,25 +245,23 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 		: {ok: false, violations: violations.sort((a, b) => a.line - b.line || a.column - b.column)};
 }
 
-/** MJML also writes the title into an attribute, without escaping it. */
+/** Escapes quotes in the title, because MJML also writes it into an attribute without escaping it. */
 function withQuotedTitle(text: string): string {
 	return text.replace(/(<mj-title(?:\s[^>]*)?>)([^<]*)/gi, (_, tag: string, title: string) => {
 		return tag + title.replaceAll('"', '&quot;');
 	});
 }
 
-/**
- * MJML writes the preview line, which is hidden, in white: filters count that as text that is to be hidden from people.
- */
+/** MJML colors the hidden preview line white, which spam filters treat as text concealed from people. */
 const whitePreview = '<div style="display:none;font-size:1px;color:#ffffff;line-height:1px;';
 const hiddenPreview = whitePreview.replace('color:#ffffff;', '');
 
-/** MJML does not parse colours, so a brand's colour may come from the data; it has to calculate with widths. */
+/** Whether an error can be ignored: MJML does not compute with colors, unlike widths, so they may contain Liquid. */
 function isLiquidColour({message}: MjmlError, {pattern}: Shielded): boolean {
 	return message.includes('for type Color') && message.search(pattern) !== -1;
 }
 
-/** MJML gives only the line: the element's tag on it is the place. */
+/** Returns the offset of an error. MJML reports only the line, so the first tag of the element on it is used. */
 function offsetOf(text: string, {line, tagName}: MjmlError): number {
 	const lines = text.split('\n');
 	const start = lines.slice(0, line - 1).reduce((sum, before) => sum + before.length + 1, 0);
@@ -268,7 +269,8 @@ function offsetOf(text: string, {line, tagName}: MjmlError): number {
 }
 
 /**
- * Tags that MJML left out, such as those in an attribute that it does not write: the html would lose an `{% endif %}`.
+ * Returns a violation for each tag that MJML dropped, such as those in an attribute that it does not write. The HTML
+ * could lack an `{% endif %}`.
  */
 function lostTags(source: string, shielded: Shielded, html: string): Violation[] {
 	const kept = new Set([...html.matchAll(shielded.pattern)].map(([, index]) => Number(index)));
@@ -282,13 +284,13 @@ function lostTags(source: string, shielded: Shielded, html: string): Violation[]
 						source,
 						shielded,
 						word[index]?.index ?? 0,
-						`MJML leaves this out: ${word[index]?.[0] ?? ''}`,
+						`MJML drops this: ${word[index]?.[0] ?? ''}`,
 					),
 				],
 	);
 }
 
-/** The pictures that MJML takes from servers of others where the attribute is not set. */
+/** The images that MJML loads from third parties if the attribute is not set. */
 const pictures = [
 	{element: 'mj-social-element', attribute: 'src', url: 'https://www.mailjet.com/images/theme/v1/icons/ico-social/'},
 	{element: 'mj-accordion', attribute: 'icon-wrapped-url', url: 'https://i.imgur.com/bIXv1bk.png'},
@@ -297,7 +299,7 @@ const pictures = [
 	{element: 'mj-carousel', attribute: 'right-icon', url: 'https://i.imgur.com/os7o9kz.png'},
 ];
 
-/** Each would show a third party who reads the mail, and when. */
+/** Returns a violation for each image of a third party, which would learn who reads the message and when. */
 function borrowedPictures(source: string, shielded: Shielded, html: string): Violation[] {
 	const {text} = shielded;
 	return pictures
@@ -306,28 +308,28 @@ function borrowedPictures(source: string, shielded: Shielded, html: string): Vio
 			const isSet = new RegExp(`\\s${attribute}\\s*=\\s*(?:"[^"]|'[^'])`, 'i');
 			const tags = [...text.matchAll(new RegExp(`<${element}(?=[\\s/>])(?:"[^"]*"|'[^']*'|[^>"'])*`, 'gi'))];
 			const without = tags.filter(([tag]) => !isSet.test(tag));
-			const message = `${element} loads a picture from ${new URL(url).host}: set its ${attribute} to a picture of your own`;
+			const message = `${element} loads an image from ${new URL(url).host}: set its ${attribute} to an image of your own`;
 			return without.map(({index}) => violationAt('mjml', source, shielded, index, message));
 		});
 }
 
-/**
- * MJML sets the direction of each section and column, to left-to-right by default, regardless of the mail's direction.
- */
+/** Sets the direction of a right-to-left template, because MJML makes all sections and columns left-to-right. */
 function withDirection(text: string): string {
 	if (directionOf(text) !== 'rtl') {
 		return text;
 	}
 	const elements = ['mj-wrapper', 'mj-section', 'mj-group', 'mj-column'];
 	const defaults = `<mj-attributes>${elements.map(name => `<${name} direction="rtl" />`).join('')}</mj-attributes>`;
-	// In the line of a tag, so that faults keep their lines.
+	// Inserted without a line break, so that violations keep their line numbers.
 	const head = /<mj-head(?:\s[^>]*)?(?<!\/)>/i;
 	return head.test(text)
 		? text.replace(head, tag => tag + defaults)
 		: text.replace(/<mjml(?:\s[^>]*)?>/i, tag => `${tag}<mj-head>${defaults}</mj-head>`);
 }
 
-/** A direction that is known only later, `auto` or Liquid, is inherited unless a section or column says its own. */
+/**
+ * Removes MJML's `ltr` if the direction is `auto` or Liquid, so that it is inherited unless an element sets its own.
+ */
 function keepDirection(html: string, text: string): string {
 	const direction = directionOf(text);
 	const isOpen = direction !== null && direction !== 'ltr' && direction !== 'rtl';
@@ -338,7 +340,7 @@ function directionOf(text: string): string | null {
 	return /<mjml\s(?:[^>]*\s)?dir\s*=\s*["']([^"']*)["']/i.exec(text)?.[1]?.trim().toLowerCase() ?? null;
 }
 
-/** Where the source names no language MJML calls it undetermined. */
+/** Replaces the undetermined language that MJML writes if the source does not set one. */
 function withLanguage(html: string): string {
 	return html.replaceAll(' lang="und" dir="', ' lang="{{ message.locale }}" dir="');
 }
@@ -346,11 +348,11 @@ function withLanguage(html: string): string {
 type MjmlFault = {
 	readonly offset: number;
 	readonly message: string;
-	/** The source must not be compiled to look for more. */
+	/** Whether the source must not be compiled to find further problems. */
 	readonly fatal?: true;
 };
 
-/** The elements that take text or html; in all others MJML drops it without a word. */
+/** The elements that accept text or HTML. MJML silently drops it in all others. */
 export const textElements: ReadonlySet<string> = new Set([
 	'mj-accordion-text',
 	'mj-accordion-title',
@@ -369,8 +371,8 @@ export const textElements: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Finds what MJML's forgiving parser would pass over in silence: elements left open or closed twice, text and Liquid
- * between elements (which it drops), `mj-include`, and more elements than a mail has. One linear pass.
+ * Finds problems that MJML's lenient parser would ignore: elements left open or closed twice, text and Liquid between
+ * elements (which it drops), `mj-include`, and too many elements. Runs in one linear pass.
  *
  * @param text the source with its Liquid shielded
  */
@@ -421,7 +423,7 @@ function mjmlFaults(text: string): MjmlFault[] {
 			return;
 		}
 		if (element === 'mj-include') {
-			faults.push({offset, message: 'mj-include is refused: templates read no files'});
+			faults.push({offset, message: 'mj-include is not allowed: templates cannot read files'});
 			return;
 		}
 		if (slash === '/') {
@@ -447,13 +449,13 @@ function mjmlFaults(text: string): MjmlFault[] {
 	}
 }
 
-/** Where the next tag, comment or CDATA section begins; the text's length where none does. */
+/** Returns the start of the next tag, comment or CDATA section, or the length of the text. */
 function nextMarkup(text: string, from: number): number {
 	const found = text.slice(from).search(/<[/a-z!?]/i);
 	return found === -1 ? text.length : from + found;
 }
 
-/** Where it ends, or -1. A `>` inside quotes ends no tag. */
+/** Returns the end of the markup that starts at `from`, or -1. A `>` inside quotes does not end a tag. */
 function markupEnd(text: string, from: number): number {
 	for (const [begin, end] of [
 		['<!--', '-->'],

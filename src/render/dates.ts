@@ -1,24 +1,26 @@
 import {LRUCache} from 'lru-cache';
 import {Numeral} from '../kit/exact-json.ts';
 
-/** A point of time as a template or its data name it. */
+/** A point in time from a template or its data. */
 type Moment = {
 	/** Milliseconds since the epoch. */
 	readonly at: number;
-	/** Nanoseconds of its second. */
+	/** Nanoseconds within its second. */
 	readonly nanoseconds: number;
-	/** A day without a time is that day everywhere: moving it between zones would name the day before. */
+	/**
+	 * Whether it is a day without a time. It is not converted between zones, which could turn it into the day before.
+	 */
 	readonly wholeDay: boolean;
 };
 
-/** A name that Intl knows, or seconds east of UTC. */
+/** A time zone name that Intl supports, or seconds east of UTC. */
 type Zone = string | number;
 
 const firstMillisecondsValue = 100_000_000_000;
 const maxTextLength = 100;
 
 const monthNames = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
-// As people write them: `Jun`, `Jun.`, `Sept`, `June`.
+// Month names and abbreviations: `Jun`, `Jun.`, `Sept`, `June`.
 const month =
 	'(?<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\\.?';
 const weekday = '(?:(?:sun|mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?)(?:day)?\\.?,?\\s+)?';
@@ -26,7 +28,7 @@ const day = '(?<day>\\d{1,2})(?:st|nd|rd|th)?';
 const year = '(?<year>\\d{4})';
 const time =
 	'(?<hour>\\d{1,2})(?::(?<minute>\\d{2})(?::(?<second>\\d{2})(?:[.,](?<fraction>\\d{1,9})\\d*)?)?)?(?:\\s*(?<half>[ap])\\.?m\\.?)?';
-// RFC 5322 §4.3 has the American names; `[Europe/Berlin]` and `(CEST)` repeat what the offset says.
+// RFC 5322 §4.3 defines the American names. `[Europe/Berlin]` and `(CEST)` only repeat the offset and are ignored.
 const zone =
 	'(?:\\s*(?<zone>z|utc?|gmt|[ecmp][sd]t|(?:utc|gmt)?(?<sign>[+-])(?<offsetHour>\\d{2})(?::?(?<offsetMinute>\\d{2}))?)(?:\\s*\\([^()]*\\)|\\[[^[\\]]*\\])?)?';
 const clock = `(?:(?:t|,?\\s+(?:at\\s+)?)${time}${zone})?`;
@@ -34,21 +36,21 @@ const clock = `(?:(?:t|,?\\s+(?:at\\s+)?)${time}${zone})?`;
 const spellings = [
 	`(?<year>\\d{4})(?<separator>[-/.])(?<month>\\d{1,2})(?:\\k<separator>(?<day>\\d{1,2}))?${clock}`,
 	`(?<year>\\d{4})(?<month>\\d{2})(?<day>\\d{2})t(?<hour>\\d{2})(?<minute>\\d{2})(?<second>\\d{2})?${zone}`,
-	// The slash is American, the dot is not.
+	// With slashes the month comes first, as in the US; with dots the day does.
 	`(?<month>\\d{1,2})/(?<day>\\d{1,2})/${year}${clock}`,
 	`(?<day>\\d{1,2})\\.(?<month>\\d{1,2})\\.${year}${clock}`,
 	`${weekday}${day}(?:\\s+|-)${month}(?:,?\\s+|-)${year}${clock}`,
 	`${weekday}${month}\\s+${day},?\\s+${year}${clock}`,
-	// As C's asctime and `date` write it.
+	// The format of C's asctime and of `date`.
 	`${weekday}${month}\\s+${day}\\s+${time}${zone}\\s+${year}`,
 ].map(spelling => new RegExp(`^${spelling}$`, 'i'));
 
 const american: Readonly<Record<string, number>> = {e: -5, c: -6, m: -7, p: -8};
 
 /**
- * Reads `now` and `today`, Unix time in seconds, and the usual spellings of dates: ISO 8601, RFC 5322,
- * `June 9, 2026 5 pm`. Without an offset it is UTC. Numbers that would lie beyond the year 5138 are milliseconds, as
- * JavaScript writes them.
+ * Parses `now` and `today`, Unix time, and common date formats: ISO 8601, RFC 5322, `June 9, 2026 5 pm`. Times without
+ * an offset are UTC. Unix time is in seconds, unless that would be after the year 5138: then it is in milliseconds, as
+ * in JavaScript.
  */
 export function readMoment(value: unknown): Moment | undefined {
 	const spelling = value instanceof Numeral ? String(value) : value;
@@ -100,12 +102,12 @@ function ofFields(fields: Fields): Moment | undefined {
 	const offset = offsetOf(fields);
 	const days = new Date(0);
 	days.setUTCFullYear(ofYear, ofMonth - 1, ofDay);
-	// A calendar would take 30 February for 2 March.
+	// `Date` would turn 30 February into 2 March.
 	const exists = days.getUTCMonth() === ofMonth - 1 && days.getUTCDate() === ofDay;
 	// 24:00 is the end of the day, and a second of 60 a leap second.
 	const ofClock = (hours * 60 + minutes) * 60 + seconds;
 	const ticks = hours <= 24 && minutes < 60 && seconds <= 60 && (hours < 24 || ofClock === 86_400);
-	// A lone number is no time.
+	// An hour alone is not a time.
 	const hasTime = hour === undefined || half !== undefined || fields.minute !== undefined;
 	const twelve = half === undefined || (number('hour') >= 1 && number('hour') <= 12);
 	if (!exists || !ticks || !hasTime || !twelve || offset === undefined) {
@@ -119,7 +121,7 @@ function monthOf({month, name}: Fields): number {
 	return name === undefined ? Number(month) : monthNames.indexOf(name.slice(0, 3).toLowerCase()) + 1;
 }
 
-/** In seconds; undefined: there is no such offset. */
+/** Returns the offset in seconds, or `undefined` if it is invalid. */
 function offsetOf({zone, sign, offsetHour, offsetMinute}: Fields): number | undefined {
 	const hours = Number(offsetHour ?? 0);
 	const minutes = Number(offsetMinute ?? 0);
@@ -130,7 +132,7 @@ function offsetOf({zone, sign, offsetHour, offsetMinute}: Fields): number | unde
 	return kind === undefined ? 0 : 3600 * ((american[region.toLowerCase()] ?? 0) + (/d/i.test(kind) ? 1 : 0));
 }
 
-/** A `±hh:mm`, minutes west of UTC as JavaScript counts them, or a name, which Intl must know. */
+/** Parses `±hh:mm`, minutes west of UTC as in JavaScript, or a name that Intl supports. */
 export function readZone(value: unknown): Zone | undefined {
 	if (typeof value === 'number') {
 		return Number.isFinite(value) && Math.abs(value) < 24 * 60 ? Math.trunc(-value) * 60 : undefined;
@@ -144,7 +146,7 @@ export function readZone(value: unknown): Zone | undefined {
 
 const offsetFormat = (timeZone: string) => dateFormat('en-US', {timeZone, timeZoneName: 'longOffset'});
 
-/** Seconds east of UTC at a moment; that of a zone which Intl does not know is 0. */
+/** Returns the offset of a zone at a moment, in seconds east of UTC. It is 0 for an unknown zone. */
 function zoneOffset(at: number, zone: Zone): number {
 	if (typeof zone === 'number') {
 		return zone;
@@ -156,10 +158,10 @@ function zoneOffset(at: number, zone: Zone): number {
 }
 
 type DateTerms = {
-	/** Rules the names of months and days. */
+	/** The language of month and day names. */
 	readonly locale: string;
 	readonly zone: Zone;
-	/** Is given how many characters will be made; throws where they are too many. */
+	/** Called with the number of characters that are about to be produced. Throws if they are too many. */
 	readonly use: (characters: number) => void;
 };
 
@@ -180,16 +182,16 @@ const composed: Readonly<Record<string, string>> = {
 
 type Shown = {
 	readonly moment: Moment;
-	/** Its UTC fields are those of the wall clock. */
+	/** A date whose UTC fields show the local time of the zone. */
 	readonly wall: Date;
 	/** Seconds east of UTC. */
 	readonly offset: number;
 	readonly terms: DateTerms;
 };
-/** A number with the width to which it is padded, or a text. */
+/** A number with its minimum width, or a text. */
 type Part = {readonly number: number; readonly width: number; readonly pad?: ' '} | {readonly text: string};
 
-/** Writes a moment in the form of Ruby's `Time#strftime`, and `%q`: the day's English ordinal (`st`). */
+/** Formats a moment like Ruby's `Time#strftime`, with `%q` for the English ordinal suffix of the day (`st`). */
 export function strftime(moment: Moment, format: string, terms: DateTerms): string {
 	const zone = moment.wholeDay ? 0 : terms.zone;
 	const offset = zoneOffset(moment.at, zone);
@@ -265,26 +267,28 @@ const conversions: Readonly<Record<string, (shown: Shown) => Part>> = {
 	'%': () => ({text: '%'}),
 };
 
-/** A year before 0 uses one digit for its sign. */
+/** The width of a year before 0 includes its sign. */
 function yearPart(year: number): Part {
 	return {number: year, width: year < 0 ? 5 : 4};
 }
 
 const modulo = (value: number, by: number): number => ((value % by) + by) % by;
 
-/** From 0. */
+/** Returns the day of the year, counted from 0. */
 function dayOfYear(wall: Date): number {
 	const first = new Date(wall);
 	first.setUTCMonth(0, 1);
 	return Math.round((wall.getTime() - first.getTime()) / dayMs);
 }
 
-/** Weeks begin with the day from which `daysIn` counts; the days before the first such day are in week 0. */
+/**
+ * Returns the week of the year. `daysIn` is the number of days since the week started. Week 0 precedes the first one.
+ */
 function weekOfYear(wall: Date, daysIn: number): number {
 	return Math.floor((dayOfYear(wall) + 7 - daysIn) / 7);
 }
 
-/** A week of ISO 8601 belongs to the year of its Thursday. */
+/** Returns the Thursday of the week, whose year is the year of the week in ISO 8601. */
 function isoThursday(wall: Date): Date {
 	return new Date(wall.getTime() + (4 - (wall.getUTCDay() || 7)) * dayMs);
 }
@@ -294,7 +298,7 @@ function ordinal(day: number): string {
 	return (day > 10 && day < 14 ? undefined : suffixes[day % 10]) ?? 'th';
 }
 
-/** `#` changes the case: that of `AM` and of zones to lower case, all others to upper case. */
+/** Applies `^` (upper case) and `#`, which makes `AM` and zone names lower case and everything else upper case. */
 function cased(text: string, conversion: string, flags: string): string {
 	if (flags.includes('#')) {
 		return 'pZ'.includes(conversion) ? text.toLowerCase() : text.toUpperCase();
@@ -302,7 +306,7 @@ function cased(text: string, conversion: string, flags: string): string {
 	return flags.includes('^') ? text.toUpperCase() : text;
 }
 
-/** The last of the flags that say how to pad wins. */
+/** Returns the padding character. The last padding flag counts. */
 function padding(flags: string, usual: string): string {
 	const asked = [...flags].findLast(flag => '-0_'.includes(flag));
 	return asked === '_' ? ' ' : asked === '0' ? '0' : usual;
@@ -315,7 +319,7 @@ function numberText(value: number, flags: string, width: number, usual: string):
 	return flags.includes('-') ? sign + digits : sign + digits.padStart(width - sign.length, pad);
 }
 
-/** `+hhmm`, with one colon `+hh:mm`, with two `+hh:mm:ss`, and with three the shortest of those. */
+/** Returns `+hhmm`; with one colon `+hh:mm`, with two `+hh:mm:ss`, and with three the shortest of them. */
 function offsetText(offset: number, flags: string, width: number, colons: number): string {
 	const size = Math.abs(offset);
 	const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
@@ -336,10 +340,10 @@ function nameIn(locale: string, wall: Date, options: Intl.DateTimeFormatOptions)
 	return (dateFormat(locale, form) ?? dateFormat('en', form))?.format(wall) ?? '';
 }
 
-/** Each of them has the abbreviations that its readers know: `EST`, `CET`, `AEST`, `JST`. */
+/** Locales in which Intl abbreviates the zones of their regions: `EST`, `CET`, `AEST`, `JST`. */
 const abbreviating = ['en-US', 'en-GB', 'en-AU', 'en-IN', 'en-CA', 'en-IE', 'en-ZA', 'ja'];
 
-/** The abbreviation; the offset if the zone has no abbreviation. */
+/** Returns the abbreviation of a zone, or its offset if it has none. */
 function zoneName(at: number, {locale, zone}: DateTerms, offset: number): string {
 	if (zone === 0 || zone === 'UTC') {
 		return 'UTC';
@@ -355,7 +359,7 @@ function zoneName(at: number, {locale, zone}: DateTerms, offset: number): string
 	return offsetText(offset, '', 0, 0);
 }
 
-/** The language and time zone of a mail: a BCP 47 tag and an IANA zone. */
+/** The language and time zone of a message: a BCP 47 tag and an IANA zone. */
 export type Place = {readonly locale: string; readonly timezone: string};
 
 const styles = ['short', 'medium', 'long', 'full'] as const;
@@ -363,7 +367,7 @@ type Style = (typeof styles)[number];
 
 const decimal = /^-?\d{1,30}(?:\.\d{1,20})?$/;
 
-/** Formats an amount; undefined where the amount or the currency does not exist. */
+/** Formats an amount. Returns `undefined` if the amount or the currency is invalid. */
 export function formatCurrency({locale}: Place, amount: unknown, code: unknown): string | undefined {
 	const value = decimalOf(amount);
 	if (value === undefined || typeof code !== 'string' || !/^[a-z]{3}$/i.test(code)) {
@@ -372,7 +376,7 @@ export function formatCurrency({locale}: Place, amount: unknown, code: unknown):
 	return currencyFormat(locale, code)?.format(value);
 }
 
-/** Formats a moment; undefined where it or a style does not exist. A style of undefined leaves that half out. */
+/** Formats a moment, without its time if `timeStyle` is `undefined`. Returns `undefined` if an argument is invalid. */
 export function formatDate(
 	{locale, timezone}: Place,
 	moment: unknown,
@@ -391,7 +395,7 @@ function isStyle(value: unknown): value is Style {
 	return styles.includes(value as Style);
 }
 
-/** Text of digits stays text, so that no cent is lost in a double. */
+/** Returns digits as text, so that large amounts do not lose precision as doubles. */
 function decimalOf(amount: unknown): Intl.StringNumericLiteral | number | undefined {
 	const text = amount instanceof Numeral ? String(amount) : amount;
 	if (typeof text === 'string' && decimal.test(text)) {
@@ -403,10 +407,10 @@ function decimalOf(amount: unknown): Intl.StringNumericLiteral | number | undefi
 
 type Formatter = Intl.NumberFormat | Intl.DateTimeFormat;
 
-/** An Intl formatter costs some 50 µs to make and 1 µs to use, so the last ones used are kept. */
+/** Recently used formatters, because an Intl formatter takes about 50 µs to create and 1 µs to use. */
 const formatters = new LRUCache<string, {readonly made: Formatter | null}>({max: 500});
 
-/** The formatter of a key; null: Intl does not know the locale, the currency or the zone. */
+/** Returns the cached formatter, or `null` if Intl does not support the locale, currency or zone. */
 function kept<T extends Formatter>(key: string, make: () => T): T | null {
 	let entry = formatters.get(key);
 	if (!entry) {
@@ -431,12 +435,12 @@ function currencyFormat(locale: string, currency: string): Intl.NumberFormat | n
 	return kept(
 		`${locale}\n${currency}`,
 		() =>
-			// An amount that rounds to zero has no sign.
+			// An amount that rounds to zero is shown without a sign.
 			new Intl.NumberFormat(locale, {style: 'currency', currency, signDisplay: 'negative'}),
 	);
 }
 
-/** `options` in the same order each time. */
+/** Callers pass `options` in the same order each time, because they are part of the cache key. */
 function dateFormat(locale: string, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat | null {
 	return kept(`${locale}\n${JSON.stringify(options)}`, () => new Intl.DateTimeFormat(locale, options));
 }

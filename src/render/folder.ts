@@ -10,7 +10,7 @@ import type {Layout} from './layouts.ts';
 import {maxSourceLength} from './limits.ts';
 import {validLocale} from './locale.ts';
 
-/** The settings in template.json. A save checks that the topic exists. */
+/** The settings in template.json. Saving the template checks that the topic exists. */
 type FolderSettings = {
 	readonly topic: string | null;
 	readonly priority: Priority | null;
@@ -19,43 +19,43 @@ type FolderSettings = {
 
 type FolderProblem = {readonly file: string; readonly message: string};
 
-/** What the files of a template folder say. */
+/** The contents of a template folder. */
 type FolderContent = {
-	/** The id that template.json gives the template; null: none. */
+	/** The id in template.json, if any. */
 	readonly id: string | null;
-	/** The name of its layout; null: none. */
+	/** The name of its layout, if any. */
 	readonly layout: string | null;
 	/** The default variant first, then by locale. */
 	readonly variants: readonly VariantSource[];
-	/** As they are in template.json; a setting that is not there is that of a template without it. */
+	/** The settings in template.json, or the defaults of those that are absent. */
 	readonly settings: FolderSettings;
-	/** Variables for a preview: the text of sample.json, a JSON object; null if there is no such file. */
+	/** Variables for previews: the text of sample.json, a JSON object; `null` if the file does not exist. */
 	readonly sample: string | null;
 };
 
 type TemplateFolder =
 	| ({
 			readonly ok: true;
-			/** The folder's name. */
+			/** The name of the folder. */
 			readonly name: string;
 	  } & FolderContent)
 	| {readonly ok: false; readonly problems: readonly FolderProblem[]};
 
 const bodyName = /^body(?:\.([^.]+))?\.(mjml|html|txt)$/;
 
-/** Whether a file of a template folder is part of the template; other files are ignored. */
+/** Whether a file in a template folder is part of the template. Other files are ignored. */
 export function isTemplateFile(name: string): boolean {
 	return name === 'template.json' || name === 'sample.json' || bodyName.test(name);
 }
 
-/** The file's name with its language tag in canonical spelling. */
+/** Returns a file name with its language tag in canonical spelling. */
 export function templateFileName(name: string): string {
 	const [, tag, ending] = bodyName.exec(name) ?? [];
 	const locale = tag === undefined ? null : validLocale(tag);
 	return locale === null ? name : `body.${locale}.${ending}`;
 }
 
-/** Reads a template folder. Reports every fault at once; ignores files of other names. */
+/** Reads a template folder and reports all its problems. Other files are ignored. */
 export async function readTemplateFolder(folder: string): Promise<TemplateFolder> {
 	const problems: FolderProblem[] = [];
 	const files = await textFiles(folder, problems);
@@ -79,7 +79,8 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 		const name = locale === '' ? 'body' : `body.${locale}`;
 		const subject = subjects.get(locale) ?? subjects.get('');
 		if ((body.mjml === undefined) === (body.html === undefined)) {
-			const message = body.mjml === undefined ? 'has no .mjml or .html beside it' : 'give either .mjml or .html';
+			const message =
+				body.mjml === undefined ? 'has no matching .mjml or .html file' : 'use either .mjml or .html, not both';
 			problems.push({file: body.mjml === undefined ? `${name}.txt` : `${name}.html`, message});
 		} else if (subject !== undefined) {
 			variants.push({locale: locale === '' ? null : locale, subject, ...body});
@@ -103,8 +104,8 @@ export async function readTemplateFolder(folder: string): Promise<TemplateFolder
 }
 
 /**
- * The names in a folder, in order; null: it cannot be read, with a problem. An `absent` folder may be missing: it is
- * empty.
+ * Returns the sorted names in a folder, or `null` after adding a problem if it cannot be read. With `absent`, a missing
+ * folder counts as empty.
  */
 async function namesIn(folder: string, problems: FolderProblem[], absent = false): Promise<string[] | null> {
 	try {
@@ -122,8 +123,8 @@ async function namesIn(folder: string, problems: FolderProblem[], absent = false
 }
 
 /**
- * The layouts and partials of a folder of templates: `_layouts/NAME/body.mjml`, `_partials/NAME.liquid`. Ignores other
- * files.
+ * Reads the layouts and partials in a folder of templates: `_layouts/NAME/body.mjml`, `_partials/NAME.liquid`. Other
+ * files are ignored.
  */
 export async function readLayouts(folder: string): Promise<{layouts: Layout[]; problems: FolderProblem[]}> {
 	const problems: FolderProblem[] = [];
@@ -155,7 +156,7 @@ export async function readLayouts(folder: string): Promise<{layouts: Layout[]; p
 	return {layouts, problems};
 }
 
-/** The folder's files that concern us; null for those that could not be read, with a problem. */
+/** Reads the files of a template. Adds a problem for each one that cannot be read, and maps it to `null`. */
 async function textFiles(folder: string, problems: FolderProblem[]): Promise<Map<string, string | null>> {
 	const files = new Map<string, string | null>();
 	const names = await namesIn(folder, problems);
@@ -189,7 +190,7 @@ async function textFile(folder: string, name: string, problems: FolderProblem[])
 
 function jsonObject(file: string, text: string | null, problems: FolderProblem[]): JsonObject | null {
 	if (text === null) {
-		return null; // Told already.
+		return null; // Reported by the caller.
 	}
 
 	try {
@@ -206,7 +207,7 @@ function jsonObject(file: string, text: string | null, problems: FolderProblem[]
 
 type Body = {mjml?: string; html?: string; text?: string};
 
-/** The bodies by canonical locale, the default one by the empty text. */
+/** Returns the bodies by canonical locale. The key of the default one is empty. */
 function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: FolderProblem[]): Map<string, Body> {
 	const bodies = new Map<string, Body>();
 	for (const [file, content] of files) {
@@ -216,13 +217,13 @@ function bodiesByLocale(files: ReadonlyMap<string, string | null>, problems: Fol
 		}
 		const locale = tag === undefined ? '' : validLocale(tag);
 		if (locale === null) {
-			problems.push({file, message: `${tag} is no language tag`});
+			problems.push({file, message: `${tag} is not a language tag`});
 			continue;
 		}
 		const body = bodies.get(locale) ?? {};
 		const part = ending === 'txt' ? 'text' : (ending as 'mjml' | 'html');
 		if (body[part] !== undefined) {
-			problems.push({file, message: `is there twice: the tag ${tag} has another spelling`});
+			problems.push({file, message: `is a duplicate: ${tag} is another spelling of the same language tag`});
 		}
 		body[part] = content;
 		bodies.set(locale, body);
@@ -247,7 +248,7 @@ function readSettings({topic, priority, sensitive}: JsonObject, problems: Folder
 	};
 }
 
-/** The subjects by canonical locale, the default one by the empty text. */
+/** Returns the subjects by canonical locale. The key of the default one is empty. */
 function readSubjects(
 	settings: JsonObject | null,
 	bodies: ReadonlyMap<string, Body>,
@@ -256,7 +257,7 @@ function readSubjects(
 	const file = 'template.json';
 	const found = new Map<string, string>();
 	const {subject, subjects, ...others} = settings ?? {};
-	problems.push(...Object.keys(others).map(key => ({file, message: `does not know ${JSON.stringify(key)}`})));
+	problems.push(...Object.keys(others).map(key => ({file, message: `has an unknown field ${JSON.stringify(key)}`})));
 	if (typeof subject === 'string') {
 		found.set('', subject);
 	} else if (subject !== undefined) {
@@ -272,7 +273,8 @@ function readSubjects(
 	for (const [tag, text] of Object.entries(subjects)) {
 		const locale = validLocale(tag);
 		if (locale === null || typeof text !== 'string') {
-			problems.push({file, message: `subjects.${tag}: ${locale === null ? 'no language tag' : 'must be text'}`});
+			const message = `subjects.${tag}: ${locale === null ? 'not a language tag' : 'must be text'}`;
+			problems.push({file, message});
 		} else if (bodies.has(locale)) {
 			found.set(locale, text);
 		} else {
@@ -289,10 +291,7 @@ function reason(error: unknown): string {
 	return error instanceof Error ? error.message : String(error);
 }
 
-/**
- * The files of the folder that `readTemplateFolder` reads as this content, by name. Texts are the authors' own; only
- * template.json is written by us.
- */
+/** Returns the files, by name, that `readTemplateFolder` reads as this content. Only template.json is generated. */
 export function folderFiles({id, layout, settings, variants, sample}: FolderContent): Map<string, string> {
 	const files = new Map<string, string>();
 	const usual = variants.find(({locale}) => locale === null)?.subject;

@@ -7,7 +7,7 @@ import type {Violation} from './liquid-source.ts';
 import type {RenderInput, RenderResult, RenderVariant} from './render.ts';
 
 export type WorkerOptions = {
-	/** For the work, once the thread has loaded its code: of the clock and of the CPU (`limitWork`). */
+	/** The limit on both wall-clock and CPU time (`limitWork`), once the thread has loaded its code. */
 	readonly timeoutMs: number;
 	readonly limits: ResourceLimits;
 	readonly clocks?: WorkClocks;
@@ -15,18 +15,18 @@ export type WorkerOptions = {
 
 export type Ended<Result> =
 	| {readonly ok: true; readonly result: Result}
-	/** Which of its limits the thread ran into. */
+	/** The limit that the thread exceeded. */
 	| {readonly ok: false; readonly spent: 'time' | 'memory'};
 
-// Loading takes a tenth of a second, and much longer on a machine that has other work.
+// Loading the code takes a tenth of a second, but much longer on a busy machine.
 const maxStartMs = 20_000;
 const looksPerLimit = 10;
 
-/** The next preview often follows soon. A thread that has finished its work waits this long for more. */
+/** How long an idle thread waits for more work, because the next preview often follows soon. */
 const idleMs = 30_000;
 
 type Thread = {readonly worker: Worker; loaded: boolean; isReused: boolean};
-/** One of each module that the threads run. */
+/** One idle thread for each module. */
 const idle = new Map<string, Thread>();
 
 function startThread(file: URL, limits: ResourceLimits): Thread {
@@ -48,14 +48,14 @@ function takeThread(file: URL, limits: ResourceLimits): Thread {
 	return {...thread, isReused: true};
 }
 
-/** All at once would remove what Node.js itself listens to. */
+/** Removes our listeners only, because Node.js has listeners of its own. */
 function forget(worker: Worker): void {
 	for (const event of ['message', 'error', 'exit']) {
 		worker.removeAllListeners(event);
 	}
 }
 
-/** Leaves the thread to the next work, without keeping the process alive. */
+/** Makes a thread available for more work, without keeping the process alive. */
 function rest(file: URL, thread: Thread): void {
 	const {worker} = thread;
 	if (idle.has(file.href)) {
@@ -75,11 +75,11 @@ function rest(file: URL, thread: Thread): void {
 }
 
 /**
- * Does one piece of work in a thread that has nothing else to do, and which always ends: no template can block the
- * caller or use up its memory.
+ * Runs one job in a thread of its own, with limits on time and memory, so that no template can block the caller or
+ * exhaust its memory.
  *
  * @param file a module that calls `answer`
- * @param input what its work gets, copied
+ * @param input the input of its work, which is copied
  */
 export async function inWorker<Result>(file: URL, input: unknown, options: WorkerOptions): Promise<Ended<Result>> {
 	const ended = await eachInWorker<Result>(file, [input], options);
@@ -88,7 +88,7 @@ export async function inWorker<Result>(file: URL, input: unknown, options: Worke
 
 /**
  * Runs several inputs in one thread, within one time limit. Each is posted when the previous one is done, so that the
- * caller copies only one of them in a turn of its event loop.
+ * caller's event loop copies only one at a time.
  */
 async function eachInWorker<Result>(
 	file: URL,
@@ -105,7 +105,7 @@ async function eachInWorker<Result>(
 		return ended;
 	}
 	await thread.worker.terminate();
-	// What earlier work left may have taken the memory.
+	// Earlier work may have used up the memory of a reused thread, so try once more in a new one.
 	return thread.isReused && ended.spent === 'memory' ? await eachInWorker(file, inputs, options) : ended;
 }
 
@@ -124,7 +124,7 @@ function workIn<Result>(
 			const state = limitWork(milliseconds, clocks);
 			const look = () => {
 				if (state() !== 'within') {
-					// Where the caller itself was held up, an answer that has come meanwhile is taken first.
+					// If the caller itself was blocked, a response that has arrived by now takes precedence.
 					setImmediate(() => resolve({ok: false, spent: 'time'}));
 				}
 			};
@@ -155,7 +155,7 @@ function workIn<Result>(
 	}).finally(() => clearInterval(timer));
 }
 
-/** The thread's side: reports that it has loaded, then posts the result of each input. */
+/** Runs in the thread: reports that it has loaded, then posts the result of each input. */
 export async function answer(work: (input: unknown) => unknown): Promise<void> {
 	const port = parentPort as NonNullable<typeof parentPort>;
 	const inputs = on(port, 'message');
@@ -166,24 +166,24 @@ export async function answer(work: (input: unknown) => unknown): Promise<void> {
 }
 
 const compileWorker = new URL('../render/compile-worker.js', import.meta.url);
-// MJML holds some 100 MB while it compiles.
+// MJML needs about 100 MB while it compiles.
 const compileLimits = {maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
 export type CompileJob =
 	| {readonly layouts: readonly Layout[]}
-	/** A variant to compile with these layouts. */
+	/** A variant to compile with the layouts sent before. */
 	| {readonly source: VariantSource}
-	/** A layout or partial to check with these. */
+	/** A layout or partial to check with the layouts sent before. */
 	| {readonly layout: Layout};
 
-/** Milliseconds; MJML alone loads in half a second, but in ten on a machine with much other work. */
+/** Milliseconds. Loading MJML takes half a second, but ten on a busy machine. */
 export const defaultCompileTime = 30_000;
 
 /**
- * Compiles variants without layouts in a thread beside, so that no template can block the caller or use up its
+ * Compiles variants without layouts in a separate thread, so that no template can block the caller or exhaust its
  * memory. A timeout is a violation of each variant.
  *
- * @param timeoutMs for all of them together, the loading of MJML included
+ * @param timeoutMs for all variants together, including the loading of MJML
  * @returns a result for each source, in order
  */
 export async function compileInWorker(
@@ -196,7 +196,7 @@ export async function compileInWorker(
 type CheckedJob = {
 	readonly sources: readonly VariantSource[];
 	readonly layouts: readonly Layout[];
-	/** Those of `layouts` that are checked by themselves, whether a source uses them or not. */
+	/** The members of `layouts` to check on their own, whether a source uses them or not. */
 	readonly checked: readonly Layout[];
 };
 
@@ -232,12 +232,12 @@ const spentAt = (field: string, spent: 'time' | 'memory'): Violation => ({
 export type RenderJob = {readonly variant: RenderVariant; readonly input: RenderInput};
 
 const renderWorker = new URL('../render/render-worker.js', import.meta.url);
-// As renderers have them.
+// The same limits as the renderers of the daemon have.
 const renderLimits = {maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 32, stackSizeMb: 4};
 
 /**
- * Renders one mail in a thread beside, for callers with other duties: the limits of a render are cooperative. The first
- * costs a tenth of a second. Renderers, which render much, have threads of their own.
+ * Renders one message in a separate thread, for callers that must stay responsive, because the limits of a renderer are
+ * cooperative. The first call takes a tenth of a second. The daemon's renderers have threads of their own.
  */
 export async function renderInWorker(
 	job: RenderJob,

@@ -7,46 +7,46 @@ import {faultOf, type LiquidToken, liquidTokens, offsetAt, positionAt, type Viol
 /** A layout or a partial as its author wrote it. */
 export type Layout = {
 	readonly kind: 'layout' | 'partial';
-	/** Unique among the workspace's of its kind. */
+	/** Unique within its workspace and kind. */
 	readonly name: string;
 	/** Sources by file name (`filesOf`). */
 	readonly files: Readonly<Record<string, string>>;
 };
 
-/** `layout/main`, `partial/footer`: how a workspace knows them. */
+/** Returns the key of a layout or partial within its workspace: `layout/main`, `partial/footer`. */
 export const keyOf = ({kind, name}: Pick<Layout, 'kind' | 'name'>): string => `${kind}/${name}`;
 
-/** Where a file of theirs is, seen from the folder of templates. */
+/** Returns the path of a file of a layout or partial, relative to the folder of templates. */
 export const fileOf = ({kind, name}: Pick<Layout, 'kind' | 'name'>, file: string): string =>
 	kind === 'layout' ? `_layouts/${name}/${file}` : `_partials/${file}`;
 
-/** The names of files that it may have. */
+/** Returns the names of the files that a layout or partial may have. */
 export const filesOf = ({kind, name}: Pick<Layout, 'kind' | 'name'>): readonly string[] =>
 	kind === 'layout' ? ['body.mjml', 'body.html', 'body.txt'] : [`${name}.liquid`];
 
 /** Letters, digits, hyphens and underscores. */
 export const layoutName = /^[\w-]{1,64}$/;
 
-/** A field of a variant with what it makes once layout and partials are in it. */
+/** A field of a variant while its layout and partials are being resolved. */
 type Part = {readonly field: string; readonly pieces: Piece[]; length: number; partials: number};
 
-/** A run of a file's text that is in the result. */
+/** A range of a file's text that is part of the result. */
 type Piece = {readonly file: string | null; readonly text: string; readonly from: number; readonly to: number};
 
 type Text = {
-	/** Null: it is the template's own. */
+	/** `null` for the template's own text. */
 	readonly file: string | null;
 	readonly text: string;
-	/** Replaces its `{{ content }}`; absent: it is no layout. */
+	/** Replaces `{{ content }}`. Set only for layouts. */
 	readonly content?: Text;
-	/** The partials that lead here. */
+	/** The chain of partials that led to this text. */
 	readonly trail: readonly string[];
 };
 
 const mark = /^\{\{-?\s*content\s*-?\}\}$/;
 const rendered = /^\{%-?\s*render\s+(["'])(.*?)\1\s*-?%\}$/s;
 
-/** Puts a text with its content and its partials into the part. The first fault; null: none. */
+/** Appends a text with its content and partials resolved. Returns the first violation, or `null`. */
 function put(
 	engine: Liquid,
 	layouts: readonly Layout[],
@@ -66,7 +66,7 @@ function put(
 
 	const marks = content ? tokens.filter(token => mark.test(token.text)) : [];
 	if (content && marks.length !== 1) {
-		const message = 'a layout has {{ content }} once, where the body of a template goes';
+		const message = 'a layout must contain {{ content }} exactly once, for the body of a template';
 		return faultAt(marks[1]?.begin ?? 0, message);
 	}
 	let from = 0;
@@ -100,11 +100,11 @@ function put(
 	return null;
 }
 
-/** What a `{% render %}` names, or why it cannot be put in. */
+/** Returns the partial that a `{% render %}` refers to, or the reason why it cannot be inserted. */
 function partialOf({text}: LiquidToken, layouts: readonly Layout[], trail: readonly string[]): Text | string {
 	const name = rendered.exec(text)?.[2];
 	if (name === undefined) {
-		return `a partial is named in quotes and takes no parameters, as in {% render 'footer' %}: it sees all variables`;
+		return `write the name of a partial in quotes and without parameters, as in {% render 'footer' %}: it sees all variables`;
 	}
 	const partial = layouts.find(one => one.kind === 'partial' && one.name === name);
 	const next = [...trail, name];
@@ -112,7 +112,7 @@ function partialOf({text}: LiquidToken, layouts: readonly Layout[], trail: reado
 		return `there is no partial ${name}: add _partials/${name}.liquid`;
 	}
 	if (trail.includes(name) || next.length > deepestPartials) {
-		return `${trail.includes(name) ? 'a partial leads back to itself' : `partials nest more than ${deepestPartials} deep`}: ${next.join(' → ')}`;
+		return `${trail.includes(name) ? 'a partial includes itself' : `partials nest more than ${deepestPartials} deep`}: ${next.join(' → ')}`;
 	}
 	const [file = '', source = ''] = Object.entries(partial.files)[0] ?? [];
 	return {file: fileOf(partial, file), text: source, trail: next};
@@ -120,10 +120,10 @@ function partialOf({text}: LiquidToken, layouts: readonly Layout[], trail: reado
 
 const textOf = ({pieces}: Part): string => pieces.map(({text, from, to}) => text.slice(from, to)).join('');
 
-/** The violation where its author finds it: in the layout, the partial, or the template itself. */
+/** Maps a violation to the place that its author sees: in the layout, the partial, or the template itself. */
 function placed(violation: Violation, part: Part): Violation {
 	let offset = offsetAt(textOf(part), violation);
-	// An empty piece has no place; what ends the text belongs to the last one.
+	// Empty pieces have no position. A violation at the very end belongs to the last piece.
 	const filled = part.pieces.filter(({from, to}) => to > from);
 	const piece = filled.find(({from, to}) => {
 		offset -= to - from;
@@ -134,7 +134,7 @@ function placed(violation: Violation, part: Part): Violation {
 	return {...violation, ...place, ...(file !== null && {file})};
 }
 
-/** Puts one field of a variant into its layout, and partials into both. */
+/** Resolves the layout and partials of one field of a variant. */
 function resolveField(
 	engine: Liquid,
 	layouts: readonly Layout[],
@@ -150,7 +150,7 @@ function resolveField(
 	}
 	const frame = layout && field === 'mjml' ? own.search(/<mjml[\s>]/) : -1;
 	if (frame >= 0) {
-		const message = 'the layout has <mjml> and <mj-body>: keep only what goes between them';
+		const message = 'the layout already has <mjml> and <mj-body>: remove them here and keep only their content';
 		return {field, message, ...positionAt(own, frame)};
 	}
 	const content: Text = {file: null, text: own, trail: []};
@@ -161,8 +161,8 @@ function resolveField(
 }
 
 /**
- * Compiles a variant with its layout and partials in it, so that what is made needs nothing else. Violations name the
- * file that they are in, if it is not the template's own.
+ * Compiles a variant with its layout and partials resolved, so that the result is self-contained. Violations in a
+ * layout or partial include its file.
  */
 export async function compileInLayout(source: VariantSource, layouts: readonly Layout[]): Promise<CompileResult> {
 	const field = source.mjml === undefined ? 'html' : 'mjml';
@@ -192,7 +192,7 @@ export async function compileInLayout(source: VariantSource, layouts: readonly L
 	return {ok: false, violations};
 }
 
-/** What is wrong with a layout or a partial before any template uses it. */
+/** Returns the violations of a layout or partial itself, before any template uses it. */
 export function layoutFaults(layout: Layout, layouts: readonly Layout[]): Violation[] {
 	const engine = liquidEngines().plain;
 	const content: Text = {file: null, text: '', trail: []};
@@ -204,13 +204,10 @@ export function layoutFaults(layout: Layout, layouts: readonly Layout[]): Violat
 	});
 }
 
-/**
- * These keys and those of all that they use, directly or by way of others. `uses`: what each layout or partial uses
- * itself.
- */
+/** Returns these keys and all that they use, directly or indirectly. `uses` contains the direct uses of each key. */
 export function reachedFrom(keys: Iterable<string>, uses: ReadonlyMap<string, readonly string[]>): Set<string> {
 	const reached = new Set(keys);
-	// A Set grows while it is iterated.
+	// Iterating a Set also visits the items that are added meanwhile.
 	for (const key of reached) {
 		for (const next of uses.get(key) ?? []) {
 			reached.add(next);

@@ -1,22 +1,19 @@
-/** A template's fields and sources, each: characters that Liquid will parse. */
+/** Characters of each field and source of a template, because Liquid parses no more. */
 export const maxSourceLength = 262_144;
-/** Partials of a field's source, and how deep they nest in one another. */
+/** The number of partials in the source of a field, and how deep they may nest. */
 export const maxPartials = 200;
 export const deepestPartials = 10;
-/** MJML elements in one source; a mail that people read has some dozens. */
+/** MJML elements in one source. Ordinary messages have a few dozen. */
 export const maxElements = 500;
 /** One rendered part, in octets. */
 export const largestPart = 1_000_000;
-/** Time for the subject, the html and the text of one mail together, in milliseconds of the clock and of the CPU. */
+/** Milliseconds of both wall-clock and CPU time for the subject, HTML and text of one message together. */
 export const renderTime = 500;
-/** `{{` and `{%` in one field; each takes about a kilobyte once parsed. */
+/** `{{` and `{%` in one field. Each takes about a kilobyte once parsed. */
 export const maxLiquid = 5000;
-/**
- * List items and characters that the rendering of one part may make; a range's item takes some 20 octets while it
- * grows.
- */
+/** List items and characters that rendering one part may produce. An item of a range takes about 20 octets. */
 export const renderMemory = 3_000_000;
-/** RFC 5322 §2.1.1: the longest line of a mail. */
+/** RFC 5322 §2.1.1: the maximum length of a line. */
 export const maxSubjectLength = 998;
-/** Elements of html inside one another; readers of html take time by the square of it. */
+/** The nesting depth of HTML elements. HTML parsers can take quadratic time in it. */
 export const deepestHtml = 1000;

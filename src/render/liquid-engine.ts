@@ -16,28 +16,29 @@ import {
 	Value,
 } from 'liquidjs';
 import {compareNumbers, Numeral, unmarked} from '../kit/exact-json.ts';
-import type {Constant, Pieces} from '../kit/text.ts';
+import type {Pieces} from '../kit/text.ts';
 import {formatCurrency, formatDate, type Place, readMoment, readZone, strftime} from './dates.ts';
+import {PieceEmitter, shown, TextEmitter, textOf} from './emitters.ts';
 import {maxSourceLength, renderMemory} from './limits.ts';
 
 type Engines = {
-	/** Escapes what it puts into html, unless the last filter is `raw`. */
+	/** Escapes values for HTML, unless the last filter is `raw`. */
 	readonly html: Liquid;
-	/** For subjects and text parts: writes values as they are. */
+	/** For subjects and text parts. Writes values unchanged. */
 	readonly plain: Liquid;
 };
 
-// A symbol, which no template can name: data can neither read nor replace the place of a render.
+// Symbols, because templates and data cannot refer to them.
 const placeKey = Symbol('place');
 const strictKey = Symbol('strict');
 
-// They would read other templates or files, which a template must not.
+// These would read other templates or files. Partials are resolved when a version is saved.
 const refusedTags = ['include', 'render', 'layout', 'block'];
 const defaultDate = '%A, %B %-e, %Y at %-l:%M %P %z';
 
 const jsonFilters = ['json', 'jsonify', 'inspect'] as const;
 
-/** They make text of what they get. */
+/** Filters that convert their input to text. */
 const textFilters = new Set([
 	...[
 		'append',
@@ -82,10 +83,10 @@ const escapeAny = withText(builtin.escape);
 const escaped = /[&<>"']/;
 const escapeOnce = withText(builtin.escape_once);
 
-/** The Liquid language of templates. */
+/** Creates the engines for the Liquid dialect of templates. */
 export function liquidEngines(): Engines {
 	const html = engine({outputEscape: escapeText as unknown as OutputEscape});
-	// Their results are escaped html already; escaping that again would show `&lt;br /&gt;` to the reader.
+	// The results of these filters are already escaped. Escaping them again would show `&lt;br /&gt;` to the recipient.
 	html.registerFilter('escape', {handler: escapeText, raw: true});
 	html.registerFilter('escape_once', {handler: escapeOnce, raw: true});
 	html.registerFilter('newline_to_br', {
@@ -174,7 +175,7 @@ export function liquidEngines(): Engines {
 	}
 }
 
-/** Most texts have nothing to escape. */
+/** Escapes a value. The fast path covers most texts, which contain nothing to escape. */
 function escapeText(this: {readonly context: Context}, value: unknown): unknown {
 	if (typeof value === 'string' && !escaped.test(value)) {
 		this.context.memoryLimit.use(value.length);
@@ -190,7 +191,7 @@ function withText(filter: Filter): Filter {
 	};
 }
 
-/** By all digits; what is no number comes last. */
+/** Compares numbers with full precision. Other values are sorted last. */
 function inOrder(one: unknown, other: unknown): number {
 	return (
 		compareNumbers(one, other) ||
@@ -205,7 +206,7 @@ function dayForm(month: string, type: unknown, style: unknown): string {
 	return style === 'US' ? `${month} %-d%q, %Y` : `%-d%q ${month} %Y`;
 }
 
-/** A moment in a form of `strftime`; the value as it came where it, or the zone, does not exist. */
+/** Formats a moment by `strftime`. Returns the value unchanged if it or the zone is invalid. */
 function written(
 	context: Context,
 	value: unknown,
@@ -225,7 +226,7 @@ function written(
 	});
 }
 
-/** Parses what will be rendered many times. `split` makes pieces of the text between outputs and tags. */
+/** Parses a template that is rendered many times. `split` splits the text between outputs and tags into pieces. */
 export function parseDirect(engine: Liquid, source: string, split: (text: string) => Pieces): Template[] {
 	const templates = engine.parse(source);
 	renderDirectly(templates, split);
@@ -233,21 +234,21 @@ export function parseDirect(engine: Liquid, source: string, split: (text: string
 }
 
 type RenderTerms = {
-	/** Where the reader is: its filters format for it. */
+	/** The locale and time zone that filters format for. */
 	readonly place: Place;
-	/** A preview: what has no text is a fault, and not an empty text. */
+	/** Whether values without a text are errors, as in previews. Otherwise they are rendered as an empty text. */
 	readonly strict: boolean;
-	/** Whether it has used its time up; asked before some templates. */
+	/** Whether the time is used up. It is checked regularly while rendering. */
 	readonly isSpent: () => boolean;
 };
 
-/** Templates from one look at the clock to the next: a look takes as long as some templates. */
+/** The number of templates between two checks of the clock, since a check takes as long as several templates. */
 const templatesPerLook = 8;
 
 /**
- * Renders what an engine parsed.
+ * Renders parsed templates.
  *
- * @throws {Error} a fault of the template, or `… limit exceeded`
+ * @throws {Error} an error of the template, or `… limit exceeded`
  */
 export function renderTemplates(
 	engine: Liquid,
@@ -261,7 +262,7 @@ export function renderTemplates(
 		{sync: true, globals: {[placeKey]: place, [strictKey]: strict}},
 		{liquid: engine},
 	);
-	// Liquid's own limit counts by the clock, which runs on where the machine has no time for this thread.
+	// Liquid's own limit is by wall clock only, which also counts time in which this thread is not scheduled.
 	let templatesLeft = 0;
 	context.renderLimit.check = () => {
 		if (templatesLeft-- > 0) {
@@ -290,12 +291,12 @@ const scheme = /^([a-z][a-z0-9+.-]*):/i;
 const allowedSchemes = new Set(['http', 'https', 'mailto', 'tel', 'sms', 'cid']);
 
 /**
- * The value, or `#` where it is a URL of a scheme that does not belong into a mail (`javascript:`, `data:`).
- * Browsers drop spaces and controls before and inside of a scheme, so they are no disguise.
+ * Returns the value, or `#` if it is a URL with a scheme that must not occur in mail (`javascript:`, `data:`). Spaces
+ * and control characters are ignored, because browsers drop them before and within a scheme.
  */
 export function safeUrl(value: unknown): unknown {
 	if (typeof value === 'object' && value !== null && !(value instanceof Numeral)) {
-		return '#'; // Liquid would join a list to text unseen.
+		return '#'; // Liquid would join a list to a text that is not checked.
 	}
 	if (typeof value !== 'string') {
 		return value;
@@ -308,7 +309,7 @@ export function safeUrl(value: unknown): unknown {
 /** Evaluates a part of an expression. */
 type Evaluate = (context: Context) => unknown;
 
-// liquidjs keeps these to itself.
+// liquidjs does not export these types.
 type Lookup = {readonly findScope: (name: string | number) => object};
 type Access = Token & {readonly variable?: unknown; readonly props: readonly Token[]};
 type Call = {
@@ -318,11 +319,11 @@ type Call = {
 };
 
 /**
- * Lets a parsed template render by plain calls. liquidjs makes several generators for each output, to be able to wait
- * for promises; rendering a receipt spends most of its time on them. Expressions with operators or ranges and the tags
- * themselves stay liquidjs's own: it takes values and generators alike.
+ * Makes a parsed template render by plain function calls. liquidjs creates several generators for each output to
+ * support promises, and a receipt would spend most of its rendering time on them. Tags, and expressions with operators
+ * or ranges, are still evaluated by liquidjs, which accepts values and generators alike.
  *
- * @param split makes pieces of the text between outputs and tags
+ * @param split splits the text between outputs and tags into pieces
  */
 function renderDirectly(templates: readonly Template[], split: (text: string) => Pieces): void {
 	for (const template of templates) {
@@ -349,7 +350,7 @@ function renderDirectly(templates: readonly Template[], split: (text: string) =>
 	}
 }
 
-/** As `renderTemplates` of liquidjs's own renderer. */
+/** Replaces `renderTemplates` of liquidjs's renderer. */
 export function renderAll(templates: readonly Template[], context: Context, emitter: Emitter): string {
 	context.renderLimit.check(1);
 	for (const template of templates) {
@@ -369,83 +370,7 @@ export function renderAll(templates: readonly Template[], context: Context, emit
 	return emitter.buffer;
 }
 
-/** Collects what is written as one text. */
-export class TextEmitter implements Emitter {
-	buffer = '';
-	readonly #strict: boolean;
-
-	/** `strict`: what has no text is a fault. */
-	constructor(strict: boolean) {
-		this.#strict = strict;
-	}
-
-	write(value: unknown): void {
-		this.buffer += textOf(value, this.#strict);
-	}
-}
-
-/** Collects the text of templates that render directly in pieces. */
-export class PieceEmitter extends TextEmitter {
-	readonly #pieces: Array<string | Constant> = [];
-
-	add(pieces: Pieces): void {
-		for (const piece of pieces) {
-			if (typeof piece === 'string') {
-				this.buffer += piece;
-			} else {
-				this.#closeText();
-				this.#pieces.push(piece);
-			}
-		}
-	}
-
-	/** No two texts stand side by side. */
-	end(): Pieces {
-		this.#closeText();
-		return this.#pieces;
-	}
-
-	#closeText(): void {
-		if (this.buffer !== '') {
-			this.#pieces.push(this.buffer);
-			this.buffer = '';
-		}
-	}
-}
-
-/** A value as a template shows it. */
-function textOf(written: unknown, strict: boolean): string {
-	const value = shown(written, strict);
-	if (typeof value === 'string') {
-		return value;
-	}
-	return Array.isArray(value) ? value.map(item => textOf(item, strict)).join('') : String(value ?? '');
-}
-
-/**
- * A value with an empty text for what would be `[object Object]`, `NaN` or `Infinity`.
- *
- * @throws {Error} strict: there is such a thing
- */
-function shown(written: unknown, strict: boolean): unknown {
-	if (typeof written === 'string') {
-		return written;
-	}
-	const value = toValue(written);
-	if (Array.isArray(value)) {
-		return value.map(item => shown(item, strict));
-	}
-	const isNumber = typeof value === 'number';
-	if (isNumber ? Number.isFinite(value) : typeof value !== 'object' || value === null || value instanceof Numeral) {
-		return value;
-	}
-	if (strict) {
-		throw new Error(isNumber ? `this makes ${value}` : 'this is an object: name one of its fields');
-	}
-	return '';
-}
-
-/** A number that a template writes stays itself where no double holds it. */
+/** Replaces a number literal that a double cannot represent exactly. */
 function keepDigits(token: unknown): void {
 	const {kind, content} = Object(token) as {readonly kind?: TokenKind; content?: unknown};
 	if (kind === TokenKind.Number) {
@@ -479,7 +404,7 @@ function evaluateDirectly(value: Value): void {
 	value.value = direct as unknown as Value['value'];
 }
 
-/** Null: this kind is left to liquidjs. */
+/** Returns a function that evaluates a token, or `null` if it is left to liquidjs. */
 function evaluateOf(token: Token | undefined): Evaluate | null {
 	if (token === undefined) {
 		return null;
@@ -510,10 +435,7 @@ function evaluateOf(token: Token | undefined): Evaluate | null {
 	};
 }
 
-/**
- * As `readProperty` of liquidjs, which asks an object seven questions; a field of an object of JSON has its answer
- * after three.
- */
+/** Reads a property like `readProperty` of liquidjs, with a fast path for the fields of plain JSON objects. */
 function readName(context: Context, of: unknown, name: string | number): object {
 	if (
 		typeof of === 'object' &&

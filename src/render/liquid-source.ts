@@ -4,15 +4,15 @@ import {maxLiquid} from './limits.ts';
 /** One `{{ … }}` or `{% … %}` of a source. */
 export type LiquidToken = {
 	readonly kind: 'output' | 'tag';
-	/** A tag's name (`for`); of an output, empty. */
+	/** The name of a tag (`for`); empty for an output. */
 	readonly name: string;
-	/** As the author wrote it, with its delimiters. */
+	/** The source, with its delimiters. */
 	readonly text: string;
 	readonly begin: number;
 	readonly end: number;
 };
 
-/** Parses a field as Liquid: null, or its first fault. Never throws. */
+/** Parses a field as Liquid. Returns its first violation, or `null`. Never throws. */
 export function liquidFault(engine: Liquid, field: string, source: string): Violation | null {
 	if (liquidCount(source) > maxLiquid) {
 		return {field, message: `has more than ${maxLiquid} Liquid tags and outputs`, line: 1, column: 1};
@@ -26,10 +26,10 @@ export function liquidFault(engine: Liquid, field: string, source: string): Viol
 	}
 }
 
-// Pasted with a name, they become part of it. Joiners (U+200C, U+200D) may belong to a word and are allowed.
+// When pasted with a name, these become part of it. Joiners (U+200C, U+200D) may belong to a word and are allowed.
 const invisible = /[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]/;
 
-/** Finds an invisible character in a tag or output. It would make a name unknown, which renders as an empty text. */
+/** Finds an invisible character in a tag or output. Such a name would be unknown and render as an empty text. */
 function invisibleFault(engine: Liquid, field: string, source: string): Violation | null {
 	if (!invisible.test(source)) {
 		return null;
@@ -46,12 +46,12 @@ function invisibleFault(engine: Liquid, field: string, source: string): Violatio
 	return null;
 }
 
-/** About how many tags and outputs a source has. */
+/** Returns the approximate number of tags and outputs in a source. */
 export function liquidCount(source: string): number {
 	return source.split(/\{[{%]/).length - 1;
 }
 
-/** What an error of Liquid says and where; without a place of its own it is at the source's begin. */
+/** Returns the message and position of a Liquid error. Errors without a position are at the start of the source. */
 export function faultOf(error: unknown): Omit<Violation, 'field'> {
 	const said = error instanceof Error ? error.message : String(error);
 	const message = stackSpent.test(said) ? 'nests too deeply' : shortened(said.replace(/, line:\d+, col:\d+$/, ''));
@@ -61,12 +61,12 @@ export function faultOf(error: unknown): Omit<Violation, 'field'> {
 
 const stackSpent = /^Maximum call stack size exceeded/;
 
-// Some of liquidjs's messages quote a whole rest of the source.
+// Some messages of liquidjs quote the entire rest of the source.
 function shortened(message: string): string {
 	return message.length > 300 ? `${message.slice(0, 300)}…` : message;
 }
 
-/** The Liquid of a source that parses, in order. What `{% raw %}` encloses is no Liquid. */
+/** Returns the tags and outputs of a source that parses, in order. The content of `{% raw %}` is not Liquid. */
 export function liquidTokens(engine: Liquid, source: string): LiquidToken[] {
 	return new Tokenizer(source)
 		.readTopLevelTokens(engine.options)
@@ -84,19 +84,19 @@ function tagName(token: TopLevelToken): string {
 	return 'name' in token && typeof token.name === 'string' ? token.name : '';
 }
 
-/** A source with words of letters and digits in place of its Liquid, which HTML and MJML tools do not change. */
+/** A source whose Liquid is replaced by words of letters and digits, which HTML and MJML tools do not change. */
 export type Shielded = {
 	readonly text: string;
 	readonly tokens: readonly LiquidToken[];
-	/** Matches the words; the first group is the token's number. */
+	/** Matches the words. The first group is the index of the token. */
 	readonly pattern: RegExp;
-	/** Puts the Liquid back, also into what was made from `text`. */
+	/** Puts the Liquid back into `text`, or into anything derived from it. */
 	readonly restore: (text: string) => string;
-	/** Where an offset of `text` lies in the source. */
+	/** Converts an offset in `text` to one in the source. */
 	readonly sourceOffset: (offset: number) => number;
 };
 
-/** Hides the Liquid of a source that parses. */
+/** Replaces the Liquid of a source that parses by placeholder words. */
 export function shield(engine: Liquid, source: string): Shielded {
 	const tokens = liquidTokens(engine, source);
 	let salt = 0;
@@ -127,7 +127,7 @@ export function shield(engine: Liquid, source: string): Shielded {
 	};
 }
 
-/** A violation at an offset of a shielded text, in the author's own words and place. */
+/** Returns a violation at an offset of a shielded text, with the Liquid and position of the source. */
 export function violationAt(
 	field: string,
 	source: string,
@@ -138,24 +138,24 @@ export function violationAt(
 	return {field, message: shielded.restore(message), ...positionAt(source, shielded.sourceOffset(offset))};
 }
 
-/** What is wrong with a template and where: lines and columns count from 1. */
+/** A problem of a template and its position. Lines and columns count from 1. */
 export type Violation = {
-	/** `subject`, `mjml`, `html` or `text`: the field that the author wrote. */
+	/** The field of the template: `subject`, `mjml`, `html` or `text`. */
 	readonly field: string;
 	readonly message: string;
 	readonly line: number;
 	readonly column: number;
-	/** The file of a layout or partial that it is in; absent: the template's own. */
+	/** The file of the layout or partial that contains it. Absent for the template's own files. */
 	readonly file?: string;
 };
 
-/** The line and column of an offset, both from 1. */
+/** Returns the line and column of an offset, both counted from 1. */
 export function positionAt(text: string, offset: number): {line: number; column: number} {
 	const before = text.slice(0, offset);
 	return {line: before.split('\n').length, column: offset - before.lastIndexOf('\n')};
 }
 
-/** The offset of a line and a column. */
+/** Returns the offset of a line and column. */
 export function offsetAt(text: string, {line, column}: Pick<Violation, 'line' | 'column'>): number {
 	const before = text.split('\n', line - 1);
 	return before.reduce((sum, one) => sum + one.length + 1, column - 1);

@@ -1,6 +1,6 @@
 import {LRUCache} from 'lru-cache';
 
-/** The canonical spelling of a BCP 47 language tag, or null if it is invalid. */
+/** Returns the canonical spelling of a BCP 47 language tag, or `null` if it is invalid. */
 export function validLocale(text: string): string | null {
 	try {
 		return Intl.getCanonicalLocales(text)[0] ?? null;
@@ -10,9 +10,9 @@ export function validLocale(text: string): string | null {
 }
 
 /**
- * Whether the text is the name of a time zone that Intl knows, as date filters accept it: also `EST`, `Japan` and `GB`.
- * Offsets and the `SystemV/…` of ICU are not accepted. `Intl.supportedValuesOf('timeZone')` cannot decide: it lacks
- * `UTC` and `Asia/Kolkata` on Node 20.
+ * Whether a text is the name of a time zone that Intl supports, including `EST`, `Japan` and `GB`. Offsets and ICU's
+ * `SystemV/…` are not accepted. `Intl.supportedValuesOf('timeZone')` is not used, because it lacks `UTC` and
+ * `Asia/Kolkata` on Node 20.
  */
 export function validTimezone(text: string): boolean {
 	if (!/^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+){0,2}$/.test(text) || /^systemv\//i.test(text)) {
@@ -28,8 +28,8 @@ export function validTimezone(text: string): boolean {
 }
 
 /**
- * The tag and its parents by truncation, as a lookup of RFC 4647 §3.4 has them: `zh-Hant-TW`, `zh-Hant`, `zh`. With
- * scripts, those that the tag implies stand before the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
+ * Yields a tag and its parents by truncation, as in the lookup of RFC 4647 §3.4: `zh-Hant-TW`, `zh-Hant`, `zh`. With
+ * `scripts`, the tags that it implies precede the language: `zh-TW`, `zh-Hant-TW`, `zh-Hant`, `zh`.
  */
 function* lookupChain(locale: string, scripts: boolean): Generator<string> {
 	let tag = locale.toLowerCase();
@@ -38,15 +38,15 @@ function* lookupChain(locale: string, scripts: boolean): Generator<string> {
 			yield* impliedTags(locale);
 		}
 		yield tag;
-		// A lone letter (`-u-`, `-x-`) only introduces what follows it and goes with it.
+		// A single letter (`-u-`, `-x-`) only introduces the next subtag and is removed with it.
 		tag = tag.slice(0, Math.max(0, tag.lastIndexOf('-'))).replace(/-[a-z0-9]$/, '');
 	}
 }
 
-/** Reading what a tag implies takes some 20 µs. */
+/** A cache, because computing the implied tags takes about 20 µs. */
 const implied = new LRUCache<string, readonly string[]>({max: 500});
 
-/** Of `zh-TW` and `zh-Hant`: `zh-hant-tw`, `zh-tw`, `zh-hant`. */
+/** Returns the implied tags. For both `zh-TW` and `zh-Hant`, they are `zh-hant-tw`, `zh-tw` and `zh-hant`. */
 function impliedTags(locale: string): readonly string[] {
 	let tags = implied.get(locale);
 	if (!tags) {
@@ -68,7 +68,7 @@ function maximal(text: string): Intl.Locale | null {
 
 const hasScript = (locale: string | null): boolean => locale !== null && /-[a-z]{4}(?:-|$)/i.test(locale);
 
-/** The language of a mail: the recipient's, unless the variant is in another one. */
+/** Returns the language of a message: the recipient's, unless the variant is in another language. */
 export function mailLocale(variant: string | null, locale: string): string {
 	if (variant === null || variant === locale || locale.startsWith(`${variant}-`)) {
 		return locale;
@@ -78,8 +78,8 @@ export function mailLocale(variant: string | null, locale: string): string {
 }
 
 /**
- * Chooses the variant of a template for a recipient: the locale, its parents, the workspace's default and its parents,
- * `en`, then the default variant (locale null), then the first. Undefined only where there are no variants.
+ * Chooses the variant of a template for a recipient: by the locale and its parents, the workspace's locale and its
+ * parents, and `en`. Falls back to the default variant, then to the first. Returns `undefined` only without variants.
  */
 export function chooseVariant<Variant extends {readonly locale: string | null}>(
 	variants: readonly Variant[],

@@ -1,7 +1,7 @@
 import {answer, type RenderJob} from './in-worker.ts';
 import {createRenderer} from './render.ts';
 
-// The body of the thread that renderInWorker starts.
+// The thread that `renderInWorker` starts.
 await answer(job => {
 	const {variant, input} = job as RenderJob;
 	return createRenderer({strict: true}).render(variant, input);

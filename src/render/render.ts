@@ -8,7 +8,7 @@ import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
 import {faultOf, liquidCount} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
 
-/** A stored variant, compiled. The id stands for the content: versions are immutable. */
+/** A compiled variant. The id identifies its content, because versions are immutable. */
 export type RenderVariant = {
 	readonly id: string;
 	readonly subject: string;
@@ -16,22 +16,22 @@ export type RenderVariant = {
 	readonly text: string | null;
 };
 
-/** What one mail is rendered with. */
+/** The variables and settings for rendering one message. */
 export type RenderInput = {
 	/**
-	 * The text of a JSON object. Its names cannot replace `recipient`, `unsubscribe_url`, `preferences_url`,
-	 * `workspace` and `message`.
+	 * The text of a JSON object. It cannot override `recipient`, `unsubscribe_url`, `preferences_url`, `workspace` and
+	 * `message`.
 	 */
 	readonly data: string;
-	/** The send's, not the variant's: it rules numbers and dates. */
+	/** The locale of the send, not of the variant. It determines the format of numbers and dates. */
 	readonly locale: string;
 	readonly timezone: string;
 	readonly recipient: {readonly email: string};
-	/** Empty: none. */
+	/** Empty if the message has no such link. */
 	readonly unsubscribe_url: string;
 	readonly preferences_url: string;
 	readonly workspace: {readonly name: string};
-	/** In which language it is written, for the `lang` of its html. */
+	/** `locale` is the language of the text, for the `lang` attribute of the HTML. */
 	readonly message: {readonly id: string; readonly locale: string};
 };
 
@@ -41,9 +41,9 @@ type Result<Text> =
 export type RenderResult = Result<string>;
 
 export type Renderer = {
-	/** Renders one mail, at once. Never throws for what a template or its data do. */
+	/** Renders one message synchronously. Never throws because of a template or its data. */
 	readonly renderPieces: (variant: RenderVariant, input: RenderInput, limitMs?: number) => Result<Pieces>;
-	/** The same with whole texts. */
+	/** Like `renderPieces`, with the pieces joined to texts. */
 	readonly render: (variant: RenderVariant, input: RenderInput) => RenderResult;
 };
 
@@ -53,25 +53,22 @@ type Part = 'subject' | 'html' | 'text';
 type RendererOptions = {
 	readonly cachedOctets?: number;
 	readonly clocks?: WorkClocks;
-	/**
-	 * For previews: an object, or a number that does not exist, is a fault where a text is wanted. In mail it is an
-	 * empty text.
-	 */
+	/** Whether to reject values without a text, such as objects and `NaN`, as in previews. In mail they are empty. */
 	readonly strict?: boolean;
 };
 
 class RenderLimit extends Error {}
 
-// V8 says the second where a text would be longer than half a gigabyte.
+// V8 reports the second message for texts longer than half a gigabyte.
 const spentLimit = /limit exceeded|Invalid string length/;
 const parsedOctetsPerLiquid = 1000;
-/** The text itself, and what is made of its constants to compose mail. */
+/** Includes the source and the data derived from its constants to compose messages. */
 const octetsPerCharacter = 4;
 
 /**
- * Makes a renderer for one thread. It parses a variant once and keeps the ones used last, up to about
- * `cachedOctets` of memory. The limits are cooperative: a single filter call may overrun them, so the thread's
- * owner still needs a clock of its own.
+ * Creates a renderer for one thread. It parses a variant once and caches recently used ones in about `cachedOctets` of
+ * memory. The limits are cooperative: a single filter call can exceed them, so the owner of the thread must enforce a
+ * timeout of its own.
  */
 export function createRenderer({
 	cachedOctets = 16_000_000,
@@ -102,7 +99,7 @@ export function createRenderer({
 		{data, locale, timezone, ...reserved}: RenderInput,
 		limitMs = renderTime,
 	): Result<Pieces> {
-		// The reserved names come last and win.
+		// The reserved names come last, so they override the data.
 		const scope = {...(parseExact(data) as object), ...reserved};
 		const state = limitWork(limitMs, clocks);
 		const terms = {place: {locale, timezone}, strict, isSpent: () => state() === 'spent'};
@@ -111,7 +108,7 @@ export function createRenderer({
 		function rendered(name: Part, templates: Template[]): Pieces {
 			part = name;
 			const engine = name === 'html' ? engines.html : engines.plain;
-			// A copy, because `increment` writes into it and must start anew in the next part.
+			// A copy for each part, because `increment` writes to the scope.
 			const made = renderTemplates(engine, templates, {...scope}, terms);
 			if (isTooLarge(made)) {
 				throw new RenderLimit(`larger than ${largestPart} octets`);
@@ -147,7 +144,7 @@ export function createRenderer({
 
 function isTooLarge(pieces: Pieces): boolean {
 	const units = pieces.reduce((sum, piece) => sum + (typeof piece === 'string' ? piece : piece.text).length, 0);
-	// A UTF-16 unit makes three octets at most.
+	// A UTF-16 unit takes at most three octets in UTF-8.
 	return units > largestPart || (3 * units > largestPart && Buffer.byteLength(joined(pieces)) > largestPart);
 }
 
@@ -158,9 +155,9 @@ function textOf(html: string): string {
 	return textFromHtml(html);
 }
 
-/** One line for a header: data must not begin another header (RFC 5322 §2.2). */
+/** Returns a single line for a header, so that data cannot start another header (RFC 5322 §2.2). */
 function headerText(text: string): string {
 	const line = withoutControls(text).trim();
-	// Half a surrogate pair at the cut would be no character.
+	// Do not cut a surrogate pair in half.
 	return line.slice(0, maxSubjectLength).replace(/[\ud800-\udbff]$/, '');
 }

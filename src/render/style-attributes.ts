@@ -4,10 +4,10 @@ const styleAttribute = /(\sstyle\s*=\s*)(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))/gi;
 
 /**
  * Replaces each style attribute whose Liquid produces more than values, such as `style="{{ st }}"`, with a placeholder
- * declaration. MJML parses these attributes to inline styles, and would drop what is not a declaration. `restore` puts
- * the attributes back.
+ * declaration. MJML parses these attributes to inline styles, and would drop anything that is not a declaration.
+ * `restore` puts the attributes back.
  *
- * @param text MJML with words in place of its Liquid
+ * @param text MJML with its Liquid shielded
  */
 export function hideStyles(
 	text: string,
@@ -30,7 +30,7 @@ export function hideStyles(
 			}
 			hidden.push(style.replaceAll('"', '&quot;'));
 			const quote = bare === '' ? '"' : '';
-			// Keeps the line numbers of faults.
+			// Keeps the line numbers of violations.
 			const lines = '\n'.repeat(style.split('\n').length - 1);
 			return `${before}${quote}${placeholder(hidden.length - 1)}:0${lines}${quote}`;
 		},

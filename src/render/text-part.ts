@@ -7,7 +7,7 @@ import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 const noSpace = {leadingLineBreaks: 1, trailingLineBreaks: 1};
 const heading = {uppercase: false, leadingLineBreaks: 2, trailingLineBreaks: 2};
 
-/** In addition to those that html-to-text knows. */
+/** Block elements that html-to-text does not handle as such by default. */
 const lineElements = [
 	...[
 		'address',
@@ -25,18 +25,18 @@ const lineElements = [
 	],
 	...['hgroup', 'legend', 'li', 'menu', 'optgroup', 'option', 'search', 'summary', 'textarea', 'tr'],
 ];
-/** A preview text, which is hidden, repeats what the mail says. */
+/** Elements to skip. Hidden elements include the preview text, which only repeats the message. */
 const unseen = [
 	...['head', 'style', 'script', 'title', 'template', 'datalist', 'iframe'],
 	...['[hidden]', '[style*="display:none" i]', '[style*="display: none" i]'],
 ];
 
-/** Stands for an empty cell, between the spaces of a word. */
+/** A placeholder word for an empty cell. */
 const noWord = '\0';
 
 const toText = compile({
 	wordwrap: 78, // RFC 5322 §2.1.1: lines should not be longer.
-	baseElements: {selectors: []}, // All of it: Liquid may stand before the body.
+	baseElements: {selectors: []}, // The whole document, because Liquid may precede the body.
 	limits: {maxDepth: 200, maxInputLength: 1_100_000},
 	formatters: {
 		cell(element, walk, builder) {
@@ -50,7 +50,7 @@ const toText = compile({
 			builder.addInline(' ');
 		},
 		alternative({attribs}, _, builder) {
-			// Icons side by side are words.
+			// Spaces keep adjacent icons apart.
 			builder.addInline(attribs.alt?.trim() ? ` ${attribs.alt} ` : '');
 		},
 	},
@@ -70,7 +70,7 @@ const toText = compile({
 
 const convert = (html: string): string => toText(html).replaceAll(noWord, '');
 
-/** Each node is asked for by all that encloses it. */
+/** Caches `saysNothing`, which is called for a node by each of its ancestors. */
 const silent = new WeakMap<DomNode, boolean>();
 
 function saysNothing(node: DomNode): boolean {
@@ -88,7 +88,7 @@ function saysNothing(node: DomNode): boolean {
 const isImage = ({name, attribs}: DomNode): boolean =>
 	name === 'img' || (name === 'input' && attribs?.type?.toLowerCase() === 'image');
 
-/** Whether its table only places its content, as MJML's do. */
+/** Whether the table of a node only serves for layout, as in MJML's output. */
 function isLayout({name, attribs, parent}: DomNode): boolean {
 	return name === 'table'
 		? /^(?:presentation|none)$/i.test(attribs?.role ?? '')
@@ -97,7 +97,7 @@ function isLayout({name, attribs, parent}: DomNode): boolean {
 
 const openOrClose = /<(\/?)(?!(?:area|br|col|hr|img|input|link|meta|source|wbr)\b)[a-z]/gi;
 
-/** Whether html nests deeper than it may before it is read; elements left open count. */
+/** Whether HTML is nested too deeply to be parsed safely. Elements left open count too. */
 export function nestsTooDeeply(html: string): boolean {
 	let depth = 0;
 	for (const [, slash] of html.matchAll(openOrClose)) {
@@ -109,28 +109,26 @@ export function nestsTooDeeply(html: string): boolean {
 	return false;
 }
 
-/** Text from finished html: links kept, wrapped. Costs milliseconds for a page, so the hot path does without it. */
+/** Converts rendered HTML to wrapped text with links. Takes milliseconds, so rendering avoids it where possible. */
 export function textFromHtml(html: string): string {
 	return tidyText(trimLines(convert(html)));
 }
 
-/** At most one empty line in a row, none at the ends: conditions that do not hold leave gaps. */
+/** Removes repeated empty lines, and those at both ends, which conditions without output leave behind. */
 export function tidyText(text: string): string {
 	return `${withoutGaps(text).trim()}\n`;
 }
 
 const withoutGaps = (text: string): string => text.replace(/\n(?:[ \t]*\n){2,}/g, '\n\n');
 
-/**
- * Pieces of a template's text for `tidyPieces`: a constant neither begins nor ends with white space and has no gaps.
- */
+/** Splits a template's text for `tidyPieces`. A constant has no white space at its ends and no repeated empty lines. */
 export function textPieces(text: string): Pieces {
 	const inner = text.trim();
 	const start = text.length - text.trimStart().length;
 	return [text.slice(0, start), constantOf(withoutGaps(inner)), text.slice(start + inner.length)];
 }
 
-/** As `tidyText`, of what was rendered of `textPieces`. */
+/** Like `tidyText`, for the rendered result of `textPieces`. */
 export function tidyPieces(pieces: Pieces): Pieces {
 	const tidy: Array<Pieces[number]> = [];
 	for (const [index, piece] of pieces.entries()) {
@@ -152,16 +150,16 @@ function trimLines(text: string): string {
 		.join('\n');
 }
 
-// What these make is html: it must be rendered first and read as html then.
+// These output HTML, which can be converted to text only after rendering.
 const htmlFilters = /\|\s*(?:raw|escape|escape_once|newline_to_br|xml_escape)\b/;
-// They act on all that follows, so losing one with a comment or a style would change the text.
+// These affect everything after them, so dropping one together with a comment or style would change the text.
 const lastingTags = new Set(['assign', 'capture', 'increment', 'decrement', 'cycle', 'liquid', 'break', 'continue']);
 const blockTags = new Set(['if', 'unless', 'case', 'for', 'tablerow', 'capture', 'comment', 'raw']);
 const branchTags = new Set(['else', 'elsif', 'when']);
 
 /**
- * Turns html that contains Liquid into text that contains the same Liquid, once per template instead of once per mail.
- * Null where the text could come out differently from the rendered html; `textFromHtml` of that is the right text then.
+ * Converts HTML that contains Liquid to text that contains the same Liquid, once per template instead of once per
+ * message. Returns `null` if the result could differ from the text of the rendered HTML. Then `textFromHtml` is needed.
  */
 export function textTemplate(engine: Liquid, html: string): string | null {
 	const {text, tokens, pattern, restore} = shield(engine, html);
@@ -171,13 +169,13 @@ export function textTemplate(engine: Liquid, html: string): string | null {
 
 	const converted = trimLines(convert(text));
 	const kept = [...converted.matchAll(pattern)].map(([, index]) => Number(index));
-	// Entities may have decoded to something that Liquid would take for its own.
+	// Decoded entities may look like Liquid.
 	if (/\{[{%]/.test(converted) || !keepsBlocks(tokens, kept)) {
 		return null;
 	}
 
 	const shortened = dropRepeatedLinks(converted, tokens, pattern);
-	// A condition may leave the address empty: then the link becomes its text.
+	// A condition may leave the URL empty. The link then becomes its text.
 	const conditional = new RegExp(`<(?:${pattern.source}){2,}>`, 'g');
 	const isOpen = [...shortened.matchAll(conditional)].some(([link]) =>
 		kindsIn(link, tokens, pattern).includes('tag'),
@@ -198,10 +196,7 @@ function kindsIn(
 	return [...text.matchAll(pattern)].map(([, index]) => tokens[Number(index)]?.kind);
 }
 
-/**
- * Whether every token that was kept is still in the same branch of the same block, and nothing that is missing was
- * needed.
- */
+/** Whether every retained token is still in the same branch of the same block, and no missing token was needed. */
 function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): boolean {
 	const before = branches(tokens, [...tokens.keys()]);
 	const after = branches(tokens, kept);
@@ -215,8 +210,8 @@ function keepsBlocks(tokens: readonly LiquidToken[], kept: readonly number[]): b
 }
 
 /**
- * For each token the number of the tag with the branch that contains it (-1: none); for `else`, `endif` and similar,
- * that of the block's first tag.
+ * Returns for each token the index of the tag that starts its branch, or -1 outside of blocks. For `else`, `endif` and
+ * similar tags, it is the index of the block's first tag.
  */
 function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map<number, number> {
 	const found = new Map<number, number>();
@@ -242,7 +237,7 @@ function branches(tokens: readonly LiquidToken[], order: readonly number[]): Map
 	return found;
 }
 
-/** A link with its URL as text has it once, as in finished html. */
+/** Shortens links whose text equals their URL, as `textFromHtml` does. */
 function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	const expression = (index: string) =>
 		tokens[Number(index)]?.text.replace(/\|\s*safe_url\b/, '').replace(/^\{\{-?|-?\}\}$|\s/g, '');
@@ -252,7 +247,7 @@ function dropRepeatedLinks(text: string, tokens: readonly LiquidToken[], pattern
 	);
 }
 
-/** A link with an empty address, or one that `safe_url` refuses, is its text, as in finished html. */
+/** Reduces links with an empty URL, or one that `safe_url` rejects, to their text, as `textFromHtml` does. */
 function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	return text.replace(new RegExp(`\\s?<${pattern.source}>`, 'g'), (whole, index: string) => {
 		const {kind, text: output} = tokens[Number(index)] as LiquidToken;
@@ -263,8 +258,9 @@ function dropEmptyLinks(text: string, tokens: readonly LiquidToken[], pattern: R
 }
 
 /**
- * Whether a branch ends within a line (`word{% else %}`) although its block ends, or its loop begins, on a line of tags
- * only, which gives its line break up: what follows the block, or the next round, would be glued to the word.
+ * Whether a branch ends within a line (`word{% else %}`) while its block ends, or its loop starts, on a line with only
+ * tags. `joinTagLines` removes the line break of such a line, so the next text or iteration would be joined to the
+ * word.
  */
 function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegExp): boolean {
 	const blockOf = branches(
@@ -274,7 +270,7 @@ function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegEx
 	const within = new Set<number | undefined>();
 	const alone = new Set<number | undefined>();
 	for (const line of text.split('\n')) {
-		// Values count as words: only tags vanish.
+		// Outputs count as words, because only tags disappear.
 		const shown = line
 			.replace(pattern, (token, index) => (tokens[Number(index)]?.kind === 'tag' ? token : 'x'))
 			.trim();
@@ -292,7 +288,7 @@ function losesBreak(text: string, tokens: readonly LiquidToken[], pattern: RegEx
 	return [...within].some(block => alone.has(block));
 }
 
-/** A line of nothing but tags gives its line break up, so that a loop's rows stand one below the other. */
+/** Removes the line breaks of lines with only tags, so that the rows of a loop have no empty lines between them. */
 function joinTagLines(text: string, tokens: readonly LiquidToken[], pattern: RegExp): string {
 	return text
 		.split('\n')

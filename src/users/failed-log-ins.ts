@@ -9,22 +9,26 @@ const maxRetained = 10_000;
 
 type Window = {readonly since: number; n: number};
 
-/** `account` null: only the network counts. `isCode`: a one-time code is tried, after the right password. */
+/**
+ * A sign-in attempt. If `account` is `null`, only the network counts. `isCode` if it is the one-time code that follows
+ * a correct password.
+ */
 export type Attempt = {readonly address: string; readonly account: string | null; readonly isCode?: true};
 
 type Limit = {readonly most: number; readonly windows: LRUCache<string, Window>};
 
-/** Each has a memory of its own: failures from many networks drive out none of an account's. */
+/** Each limit has its own cache, so that failures from many networks cannot evict those of an account. */
 function limitOf(most: number): Limit {
 	return {most, windows: new LRUCache<string, Window>(atMost(maxRetained))};
 }
 
 /**
- * Failed log-ins of client networks (an IPv6 /64 is one) and of accounts, counted in this process. Ten wrong passwords
- * lock an account for the network they came from, so that no stranger locks out its user. More lock it for all
- * networks, and a network for all accounts. Ten wrong codes lock for all networks, since only those who know the
- * password get there. Attempts are counted when they begin: many at once would else all pass before the first has
- * failed.
+ * Counts failed logins of client networks (such as an IPv6 /64) and of accounts, within this process.
+ * - Ten wrong passwords lock an account for their network only, so that a stranger cannot lock out its user.
+ * - A hundred wrong passwords lock an account for all networks, and thirty lock a network for all accounts.
+ * - Ten wrong codes lock an account for all networks, because whoever enters codes knows the password.
+ *
+ * Attempts are counted when they start. Otherwise many concurrent ones would pass before the first has failed.
  */
 export class FailedLogIns {
 	readonly #clock: Pick<Clock, 'monotonic'>;
@@ -38,7 +42,7 @@ export class FailedLogIns {
 	}
 
 	/**
-	 * Counts an attempt as failed until it succeeds. Returns the seconds to wait if there were too many; null: go on.
+	 * Counts an attempt as failed until it succeeds. Returns the seconds to wait after too many failures, or `null`.
 	 */
 	begin(attempt: Attempt): number | null {
 		const now = this.#clock.monotonic();
@@ -57,7 +61,7 @@ export class FailedLogIns {
 		return null;
 	}
 
-	/** The attempt that was begun has not failed. */
+	/** Reports that an attempt passed to `begin` has not failed. */
 	succeeded(attempt: Attempt): void {
 		for (const {windows, key} of this.#countersOf(attempt)) {
 			const window = windows.get(key);
@@ -72,7 +76,7 @@ export class FailedLogIns {
 		if (name === null) {
 			return [network];
 		}
-		// A text that was cut out of a form keeps the whole form, a megabyte, in memory.
+		// Hashed, because a substring of a form would keep the whole form (up to a megabyte) in memory.
 		const account = createHash('sha256').update(name).digest('base64');
 		return isCode
 			? [network, {...this.#ofCodes, key: account}]

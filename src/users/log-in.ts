@@ -11,10 +11,10 @@ import {emailKey, recordUserAct, useLink} from './users.ts';
 
 type Writing = Pick<Store, 'writer'>;
 
-/** `fault`: what is wrong with the password, a clause for people (`must …`). */
+/** `fault` is the problem with the password as a clause for people (`must …`). */
 type PasswordSet = {readonly ok: true} | Busy | {readonly ok: false; readonly reason: 'fault'; readonly fault: string};
 
-/** Sets a user's password and ends all of their sessions but `sessionId`. */
+/** Sets a user's password and ends all their sessions except `sessionId`. */
 export async function setPassword(
 	{writer}: Writing,
 	tools: ActTools,
@@ -37,7 +37,7 @@ export async function setPassword(
 	return {ok: true};
 }
 
-/** From now on a log-in by password wants a one-time code too. False: `code` is not one of this secret. */
+/** Requires a one-time code in addition to the password. Returns `false` if `code` does not match the secret. */
 export async function setTotp(
 	{writer}: Writing,
 	tools: ActTools,
@@ -56,7 +56,7 @@ export async function setTotp(
 	return true;
 }
 
-/** No code is asked for any more. */
+/** Stops requiring one-time codes of a user. */
 export async function removeTotp({writer}: Writing, tools: ActTools, user: User): Promise<void> {
 	await writer.transaction(async trx => {
 		if (await updateUser(trx, user.id, {totp: null, totp_step: null})) {
@@ -65,7 +65,7 @@ export async function removeTotp({writer}: Writing, tools: ActTools, user: User)
 	});
 }
 
-/** Uses up a one-time code of a user. False: it is wrong or was used before. */
+/** Consumes a one-time code of a user. Returns `false` if it is wrong or was used before. */
 async function takeCode(
 	{writer}: Writing,
 	vault: Vault,
@@ -83,7 +83,7 @@ type LogInOptions = {
 	readonly attempts: FailedLogIns;
 };
 
-/** How a log-in ended. `pending` proves the right password until the code comes, for five minutes. */
+/** The result of a login. `pending` proves the correct password for five minutes, until the code is entered. */
 export type LogIn =
 	| {readonly ok: true; readonly user: User}
 	| {readonly ok: false; readonly reason: 'limited'; readonly seconds: number}
@@ -91,10 +91,10 @@ export type LogIn =
 	| Busy
 	| {readonly ok: false; readonly reason: 'code_needed' | 'code_wrong'; readonly pending: string};
 
-/** More passwords are being checked than the machine can do soon. */
+/** Too many passwords are waiting to be checked. */
 type Busy = {readonly ok: false; readonly reason: 'busy'};
 
-/** `address` is the client's. */
+/** `address` is the IP address of the client. */
 type PasswordLogIn = {
 	readonly email: string;
 	readonly password: string;
@@ -107,12 +107,13 @@ const busy: Busy = {ok: false, reason: 'busy'};
 export type PasswordLogIns = ReturnType<typeof createLogIn>;
 
 /**
- * Log-in by password, and the one-time code after it, or by link. An unknown address takes as long as a wrong password.
+ * Signs users in by password and one-time code, or by link. An unknown address takes as long as a wrong password, so
+ * that users cannot be enumerated.
  */
 export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 	const waiting = new Pending<{readonly id: string}>(vault, clock, 'one-time code');
 
-	/** Refused after too many failures; else an attempt that has failed unless `work` says otherwise. */
+	/** Runs `work` unless there were too many failures. The attempt counts as failed unless `work` succeeds. */
 	async function counted(attempt: Attempt, work: () => Promise<LogIn>): Promise<LogIn> {
 		const seconds = attempts.begin(attempt);
 		if (seconds !== null) {
@@ -158,7 +159,7 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 				return isRight ? {ok: true, user} : user ? {ok: false, reason: 'code_wrong', pending} : wrong;
 			});
 		},
-		/** Uses up the link of a token. A guessed token counts as a wrong password of its network. */
+		/** Consumes the link of a token. A guessed token counts as a wrong password of its network. */
 		async openLink({token, address}: {readonly token: string; readonly address: string}): Promise<LogIn> {
 			return await counted({address, account: null}, async () => {
 				const user = await store.writer.transaction(trx => useLink(trx, {clock}, token));
@@ -171,7 +172,7 @@ export function createLogIn({store, vault, clock, attempts}: LogInOptions) {
 const minCharacters = 12;
 const maxCharacters = 256;
 
-/** What is wrong with a new password, a clause for people; null: nothing. */
+/** Returns the problem with a new password as a clause for people, or `null`. */
 export function passwordFault(password: string, email: string): string | null {
 	const length = [...password].length;
 	if (length < minCharacters) {
@@ -180,24 +181,27 @@ export function passwordFault(password: string, email: string): string | null {
 	if (length > maxCharacters) {
 		return `must have at most ${maxCharacters} characters`;
 	}
-	return password.toLowerCase().includes(email) ? 'must not contain your e-mail address' : null;
+	return password.toLowerCase().includes(email) ? 'must not contain your email address' : null;
 }
 
 type Cost = {readonly N: number; readonly r: number; readonly p: number};
 
-/** One of the settings that OWASP lists as equally strong: of these the one that takes 32 MiB. */
+/** One of the settings that OWASP lists as equally strong: the one that needs 32 MiB. */
 const cost: Cost = {N: 2 ** 15, r: 8, p: 3};
 const saltBytes = 16;
 const hashBytes = 32;
 const form = /^scrypt:(\d+):(\d+):(\d+):([\w-]+):([\w-]+)$/;
 
-/** `scrypt:N:r:p:salt:hash`, the last two in base64url. Null: too many wait. */
+/** Returns `scrypt:N:r:p:salt:hash`, the last two in base64url, or `null` if too many passwords are waiting. */
 export async function hashPassword(password: string, salt: Buffer = randomBytes(saltBytes)): Promise<string | null> {
 	const made = await derive(password, salt, cost);
 	return made && `scrypt:${cost.N}:${cost.r}:${cost.p}:${salt.toString('base64url')}:${made.toString('base64url')}`;
 }
 
-/** Whether it is the password of the hash. Without a hash it takes as long, and is false. Null: too many wait. */
+/**
+ * Whether a password matches a hash. Without a hash the result is `false`, after the same time. Returns `null` if too
+ * many passwords are waiting.
+ */
 export async function isPassword(password: string, hash: string | null): Promise<boolean | null> {
 	const [, N, r, p, salt = '', expected = ''] = form.exec(hash ?? '') ?? [];
 	const own = expected === '' ? cost : {N: Number(N), r: Number(r), p: Number(p)};
@@ -206,12 +210,12 @@ export async function isPassword(password: string, hash: string | null): Promise
 	return made && stored.length === made.length && timingSafeEqual(stored, made);
 }
 
-/** A derivation takes a third of a second; no request waits for more than these. */
+/** A derivation takes a third of a second, so this bounds the time that a request waits. */
 const maxWaiting = 10;
 let waiting = 0;
 let last: Promise<unknown> = Promise.resolve();
 
-// One after the other: each takes a thread of the pool that SQLite works in, and its memory.
+// Derivations run one at a time, because each occupies a thread of the pool that SQLite uses too, and much memory.
 async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffer | null> {
 	if (waiting >= maxWaiting) {
 		return null;
@@ -222,10 +226,11 @@ async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffe
 	return await made;
 }
 
-/** A character is at most two units; one more, so that no longer text is taken for one that fits. */
+/** A character has at most two code units. One more is retained, so that a longer text never equals one that fits. */
 const maxCodeUnits = maxCharacters * 2 + 1;
 
-// Keyboards compose the same letters in different ways. Of a megabyte of marks that would take minutes.
+// Normalized, because keyboards compose the same letters differently. The text is cut first, because normalizing a
+// megabyte of combining marks would take minutes.
 function scryptOf(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
 	const composed = password
 		.slice(0, maxCodeUnits)

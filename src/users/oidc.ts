@@ -10,24 +10,24 @@ import {emailKey} from './users.ts';
 type OidcOptions = {
 	readonly issuer: string;
 	readonly clientId: string;
-	/** Null: a public client. */
+	/** `null` for a public client. */
 	readonly clientSecret: string | null;
-	/** Certificate authorities in addition to the public ones (PEM); null: none. */
+	/** Certificate authorities in addition to the public ones (PEM), or `null`. */
 	readonly ca: string | null;
 	readonly store: Pick<Store, 'reader'>;
 	readonly vault: Vault;
 	readonly clock: Pick<Clock, 'now'>;
 };
 
-/** What a log-in there is for. */
+/** The context of a login at the provider. */
 type OidcPurpose = {
-	/** Of this server, where the provider sends the browser back to. */
+	/** The URL of this server to which the provider redirects the browser. */
 	readonly returnTo: string;
-	/** What the browser must still have when it returns; only this browser can finish the log-in. */
+	/** A secret that the browser must still have when it returns, so that only this browser can complete the login. */
 	readonly browser: string;
-	/** The path where the user wanted to go. */
+	/** The path that the user requested. */
 	readonly to: string;
-	/** The session that wants a fresh log-in; null: a new one begins. */
+	/** The session that requires re-authentication; `null` if a new session starts. */
 	readonly sessionId: string | null;
 };
 
@@ -38,7 +38,7 @@ type OidcLogIn =
 type Begun = OidcPurpose & {readonly verifier: string; readonly nonce: string};
 
 const seconds = 10;
-/** How old the log-in at the provider may be where a fresh one is wanted. */
+/** The maximum age of the login at the provider if re-authentication is required. */
 const freshSeconds = 300;
 
 const library = async () => await import('openid-client');
@@ -46,8 +46,8 @@ const library = async () => await import('openid-client');
 export type Oidc = ReturnType<typeof createOidc>;
 
 /**
- * Log-in by an OpenID Connect provider: authorization code with PKCE. Only users who were added can, by their verified
- * address.
+ * Signs users in by an OpenID Connect provider (authorization code with PKCE). Only existing users can sign in, with
+ * their verified address.
  */
 export function createOidc({issuer, clientId, clientSecret, ca, store, vault, clock}: OidcOptions) {
 	const going = new Pending<Begun>(vault, clock, 'log-in by OpenID Connect');
@@ -56,7 +56,7 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 	async function configuration(): Promise<Configuration> {
 		discovered ??= discover();
 		return await discovered.catch(error => {
-			// It may answer the next time.
+			// Forget the failure, because the provider may respond next time.
 			discovered = undefined;
 			throw error;
 		});
@@ -74,7 +74,7 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 		return await discovery(server, clientId, undefined, proof, options);
 	}
 
-	/** The address that the provider vouches for; null: it vouches for none. */
+	/** Returns the user's address if the provider has verified it, or `null`. */
 	async function emailOf(config: Configuration, answer: URL, {verifier, nonce, sessionId}: Begun, state: string) {
 		const {authorizationCodeGrant, fetchUserInfo} = await library();
 		const tokens = await authorizationCodeGrant(config, answer, {
@@ -91,10 +91,10 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 	}
 
 	return {
-		/** The provider's name for people. */
+		/** The name of the provider for people. */
 		name: new URL(issuer).host,
 
-		/** Where the browser goes to log in; null: the provider does not answer. */
+		/** Returns the URL at which the user signs in, or `null` if the provider does not respond. */
 		async begin(purpose: OidcPurpose): Promise<string | null> {
 			const {buildAuthorizationUrl, calculatePKCECodeChallenge, randomNonce, randomPKCECodeVerifier} =
 				await library();
@@ -114,12 +114,12 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 			}).href;
 		},
 
-		/** `query`: what the provider sent the browser back with. `browser`: see OidcPurpose. */
+		/** Completes a login. `query` is the query string of the redirect; for `browser`, see `OidcPurpose`. */
 		async finish(query: URLSearchParams, browser: string): Promise<OidcLogIn> {
 			const state = query.get('state') ?? '';
 			const begun = going.take(state);
 			if (!begun || begun.browser !== browser) {
-				return {ok: false, problem: 'The log-in took too long, or began in another browser. Begin again.'};
+				return {ok: false, problem: 'Signing in took too long or was started in another browser. Start again.'};
 			}
 			const answer = new URL(begun.returnTo);
 			answer.search = query.toString();
@@ -132,11 +132,11 @@ export function createOidc({issuer, clientId, clientSecret, ca, store, vault, cl
 							ok: false,
 							problem:
 								email === null
-									? 'The provider did not tell a verified e-mail address.'
-									: `There is no user ${email} here. Ask an admin to add one.`,
+									? 'The provider did not return a verified email address.'
+									: `There is no user ${email}. Ask an administrator to add one.`,
 						};
 			} catch (error) {
-				return {ok: false, problem: `The provider refused the log-in: ${(error as Error).message}.`};
+				return {ok: false, problem: `Signing in at the provider failed: ${(error as Error).message}.`};
 			}
 		},
 	};

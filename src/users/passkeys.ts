@@ -24,7 +24,7 @@ import type {LogIn} from './log-in.ts';
 import {Pending} from './sessions.ts';
 import {recordUserAct} from './users.ts';
 
-/** Where the browser is: passkeys are bound to a host name, which no address can be. */
+/** The origin of the dashboard. Passkeys are bound to its host name, which cannot be an IP address. */
 export type Site = {
 	/** `https://mail.example.com:8443` */
 	readonly origin: string;
@@ -32,7 +32,7 @@ export type Site = {
 	readonly host: string;
 };
 
-/** What a browser is asked, and what it has to send back with its answer. */
+/** The options for the browser, and a sealed state that it returns with its response. */
 export type Asked<Options> = {readonly options: Options; readonly pending: string};
 
 type PasskeyOptions = {
@@ -47,17 +47,17 @@ type Begun = {readonly challenge: string; readonly userId: string | null};
 
 const maxNameLength = 60;
 
-// A large library, which a start does not wait for.
+// Imported on demand, because it is large and would slow down the start.
 const library = async () => await import('@simplewebauthn/server');
 
 export type Passkeys = ReturnType<typeof createPasskeys>;
 
-/** Passkeys (WebAuthn). They ask for the user's PIN, finger or face, so that one alone is enough to log in. */
+/** Manages passkeys (WebAuthn). They verify the user by PIN, finger or face, so one alone is enough to sign in. */
 export function createPasskeys({store: {reader, writer}, vault, clock, newId, attempts}: PasskeyOptions) {
 	const registering = new Pending<Begun>(vault, clock, 'registration of a passkey');
 	const loggingIn = new Pending<Begun>(vault, clock, 'log-in by passkey');
 
-	/** The passkey that has signed the challenge; undefined: none of ours has. */
+	/** Returns the passkey that signed the challenge, or `undefined` if it is unknown or the signature is invalid. */
 	async function verified(pending: string, answer: unknown, site: Site): Promise<Passkey | undefined> {
 		const begun = loggingIn.take(pending);
 		const response = answer as AuthenticationResponseJSON;
@@ -98,7 +98,10 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 			return {options, pending: registering.seal({challenge: options.challenge, userId: user.id})};
 		},
 
-		/** Keeps a passkey that a browser has made. Undefined: the answer does not prove it, or it is there already. */
+		/**
+		 * Stores a passkey that a browser has created. Returns `undefined` if the response is invalid or the passkey is
+		 * already registered.
+		 */
 		async register(
 			operator: ActTools['operator'],
 			user: User,
@@ -144,7 +147,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 			});
 		},
 
-		/** `userId`: only passkeys of this user will do; null: the browser offers those that it has. */
+		/** With a `userId`, only passkeys of this user are accepted. With `null`, the browser offers those it has. */
 		async askToLogIn(site: Site, userId: string | null): Promise<Asked<PublicKeyCredentialRequestOptionsJSON>> {
 			const {generateAuthenticationOptions} = await library();
 			const own = userId === null ? [] : await listPasskeys(reader, userId);
@@ -167,7 +170,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 			readonly site: Site;
 			readonly address: string;
 		}): Promise<LogIn> {
-			// A signature cannot be guessed, and the user of a failed one is not known.
+			// Only the network is limited: signatures cannot be guessed, and a failed one does not identify a user.
 			const seconds = attempts.begin({address, account: null});
 			if (seconds !== null) {
 				return {ok: false, reason: 'limited', seconds};
@@ -183,7 +186,7 @@ export function createPasskeys({store: {reader, writer}, vault, clock, newId, at
 	};
 }
 
-/** Undefined: the user has no such passkey. */
+/** Removes a passkey, or returns `undefined` if the user does not have it. */
 export async function removePasskey(
 	trx: Knex.Transaction,
 	tools: ActTools,

@@ -24,41 +24,41 @@ const idleMs = 12 * hourMs;
 const wholeMs = 7 * 24 * hourMs;
 const noteMs = 60_000;
 
-/** Who asks for a page. */
+/** The user who requests a page. */
 export type SignedIn = {
 	readonly sessionId: string;
 	readonly user: {
 		readonly id: string;
 		readonly email: string;
 		readonly role: Role;
-		/** Null: all workspaces. */
+		/** `null` for users of all workspaces. */
 		readonly workspaceId: string | null;
 	};
-	/** The workspace that is looked at: the user's own, or the one that was chosen; null: none was. */
+	/** The current workspace: the user's own or the selected one; `null` if none is selected. */
 	readonly workspaceId: string | null;
-	/** When they last proved who they are, in the store's form. */
+	/** When the user last authenticated, in the store's format. */
 	readonly confirmedAt: string;
 };
 
-/** How a person proved who they are. */
+/** How a user authenticated. */
 export type Proof = 'link' | 'password' | 'passkey' | 'oidc';
 type Client = {readonly address: string; readonly agent: string};
 
-/** Sessions that began before or were not seen since these times have ended: 12 hours idle, 7 days in all. */
+/** Returns the limits of a valid session: started within the last 7 days, and used within the last 12 hours. */
 export function sessionLimits(now: number): SessionLimits {
 	return {begun: storeTime(now - wholeMs), seen: storeTime(now - idleMs)};
 }
 
 export type Sessions = ReturnType<typeof createSessions>;
 
-/** The sessions of the dashboard. The store has only hashes of their tokens. */
+/** Manages the sessions of the dashboard. The store holds only hashes of their tokens. */
 export function createSessions({
 	store: {reader, writer},
 	...tools
 }: Omit<ActTools, 'operator'> & {readonly store: Pick<Store, 'reader' | 'writer'>}) {
 	const {clock, newId, random} = tools;
 	return {
-		/** Null: there is no such session, or it has ended. */
+		/** Returns `null` if the session does not exist or has expired. */
 		async find(token: string): Promise<SignedIn | null> {
 			const now = clock.now();
 			const row = await findUserSession(reader, tokenHash(token), sessionLimits(now));
@@ -66,7 +66,7 @@ export function createSessions({
 				return null;
 			}
 			if (now - Date.parse(row.seen_at) >= noteMs) {
-				// A store that cannot be written, as on a full disk, can still be looked at.
+				// A failed write is ignored, so that the dashboard can be viewed while the disk is full.
 				const note = (trx: Knex.Transaction) => updateUserSession(trx, row.id, {seen_at: storeTime(now)});
 				await writer.transaction(note).catch(() => undefined);
 			}
@@ -79,7 +79,7 @@ export function createSessions({
 			};
 		},
 
-		/** Starts a session of a user who proved who they are; returns the token for the cookie. */
+		/** Starts a session for an authenticated user and returns the token for the cookie. */
 		async start(user: User, {address, agent, by}: Client & {readonly by: Proof}): Promise<string> {
 			const token = createToken(random);
 			const at = storeTime(clock.now());
@@ -101,7 +101,7 @@ export function createSessions({
 			return token;
 		},
 
-		/** Ends one session of a user (`id`), or all of them but `except` (null: every one); how many there were. */
+		/** Ends the session `id` of a user, or all of them except `except` (`null` for all). Returns their number. */
 		async end(
 			userId: string,
 			which: {readonly id: string} | {readonly except: string | null},
@@ -117,17 +117,17 @@ export function createSessions({
 			});
 		},
 
-		/** Those that have not ended, newest first. */
+		/** Lists the active sessions of a user, newest first. */
 		async listOf(userId: string): Promise<UserSession[]> {
 			return await listUserSessions(reader, userId, sessionLimits(clock.now()));
 		},
 
-		/** Notes which workspace is looked at; for a user of one workspace that changes nothing. */
+		/** Selects the current workspace. This has no effect for users of one workspace. */
 		async choose(sessionId: string, workspaceId: string | null): Promise<void> {
 			await writer.transaction(trx => updateUserSession(trx, sessionId, {workspace_id: workspaceId}));
 		},
 
-		/** Notes that the user has just proved again who they are. */
+		/** Records that the user has just re-authenticated. */
 		async confirm(sessionId: string): Promise<void> {
 			const confirmed_at = storeTime(clock.now());
 			await writer.transaction(trx => updateUserSession(trx, sessionId, {confirmed_at}));
@@ -138,14 +138,14 @@ export function createSessions({
 const holdsMs = 5 * 60_000;
 const maxRetained = 10_000;
 
-/** What a client carries from one step of a log-in to the next; it can neither be read nor changed there. */
+/** State that a client carries from one step of a login to the next. The client can neither read nor change it. */
 export class Pending<Content> {
 	readonly #vault: Vault;
 	readonly #clock: Pick<Clock, 'now'>;
 	readonly #owner: string;
 	readonly #taken = new LRUCache<string, true>(atMost(maxRetained));
 
-	/** `kind` keeps the steps of one kind of log-in from passing as those of another. */
+	/** `kind` binds the state to one kind of login, so that it is not accepted by another. */
 	constructor(vault: Vault, clock: Pick<Clock, 'now'>, kind: string) {
 		this.#vault = vault;
 		this.#clock = clock;
@@ -156,15 +156,15 @@ export class Pending<Content> {
 		return this.#vault.seal(this.#owner, JSON.stringify({content, until: this.#clock.now() + holdsMs}));
 	}
 
-	/** Undefined: it is unknown, or older than five minutes. */
+	/** Returns `undefined` if the state is invalid or older than five minutes. */
 	open(sealed: string): Content | undefined {
 		return this.#opened(sealed)?.content;
 	}
 
-	/** As `open`, but only once (in this process). */
+	/** Like `open`, but succeeds only once (in this process). */
 	take(sealed: string): Content | undefined {
 		const found = this.#opened(sealed);
-		// By what was sealed: base64 has several spellings of it.
+		// Compared by the content, because the same bytes have several base64 spellings.
 		if (found === undefined || this.#taken.has(found.text)) {
 			return undefined;
 		}

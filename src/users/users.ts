@@ -7,33 +7,38 @@ import type {ActTools, Operator, Role} from '../mail/operator.ts';
 import {recordAct} from '../store/audit.ts';
 import {deleteUser, insertUser, takeLink, type User, updateUser} from '../store/users.ts';
 
-/** How long a link that logs in once holds, milliseconds. */
+/** The lifetime of a one-time login link, in milliseconds. */
 const linkMs = 3_600_000;
 
-/** A user, and the token of a link that logs them in once, within an hour. */
+/** A user, and the token of a link that signs them in once, within an hour. */
 export type Linked = {readonly user: User; readonly token: string};
 
-/** The comparison form of a typed address. */
+/** Returns the normalized form of an address that a person typed. */
 export function emailKey(text: string): string {
 	const parsed = parseAddress(text.trim(), {utf8Local: false});
 	return parsed.ok ? parsed.address.key : text.trim().toLowerCase().slice(0, 254);
 }
 
-/** What a user does, as the audit trail names them. `address`: that of their client. */
+/** Returns the user as the audit trail names them. `address` is the IP address of their client. */
 export function operatorOf({email}: Pick<User, 'email'>, address: string): Operator {
 	return {actor: `user:${email}`, from: address};
 }
 
 type NewUser = {
-	/** In comparison form. */
+	/** In normalized form. */
 	readonly email: string;
 	readonly role: Role;
 	readonly workspaceId: string | null;
-	/** An operator of the installation adds the user. */
+	/** Whether an operator of the installation adds the user. */
 	readonly isVouched?: boolean;
 };
 
-/** Adds a user who has no password yet, only a link. Undefined: there is a user of this address. */
+/**
+ * Adds a user with a login link and no password yet, or returns `undefined` if the address is in use. `src/users`
+ * manages the users of the dashboard: links, passwords, one-time codes, passkeys, OpenID Connect and sessions. It
+ * relies on `src/store` for its data and on the store's vault for secrets. It never stores a password or token in plain
+ * text.
+ */
 export async function addUser(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -62,7 +67,7 @@ export async function addUser(
 	return {user, token};
 }
 
-/** Makes a new link; the former one no longer works. Undefined: the user is gone. */
+/** Creates a new link and invalidates the previous one. Returns `undefined` if the user does not exist. */
 export async function linkFor(trx: Knex.Transaction, tools: ActTools, {id}: User): Promise<Linked | undefined> {
 	const token = createToken(tools.random);
 	const link_expires_at = storeTime(tools.clock.now() + linkMs);
@@ -74,8 +79,8 @@ export async function linkFor(trx: Knex.Transaction, tools: ActTools, {id}: User
 }
 
 /**
- * Uses up a link: anyone who has it is logged in as its user. Undefined: it was used before, has ended, or was never
- * made.
+ * Consumes a link and returns its user, as whom the bearer is signed in. Returns `undefined` if the link is invalid,
+ * has expired, or was used before.
  */
 export async function useLink(
 	trx: Knex.Transaction,
@@ -85,7 +90,7 @@ export async function useLink(
 	return await takeLink(trx, tokenHash(token), storeTime(clock.now()));
 }
 
-/** Changes what a user may do and where, their sessions included. Undefined: there is no such user. */
+/** Changes a user's role or workspace, also in their sessions. Returns `undefined` if the user does not exist. */
 export async function changeUser(
 	trx: Knex.Transaction,
 	tools: ActTools,
@@ -99,7 +104,7 @@ export async function changeUser(
 	return user;
 }
 
-/** Removes a user; their sessions end. Undefined: there is no such user. */
+/** Removes a user and ends their sessions. Returns `undefined` if the user does not exist. */
 export async function removeUser(trx: Knex.Transaction, tools: ActTools, id: string): Promise<User | undefined> {
 	const user = await deleteUser(trx, id);
 	if (user) {
@@ -108,7 +113,7 @@ export async function removeUser(trx: Knex.Transaction, tools: ActTools, id: str
 	return user;
 }
 
-/** Records what was done to a user, or what a user did to their own account. */
+/** Records an act on a user's account, by an operator or by the user. */
 export async function recordUserAct(
 	trx: Knex.Transaction,
 	tools: Pick<ActTools, 'clock' | 'newId' | 'operator'>,
@@ -126,12 +131,12 @@ export async function recordUserAct(
 
 const bytes = 32;
 
-/** A secret that a link or a cookie carries: 43 characters of base64url. */
+/** Creates the secret of a link or cookie: 43 characters of base64url. */
 export function createToken(random: (size: number) => Buffer): string {
 	return random(bytes).toString('base64url');
 }
 
-/** What the store keeps of a token: SHA-256, hexadecimal (256 random bits need no slow hash). */
+/** Returns the stored form of a token: its SHA-256 in hexadecimal. 256 random bits do not need a slow hash. */
 export function tokenHash(token: string): string {
 	return hash('sha256', token);
 }

@@ -40,7 +40,7 @@ const services: ReadonlyArray<
 		[
 			'a@x.test hard_bounce 2015-09-30T22:12:05',
 			'b@x.test hard_bounce 2015-09-30T22:12:05',
-			'its bounce was temporary, which is no reason to suppress; --reason makes it one',
+			'its bounce was temporary, so the address is not suppressed; --reason overrides this',
 		],
 	],
 	[

@@ -62,7 +62,7 @@ test('all that is wrong is told at once, with file, line and column', async t =>
 	const read = await readTemplates(folder);
 	const problems = read.ok ? [] : read.problems;
 	for (const expected of [
-		/^ c: the folder's name is the template's and must /,
+		/^ c: the folder name, which is the template name, must /,
 		/^a\/template\.json: subject, column \d+: /,
 		/^a\/body\.mjml:3:3: /,
 		/^a\/template\.json: subject of de, column \d+: /,

@@ -67,7 +67,7 @@ storeTest(test, 'a copy that is due is tried at once', async (t, store) => {
 		next_attempt_at: minutes(-1),
 		gives_up_at: minutes(5000),
 		waits_for: 'claim',
-		detail: 'Nothing keeps it: it is due, and is tried at once.',
+		detail: 'Due now: its next attempt is about to start.',
 		since: null,
 		until: null,
 		mend: null,
@@ -84,7 +84,7 @@ sqliteTest(test, 'in flight: which try, since when, and until when at most', asy
 	});
 	t.like(await asked(t, store, id), {
 		waits_for: 'in_flight',
-		detail: 'Is being attempted right now (attempt 3, since 2026-06-09 11:59:00 UTC); it ends by 2026-06-09 12:19:00 UTC at the latest.',
+		detail: 'Attempt 3 is in progress (started 2026-06-09 11:59:00 UTC); it ends by 2026-06-09 12:19:00 UTC at the latest.',
 		since: minutes(-1),
 		until: minutes(19),
 		also: [],
@@ -108,18 +108,18 @@ sqliteTest(
 			[
 				[
 					'hold',
-					'Is held since 2026-06-09 11:50:00 UTC by ann: legal.',
-					`mailctl queue release ${id} lets it go`,
+					'Held since 2026-06-09 11:50:00 UTC by ann: legal.',
+					`mailctl queue release ${id} releases it`,
 				],
 				[
 					'paused',
-					'Its workspace test is paused since 2026-06-09 11:51:00 UTC: bounces.',
-					'mailctl workspace resume test lets its mail go',
+					'The workspace test has been paused since 2026-06-09 11:51:00 UTC: bounces.',
+					'mailctl workspace resume test resumes it',
 				],
 				[
 					'operator',
 					'An operator suspended all mail to x.test at 2026-06-09 11:52:00 UTC: moving.',
-					'mailctl queue resume x.test lets it go',
+					'mailctl queue resume x.test resumes it',
 				],
 			],
 		);
@@ -142,9 +142,9 @@ sqliteTest(test, 'the time of its next try, with the last one', async (t, store)
 	]);
 	t.like(await asked(t, store, id), {
 		waits_for: 'retry',
-		detail: 'Waits until 2026-06-09 12:07:00 UTC for try 4: try 3 was deferred (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
+		detail: 'Waiting until 2026-06-09 12:07:00 UTC for attempt 4: attempt 3 was deferred (mailbox_full) by mx1.x.test at 2026-06-09 11:57:00 UTC: "452 4.2.2 full".',
 		until: minutes(7),
-		mend: `mailctl queue flush ${id} tries it now`,
+		mend: `mailctl queue flush ${id} attempts it now`,
 	});
 	await changeRecipients(store.database, all => all, {held_at: minutes(-1)});
 	const {also} = await asked(t, store, id);
@@ -152,13 +152,13 @@ sqliteTest(test, 'the time of its next try, with the last one', async (t, store)
 	await changeRecipients(store.database, all => all, {held_at: null, last_category: 'greylist'});
 	const greylisted = await asked(t, store, id);
 	t.like(greylisted, {waits_for: 'greylisting', until: minutes(7), mend: null});
-	t.regex(greylisted.detail, /try 3 was greylisted by mx1\.x\.test .* not sooner\.$/);
+	t.regex(greylisted.detail, /attempt 3 was greylisted by mx1\.x\.test .* Retrying sooner does not help\.$/);
 	await store.database('recipients').update({attempts: 0});
-	t.like(await asked(t, store, id), {detail: 'Waits until 2026-06-09 12:07:00 UTC for its first try.'});
+	t.like(await asked(t, store, id), {detail: 'Waiting until 2026-06-09 12:07:00 UTC for its first attempt.'});
 	await store.database('queue').update({send_at: minutes(7), expires_at: minutes(9)});
 	const scheduled = await asked(t, store, id);
 	t.like(scheduled, {
-		detail: 'Is scheduled for 2026-06-09 12:07:00 UTC.',
+		detail: 'Scheduled for 2026-06-09 12:07:00 UTC.',
 		mend: `mailctl message reschedule ${scheduled.message_id} +0s sends it now`,
 	});
 	const [facts] = await readRecipientFacts(store.reader, [id]);
@@ -169,13 +169,13 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 	const {id, workspaceId} = await prepare(store);
 	const time = '2026-06-09 12:01:00 UTC';
 	const words: Record<Exclude<WaitCode, 'operator'>, string> = {
-		pace: 'a place at its site mx.x.test: its servers get 5 connections for now, with 20 messages in progress.',
-		rate: `its minute at its site mx.x.test until ${time}: its servers get 30 messages per minute for now.`,
-		warm_up: `another day until ${time}: 192.0.2.1 is new and has sent big its 50 messages for today.`,
+		pace: 'capacity at mx.x.test: its servers get 5 connections for now, with 20 messages in progress.',
+		rate: `the rate limit of mx.x.test until ${time}: its servers get 30 messages per minute for now.`,
+		warm_up: `the next day until ${time}: 192.0.2.1 is new and has sent big its 50 messages for today.`,
 		turn: 'its turn: all sessions are busy with other messages.',
-		route: 'its route mx.x.test: the relay refuses our mail: 535 5.7.8 no.; one message is testing whether that is over.',
+		route: 'the route mx.x.test: the relay refuses our mail: 535 5.7.8 no.; one message is testing whether that is over.',
 		dns: 'DNS: the mail servers of x.test are being looked up.',
-		suspension: `its site mx.x.test until ${time}: sending to the mail servers of x.test is backing off: 421 4.7.0 go away.`,
+		suspension: `mx.x.test until ${time}: sending to the mail servers of x.test is backing off: 421 4.7.0 go away.`,
 	};
 	for (const [waitsFor, text] of Object.entries(words)) {
 		const until = ['rate', 'warm_up', 'suspension'].includes(waitsFor) ? minutes(1) : null;
@@ -183,7 +183,7 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 		await store.database('lane_waits').insert(queue(workspaceId, waitsFor as WaitCode, {until}));
 		const why = await asked(t, store, id);
 		t.is(why.waits_for, waitsFor as WaitsFor);
-		t.is(why.detail, `Waits for ${text}`);
+		t.is(why.detail, `Waiting for ${text}`);
 		t.is(why.until, until);
 		t.deepEqual(why.also, []);
 	}
@@ -202,7 +202,7 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 storeTest(test, 'a node of an older version tells in a sentence', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	await store.database('lane_waits').insert(queue(workspaceId, 'dns', {detail: 'its hosts are looked for'}));
-	t.like(await asked(t, store, id), {waits_for: 'dns', detail: 'Waits for DNS: its hosts are looked for.'});
+	t.like(await asked(t, store, id), {waits_for: 'dns', detail: 'Waiting for DNS: its hosts are looked for.'});
 });
 
 sqliteTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {
@@ -213,9 +213,9 @@ sqliteTest(test, 'a site that is left alone, and the later of two times first', 
 	const why = await asked(t, store, id);
 	t.like(why, {
 		waits_for: 'suspension',
-		detail: 'Its site mx.x.test is backing off until 2026-06-09 12:09:00 UTC after failures: 421 4.7.0 go away.',
+		detail: 'Sending to mx.x.test is backing off until 2026-06-09 12:09:00 UTC after failures: 421 4.7.0 go away.',
 		until: minutes(9),
-		mend: 'mailctl queue resume x.test lets one mail try it now',
+		mend: 'mailctl queue resume x.test attempts one message now',
 	});
 	t.deepEqual(
 		why.also.map(({waits_for: other}) => other),
@@ -231,7 +231,7 @@ sqliteTest(test, 'a site that is left alone, and the later of two times first', 
 	await store.database('lane_waits').update({site: 'smarthost mx:587', waits_for: 'route'});
 	t.like(await asked(t, store, id), {
 		waits_for: 'route',
-		detail: 'Its smarthost mx:587 refuses us; it is tried again at 2026-06-09 12:09:00 UTC: 535 5.7.8 no.',
+		detail: 'The smarthost mx:587 is refusing our mail: 535 5.7.8 no. Next attempt at 2026-06-09 12:09:00 UTC.',
 		until: minutes(9),
 		also: [],
 	});
@@ -241,10 +241,10 @@ sqliteTest(test, 'nobody delivers', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	await store.database('lane_waits').insert(queue(workspaceId, 'pace'));
 	const none = await asked(t, store, id, {running: false, delivering: false});
-	t.like(none, {waits_for: 'daemon', detail: 'No daemon is running.', mend: 'mailctl serve starts it', also: []});
+	t.like(none, {waits_for: 'daemon', detail: 'No daemon is running.', mend: 'mailctl serve starts one', also: []});
 	t.like(await asked(t, store, id, {delivering: false}), {
 		waits_for: 'daemon',
-		detail: 'The daemon that runs does not deliver (MAILCTL_ROLES).',
+		detail: 'The running daemon does not deliver mail (MAILCTL_ROLES).',
 	});
 });
 
@@ -257,7 +257,7 @@ sqliteTest(test, 'what is not in the queue any more, and why', async (t, store) 
 	});
 	t.like(await asked(t, store, id), {
 		waits_for: null,
-		detail: 'Not in the queue any more: delivered at 2026-06-09 12:00:00 UTC: 250 ok.',
+		detail: 'No longer queued: delivered at 2026-06-09 12:00:00 UTC: 250 ok.',
 		since: at,
 		gives_up_at: null,
 		mend: null,
@@ -267,7 +267,7 @@ sqliteTest(test, 'what is not in the queue any more, and why', async (t, store) 
 	const detail = JSON.stringify({reason: 'dropped'});
 	await store.database('events').insert({...event, id: newId('evt'), type: 'errored', detail});
 	t.like(await asked(t, store, id), {
-		detail: 'Not in the queue any more: errored at 2026-06-09 12:00:00 UTC: dropped.',
+		detail: 'No longer queued: errored at 2026-06-09 12:00:00 UTC: dropped.',
 		mend: `mailctl message resend ${messageId} sends it again as a new message`,
 	});
 });

@@ -207,7 +207,7 @@ storeTest(test, 'what the version before left: its conditions end, its messages 
 storeTest(test, 'an alert of a workspace is about its own, and mails in no other name', async (t, store) => {
 	const {add, acme} = await startWatching(t, store);
 	const refused = {instanceOf: Refused};
-	await t.throwsAsync(add(acme, {on: ['disk']}), {...refused, message: /disk, which is about the installation/});
+	await t.throwsAsync(add(acme, {on: ['disk']}), {...refused, message: /disk, which concerns the installation/});
 	await t.throwsAsync(add(acme, {from: 'boss@other.example'}), {...refused, message: /from must not be set/});
 	t.is((await add(null, {from: 'boss@other.example'})).sender, 'boss@other.example');
 	const slack = await add(null, {way: 'slack', target: 'https://hooks.slack.com/services/T0/B0/secret'});

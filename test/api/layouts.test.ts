@@ -54,7 +54,10 @@ sqliteTest(test, 'a template that does not compile in it refuses a change as a w
 	t.is(bad.status, 422);
 	t.like(fieldsOf(bad), [{field: 'files', message: 'receipt: _layouts/main/body.html:2:15: undefined filter: nope'}]);
 	for (const [files, message] of [
-		[{'body.html': 'no mark'}, /^_layouts\/main\/body\.html:1:1: a layout has \{\{ content \}\} once/],
+		[
+			{'body.html': 'no mark'},
+			/^_layouts\/main\/body\.html:1:1: a layout must contain \{\{ content \}\} exactly once/,
+		],
 		[{'../x.html': '{{ content }}'}, /must be body\.mjml/],
 		[{'body.a/b.html': '{{ content }}'}, /must be body\.mjml/],
 		[{'body.de_DE.html': '{{ content }}'}, /must be body\.mjml/],

@@ -256,7 +256,7 @@ sqliteTest(test, 'a send that expires is queued and read with both times', async
 
 	const late = await api.patch(`/v1/messages/${id}`, {sendAt: later(60 * minute + 2000)});
 	t.is(codeOf(late), 'unprocessable_entity');
-	t.regex(late.text, /"the time must be at least a minute before the mail expires at /);
+	t.regex(late.text, /"the time must be at least a minute before the message expires at /);
 	const moved = await api.patch(`/v1/messages/${id}`, {sendAt: '+30m'});
 	t.is(moved.status, 200, moved.text);
 	t.like(moved.body, {expires_at});

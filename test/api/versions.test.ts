@@ -244,7 +244,7 @@ sqliteTest(test.serial, 'a preview of what has no version, and of what fails to 
 	await api.post(`/v1/templates/${id}/versions`, {variants: [{subject: 's', html: '<p>\n  {{ n }}</p>'}]});
 	const object = await api.post(`/v1/templates/${id}/preview`, {data: {n: {a: 1}}});
 	t.is(object.status, 422);
-	t.regex(object.text, /fails at html, line 2, column 3: this is an object: name one of its fields/);
+	t.regex(object.text, /fails at html, line 2, column 3: this is an object: use one of its fields/);
 });
 
 sqliteTest(

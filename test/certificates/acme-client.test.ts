@@ -114,16 +114,16 @@ test('a CA that says anything at all gets a fault of bounded length, and no more
 
 test('an answer that has no end, an address without https and a host that is not the CA are faults', async t => {
 	const long = await prepare(t, () => ({body: 'x'.repeat(300_000)}));
-	await t.throwsAsync(long.order(), {instanceOf: AcmeError, message: /gives no answer: its answer is too long$/});
+	await t.throwsAsync(long.order(), {instanceOf: AcmeError, message: /does not respond: its response is too long$/});
 	const plain = await prepare(t, () => ({body: '{"newNonce":"http://127.0.0.1/","newOrder":"http://127.0.0.1/"}'}));
-	await t.throwsAsync(plain.order(), {instanceOf: AcmeError, message: /it named no https URL$/});
+	await t.throwsAsync(plain.order(), {instanceOf: AcmeError, message: /its URL is not an https URL$/});
 	let n = 0;
 	const busy = await prepare(t, () =>
 		n++ > 3 ? {body: '{"newOrder":"x:"}'} : {status: 503, headers: {'retry-after': '60'}, body: ''},
 	);
 	const client = busy.client();
 	const {signal} = new AbortController();
-	const message = 'the CA answered 503, and no directory';
+	const message = 'the CA responded with 503 instead of a directory';
 	const error = await t.throwsAsync(client.renewalWindow('a.b', signal), {message});
 	t.is((error as AcmeError).retryAfterMs, 60_000);
 	t.is(n, 4);
@@ -199,7 +199,7 @@ for (const [what, fault, pauseMs] of momentary) {
 
 test('an order that is not ready when it is finalized is finalized again', async t => {
 	const {ca, pauses, order, countOf} = await startLab(t);
-	const date = new Date(Date.now() + 30_000).toUTCString();
+	const date = new Date(Date.now() + 200_000).toUTCString();
 	for (const retryAfter of [undefined, '5', date, '86400']) {
 		const fault = {step: 'finalize', status: 403, type: 'orderNotReady'} as const;
 		ca.behaviour.faults.push({...fault, ...(retryAfter !== undefined && {retryAfter})});
@@ -208,7 +208,7 @@ test('an order that is not ready when it is finalized is finalized again', async
 	t.is(countOf('finalize'), 8);
 	const [none, seconds, until = 0, bounded] = pauses;
 	t.deepEqual([none, seconds, bounded], [1000, 5000, 240_000]);
-	t.true(until > 1000 && until <= 30_000, 'a date');
+	t.true(until > 1000 && until <= 200_000, 'a date');
 });
 
 test('an order that is still ready after it was finalized is asked again, and finalized again in the end', async t => {
@@ -228,7 +228,7 @@ test('a fault that lasts ends the order after four tries, and one that cannot pa
 	const outage = (more: Partial<ScriptedFault> = {}) =>
 		ca.behaviour.faults.splice(0, 9, ...Array<ScriptedFault>(4).fill({step: 'order', status: 503, ...more}));
 	outage();
-	await t.throwsAsync(order(), {instanceOf: AcmeError, message: 'the CA answered 503: no reason'});
+	await t.throwsAsync(order(), {instanceOf: AcmeError, message: 'the CA responded with 503: no reason'});
 	t.deepEqual(pauses.splice(0), [1000, 2000, 4000]);
 	for (const [retryAfter, ms] of [
 		['86400', 86_400_000],

@@ -58,7 +58,7 @@ test('a former name is wanted while it leads here, and no fault where it does no
 	const zone = {...own, 'here.test': ['192.0.2.2'], 'away.test': ['192.0.2.9']};
 	t.like(await wishes(zone, {former: ['here.test', 'away.test']}), {'here.test': 'yes', 'away.test': null});
 	const expected = await wishes(zone, {former: ['away.test'], linkHosts: ['away.test']});
-	t.is(expected['away.test'], 'away.test leads to 192.0.2.9, which is not here');
+	t.is(expected['away.test'], 'away.test points to 192.0.2.9, which is not this machine');
 });
 
 test('others lead here with all their addresses, in whatever spelling, or are not asked for', async t => {
@@ -76,11 +76,11 @@ test('others lead here with all their addresses, in whatever spelling, or are no
 	} as const;
 	t.deepEqual(await wishes(zone, {linkHosts, mailDomains: ['in.test', 'out.test', 'none.test']}), {
 		...{'mail.test': 'yes', 'www.test': 'yes', 'a.test': 'yes', 'c.test': 'yes', 'mta-sts.in.test': 'yes'},
-		'b.test': 'b.test leads to 198.51.100.1, which is not here',
+		'b.test': 'b.test points to 198.51.100.1, which is not this machine',
 		'd.test': 'd.test has no address in DNS',
 		'e.test': 'e.test has no address in DNS',
 		'f.test': 'unknown',
-		'g.test': 'g.test leads to 127.0.0.1, which is not here',
+		'g.test': 'g.test points to 127.0.0.1, which is not this machine',
 		'mta-sts.out.test': null,
 		'mta-sts.none.test': null,
 	});

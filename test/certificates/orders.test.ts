@@ -243,7 +243,7 @@ sqliteTest(
 		t.deepEqual(waits, [5, 10, 20, 40, 80, 160, 320, 640, 720]);
 		const row = await read();
 		t.is(row.chain, first.chain);
-		t.regex(row.fault ?? '', /^the CA at 127\.0\.0\.1:\d+ gives no answer: /);
+		t.regex(row.fault ?? '', /^the CA at 127\.0\.0\.1:\d+ does not respond: /);
 		t.is(certificates.own()?.cert ?? null, first.chain);
 		t.like(lines.at(-1), {event: 'certificate_failed', name: mail, text: row.fault});
 		ca.behaviour.away = false;
@@ -252,7 +252,7 @@ sqliteTest(
 		t.like(await read(), {
 			chain: first.chain,
 			tries: 10,
-			fault: 'the CA ended the order: The HSM is out of order.',
+			fault: 'the CA rejected the order: The HSM is out of order.',
 		});
 		ca.behaviour.failing = false;
 		ca.behaviour.life = {from: now() - hour, until: now() + 90 * day};
@@ -270,7 +270,7 @@ sqliteTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async 
 	await certificates.look();
 	const row = await read();
 	t.is(Date.parse(row.next_try_at), now() + 2 * hour);
-	t.is(row.fault, 'the CA answered 429: Too many certificates were given.');
+	t.is(row.fault, 'the CA responded with 429: Too many certificates were given.');
 	ca.behaviour.limited = new Date(now() + 2 * hour + 3 * day).toUTCString();
 	await until(row.next_try_at);
 	await certificates.look();
@@ -385,7 +385,7 @@ sqliteTest(test.serial, 'a nonce that expired is replaced, an account that is go
 	ca.behaviour.expiredNonces = 3;
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
 	await certificates.look();
-	t.is((await read()).fault, 'the CA answered 400: The nonce has expired.');
+	t.is((await read()).fault, 'the CA responded with 400: The nonce has expired.');
 	ca.forgetAccounts();
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
 	await certificates.look();
@@ -412,7 +412,7 @@ sqliteTest(test.serial, 'an account in good standing is kept, whatever the CA re
 	ca.behaviour.faults.push({step: 'order', status: 403, type: 'unauthorized'});
 	await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
 	await certificates.look();
-	t.is((await read()).fault, 'the CA answered 403: It is scripted.');
+	t.is((await read()).fault, 'the CA responded with 403: It is scripted.');
 	t.is(ca.accounts.size, 1);
 });
 
@@ -514,7 +514,7 @@ sqliteTest(test.serial, 'an account is bound to that of a customer of the CA', a
 	const {ca, node, read, until} = await prepare(t, store, eab);
 	const unbound = await node({acmeEab: null});
 	await unbound.look();
-	t.is((await read()).fault, 'the CA answered 403: An account needs a binding.');
+	t.is((await read()).fault, 'the CA responded with 403: An account needs a binding.');
 	const bound = await node();
 	await until((await read()).next_try_at);
 	await bound.look();
@@ -743,7 +743,7 @@ sqliteTest(
 		zone['mta-sts.bounce.example.com'] = 'servfail';
 		tools.advance(2 * hour);
 		t.deepEqual(await states(), [
-			'links.example.com: links.example.com leads to 192.0.2.7, which is not here',
+			'links.example.com: links.example.com points to 192.0.2.7, which is not this machine',
 			`${mail}: null`,
 			'mta-sts.bounce.example.com: null',
 		]);
@@ -847,7 +847,7 @@ sqliteTest(
 		await change(13, false);
 		t.is(
 			(await listCertificates(store.reader)).find(({name}) => name === 'w13.example.com')?.unused,
-			'w13.example.com leads to 192.0.2.7, which is not here',
+			'w13.example.com points to 192.0.2.7, which is not this machine',
 		);
 		zone['w13.example.com'] = {a: ['127.0.0.1']};
 		tools.advance(6 * minute);

@@ -67,17 +67,17 @@ test('a chain is taken for its key, its name and its time alone', t => {
 	t.true(Date.parse(read.not_before) <= Date.now() && Date.parse(read.not_after) > now);
 	t.is(
 		readChain(cert, newKey(), 'mail.shop.example', now),
-		'the certificate of the CA has another key than was asked for',
+		'the certificate from the CA has a different key than requested',
 	);
-	t.is(readChain(cert, own, 'other.example', now), 'the certificate of the CA is not for other.example');
+	t.is(readChain(cert, own, 'other.example', now), 'the certificate from the CA is not for other.example');
 	t.is(
 		readChain(cert, own, 'mail.shop.example', now + 3 * 86_400_000),
-		'the certificate of the CA has ended already',
+		'the certificate from the CA has already expired',
 	);
-	t.is(readChain('', own, 'mail.shop.example', now), 'the CA gave no chain of certificates');
-	t.is(readChain(cert.repeat(40), own, 'mail.shop.example', now), 'the CA gave no chain of certificates');
+	t.is(readChain('', own, 'mail.shop.example', now), 'the CA returned no certificate chain');
+	t.is(readChain(cert.repeat(40), own, 'mail.shop.example', now), 'the CA returned no certificate chain');
 	const broken = cert.replace(/\n[^\n]{64}\n/, '\nAAAA\n');
-	t.is(readChain(broken, own, 'mail.shop.example', now), 'the CA gave a certificate that cannot be read');
+	t.is(readChain(broken, own, 'mail.shop.example', now), 'the CA returned an invalid certificate');
 });
 
 test('the id for a renewal is that of RFC 9773, appendix A', t => {

@@ -65,7 +65,7 @@ test('workspace: create, show, update, pause, resume, list', async t => {
 	t.like(await cli.json('workspace', 'resume', 'acme'), {paused: false, paused_at: null, pause_reason: null});
 	const again = await cli.run('workspace', 'resume', 'acme');
 	t.is(again.code, 0);
-	t.is(again.stderr, 'mailctl: acme is neither paused nor warned of, nothing was changed\n');
+	t.is(again.stderr, 'mailctl: acme is neither paused nor warned, nothing was changed\n');
 	t.deepEqual(
 		(await cli.json<Named[]>('workspace', 'list')).map(each => each.id),
 		[id],
@@ -100,12 +100,7 @@ test('workspace: pool, route and queue lifetime', async t => {
 
 	const update = async (...options: readonly string[]) => await cli.run('workspace', 'update', ...options);
 	refused(t, await update('--pool', 'gone'), 65, /there is no pool gone in MAILCTL_SOURCE_POOLS, use otp, bulk/);
-	refused(
-		t,
-		await update('--route', 'relay'),
-		65,
-		/the route relay needs MAILCTL_RELAY_URL, set it, or give the URL/,
-	);
+	refused(t, await update('--route', 'relay'), 65, /the route relay needs MAILCTL_RELAY_URL, set it, or use the URL/);
 	refused(t, await update('--route', 'elsewhere'), 64, /--route is neither mx nor relay nor the URL of a smarthost/);
 	refused(t, await update('--route', 'smtp://app:hunter2@'), 64, /--route has no valid host name or address, use mx/);
 	const given = await cli.runWith(`${url}\n`, 'workspace', 'update', '--route', '-', '--json');
@@ -142,8 +137,11 @@ test('config pace: the file as it holds, and what holds for a domain', async t =
 		connections: 10,
 		sources: ['192.0.2.1', '2001:db8::1'],
 	});
-	t.regex(await cli.text('config', 'pace', 'broken.example'), /mail hosts +unknown, DNS did not answer: ESERVFAIL/);
-	t.regex(await cli.text('config', 'pace', 'gone.example'), /mail hosts +none, the domain does not exist/);
+	t.regex(
+		await cli.text('config', 'pace', 'broken.example'),
+		/mail servers +unknown, DNS did not respond: ESERVFAIL/,
+	);
+	t.regex(await cli.text('config', 'pace', 'gone.example'), /mail servers +none, the domain does not exist/);
 	refused(t, await cli.run('config', 'pace', '@'), 65, /@ is not a valid domain name/);
 });
 
@@ -168,9 +166,9 @@ test('workspace: how long it keeps messages and their content', async t => {
 		retention_days: 30,
 		content_days: 3,
 	});
-	t.regex(await cli.text('workspace', 'show'), /content kept +3 days/);
-	t.regex(await cli.text(...update, '--content-days', '1'), /content kept +1 day\n/);
-	refused(t, await cli.run(...update, '--content-days', '31'), 65, /more than MAILCTL_RETENTION_DAYS \(30\)/);
+	t.regex(await cli.text('workspace', 'show'), /content retained +3 days/);
+	t.regex(await cli.text(...update, '--content-days', '1'), /content retained +1 day\n/);
+	refused(t, await cli.run(...update, '--content-days', '31'), 65, /exceeds MAILCTL_RETENTION_DAYS \(30\)/);
 	refused(t, await cli.run(...update, '--content-days', '0'), 64, /--content-days/);
 	t.like(await cli.json(...update, '--content-days', 'none'), {retention_days: 30, content_days: null});
 });
@@ -267,7 +265,7 @@ test('--workspace chooses among several, can be left out with one, and is asked 
 		t,
 		await cli.run('key', 'list'),
 		64,
-		/there are several workspaces \(other, acme\), say which one with --workspace/,
+		/there are several workspaces \(other, acme\), select one with --workspace/,
 	);
 	refused(t, await cli.run('key', 'list', '--workspace', 'nix'), 65, /there is no workspace nix/);
 	t.is((await cli.json<Named[]>('key', 'list', '--workspace', 'acme')).length, 1);
@@ -317,9 +315,9 @@ test('key: create, list, rotate, revoke', async t => {
 	t.false(JSON.stringify(list).includes(made.key), 'a key is shown once');
 	golden(t, 'key-list', await cli.text('key', 'list'));
 
-	refused(t, await cli.run('key', 'revoke', limited.id), 65, /is revoked already/);
+	refused(t, await cli.run('key', 'revoke', limited.id), 65, /is already revoked/);
 	refused(t, await cli.run('key', 'revoke', 'key_x'), 65, /there is no key key_x, see mailctl key list/);
-	refused(t, await cli.run('key', 'rotate', limited.id), 65, /has ended, make a new one/);
+	refused(t, await cli.run('key', 'rotate', limited.id), 65, /has expired or been revoked, create a new one/);
 
 	const lines = (await cli.text('key', 'create', '--name', 'with every scope')).split('\n');
 	const wide = lines.filter(line => line.length > 80);

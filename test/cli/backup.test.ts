@@ -38,7 +38,7 @@ test('backup: what it says, and what others can do with the file', async t => {
 	t.is(unpacked('mailctl.db').length, manifest.files['mailctl.db'].bytes);
 	t.is(statSync(file).mode & 0o777, 0o600);
 	const text = await cli.text('backup', file);
-	t.regex(text, /backup\.tar: [\d,]+ bytes, as of [\d-]+ [\d:]+ UTC, read again and whole\.\nIt holds the keys/);
+	t.regex(text, /backup\.tar: [\d,]+ bytes, as of [\d-]+ [\d:]+ UTC, verified\.\nIt contains the keys/);
 });
 
 test('backup: what it refuses', async t => {
@@ -168,7 +168,7 @@ test('restore: what it refuses, and then changes nothing', async t => {
 		t,
 		await cli.run('restore', old, '--yes'),
 		78,
-		/has a store from a version that is too old, restore it with/,
+		/contains a store from a version that is too old, restore it with/,
 	);
 
 	const unlock = await lockData(path.join(cli.folder, 'data'));
@@ -223,7 +223,7 @@ test('restore --hold: all that waits is held, and queue why says so', async t =>
 	await cli.json('backup', 'waiting.tar');
 	t.like(await cli.json('restore', 'waiting.tar', '--yes'), {waiting: 2, held: 0});
 	const told = await cli.text('restore', 'waiting.tar', '--yes');
-	t.regex(told, /^Copies that wait: 2\. .*\n.*mailctl queue hold --older-than 0s$/m);
+	t.regex(told, /^Waiting recipients: 2\. .*\n.*mailctl queue hold --older-than 0s$/m);
 	t.like(await cli.json('restore', 'waiting.tar', '--yes', '--hold'), {waiting: 0, held: 2});
 	const [recipient] = await cli.json<Array<{id: string}>>('queue', 'list');
 	t.regex(await cli.text('queue', 'why', recipient?.id ?? ''), /held since .* by .*: restored from a backup/);
@@ -247,7 +247,12 @@ if (engines.includes('postgres')) {
 		refused(t, await cli.run('restore', 'keys.tar'), 65, /only the keys of a store in PostgreSQL, run pg_restore/);
 
 		const {file: sqlite} = await prepare(t);
-		refused(t, await cli.run('restore', sqlite), 78, /has a store in SQLite, take MAILCTL_DATABASE_URL out/);
+		refused(
+			t,
+			await cli.run('restore', sqlite),
+			78,
+			/contains a store in SQLite, remove MAILCTL_DATABASE_URL from/,
+		);
 		t.false(existsSync(path.join(cli.folder, 'data')));
 		const store = await openStore({url});
 		t.is((await store.reader('workspaces')).length, 1);

@@ -121,7 +121,7 @@ test('several files: one that cannot be read fails nothing', async t => {
 	const names = [path.join(folder, 'a.eml'), path.join(folder, 'missing.eml')];
 	const {code, stdout, stderr} = await cli.run('bounce', 'explain', ...names, '--json');
 	t.is(code, 0);
-	t.is(stderr, `mailctl: ${names[1]} cannot be read, it says nothing here\n`);
+	t.is(stderr, `mailctl: ${names[1]} cannot be read and is skipped\n`);
 	const views = JSON.parse(stdout) as View[];
 	t.deepEqual(
 		views.map(({file, kind}) => [file, kind]),
@@ -137,7 +137,7 @@ test('several files: one that cannot be read fails nothing', async t => {
 test('an archive that is no report says why', async t => {
 	const cli = await newCli(t);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
-	const why = /there is no mail in bomb\.gz: its content is larger than 10 MiB/;
+	const why = /there is no message in bomb\.gz: its content is larger than 10 MiB/;
 	refused(t, await cli.run('bounce', 'explain', 'bomb.gz'), 65, why);
 	const {code, stdout, stderr} = await cli.run('bounce', 'explain', 'bomb.gz', 'bomb.gz', '--json');
 	t.is(code, 0);
@@ -181,7 +181,7 @@ test('of a Maildir its mails; a folder that cannot be listed fails nothing', asy
 	t.teardown(() => rename(long, short));
 	const {code, stdout, stderr} = await cli.run('bounce', 'explain', folder, '--json');
 	t.is(code, 0);
-	t.regex(stderr, /^mailctl: \S+ cannot be read, it says nothing here\n$/);
+	t.regex(stderr, /^mailctl: \S+ cannot be read and is skipped\n$/);
 	t.deepEqual(
 		(JSON.parse(stdout) as View[]).map(({file = '', kind}) => [path.relative(folder, file).slice(0, 10), kind]),
 		[

@@ -148,12 +148,12 @@ test('says what is wrong with the call', async t => {
 	await writeFile(path.join(cli.folder, 'picture'), Buffer.from([0, 1, 2]));
 	const {code, stdout, stderr} = await cli.run('bounce', 'ingest', 'picture');
 	t.is(code, 65);
-	t.regex(stdout, /^1 file without mail$/m);
-	t.regex(stderr, /there is no mail in picture,/);
+	t.regex(stdout, /^1 file without messages$/m);
+	t.regex(stderr, /there is no message in picture,/);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
 	const bomb = await cli.run('bounce', 'ingest', 'bomb.gz');
 	t.is(bomb.code, 65);
-	t.regex(bomb.stderr, /there is no mail in bomb\.gz: its content is larger than 10 MiB, name an mbox/);
+	t.regex(bomb.stderr, /there is no message in bomb\.gz: its content is larger than 10 MiB, name an mbox/);
 });
 
 test('beside a running daemon: its webhooks go out, and its API knows what is suppressed', async t => {

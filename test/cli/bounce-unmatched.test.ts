@@ -40,7 +40,7 @@ test('bounce unmatched: lists what is kept and why, shows one, prints the mail i
 	const listed = await cli.json<Listed[]>('bounce', 'unmatched');
 	t.deepEqual(
 		listed.map(({kept, why}) => `${kept}: ${why}`),
-		['unmatched: copy is gone', 'unread: too many parts', 'operator: for you', 'unmatched: forged token'],
+		['unmatched: recipient gone', 'unread: too many parts', 'operator: for you', 'unmatched: forged token'],
 	);
 	t.deepEqual(listed.at(-1)?.tried, [{via: 'return_path', id, fault: 'forged'}]);
 	t.is((await cli.json<Listed[]>('bounce', 'unmatched', '--limit', '1')).length, 1);
@@ -68,7 +68,7 @@ test('bounce unmatched: nothing kept, unknown ids, --raw of nothing', async t =>
 	const cli = await newCli(t);
 	await cli.json('init');
 	t.deepEqual(await cli.json('bounce', 'unmatched'), []);
-	refused(t, await cli.run('bounce', 'unmatched', '0123456789ab'), 65, /there is no kept mail 0123456789ab/);
-	refused(t, await cli.run('bounce', 'unmatched', "x' or 1=1"), 65, /there is no kept mail/);
+	refused(t, await cli.run('bounce', 'unmatched', '0123456789ab'), 65, /there is no retained message 0123456789ab/);
+	refused(t, await cli.run('bounce', 'unmatched', "x' or 1=1"), 65, /there is no retained message/);
 	refused(t, await cli.run('bounce', 'unmatched', '--raw'), 64, /--raw needs an id/);
 });

@@ -140,7 +140,7 @@ test('a change that fails leaves those before it, says so, and applying again fi
 	t.regex(failed.stdout, /key app in acme\n {2}key_live_\w{38}\n$/, 'a key that was made is shown all the same');
 	t.regex(
 		failed.stderr,
-		/^mailctl: 3 changes were made, 3 were not, apply the file again for the rest\nmailctl: .*refused/,
+		/^mailctl: 3 changes were made and 3 were not, apply the file again for the rest\nmailctl: .*refused/,
 	);
 	await database.raw('drop trigger refuse');
 	const rest = await apply(cli, keysFirst + file.slice(file.indexOf('    topics')));

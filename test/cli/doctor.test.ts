@@ -49,8 +49,8 @@ test('doctor works on a fresh machine, makes nothing, and says what to fix', asy
 	);
 	t.is(of('return-path'), 'warn,fail');
 	t.true(findings.every(({status, fix, why}) => why !== '' && (status === 'ok') === (fix === '')));
-	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /is not there yet/);
-	t.regex((await cli.run('doctor', '--json', ...lab)).stdout, /is not there yet/, 'nothing was made by looking');
+	t.regex(findings.find(({check}) => check === 'store')?.detail ?? '', /does not exist yet/);
+	t.regex((await cli.run('doctor', '--json', ...lab)).stdout, /does not exist yet/, 'nothing was made by looking');
 
 	const {stdout, code} = await cli.run('doctor', ...lab);
 	t.is(code, 1);
@@ -79,12 +79,12 @@ test('doctor works on a fresh machine, makes nothing, and says what to fix', asy
 			...(type === 'MX' ? {mx: [[10, value.split(' ')[1] ?? '']]} : {txt: [value.match(/.{1,255}/g) ?? []]}),
 		};
 	}
-	t.deepEqual(await domain(), [`ok shop.test: ${records.length} records are as they should be`]);
+	t.deepEqual(await domain(), [`ok shop.test: all ${records.length} records are correct`]);
 
 	await cli.json('domain', 'verify', 'shop.test');
 	const verified = (await cli.run('doctor', ...lab)).stdout;
 	t.regex(verified, /^WARN {2}blocklists {6}shop\.test is on dbl\.spamhaus\.org \(127\.0\.1\.2\)$/m);
-	t.regex(verified, /^ {22}fix: end what caused it, then ask for removal:$/m);
+	t.regex(verified, /^ {22}fix: resolve the cause, then request removal:$/m);
 });
 
 test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
@@ -145,7 +145,7 @@ test('doctor: columns stay aligned whatever a check is called, and a refused log
 		);
 		t.true(line.length <= 80 || !line.slice(22).includes(' '), 'a long word is not broken, to be copied');
 	}
-	t.regex(findings, /^WARN {2}smarthost-events\n {22}no provider posts its events here$/m);
+	t.regex(findings, /^WARN {2}smarthost-events\n {22}no provider is set up to post its events here$/m);
 	t.regex(findings, /\n {22}fix: check user and password in the relay URL\b/);
 	t.regex(findings, /\n {27}https:\/\/support\.test\/mail\?p=BadCredentials\n/);
 });
@@ -182,8 +182,8 @@ test('records of MTA-STS and TLS reports of our own hosts are shown, checked, an
 			.map(({status, detail, fix}) => `${status} ${detail} ${fix}`.trim());
 	};
 	t.deepEqual(await check(), [
-		'warn bounces.shop.test: TXT _mta-sts.bounces.shop.test missing, CNAME mta-sts.bounces.shop.test missing, TXT _smtp._tls.bounces.shop.test missing mailctl tls says what to publish',
-		'warn in.shop.test: TXT _mta-sts.in.shop.test missing, CNAME mta-sts.in.shop.test missing, TXT _smtp._tls.in.shop.test missing mailctl inbound show says what to publish',
+		'warn bounces.shop.test: TXT _mta-sts.bounces.shop.test missing, CNAME mta-sts.bounces.shop.test missing, TXT _smtp._tls.bounces.shop.test missing publish the records that mailctl tls lists',
+		'warn in.shop.test: TXT _mta-sts.in.shop.test missing, CNAME mta-sts.in.shop.test missing, TXT _smtp._tls.in.shop.test missing publish the records that mailctl inbound show lists',
 	]);
 	const text = await cli.text('tls');
 	t.regex(text, /\nTXT _mta-sts\.bounces\.shop\.test {2}\(MTA-STS, optional\)\nv=STSv1; id=[\da-f]{24}\n/);
@@ -193,7 +193,7 @@ test('records of MTA-STS and TLS reports of our own hosts are shown, checked, an
 	for (const command of [['tls'], ['inbound', 'show', 'support@in.shop.test']]) {
 		publish(dns.zone, (await cli.json<Shown>(...command)).records);
 	}
-	const fine = (host: string) => `ok ${host}: 3 records are as they should be`;
+	const fine = (host: string) => `ok ${host}: all 3 records are correct`;
 	t.deepEqual(await check(), [fine('bounces.shop.test'), fine('in.shop.test')]);
 
 	dns.zone['_mta-sts.in.shop.test'] = {txt: ['v=STSv1; id=20261127']};

@@ -114,7 +114,7 @@ test('domain: show says what DNS answers, verify checks now and ends with 69 unt
 	const without = await cli.run('domain', 'verify', 'shop.example');
 	t.is(without.code, 69);
 	t.regex(without.stdout, /^missing {2}TXT {3}_mailctl\.shop\.example/m);
-	t.regex(without.stdout, /publish either of these .*:\n {2}TXT _mailctl\.shop\.example\n {2}TXT mc1\._domainkey/);
+	t.regex(without.stdout, /publish either one .*:\n {2}TXT _mailctl\.shop\.example\n {2}TXT mc1\._domainkey/);
 	t.is(
 		without.stderr,
 		'mailctl: shop.example is pending, not verified: _mailctl.shop.example is missing, ' +
@@ -341,7 +341,7 @@ test('domain: dmarc says who sends with the domain, by reports that were ingeste
 		advice: {
 			...{policy: 'none', next: 'quarantine', change: true, name: '_dmarc.shop.example', days: 90, cost},
 			record: 'v=DMARC1; p=quarantine; rua=mailto:dmarc@other.example,mailto:dmarc@bounce.shop.example; fo=1',
-			why: '1,400 of your 1,400 mails are aligned; it stops 6,972 mails of others: make sure that none of them are yours',
+			why: '1,400 of your 1,400 messages are aligned; it stops 6,972 messages of others: make sure that none of them are yours',
 		},
 		tls: [],
 	});

@@ -114,7 +114,7 @@ test('a wrong command line is exit 64, says what is wrong and what was meant, an
 		[['message', 'list', '--since', '2026-02-30'], /--since "2026-02-30" is not allowed, use a duration/],
 		[
 			['key', 'create', '--name', 'x', '--expires', '2026-01-01'],
-			/--expires "2026-01-01" is not allowed, use a time to come/,
+			/--expires "2026-01-01" is not allowed, use a time in the future/,
 		],
 		[['key', 'create', '--name', 'x', '--scope', 'all'], /--scope "all" is not allowed, use messages:send/],
 		[['key', 'create', '--name', 'x', '--mode', 'prod'], /--mode "prod" is not allowed, use live or test/],

@@ -9,7 +9,7 @@ type Listed = {readonly pid: number; readonly roles: string[]; readonly state: s
 test('node list with SQLite: the one daemon, or how to start it', async t => {
 	const cli = await newCli(t);
 	await cli.run('init');
-	t.is(await cli.text('node', 'list'), 'no node runs, mailctl serve starts one\n');
+	t.is(await cli.text('node', 'list'), 'no nodes; start one with mailctl serve\n');
 	const daemon = await cli.serve();
 	const [node, ...others] = await cli.json<Listed[]>('node', 'list');
 	t.like(node, {id: null, state: 'running', roles: ['api', 'deliver', 'webhook', 'inbound'], started_at: null});

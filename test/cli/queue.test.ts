@@ -120,15 +120,18 @@ test('where a destination blocks our address, its summary and each recipient say
 	);
 	t.regex(
 		await cli.text('queue', 'summary'),
-		/^fast\.example: our address is blocked\. To do: write to postmaster@/m,
+		/^fast\.example: our address is blocked\. What to do: write to postmaster@/m,
 	);
-	t.regex(await cli.text('queue', 'why', fast), /blocks our address[\s\S]*write to\s+postmaster@fast\.example/);
+	t.regex(
+		await cli.text('queue', 'why', fast),
+		/is blocking our\s+address[\s\S]*write to\s+postmaster@fast\.example/,
+	);
 });
 
 test('an empty queue says so', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
-	t.is(await cli.text('queue', 'summary'), 'no mail waits\n');
+	t.is(await cli.text('queue', 'summary'), 'no messages are waiting\n');
 });
 
 test('why says what each waits for, and what would change it', async t => {
@@ -183,7 +186,7 @@ test('trace: what each waits for, and every try with what was said', async t => 
 	t.is((await tracedOf(fast)).site, site);
 	t.regex(
 		await cli.text('queue', 'trace', fast),
-		/Its site smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/,
+		/Sending to smarthost[\s\S]*is backing off until[\s\S]*421\s+too many/,
 	);
 	t.deepEqual((await cli.json<{sites: string[]}>('queue', 'resume', 'fast.example')).sites, [site]);
 });
@@ -198,12 +201,9 @@ test('hold, release and flush, by id, message and filter', async t => {
 		in_flight: 0,
 		not_queued: 0,
 	});
-	t.is(
-		await cli.text('queue', 'release', slow, over),
-		'released 1 recipient\n1 recipient not in the queue any more\n',
-	);
+	t.is(await cli.text('queue', 'release', slow, over), 'released 1 recipient\n1 recipient no longer in the queue\n');
 	t.is((await read(slow)).held_at, null);
-	t.is(await cli.text('queue', 'flush'), '1 recipient due now\n2 recipients as before: nothing was to be changed\n');
+	t.is(await cli.text('queue', 'flush'), '1 recipient due now\n2 recipients unchanged: nothing to do\n');
 	t.true((await read(slow)).next_attempt_at <= storeTime(Date.now()));
 	t.not((await read(held)).held_at, null);
 	t.is(await cli.text('queue', 'flush', '--destination', 'none.example'), 'nothing in the queue matches\n');
@@ -240,7 +240,7 @@ test('drop and fail end what waits', async t => {
 			['bounced', 'given up by the operator'],
 		],
 	);
-	t.is(await cli.text('queue', 'drop', slow), '1 recipient not in the queue any more\n');
+	t.is(await cli.text('queue', 'drop', slow), '1 recipient no longer in the queue\n');
 });
 
 test('suspend and resume may be said twice', async t => {
@@ -249,7 +249,7 @@ test('suspend and resume may be said twice', async t => {
 	t.like(suspended, {destination: 'new.example', reason: 'suspended by the operator', suspended: true});
 	t.deepEqual(await cli.json('queue', 'suspend', 'new.example', '--reason', 'x'), {...suspended, reason: 'x'});
 	t.deepEqual(await cli.json('queue', 'suspend', 'new.example'), {...suspended, reason: 'x'});
-	t.is(await cli.text('queue', 'resume', 'new.example'), 'mail to new.example goes again\n');
+	t.is(await cli.text('queue', 'resume', 'new.example'), 'mail to new.example is sent again\n');
 	t.is(await cli.text('queue', 'resume', 'new.example'), 'new.example was not suspended\n');
 	refused(t, await cli.run('queue', 'suspend', 'localhost'), 65, /localhost is not a valid domain name/);
 });

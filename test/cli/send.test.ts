@@ -133,7 +133,7 @@ test('send: through the running daemon, beside which no second one starts, with 
 	);
 	t.is(bounced.code, 69);
 	t.regex(bounced.stdout, /^msg_/);
-	t.regex(bounced.stderr, /^mailctl: the message ended bounced, see mailctl message show msg_/);
+	t.regex(bounced.stderr, /^mailctl: the message is bounced, see mailctl message show msg_/);
 
 	const from = ['send', '--to', 'user@example.org', '--template', 'sample', '--from'];
 	refused(

@@ -63,7 +63,7 @@ test('Postmark: each kind of its list has its reason, its own time and no other 
 	const {code, stdout, stderr} = await cli.run(...args, '--json');
 	t.is(code, 65, stderr);
 	t.regex(stderr, /^mailctl: postmark, entry 2: the address no address must be a bare address/);
-	t.regex(stderr, /1 of 7 entries were not taken, correct them and add them with mailctl suppression add$/m);
+	t.regex(stderr, /1 of 7 entries were rejected, fix them and add them with mailctl suppression add$/m);
 	t.like(JSON.parse(stdout), {read: 7, added: 5, listed: 1, bad: 1});
 	t.is(provider.asked.length, 5);
 	const today = new Date().toISOString().slice(0, 10);
@@ -109,7 +109,7 @@ test('Mailgun: its pages are followed to the empty one, on its own host alone', 
 		t,
 		await cli.run(...own),
 		69,
-		/api\.eu\.mailgun\.net answered 200 with a next page elsewhere, run the same/,
+		/api\.eu\.mailgun\.net responded with 200 with a next page elsewhere, run the same/,
 	);
 	t.is(provider.asked.length, 10);
 	refused(t, await cli.run(...args), 64, /mailgun has a list for each domain, name it with --domain/);
@@ -143,17 +143,17 @@ test('SES: signed requests follow NextToken, through pages without entries too, 
 		t,
 		await cli.run(...own),
 		78,
-		/answered 403 \(The security token \S+ in the request is invalid\.\), give a key/,
+		/responded with 403 \(The security token \S+ in the request is invalid\.\), use a key/,
 	);
 	refused(t, await cli.run(...args), 64, /ses has a list for each region, name it with --region/);
 	refused(
 		t,
 		await cli.run(...args, '--region', 'x.evil'),
 		64,
-		/--region "x\.evil" is not a region, write it as eu-west-1/,
+		/--region "x\.evil" is not a region, use the form eu-west-1/,
 	);
 	writeFileSync(path.join(cli.folder, 'key.txt'), 'AKIA');
-	refused(t, await cli.run(...own), 64, /key\.txt has no key, put KEY_ID:SECRET alone into a file/);
+	refused(t, await cli.run(...own), 64, /key\.txt contains no valid key, put only KEY_ID:SECRET into a file/);
 });
 
 for (const engine of engines) {
@@ -181,7 +181,7 @@ for (const engine of engines) {
 			t,
 			await cli.run(...args),
 			75,
-			/api\.sendgrid\.com answered 503, run the same command again, it goes on/,
+			/api\.sendgrid\.com responded with 503, run the same command again; it continues/,
 		);
 		t.is((await listed(cli)).length, 1000);
 		t.is(cursors(cli).length, 1);
@@ -223,7 +223,7 @@ test('a place that the provider forgot meanwhile: its list is read from the star
 		const status = ends.shift() ?? 200;
 		return {status, body: url.pathname.endsWith('/bounces') ? pageOf(people(600), url) : []};
 	});
-	refused(t, await cli.run(...args), 75, /answered 500/);
+	refused(t, await cli.run(...args), 75, /responded with 500/);
 	t.like(await cli.json<Counts>(...args), {added: 600, bad: 0});
 	t.is((await listed(cli)).length, 600);
 });
@@ -235,20 +235,28 @@ test('what a provider refuses or garbles: each has its exit code, and nothing is
 		[
 			{status: 401, body: {errors: [{message: 'authorization\nrequired'}]}},
 			78,
-			/answered 401 \(authorization required\), give a key that may read suppressions/,
+			/responded with 401 \(authorization required\), use a key that may read suppressions/,
 		],
-		[{status: 403, body: 'no'}, 78, /answered 403, give a key/],
-		[{status: 404, body: {message: 'Domain not found'}}, 78, /answered 404 \(Domain not found\), correct --region/],
+		[{status: 403, body: 'no'}, 78, /responded with 403, use a key/],
+		[
+			{status: 404, body: {message: 'Domain not found'}},
+			78,
+			/responded with 404 \(Domain not found\), fix --region/,
+		],
 		[
 			{status: 302, headers: {location: 'https://evil.example/'}, body: ''},
 			69,
-			/answered 302 with no suppression list/,
+			/responded with 302 with no suppression list/,
 		],
-		[{body: '<html>Hello'}, 69, /answered 200 with no suppression list, run the same command again/],
+		[{body: '<html>Hello'}, 69, /responded with 200 with no suppression list, run the same command again/],
 		[{body: {result: []}}, 69, /with no suppression list/],
 		[{body: '["a@x.example"]'}, 69, /with no suppression list/],
 		[{body: `[${'0,'.repeat(33 * 1024 ** 2)}0]`}, 75, /api\.sendgrid\.com: its response is too long, run the same/],
-		[{status: 429, headers: {'retry-after': '99999'}, body: ''}, 75, /answered 429, run the same command again/],
+		[
+			{status: 429, headers: {'retry-after': '99999'}, body: ''},
+			75,
+			/responded with 429, run the same command again/,
+		],
 	];
 	for (const [given, code, stderr] of ends) {
 		answer = () => given;
@@ -284,7 +292,7 @@ test('the key comes from a file, standard input or the relay, and never from thi
 		t,
 		await cli.run(...command.slice(0, 2), 'sendgrid'),
 		64,
-		/there is no key for the API of sendgrid, put the/,
+		/there is no key for the API of sendgrid, put only the/,
 	);
 	writeFileSync(path.join(cli.folder, 'key.txt'), 'two\nlines\n');
 	refused(t, await cli.run(...command, '--key-file', 'key.txt'), 64, /key\.txt has no key/);

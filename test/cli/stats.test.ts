@@ -74,7 +74,7 @@ test('stats for people fits 80 columns, and --csv has the columns of --json', as
 			'one.example,2,1,0,0,0,0,0\r\ntwo.example,2,0,1,0,0,0,0\r\n',
 	);
 	await store.database('recipients').delete();
-	t.regex(await cli.text('stats', '--by', 'destination'), /\n\nNo mail was accepted\.\n$/);
+	t.regex(await cli.text('stats', '--by', 'destination'), /\n\nNo messages were accepted\.\n$/);
 	t.regex(await cli.text('stats', '--by', 'category'), /\n\nNothing bounced\.\n$/);
 });
 
@@ -85,7 +85,7 @@ test('what stats refuses', async t => {
 		[['--by', 'day'], /--by "day" is not allowed, use workspace, domain, template, destination, category/],
 		[['--days', '91'], /--days "91" is not allowed, use a whole number, 1 to 90/],
 		[['--csv', '--json'], /--csv cannot be combined with --json or --watch, leave out --json and --watch/],
-		[['--watch'], /--watch needs a terminal, leave it out to print once/],
+		[['--watch'], /--watch needs a terminal, omit it to print once/],
 	] as const) {
 		refused(t, await cli.run('stats', ...args), 64, stderr);
 	}
@@ -104,7 +104,7 @@ test('stats --watch and queue summary --watch draw again what has changed until 
 	await program.cliBytes('init');
 	const watched = [
 		{verb: ['stats'], before: /accepted +0 /, after: /accepted +1 /},
-		{verb: ['queue', 'summary'], before: /no mail waits/, after: /one\.example +1 /},
+		{verb: ['queue', 'summary'], before: /no messages are waiting/, after: /one\.example +1 /},
 	].map(each => {
 		const command = [process.execPath, 'bin/mailctl.js', ...each.verb, '--watch'];
 		return {...each, terminal: startOnTerminal(t, program, command, {owner: true, cwd: process.cwd()})};

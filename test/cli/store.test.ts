@@ -24,14 +24,14 @@ test('config show masks secrets and says where each setting comes from; config c
 	);
 	t.false(text.includes('hunter2'));
 	t.deepEqual(await cli.json('config', 'check'), {ok: true});
-	t.is(await cli.text('config', 'check'), 'The settings are good.\n');
+	t.is(await cli.text('config', 'check'), 'The settings are valid.\n');
 	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9', MAILCTL_HOSTNAME: 'vm'};
 	const bare = await storelessCli(t, relay);
 	t.regex(
 		(await bare.json<{warnings: string[]}>('config', 'check')).warnings[0] ?? '',
 		/^MAILCTL_HOSTNAME is vm, which/,
 	);
-	t.regex(await bare.text('config', 'check'), /^Warning: MAILCTL_HOSTNAME is vm[\s\S]*The settings can be used\.\n$/);
+	t.regex(await bare.text('config', 'check'), /^Warning: MAILCTL_HOSTNAME is vm[\s\S]*The settings are usable\.\n$/);
 	t.deepEqual(await (await storelessCli(t, {...relay, MAILCTL_HOSTNAME: 'vm.example'})).json('config', 'check'), {
 		ok: true,
 	});
@@ -133,7 +133,7 @@ test('init fills an empty store once', async t => {
 	const again = await cli.json('init');
 	t.like(again, {fresh: false});
 	t.false(JSON.stringify(again).includes('key_'));
-	t.is(await cli.text('init'), 'The store has a workspace already: nothing was changed.\n');
+	t.is(await cli.text('init'), 'The store already has a workspace: nothing was changed.\n');
 });
 
 test('migrate brings the schema up to date; a newer one is refused with 78', async t => {
@@ -263,7 +263,7 @@ if (engines.includes('postgres')) {
 			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
 			MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
 		});
-		refused(t, await cli.run('key', 'list'), 69, /no store in the PostgreSQL of MAILCTL_DATABASE_URL, /);
+		refused(t, await cli.run('key', 'list'), 69, /no store in the PostgreSQL database of MAILCTL_DATABASE_URL, /);
 		t.like(await cli.json('init'), {fresh: true});
 		t.like(await cli.json('domain', 'add', 'shop.example'), {name: 'shop.example'});
 		t.is((await cli.json<object[]>('key', 'list')).length, 2);

@@ -163,7 +163,7 @@ test('import takes what is good, and tells what is not', async t => {
 			'mailctl: list.csv, line 7: the reason "who knows" is not known, give one with --reason',
 			'mailctl: list.csv, line 8: its quote is not closed',
 			'mailctl: list.csv, line 9: "soon" is not a time: write it as 2026-11-21T10:15:30Z',
-			'mailctl: 4 of 8 lines were not taken, correct bad.csv and import it',
+			'mailctl: 4 of 8 lines were rejected, fix bad.csv and import it',
 			'',
 		].join('\n'),
 	);

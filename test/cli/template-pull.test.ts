@@ -186,7 +186,7 @@ test('pull asks before anything that is there changes, and leaves other files al
 		t,
 		await cli.run('template', 'pull', 'templates/unknown'),
 		65,
-		/there is no template unknown, as the folder/,
+		/there is no template unknown, which is the name of the folder/,
 	);
 
 	// A template that is no folder name is not pulled, and nothing else is then.
@@ -220,7 +220,7 @@ test('a changed sample is a change; preview uses it; rollback saves an old versi
 	t.deepEqual(await contents(folder), receipt);
 	t.like(await push(), {version: 4, changed: false});
 	golden(t, 'template-rollback', await cli.text('template', 'rollback', 'receipt', '2'));
-	refused(t, await cli.run('template', 'rollback', 'receipt', '5'), 65, /version 5 of receipt is the newest/);
+	refused(t, await cli.run('template', 'rollback', 'receipt', '5'), 65, /version 5 of receipt is already the newest/);
 	refused(
 		t,
 		await cli.run('template', 'rollback', 'receipt', '6'),

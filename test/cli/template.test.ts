@@ -63,7 +63,7 @@ test('template push saves what changed, all or none', async t => {
 		],
 	);
 	refused(t, await cli.run('template', 'push', 'nix'), 65, /there is no folder nix/);
-	refused(t, await cli.run('template', 'push', 'data'), 65, /data holds no template, give each one a folder/);
+	refused(t, await cli.run('template', 'push', 'data'), 65, /data contains no template, create a folder/);
 });
 
 test('an id in template.json is kept by push and pull, also in another workspace', async t => {
@@ -104,7 +104,7 @@ test('an id in template.json is kept by push and pull, also in another workspace
 	}
 	await cp(join(cli.folder, 'templates/receipt'), join(cli.folder, 'templates/again'), {recursive: true});
 	const twice = await cli.run('template', 'push', 'templates', ...acme);
-	refused(t, twice, 65, /receipt\/template\.json: its id is that of again too\n.*nothing was saved/);
+	refused(t, twice, 65, /receipt\/template\.json: its id is also that of again\n.*nothing was saved/);
 });
 
 test('template create, show, preview, list, delete', async t => {

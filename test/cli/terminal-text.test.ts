@@ -123,7 +123,7 @@ test('fields stand under each other', t => {
 
 test('a copy that waits has its next try ahead, or is due', t => {
 	const at = '2026-06-09T10:15:30.000Z';
-	t.is(nextTry(at, Date.parse(at) - 1), 'next try 2026-06-09 10:15:30 UTC');
+	t.is(nextTry(at, Date.parse(at) - 1), 'next attempt 2026-06-09 10:15:30 UTC');
 	t.is(nextTry(at, Date.parse(at)), 'due since 2026-06-09 10:15:30 UTC');
 });
 

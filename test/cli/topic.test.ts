@@ -21,7 +21,7 @@ test('topic: create, list, remove, purge', async t => {
 		t,
 		await cli.run('topic', 'create', '--code', 'news', '--name', 'x'),
 		65,
-		/there is a topic news already, see/,
+		/the topic news already exists, see/,
 	);
 	refused(
 		t,
@@ -80,7 +80,7 @@ test('topic: create, list, remove, purge', async t => {
 	);
 
 	refused(t, await cli.run('topic', 'remove', 'news'), 64, /add --yes if you mean it/);
-	t.is(await cli.text('topic', 'remove', 'news', '--yes'), 'removed news, its opt-outs are kept\n');
+	t.is(await cli.text('topic', 'remove', 'news', '--yes'), 'removed news; its opt-outs are retained\n');
 	refused(
 		t,
 		await cli.run('topic', 'remove', made.id as string, '--yes'),
@@ -94,7 +94,7 @@ test('topic: create, list, remove, purge', async t => {
 	refused(t, await cli.run('topic', 'purge', 'news'), 64, /add --yes if you mean it/);
 	t.deepEqual(await cli.json('topic', 'purge', 'news', '--yes'), {code: 'news', forgotten: 1500});
 	t.deepEqual(await cli.json('topic', 'purge', 'news', '--yes'), {code: 'news', forgotten: 0});
-	t.is(await cli.text('topic', 'purge', 'old', '--yes'), 'forgot 1 opt-outs of old\n');
+	t.is(await cli.text('topic', 'purge', 'old', '--yes'), 'deleted 1 opt-outs of old\n');
 	refused(
 		t,
 		await cli.run('topic', 'purge', 'nix', '--yes'),

@@ -48,7 +48,10 @@ test('where there is no dashboard there is no link', async t => {
 	t.is(first, null, JSON.stringify(made));
 	t.deepEqual(await cli.json('user', 'list'), []);
 	t.like(await cli.json('user', 'add', 'ann@example.com'), {link: null});
-	t.regex(await cli.text('user', 'link', 'ann@example.com'), /no link: the dashboard is off \(MAILCTL_DASHBOARD/);
+	t.regex(
+		await cli.text('user', 'link', 'ann@example.com'),
+		/no link because the dashboard is off \(MAILCTL_DASHBOARD/,
+	);
 });
 
 test('the link leads to where the daemon listens', async t => {

@@ -107,7 +107,7 @@ test('without a daemon listen says that nothing arrives', async t => {
 		{cwd: cli.folder, env: {PATH: process.env.PATH}},
 	);
 	const [told, [begin]] = await Promise.all([once(child.stderr, 'data'), once(child.stdout, 'data')]);
-	t.is(String(told), 'mailctl: no daemon runs, nothing arrives until you start it with mailctl serve\n');
+	t.is(String(told), 'mailctl: no daemon is running, so nothing arrives until you start it with mailctl serve\n');
 	child.kill('SIGKILL');
 	await once(child, 'close');
 	t.like(JSON.parse(String(begin)), {forward_to: 'http://localhost:9/'});

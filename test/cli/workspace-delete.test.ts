@@ -54,7 +54,7 @@ test('workspace delete asks, refuses while mail waits, and beside a daemon ends 
 		t,
 		waiting,
 		69,
-		/acme has mail in the queue \(copies: 1\), wait until it is sent, or drop it with mailctl queue/,
+		/acme has messages in the queue \(recipients: 1\), wait until it is sent, or drop it with mailctl queue/,
 	);
 	t.is((await call('GET', '/v1/usage', key)).status, 200);
 	await changeRecipients(store.database, all => all, {next_attempt_at: null, held_at: null});

@@ -67,7 +67,7 @@ test('an id, or its unique start, finds its workspace', async t => {
 		t,
 		await cli.run('template', 'show', 'tpl_both'),
 		65,
-		/several workspaces have tpl_both, say which one with --workspace/,
+		/several workspaces have tpl_both, select one with --workspace/,
 	);
 	await cli.text('workspace', 'use', acme.id);
 	t.is((await cli.json<Named>('template', 'show', 'tpl_both')).name, 'theirs');
@@ -90,11 +90,11 @@ test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', asy
 		t,
 		await cli.run('key', 'list'),
 		64,
-		/there are several workspaces \(other, acme\), say which one with --workspace .* workspace use NAME/,
+		/there are several workspaces \(other, acme\), select one with --workspace .* workspace use NAME/,
 	);
 	t.deepEqual(await cli.json('workspace', 'use', 'acme'), {id: acme.id, name: 'acme'});
 	t.is((await cli.json<Named>('workspace', 'show')).name, 'acme');
-	t.regex(await cli.text('workspace', 'show'), /^in use +by commands that name no workspace$/m);
+	t.regex(await cli.text('workspace', 'show'), /^in use +as the default of commands$/m);
 	t.regex(await cli.text('workspace', 'list'), /^ws_\w+ +acme +yes /m);
 	t.is((await cli.json<Named>('workspace', 'show', '--workspace', 'other')).name, 'other');
 
@@ -102,14 +102,14 @@ test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', asy
 	const set = startCliShell({cwd: cli.folder, env});
 	t.is((await set.json<Named>('workspace', 'show')).id, other.id);
 	t.is((await set.json<Named>('workspace', 'show', '--workspace', 'acme')).id, acme.id);
-	t.regex(
-		(await set.run('workspace', 'use', 'acme')).stderr,
-		/MAILCTL_WORKSPACE is other and goes before this choice/,
-	);
+	t.regex((await set.run('workspace', 'use', 'acme')).stderr, /MAILCTL_WORKSPACE is other and takes precedence/);
 	const wrong = startCliShell({cwd: cli.folder, env: {...env, MAILCTL_WORKSPACE: 'gone'}});
 	const {code, stderr} = await wrong.run('key', 'list');
 	t.is(code, 65);
-	t.regex(stderr, /there is no workspace gone, which MAILCTL_WORKSPACE names, only other, acme, correct it/);
+	t.regex(
+		stderr,
+		/MAILCTL_WORKSPACE names the workspace gone, which does not exist \(existing: other, acme\), fix it/,
+	);
 });
 
 test('a chosen workspace that is gone is named, and another can be chosen', async t => {
@@ -120,7 +120,9 @@ test('a chosen workspace that is gone is named, and another can be chosen', asyn
 		t,
 		await cli.run('key', 'list'),
 		65,
-		new RegExp(`there is no workspace ${acme.id}, which .*cli\\.json names, only other, choose another`),
+		new RegExp(
+			`cli\\.json names the workspace ${acme.id}, which does not exist \\(existing: other\\), choose another`,
+		),
 	);
 	t.is((await cli.json<Named[]>('workspace', 'list')).length, 1);
 	await cli.json('workspace', 'use', 'other');

@@ -176,11 +176,11 @@ test('a file that everybody can read, or without keys, is refused and not shown'
 	const read = () => secretKeysOf({secretKey: null, secretKeyFile});
 	writeFileSync(secretKeyFile, text(one));
 	chmodSync(secretKeyFile, 0o644);
-	t.throws(read, {instanceOf: ConfigError, message: /by everybody/});
+	t.throws(read, {instanceOf: ConfigError, message: /by everyone/});
 	chmodSync(secretKeyFile, 0o600);
 	for (const content of ['hunter2', '', `${text(one)},hunter2`, `${text(one)},${text(one)}`]) {
 		writeFileSync(secretKeyFile, content);
-		const error = t.throws(read, {instanceOf: ConfigError, message: /does not hold a key/});
+		const error = t.throws(read, {instanceOf: ConfigError, message: /does not contain a key/});
 		t.notRegex(error?.message ?? '', /hunter2/);
 	}
 });

@@ -169,6 +169,6 @@ test('doctor warns of a large log and names the file', async t => {
 	t.like(await walCheck(wal).look(), [{status: 'ok', fix: ''}]);
 	const [found] = await walCheck({...wal, bytes: () => 800 * 1024 * 1024}).look();
 	t.is(found?.status, 'warn');
-	t.regex(found?.detail ?? '', /mailctl\.db-wal has 800 MB/);
+	t.regex(found?.detail ?? '', /mailctl\.db-wal is 800 MB/);
 	t.regex(found?.fix ?? '', /fuser -v \S+mailctl\.db-wal/);
 });

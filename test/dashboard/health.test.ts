@@ -29,7 +29,7 @@ test('health shows the process, its store and where the checks are', async t => 
 test('health shows each certificate, and why the CA gives none', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	await waitFor('the fault of an order', async () =>
-		/<span class="badge bad">failed<\/span><\/td><td><div class="told"><bdi>mail\.lab\.test<\/bdi>.*the CA at 127\.0\.0\.1:1 gives no answer/s.test(
+		/<span class="badge bad">failed<\/span><\/td><td><div class="told"><bdi>mail\.lab\.test<\/bdi>.*the CA at 127\.0\.0\.1:1 does not respond/s.test(
 			(await visitor.get('/health')).text,
 		),
 	);

@@ -102,7 +102,7 @@ journey('who sends as the domain is seen, and the next policy is copied', async 
 	}
 	await program.cli('bounce', 'ingest', folder);
 	await press('7 days', 'a');
-	await page.getByText('1,200 of your 1,200 mails are aligned; it stops 24 mails of others').waitFor();
+	await page.getByText('1,200 of your 1,200 messages are aligned; it stops 24 messages of others').waitFor();
 	await page.getByText('DKIM none, SPF none for bulk.example').filter({visible: true}).waitFor();
 	await suitsAll(page);
 	await page.setViewportSize({width: 375, height: 800});

@@ -208,7 +208,12 @@ test('a message that waits is cancelled and gets another time by operators, unti
 	for (const act of ['cancel', 'reschedule']) {
 		const late = await operator.submit(`${path}/${act}`, {sendAt: '+2h'});
 		t.is(late.status, 422);
-		t.true(late.text.includes('It is too late: the first attempt has begun, or the message has ended.'), act);
+		t.true(
+			late.text.includes(
+				'It is too late: the first attempt has already started, or the message is no longer queued.',
+			),
+			act,
+		);
 		t.is((await operator.submit(`/messages/msg_00000000000000000000000000/${act}`, {sendAt: '+2h'})).status, 404);
 	}
 	t.notRegex((await operator.get(path)).text, /Reschedule|Cancel the message/);

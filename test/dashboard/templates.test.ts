@@ -171,7 +171,7 @@ test.serial(
 		for (const verb of ['', '/review']) {
 			const refused = await visitor.submit(`${path}${verb}`, {'file:body.html': 'no mark'});
 			t.is(refused.status, 422);
-			t.regex(refused.text, /_layouts\/frame\/body\.html:1:1: a layout has/);
+			t.regex(refused.text, /_layouts\/frame\/body\.html:1:1: a layout must contain/);
 			t.regex(refused.text, /no mark/, 'nothing typed is lost');
 		}
 		t.is((await visitor.get(path)).status, 404);

@@ -33,7 +33,7 @@ test('a message that waits: why, and the conversation of its try', async t => {
 		return page.text.includes('Try 1') && page;
 	});
 	t.true(text.includes('Why it waits'));
-	t.regex(text, /for try 2: try 1 was deferred \(mailbox_full\) by mx\.example/);
+	t.regex(text, /for attempt 2: attempt 1 was deferred \(mailbox_full\) by mx\.example/);
 	t.true(text.includes('/queue/a.example'));
 	t.regex(text, /C: RCPT TO:&lt;full@a\.example&gt;/);
 	t.true(text.includes('4.2.2 or so'), 'the reply in full');

@@ -131,7 +131,7 @@ test('what cannot be done is a fault with its path', t => {
 		'change domain a.example return_path_domain',
 		'remove domain b.example',
 		'domains.0.return_path_domain cannot change: remove the domain and add it again',
-		'domains must have b.example, the domain of y@b.example',
+		'domains must include b.example, the domain of y@b.example',
 	]);
 	t.deepEqual(told({webhooks: [{url: 'https://nix/', mode: 'live', events: ['bounced']}]}).slice(-1), [
 		'webhooks.0.url must be good',
@@ -140,7 +140,7 @@ test('what cannot be done is a fault with its path', t => {
 
 test('a masked password is the one that is stored, or nothing at all', t => {
 	t.deepEqual(told({settings: {route: 'smtp://u:***@a.example'}}), []);
-	const masked = 'settings.route has a masked password: write the password, or leave route out';
+	const masked = 'settings.route has a masked password: enter the password, or omit route';
 	t.deepEqual(told({settings: {route: 'smtp://v:***@a.example'}}), ['change workspace shop route', masked]);
 	t.deepEqual(told({settings: {route: 'smtp://v:***@a.example'}}, null), ['add workspace shop route', masked]);
 	const {changes} = differences(state, {name: 'shop', settings: {route: 'smtp://u:geheim@a.example'}}, rules);
@@ -152,7 +152,7 @@ test('a masked password is the one that is stored, or nothing at all', t => {
 
 test('a default topic must be one of the topics that there will be', t => {
 	t.deepEqual(told({settings: {default_topic: 'news'}}), ['change workspace shop default_topic']);
-	const fault = 'settings.default_topic needs nix among the topics';
+	const fault = 'settings.default_topic requires nix in topics';
 	t.deepEqual(told({settings: {default_topic: 'nix'}}), ['change workspace shop default_topic', fault]);
 	t.deepEqual(told({settings: {default_topic: 'new'}, topics: [{code: 'new', name: 'New'}]}, null), [
 		'add workspace shop default_topic',

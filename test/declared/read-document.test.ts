@@ -72,7 +72,7 @@ test('each fault has its line and its field', t => {
 	t.deepEqual(
 		faultsOf(`version: 1\nworkspaces:\n  - name: a\n    name: b\n`).length,
 		1,
-		'a name that is there twice',
+		'a name that is a duplicate',
 	);
 	t.deepEqual(
 		faultsOf(`version: 1
@@ -98,7 +98,7 @@ workspaces:
 
 test('another version is the one fault: nobody knows what its fields mean', t => {
 	const message =
-		'version is 2, and this mailctl reads 1: install the mailctl that wrote the file, or write a new one';
+		'version is 2, but this mailctl reads version 1: use the mailctl that wrote the file, or export a new one';
 	t.deepEqual(faultsOf('# of later\nversion: 2\nregions: []\nworkspaces: nix\n'), [`line 2: ${message}`]);
 	t.deepEqual(faultsOf('{"version": "2", "workspaces": []}').length, 1);
 	t.deepEqual(faultsOf('workspaces: []').length, 1);
@@ -129,15 +129,15 @@ workspaces:
 			'line 4: workspaces[0].settings.route is neither mx nor relay nor the URL of a smarthost (smtp://…, smtps://…, ses://…, mailgun+https://… or postmark+https://…)',
 			'line 4: workspaces[0].settings.branding.logo_url must be an https URL of an image',
 			'line 4: workspaces[0].settings.branding.accent must be six hex digits such as #0a7d4f',
-			'line 7: workspaces[0].domains[1] is there twice',
+			'line 7: workspaces[0].domains[1] is a duplicate',
 			'line 8: workspaces[0].domains[2].name must be a full name such as shop.example',
 			'line 9: workspaces[0].domains[3].return_path_domain must be a host below b.example, such as bounce.b.example',
-			'line 12: workspaces[0].senders[1] is there twice',
-			'line 13: workspaces[0].senders[2].address needs c.example among the domains',
-			'line 14: workspaces[0].topics[1] is there twice',
+			'line 12: workspaces[0].senders[1] is a duplicate',
+			'line 13: workspaces[0].senders[2].address requires c.example in domains',
+			'line 14: workspaces[0].topics[1] is a duplicate',
 			'line 17: workspaces[0].keys[1].rate_limit must be requests/seconds such as 6000/60, or 0 for no limit',
-			'line 17: workspaces[0].keys[1] is there twice',
-			'line 18: workspaces[1] is there twice',
+			'line 17: workspaces[0].keys[1] is a duplicate',
+			'line 18: workspaces[1] is a duplicate',
 		],
 	);
 });

@@ -11,10 +11,10 @@ import {
 	egressCheck,
 	inboundCertificateCheck,
 	noCertificateCheck,
-	publicUrlCheck,
 	relayCheck,
 	submissionCertificateCheck,
 } from '../../src/doctor/outbound.ts';
+import {publicUrlCheck} from '../../src/doctor/public-url.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {ProviderClient} from '../../src/net/provider-client.ts';
 import type {Relay} from '../../src/net/relay-url.ts';
@@ -51,9 +51,9 @@ test('egress: a host that refuses us is reached all the same; one that cannot be
 	const mx = await startFakeMx(t, {greeting: '554 5.7.1 go away'});
 	const input = {...reach, targets: ['big.test'], sources: []};
 	const refused = egressCheck({...input, routesTo: async () => [routeTo(mx)]});
-	t.regex((await told(refused))[0] ?? '', /^warn: no mail host takes a session: .*554 5\.7\.1 go away/);
+	t.regex((await told(refused))[0] ?? '', /^warn: no mail server accepts a session: .*554 5\.7\.1 go away/);
 	const closed = egressCheck({...input, routesTo: async () => [{...routeTo(mx), port: 1}]});
-	t.regex((await told(closed))[0] ?? '', /^fail: no mail host takes a session: .*ECONNREFUSED/);
+	t.regex((await told(closed))[0] ?? '', /^fail: no mail server accepts a session: .*ECONNREFUSED/);
 });
 
 test('egress is tried from each source address', async t => {
@@ -69,7 +69,7 @@ test('egress is tried from each source address', async t => {
 	});
 	const [v4, v6] = await told(check);
 	t.regex(v4 ?? '', /^ok: a session from 127\.0\.0\.7 /);
-	t.regex(v6 ?? '', /^fail: no mail host takes a session from ::1: big\.test has no address of that family$/);
+	t.regex(v6 ?? '', /^fail: no mail server accepts a session from ::1: big\.test has no address of this family$/);
 	t.is(mx.connections[0]?.remoteAddress, '127.0.0.7');
 });
 
@@ -86,7 +86,7 @@ test('relay: the API of a provider answers', async t => {
 		{...relay, host: 'api.mailgun.test', api: 'mailgun'},
 	] as const;
 	t.deepEqual(await told(relayCheck(relays, reach, asking)), [
-		'ok: email.eu-west-1.amazonaws.com answers by HTTPS (404); the first mail shows whether it takes the key',
+		'ok: email.eu-west-1.amazonaws.com responds by HTTPS (404); the first message shows whether it accepts the key',
 		'fail: api.mailgun.test: it has no address in DNS',
 	]);
 });
@@ -103,7 +103,7 @@ test('relay: the log-in counts', async t => {
 	const unknown = relayCheck([{...relay, host: 'gone.test'}], reach, noClient, () =>
 		Promise.reject(new Error('ENOTFOUND')),
 	);
-	t.deepEqual(await told(unknown), ['fail: the smarthost gone.test was not found']);
+	t.deepEqual(await told(unknown), ['fail: the relay gone.test was not found in DNS']);
 });
 
 async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Parameters<typeof returnPathCheck>[0]>) {
@@ -124,7 +124,7 @@ async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Pa
 test('return path: its MX must take a bounce for a token of ours', async t => {
 	const mx = await startFakeMx(t, {rcpt: ['250 ok', '550 5.1.1 who']});
 	const check = await returnPath(t, mx, {});
-	t.regex((await told(check))[0] ?? '', /^ok: in\.bounces\.test \[.*\] takes bounces for bounces\.test$/);
+	t.regex((await told(check))[0] ?? '', /^ok: in\.bounces\.test \[.*\] accepts bounces for bounces\.test$/);
 	t.true(mx.connections[0]?.commands.includes('RCPT TO:<btoken@bounces.test>'));
 	t.regex(
 		(await told(check))[0] ?? '',
@@ -137,7 +137,7 @@ test('return path: what is missing is said', async t => {
 	const look = async (overrides: Parameters<typeof returnPath>[2]) => await told(await returnPath(t, mx, overrides));
 	t.deepEqual(await look({returnPathDomain: 'none.test'}), ['fail: none.test has no MX, bounces are lost']);
 	t.deepEqual(await look({returnPathDomain: 'silent.test'}), [
-		'warn: not known: DNS did not answer for the MX of silent.test (ESERVFAIL)',
+		'warn: unknown: DNS did not respond for the MX of silent.test (ESERVFAIL)',
 	]);
 	const [bare] = await (await returnPath(t, mx, {returnPathDomain: 'vm', hostname: 'vm'})).look();
 	t.like(bare, {status: 'fail', fix: 'set MAILCTL_HOSTNAME to a name such as mail.example.com first'});
@@ -148,7 +148,7 @@ test('return path: what is missing is said', async t => {
 		'fail: nothing receives bounces here; bounces.test has MX in.bounces.test',
 	]);
 	t.deepEqual(await look({listening: false, polling: true}), [
-		'ok: bounces to bounces.test go to in.bounces.test and are polled from the mailbox',
+		'ok: bounces to bounces.test go to in.bounces.test, and the mailbox is polled',
 	]);
 	t.regex((await look({chosen: false}))[0] ?? '', /^warn: MAILCTL_RETURN_PATH_DOMAIN is not set/);
 	t.regex((await look({port: 1}))[0] ?? '', /^fail: .*ECONNREFUSED/);
@@ -173,11 +173,14 @@ test('the listener’s certificate: its key, its name, its time', async t => {
 	t.regex(await look(Date.now()), /^warn: .* is valid until /);
 	t.regex(await look(Date.now() + 9 * day), /^fail: .* expired on /);
 	t.regex(await look(Date.now(), 'else.test'), /^warn: .* is not for else\.test$/);
-	t.regex(await look(Date.now(), 'in.bounces.test', otherKey), /^fail: the key of .* is not that of /);
+	t.regex(
+		await look(Date.now(), 'in.bounces.test', otherKey),
+		/^fail: the key in .* does not match the certificate in /,
+	);
 	t.regex(await look(Date.now(), 'in.bounces.test', join(folder, 'none.pem')), /^fail: ENOENT/);
 	const submission = submissionCertificateCheck({certFile, keyFile: otherKey, hostname: 'x.test', clock: at(0)});
 	t.is(submission.name, 'submission-tls');
-	t.regex((await told(submission))[0] ?? '', /^fail: the key of .* is not that of /);
+	t.regex((await told(submission))[0] ?? '', /^fail: the key in .* does not match the certificate in /);
 });
 
 test('a certificate of a CA: its end, what the CA said, and names that lead elsewhere', t => {
@@ -214,19 +217,22 @@ test('a certificate of a CA: its end, what the CA said, and names that lead else
 	const fault = 'the CA cannot reach port 80 of m.test: refused';
 	t.is(look(null), 'warn: m.test has no certificate yet');
 	t.is(look(null, fault), `warn: m.test has no certificate yet: ${fault}`);
-	t.is(look(15), 'ok: m.test has a certificate until 2026-06-24 10:00 UTC');
-	t.is(look(15, fault), `warn: m.test has a certificate until 2026-06-24 10:00 UTC, and was not renewed: ${fault}`);
-	t.is(look(13), 'warn: the certificate of m.test ends 2026-06-22 10:00 UTC');
-	t.is(look(13, fault), `fail: the certificate of m.test ends 2026-06-22 10:00 UTC: ${fault}`);
-	t.is(look(0, fault), `fail: the certificate of m.test ended 2026-06-09 10:00 UTC: ${fault}`);
+	t.is(look(15), 'ok: m.test has a certificate valid until 2026-06-24 10:00 UTC');
+	t.is(
+		look(15, fault),
+		`warn: m.test has a certificate valid until 2026-06-24 10:00 UTC, but renewal failed: ${fault}`,
+	);
+	t.is(look(13), 'warn: the certificate of m.test expires 2026-06-22 10:00 UTC');
+	t.is(look(13, fault), `fail: the certificate of m.test expires 2026-06-22 10:00 UTC: ${fault}`);
+	t.is(look(0, fault), `fail: the certificate of m.test expired 2026-06-09 10:00 UTC: ${fault}`);
 	t.regex(look(4, null, 7), /^ok/, 'one that lives for a week is renewed in its last days');
 	t.regex(look(1, null, 7), /^warn/);
 	const unused = judgeCertificate({...row, not_before: null, not_after: null, unused: 'it leads elsewhere'}, now);
-	t.like(unused, {status: 'warn', detail: 'no certificate is asked for: it leads elsewhere'});
+	t.like(unused, {status: 'warn', detail: 'no certificate is requested: it leads elsewhere'});
 });
 
 test('a listener without a certificate', async t => {
-	t.deepEqual(await told(noCertificateCheck), ['warn: the listener offers no STARTTLS: reports come in unencrypted']);
+	t.deepEqual(await told(noCertificateCheck), ['warn: the listener offers no STARTTLS: reports arrive unencrypted']);
 });
 
 test('the public URL: https, and answered', async t => {
@@ -236,17 +242,17 @@ test('the public URL: https, and answered', async t => {
 		status,
 		headers: new Headers(ours ? {'x-request-id': 'req_1'} : {}),
 	});
-	t.deepEqual(await look('https://m.test/', page(400, true)), ['ok: https://m.test/unsubscribe answers']);
+	t.deepEqual(await look('https://m.test/', page(400, true)), ['ok: https://m.test/unsubscribe responds']);
 	t.deepEqual(await look('https://m.test', page(200, false)), [
-		'fail: https://m.test/unsubscribe is not answered by mailctl (200)',
+		'fail: the response of https://m.test/unsubscribe is not from mailctl (200)',
 	]);
-	t.deepEqual(await look('https://m.test', page(503, true)), ['fail: https://m.test/unsubscribe answers 503']);
+	t.deepEqual(await look('https://m.test', page(503, true)), ['fail: https://m.test/unsubscribe responds with 503']);
 	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error('no route'))), [
 		'warn: https://m.test/unsubscribe could not be reached from here: no route',
 	]);
-	t.is((await look('http://m.test', page(400, true)))[0], 'warn: links in mail lead to http://m.test');
-	t.regex((await look('http://127.0.0.1:8125', page(400, true)))[0] ?? '', /^fail: .* this machine only$/);
+	t.is((await look('http://m.test', page(400, true)))[0], 'warn: links in messages point to http://m.test');
+	t.regex((await look('http://127.0.0.1:8125', page(400, true)))[0] ?? '', /^fail: .* only this machine can reach$/);
 	t.deepEqual(await look('https://m.test', () => Promise.reject(new Error()), false), [
-		'ok: https://m.test; not asked, no daemon runs',
+		'ok: https://m.test; not requested, because no daemon is running',
 	]);
 });

@@ -19,7 +19,7 @@ test('a Maildir that can be used, and a folder that is none', async t => {
 		await mkdir(path.join(folder, part));
 	}
 	await writeFile(path.join(folder, 'new/1.M1P1.host'), 'Subject: a\n');
-	t.deepEqual(await check.look(), [{status: 'ok', detail: `maildir:${folder} can be read: 1 new mail`, fix: ''}]);
+	t.deepEqual(await check.look(), [{status: 'ok', detail: `maildir:${folder} can be read: 1 new message`, fix: ''}]);
 });
 
 test('a server that is not there', async t => {
@@ -45,7 +45,7 @@ test('a server that falls silent at the log-in, at IDLE or after it', async t =>
 		(await mailboxCheck(server.mailbox, {...options, waitLimitMs}).look())[0];
 	t.like(await look(), {
 		status: 'ok',
-		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 mails, new mail is reported at once`,
+		detail: `imap://a@127.0.0.1:${server.mailbox.port}/INBOX can be read: 0 messages, new messages are reported at once`,
 	});
 	for (const where of ['login', 'idle', 'done'] as const) {
 		server.silentAt = where;

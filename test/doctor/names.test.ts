@@ -63,11 +63,11 @@ test('reverse DNS: the address leads to the EHLO name and back', async t => {
 	t.deepEqual(await look('2001:db8::1'), ['ok: 2001:db8::1 is mail.example.test, both ways']);
 	t.deepEqual(await look('192.0.2.2'), ['warn: 192.0.2.2 is host-2.provider.test, EHLO says mail.example.test']);
 	t.deepEqual(await look('192.0.2.3'), [
-		'fail: 192.0.2.3 is called mail.example.test, which does not lead back to it',
+		'fail: 192.0.2.3 is called mail.example.test, which does not resolve back to it',
 	]);
 	t.deepEqual(await look('192.0.2.4'), ['fail: 192.0.2.4 has no name (PTR)']);
 	t.regex((await look('192.0.2.5'))[0] ?? '', /^warn: the name of 192\.0\.2\.5 could not be looked up/);
-	t.deepEqual(await told(reverseDnsCheck([], resolver)), ['warn: the public address of this machine is not known']);
+	t.deepEqual(await told(reverseDnsCheck([], resolver)), ['warn: the public address of this machine is unknown']);
 });
 
 test('SPF of the EHLO name, and whether DNS answers at all', async t => {
@@ -79,7 +79,9 @@ test('SPF of the EHLO name, and whether DNS answers at all', async t => {
 	t.deepEqual(await told(ehloSpfCheck('mail.example.test', resolver)), ['ok: mail.example.test: v=spf1 a -all']);
 	t.deepEqual(await told(ehloSpfCheck('bare.example.test', resolver)), ['warn: bare.example.test has no SPF record']);
 	t.deepEqual(await told(resolverCheck('big.test', resolver)), ['ok: big.test has MX mx.big.test']);
-	t.deepEqual(await told(resolverCheck('none.test', resolver)), ['fail: DNS gave no MX of none.test (nxdomain)']);
+	t.deepEqual(await told(resolverCheck('none.test', resolver)), [
+		'fail: DNS returned no MX for none.test (nxdomain)',
+	]);
 });
 
 test('the clock against a time server', async t => {
@@ -105,5 +107,5 @@ test('the clock against a time server', async t => {
 	aheadMs = -3_600_000;
 	t.regex((await told(check))[0] ?? '', /^fail: 360\d\.\d s ahead of time\.test$/);
 	const nowhere = clockCheck({clock: systemClock, resolver, server: {host: 'gone.test', port: 123}});
-	t.deepEqual(await told(nowhere), ['warn: not known: the time server gone.test was not found in DNS']);
+	t.deepEqual(await told(nowhere), ['warn: unknown: the time server gone.test was not found in DNS']);
 });

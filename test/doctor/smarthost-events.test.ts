@@ -14,7 +14,7 @@ storeTest(test, 'a smarthost is silent that accepted messages and reported on no
 		const found = await smarthostEventsCheck(store.reader, {now: () => now}).look();
 		return found.map(({status, detail}) => `${status} ${detail}`);
 	};
-	t.deepEqual(await look(), ['warn no provider posts its events here']);
+	t.deepEqual(await look(), ['warn no provider is set up to post its events here']);
 
 	const workspace = await store.writer.transaction(trx => createWorkspace(trx, tools, {name: 'shop'}));
 	const shop = workspace?.id ?? '';
@@ -43,7 +43,7 @@ storeTest(test, 'a smarthost is silent that accepted messages and reported on no
 	t.deepEqual(await silent(), [false, false, false, true], 'the one of all workspaces, newest first');
 	t.is(
 		(await look())[3],
-		'warn ses posted no event about messages sent since 2026-06-18T10:00 UTC; it never posted one',
+		'warn ses posted no event about messages sent since 2026-06-18T10:00 UTC; it has never posted one',
 	);
 
 	await event('smh_1');

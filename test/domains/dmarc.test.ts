@@ -28,7 +28,7 @@ test('one step at a time, with the tags of the record that is there', t => {
 	t.like(advise(`${value}!10m`.replace('none', 'reject')), {
 		policy: 'reject',
 		next: 'reject',
-		why: 'nothing is stricter',
+		why: 'this is the strictest policy',
 	});
 	t.like(advise('v=DMARC1; rua=mailto:a@b.example'), {policy: 'none', next: 'quarantine'});
 });
@@ -39,13 +39,16 @@ test('it waits for reports of a week, and for our own mail to be aligned', t => 
 		policy: 'none',
 		next: 'none',
 		record: value,
-		why: 'signed reports of 6 days about mail of yours are here: wait until there are 7 days',
+		why: '6 days of signed reports about your mail so far: wait until there are 7 days',
 	});
-	t.regex(advise(value, {days: 1}).why, /^signed reports of 1 day about/);
-	t.regex(advise(value, {mine: 0, theirs: 5}).why, /^no signed reports about mail of yours are here/);
+	t.regex(advise(value, {days: 1}).why, /^1 day of signed reports about/);
+	t.regex(advise(value, {mine: 0, theirs: 5}).why, /^no signed reports about your mail so far/);
 	const lost = advise(value, {lost: 11});
 	t.like(lost, {next: 'none', cost: {ours: 11, others: 0}});
-	t.regex(lost.why, /^11 of your 1,000 mails would be stopped: first see why those of 192\.0\.2\.1 are not aligned$/);
+	t.regex(
+		lost.why,
+		/^11 of your 1,000 messages would be stopped: first find out why those from 192\.0\.2\.1 are not aligned$/,
+	);
 	t.like(advise(value, {lost: 10, theirs: 4000}), {next: 'quarantine', cost: {ours: 10, others: 4000}});
 });
 
@@ -76,7 +79,7 @@ test('a wrong record, or DNS that is silent', t => {
 	const published = {name: '_dmarc.shop.example', value, found: ['v=DMARC1; p=non'], problem: 'its p= is wrong'};
 	const none = {own: [], ownDays: 0, lost: 0, days: 30};
 	t.like(adviceOf(domain, names, {...published, state: 'different'}, none), {
-		...{policy: null, next: 'none', record: value, why: 'the record is wrong: its p= is wrong'},
+		...{policy: null, next: 'none', record: value, why: 'the record is invalid: its p= is wrong'},
 	});
 	t.like(adviceOf(domain, names, {...published, state: 'unknown'}, none), {policy: null, next: null});
 });

@@ -102,7 +102,7 @@ sqliteTest(test, 'the records of a domain: ownership, two DKIM keys, return path
 		domainRecords(nameless).map(({ready}) => ready),
 		[true, true, true, false, false, true],
 	);
-	t.regex(domainRecords(nameless)[3]?.note ?? '', /set MAILCTL_HOSTNAME to a full name .*, it is vm$/);
+	t.regex(domainRecords(nameless)[3]?.note ?? '', /set MAILCTL_HOSTNAME to a full name .* \(it is vm\)$/);
 });
 
 test('bounces go to this machine where it listens, by its name, which has an address; else as the return-path domain says', t => {

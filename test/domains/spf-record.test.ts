@@ -52,7 +52,7 @@ for (const term of [
 	'--all',
 ]) {
 	test(`the term ${term} is a fault`, t => {
-		t.deepEqual(parseSpf(`v=spf1 ${term} -all`), {ok: false, fault: `"${term}" is not understood`});
+		t.deepEqual(parseSpf(`v=spf1 ${term} -all`), {ok: false, fault: `"${term}" is not a valid term`});
 	});
 }
 
@@ -71,7 +71,7 @@ test('a record has at most 100 terms and 4,096 octets, and a name 253', t => {
 	t.deepEqual(record('é'.repeat(2045)), {ok: false, fault: 'it is longer than 4096 octets'});
 	t.deepEqual(record(`include:${'a'.repeat(254)}`), {
 		ok: false,
-		fault: `"include:${'a'.repeat(92)}" is not understood`,
+		fault: `"include:${'a'.repeat(92)}" is not a valid term`,
 	});
 });
 

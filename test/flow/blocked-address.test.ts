@@ -40,7 +40,7 @@ test('a host that blocks our address gets no further mail, the operator hears wh
 	t.regex(rowOf('t-online.de')?.suspension_advice ?? '', /tosa@rx\.t-online\.de/);
 	t.is(rowOf('spam.example'), undefined);
 	const {stdout} = await program.run('queue', 'summary');
-	t.regex(stdout, /^t-online\.de: our address is blocked\. To do: ask Deutsche Telekom/m);
+	t.regex(stdout, /^t-online\.de: our address is blocked\. What to do: ask Deutsche Telekom/m);
 
 	for (const id of [hangup, telekom]) {
 		t.not(await status(id), 'bounced');

@@ -67,10 +67,10 @@ test('what blocklists say is on the page of Health, in the metrics and in the ch
 	const checks = (await visitor.get('/health/checks')).text;
 	for (const found of [
 		'93.184.215.14 is on bl.spamcop.net (127.0.0.2): Blocked - see &lt;https://list.test/&gt;',
-		'93.184.215.14 is on 1 of 2 blocklists that answer; zen.spamhaus.org is not known: the list refuses this resolver; b.barracudacentral.org is not known: no answer (ESERVFAIL)',
+		'93.184.215.14 is on 1 of 2 blocklists that responded; no result from zen.spamhaus.org: the list refuses this resolver; no result from b.barracudacentral.org: no answer (ESERVFAIL)',
 		'green.example is on dbl.spamhaus.org (127.0.1.4)',
-		'green.example is on 1 of 1 blocklists that answer; multi.surbl.org is not known: the list lacks its test entry (RFC 5782)',
-		'then ask for removal: https://check.spamhaus.org/results/?query=green.example',
+		'green.example is on 1 of 1 blocklists that responded; no result from multi.surbl.org: the list lacks its test entry (RFC 5782)',
+		'then request removal: https://check.spamhaus.org/results/?query=green.example',
 	]) {
 		t.true(checks.includes(found), found);
 	}

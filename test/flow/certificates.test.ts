@@ -94,14 +94,14 @@ test('an order that kill -9 cuts off goes on, and running listeners take each ce
 	const shown = await program.run('certificate', 'show', `${host.toUpperCase()}.`);
 	t.regex(shown.stdout, /state +valid/);
 	t.regex((await program.run('certificate', 'show', 'other.test')).stderr, /there is no certificate for other\.test/);
-	t.regex((await program.run('doctor')).stdout, /ok +certificates +mail\.lab\.test has a certificate until/);
+	t.regex((await program.run('doctor')).stdout, /ok +certificates +mail\.lab\.test has a certificate valid until/);
 
 	// The certificate stays in use while the CA is away, also after a restart, by keys that were sealed anew.
 	ca.behaviour.away = true;
 	await program.cli('certificate', 'renew');
 	await logged(program, 'certificate_failed');
 	t.like((await list())[0], {state: 'failed'});
-	t.regex((await program.run('doctor')).stdout, /and was not renewed: the CA at 127\.0\.0\.1:\d+ gives no answer/);
+	t.regex((await program.run('doctor')).stdout, /but renewal failed: the CA at 127\.0\.0\.1:\d+ does not respond/);
 	const {resealed} = await program.cli<{resealed: Record<string, number>}>('secrets', 'rotate');
 	t.like(resealed, {certificates: 1, acme_accounts: 1});
 	t.regex((await program.run('secrets', 'rotate')).stdout, /, 1 certificates, 1 CA accounts\.$/m);

@@ -60,21 +60,21 @@ test('queue why is right in each situation of a running daemon', async t => {
 
 	// 1. It is being tried: the host does not answer.
 	const stuck = await sendTo(first.url, 'stuck@a.example');
-	t.regex((await until(stuck, 'in_flight')).detail, /^Is being attempted right now \(attempt 1, since 20/);
+	t.regex((await until(stuck, 'in_flight')).detail, /^Attempt 1 is in progress \(started 20/);
 
 	// 2. It was put off.
 	const full = await sendTo(first.url, 'full@a.example');
 	const retried = await until(full, 'retry');
 	t.regex(
 		retried.detail,
-		/for try 2: try 1 was deferred \(mailbox_full\) by mx\.example at .*452 4\.2\.2 Mailbox full"/,
+		/for attempt 2: attempt 1 was deferred \(mailbox_full\) by mx\.example at .*452 4\.2\.2 Mailbox full"/,
 	);
 	t.is(retried.until, retried.next_attempt_at);
 	t.is(retried.attempts, 1);
 
 	// 3. The host greylists.
 	const grey = await sendTo(first.url, 'grey@b.example');
-	t.regex((await until(grey, 'greylisting')).detail, /try 1 was greylisted by mx\.example/);
+	t.regex((await until(grey, 'greylisting')).detail, /attempt 1 was greylisted by mx\.example/);
 
 	// 4. DNS does not answer: the domain is not there.
 	const nowhere = await sendTo(first.url, 'user@nowhere.example');
@@ -93,7 +93,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	await program.cli('queue', 'flush', full);
 	const held = await why(full);
 	t.is(held.waits_for, 'hold');
-	t.regex(held.detail, /^Is held since 20.*: ask first\.$/);
+	t.regex(held.detail, /^Held since 20.*: ask first\.$/);
 	t.deepEqual(
 		held.also.map(reason => reason.waits_for),
 		['retry'],
@@ -120,7 +120,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	await program.cli('workspace', 'pause', 'default', '--reason', 'too many bounces');
 	const paused = await why(full);
 	t.is(paused.waits_for, 'paused');
-	t.regex(paused.detail, /^Its workspace default is paused since 20.*: too many bounces\.$/);
+	t.regex(paused.detail, /^The workspace default has been paused since 20.*: too many bounces\.$/);
 	await program.cli('workspace', 'resume', 'default');
 
 	// Whoever follows it sees how it ends.
@@ -131,21 +131,18 @@ test('queue why is right in each situation of a running daemon', async t => {
 	await program.run('queue', 'fail', full);
 	const {code, stdout} = await followed;
 	t.is(code, 0);
-	t.regex(stdout, /\n {2}Waits until .* for try/);
+	t.regex(stdout, /\n {2}Waiting until .* for attempt/);
 	t.regex(stdout, /\n {2}3\. 20.*mx\.example \[127/);
 	t.regex(stdout, /\| +\d+ S: 452 4\.2\.2 Mailbox full/);
-	t.regex(stdout, /\n {2}Not in the queue any more: bounced at\s20/);
+	t.regex(stdout, /\n {2}No longer queued: bounced at\s20/);
 
 	// 10. Its site has as much under way as it may.
 	const busy = await sendAll(first.url, 'busy.example', 12);
-	t.regex(
-		(await until(busy.at(-1) ?? '', 'pace')).detail,
-		/^Waits for a place at its site mx\.busy\.example: its hosts/,
-	);
+	t.regex((await until(busy.at(-1) ?? '', 'pace')).detail, /^Waiting for capacity at mx\.busy\.example: its hosts/);
 
 	// 11. Its site gets only so many mails per minute.
 	const limited = await sendAll(first.url, 'slow.example', 4);
-	t.regex((await until(limited.at(-1) ?? '', 'rate')).detail, /^Waits for its minute at its site mx\.slow\.example/);
+	t.regex((await until(limited.at(-1) ?? '', 'rate')).detail, /^Waiting for the rate limit of mx\.slow\.example/);
 
 	// 12. Its site is left alone after failures; an operator wants it tried.
 	await sendAll(first.url, 'dead.example', 8);
@@ -156,7 +153,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	});
 	t.regex(
 		left.detail,
-		/^Its site mx\.dead\.example is backing off until 20.* after failures: .*ECONNREFUSED|refused/,
+		/^Sending to mx\.dead\.example is backing off until 20.* after failures: .*ECONNREFUSED|refused/,
 	);
 	const rows = await program.cli<Array<{destination: string; suspended_by: string}>>('queue', 'summary');
 	t.is(rows.find(({destination}) => destination === 'dead.example')?.suspended_by, 'failures');
@@ -178,7 +175,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	const accepted = await sendTo(api.url, 'user@d.example');
 	t.like(await why(accepted), {
 		waits_for: 'daemon',
-		detail: 'The daemon that runs does not deliver (MAILCTL_ROLES).',
+		detail: 'The running daemon does not deliver mail (MAILCTL_ROLES).',
 		also: [],
 	});
 	await program.cli('queue', 'hold', accepted);
@@ -207,7 +204,7 @@ test('queue why tells that the smarthost refuses us, and of a resume that was to
 		const [first] = await program.cli<Why[]>('queue', 'why', id);
 		return first?.waits_for === 'route' && first;
 	});
-	t.regex(answer.detail, /^Its smarthost user@127.* refuses us; it is tried again at 20.*: .*535/);
+	t.regex(answer.detail, /^The smarthost user@127.* is refusing our mail: .*535.* Next attempt at 20/);
 	t.deepEqual([answer.attempts, answer.state], [0, 'queued']);
 	const [row] = await program.cli<object[]>('queue', 'summary');
 	t.like(row, {destination: 'a.example', suspended: true, suspended_by: 'route'});

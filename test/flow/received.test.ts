@@ -170,7 +170,7 @@ test('answers of five mail programs find their message, by Message-ID and by the
 	const shown = await lab.program.cli<Shown>('message', 'show', id);
 	t.deepEqual(shown.answers.map(one => one.id).sort(), answers.map(one => one.id).sort());
 	const {stdout} = await lab.program.run('message', 'show', id);
-	t.regex(stdout, new RegExp(`^Answers\\n  2.* ${answers[0]?.id}  ada@example.net$`, 'm'));
+	t.regex(stdout, new RegExp(`^Replies\\n  2.* ${answers[0]?.id}  ada@example.net$`, 'm'));
 	for (const [words, found] of [
 		['order', 4],
 		['danke BESTELLUNG', 1],

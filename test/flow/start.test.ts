@@ -421,7 +421,7 @@ test.serial('a start that fails in a way nobody foresaw ends the process', async
 	});
 	const {code, stderr} = await program.run('serve');
 	t.is(code, 1);
-	t.regex(stderr, /^mailctl: unexpected: .*no interfaces/);
+	t.regex(stderr, /^mailctl: unexpected error: .*no interfaces/);
 });
 
 test.serial('a PostgreSQL that is not there is worth another try', async t => {

@@ -181,14 +181,17 @@ test.serial('a recipient without scripts stops what is not needed, and chooses w
 	const {context} = await openContext(browser, site);
 	const page = await context.newPage();
 	await page.goto(await newLink(site, {to, unsubscribeGroup: 'account'}));
-	t.is(await heading(page), 'You need emails about “Your account”');
+	t.is(await heading(page), 'Emails about “Your account” are required');
 	await look(t, browser, page, 'required');
 	await press(page, 'Stop all other emails');
 	await look(t, browser, page, 'required-done');
 	t.is((await send(site, {to, unsubscribeGroup: 'news'})).code, 'recipient_unsubscribed');
 
-	await Promise.all([page.waitForLoadState(), page.getByRole('link', {name: 'Choose which emails you get'}).click()]);
-	t.is(await heading(page), 'Your emails');
+	await Promise.all([
+		page.waitForLoadState(),
+		page.getByRole('link', {name: 'Choose which emails you receive'}).click(),
+	]);
+	t.is(await heading(page), 'Email preferences');
 	await page.getByLabel('Product news').check();
 	await press(page, 'Save');
 	t.is(await heading(page), 'Saved');
@@ -198,7 +201,7 @@ test.serial('a recipient without scripts stops what is not needed, and chooses w
 	await press(page, 'Pause for 30 days');
 	await look(t, browser, page, 'preferences-paused');
 	t.is((await send(site, {to, unsubscribeGroup: 'news'})).code, 'recipient_unsubscribed');
-	await press(page, 'End the pause');
+	await press(page, 'Resume emails');
 	t.is((await send(site, {to, unsubscribeGroup: 'news'})).code, 'accepted');
 	await press(page, 'Unsubscribe from everything');
 	await staysInside(t, page);

@@ -66,7 +66,7 @@ test('a destinations file with faults: exit 78 at the start and by config check,
 		t.is(code, 78);
 		t.regex(stderr, /destinations\.json" google\.connections: use a whole number, 1 to 1000\n/);
 		t.regex(stderr, /destinations\.json" x: matches nothing/);
-		t.regex(stderr, /destinations\.json" own\.retry: use waits between commas such as "1m,5m,4h\*"/);
+		t.regex(stderr, /destinations\.json" own\.retry: use durations separated by commas such as "1m,5m,4h\*"/);
 		t.regex(stderr, /destinations\.json" own\.lifetime: use a time such as/);
 	}
 });

@@ -57,14 +57,14 @@ storeTest(serially, 'the link of a required topic is out of everything else, and
 	const {id, path} = await sendMail(api, {unsubscribeGroup: 'account', topicId: account});
 
 	const {html} = await show(api, path);
-	t.regex(html, /You need emails about “Your account”/);
+	t.regex(html, /Emails about “Your account” are required/);
 	t.regex(html, /How to sign &lt;in&gt;/);
 	t.regex(html, /value="topic">Stop all other emails/);
 	t.regex(html, /value="all">Unsubscribe from everything/);
 	t.deepEqual(await lists(api), []);
 
 	await press(api, other.path, oneClick);
-	t.regex((await press(api, path, oneClick)).html, /only emails about “<bdi>Your account<\/bdi>”/);
+	t.regex((await press(api, path, oneClick)).html, /only receive emails about “<bdi>Your account<\/bdi>”/);
 	const source = `one-click:${account}`;
 	const left = [
 		`user@example.org  ${source}`,
@@ -89,7 +89,7 @@ storeTest(serially, 'the link of a required topic is out of everything else, and
 	t.deepEqual(await lists(api), ['user@example.org offers one-click'], 'what another link did stays');
 	t.is((await api.send()).status, 202);
 
-	t.regex((await press(api, path, 'action=all')).html, /no more email/);
+	t.regex((await press(api, path, 'action=all')).html, /no longer receive email/);
 	t.is(codeOf(await api.send({unsubscribeGroup: 'account'})), 'recipient_suppressed');
 });
 

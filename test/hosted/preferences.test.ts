@@ -37,7 +37,7 @@ storeTest(serially, 'public topics are chosen, in and out; what is not shown sta
 	t.regex(html, /News &lt;b&gt;[\s\S]*What is &quot;new&quot;/);
 	t.is(html.match(/<input type="checkbox"[^>]* checked>/g)?.length, 2);
 	t.regex(html, /name="shown" value="news offers"/);
-	t.regex(html, /Your account[\s\S]*You need these emails/);
+	t.regex(html, /Your account[\s\S]*These emails are required/);
 	t.notRegex(html, /Not for the page|<script/);
 
 	const saved = await press(api, path, 'action=save&shown=news+offers&topic=offers');
@@ -63,7 +63,7 @@ storeTest(serially, 'a pause holds mail that is not needed until it ends', async
 	const mail = await prepare(api);
 	const path = pageOf(api, mail);
 	const paused = await press(api, path, 'action=pause');
-	t.regex(paused.html, /only emails that you need until \w+ \d+, 20\d\d/);
+	t.regex(paused.html, /only receive required emails until \w+ \d+, 20\d\d/);
 	t.is(codeOf(await api.send({unsubscribeGroup: 'news'})), 'recipient_unsubscribed');
 	t.is(codeOf(await api.send()), 'recipient_unsubscribed');
 	t.is((await api.send({unsubscribeGroup: 'account'})).status, 202);
@@ -133,7 +133,7 @@ storeTest(serially, 'everything off, and back; a bounce is not lifted here', asy
 		.database('suppressions')
 		.insert({...entry, address: 'user@example.org', address_key: 'user@example.org'});
 	const {html} = await press(api, path, 'action=undo');
-	t.regex(html, /No email goes to this address/);
+	t.regex(html, /Email to this address is blocked/);
 	t.notRegex(html, /<button/);
 	t.is((await lists(api)).length, 1);
 });
@@ -172,7 +172,7 @@ sqliteTest(
 		const api = await startApi(t, store);
 		const mail = await prepare(api);
 		const {html} = await show(api, mail.path);
-		const [, link = ''] = /<a href="(preferences\?token=[^"]+)">Choose which emails you get</.exec(html) ?? [];
+		const [, link = ''] = /<a href="(preferences\?token=[^"]+)">Choose which emails you receive</.exec(html) ?? [];
 		t.is((await show(api, `/${link}`)).status, 200);
 		for (const [language, title] of [
 			['de', 'Ihre E-Mails'],

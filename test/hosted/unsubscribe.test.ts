@@ -91,13 +91,16 @@ storeTest(
 		t.regex((await show(api, mail.path)).html, /<h1>Unsubscribe from “Product news”\?<\/h1>/);
 
 		const done = await press(api, mail.path, oneClick);
-		t.regex(done.html, /will get no more emails about “<bdi>Product news<\/bdi>” from <bdi>example\.com<\/bdi>/);
+		t.regex(
+			done.html,
+			/will no longer receive emails about “<bdi>Product news<\/bdi>” from <bdi>example\.com<\/bdi>/,
+		);
 		t.deepEqual(await lists(api), ['user@example.org news one-click']);
 		t.is(codeOf(await api.send({unsubscribeGroup: 'news'})), 'recipient_unsubscribed');
 		t.is((await api.send()).status, 202);
 
 		const all = await press(api, mail.path, 'action=all');
-		t.regex(all.html, /will get no more email from <bdi>example\.com<\/bdi>/);
+		t.regex(all.html, /will no longer receive email from <bdi>example\.com<\/bdi>/);
 		t.deepEqual(await lists(api), [
 			'user@example.org all unsubscribe one-click',
 			'user@example.org news one-click',
@@ -181,7 +184,7 @@ sqliteTest(serially, 'an entry that others made is neither rewritten nor undone'
 		for (const body of [oneClick, 'action=all', 'action=undo']) {
 			const {status, html} = await press(api, path, body);
 			t.is(status, 200);
-			t.regex(html, /<h1>No email goes to this address<\/h1>/);
+			t.regex(html, /<h1>Email to this address is blocked<\/h1>/);
 			t.notRegex(html, /<button/);
 			t.deepEqual(await lists(api), [`${address} all ${reason} ${source}`]);
 		}
@@ -379,7 +382,7 @@ sqliteTest(serially, 'an action that there is not: 400, and nothing is done', as
 	for (const action of ['everything', '', 'TOPIC', '__proto__']) {
 		const {status, html} = await press(api, path, `action=${action}`);
 		t.is(status, 400);
-		t.regex(html, /<h1>This did not work<\/h1>/);
+		t.regex(html, /<h1>Something went wrong<\/h1>/);
 	}
 	t.deepEqual(await lists(api), []);
 });

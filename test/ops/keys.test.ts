@@ -50,7 +50,7 @@ storeTest(test, 'a key is revoked once, and only in its workspace', async (t, st
 	t.like(await revoke(workspaceId), {id: row.id, revoked_at: '2026-06-09T10:00:00.000Z'});
 	t.is(
 		(await t.throwsAsync(revoke(workspaceId), {instanceOf: Refused}))?.wrong,
-		`the key ${row.id} is revoked already`,
+		`the key ${row.id} is already revoked`,
 	);
 });
 
@@ -70,7 +70,10 @@ storeTest(
 		t.is((await findApiKey(store.reader, workspaceId, row.id))?.expires_at, '2026-06-09T11:00:00.000Z');
 
 		tools.advance(3_600_000);
-		t.is((await t.throwsAsync(rotate(workspaceId), {instanceOf: Refused}))?.wrong, `the key ${row.id} has ended`);
+		t.is(
+			(await t.throwsAsync(rotate(workspaceId), {instanceOf: Refused}))?.wrong,
+			`the key ${row.id} has expired or been revoked`,
+		);
 		const short = await create('2026-06-09T11:00:01.000Z');
 		await rotate(workspaceId, short.row.id);
 		const kept = await findApiKey(store.reader, workspaceId, short.row.id);

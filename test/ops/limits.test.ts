@@ -54,7 +54,7 @@ storeTest(test, 'one more than a workspace may have is a conflict that names the
 			name,
 		);
 		t.is(error.code, 'conflict');
-		t.is(error.message, `A workspace may have at most 2 ${name.replace('_', ' ')}: remove one first.`);
+		t.is(error.message, `A workspace may have at most 2 ${name.replace('_', ' ')}. Remove one first.`);
 		t.is((await countOfLimit(store.reader, workspaceId, name as LimitName, '')).count, 2);
 	}
 	const submission = await write(trx => makeSubmissionTemplate(trx, tools, workspaceId));

@@ -39,7 +39,7 @@ storeTest(
 		for (let n = 1; n < 50; n++) {
 			await add(acme, 'ses');
 		}
-		await t.throwsAsync(add(acme, 'ses'), {instanceOf: Refused, message: 'There are 50 smarthosts already.'});
+		await t.throwsAsync(add(acme, 'ses'), {instanceOf: Refused, message: 'There are already 50 smarthosts.'});
 		await add(other, 'ses');
 		await write(trx => performIn(removeSmarthost, {...at(acme), trx}, {id: row.id}));
 		t.is(await findSmarthost(store.reader, acme, row.id), undefined);

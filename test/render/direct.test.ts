@@ -4,7 +4,8 @@ import test from 'ava';
 import fc from 'fast-check';
 import {Context, type Liquid} from 'liquidjs';
 import {joined} from '../../src/kit/text.ts';
-import {liquidEngines, PieceEmitter, parseDirect, renderAll, TextEmitter} from '../../src/render/liquid-engine.ts';
+import {PieceEmitter, TextEmitter} from '../../src/render/emitters.ts';
+import {liquidEngines, parseDirect, renderAll} from '../../src/render/liquid-engine.ts';
 import {faultOf} from '../../src/render/liquid-source.ts';
 
 const engines = liquidEngines();

@@ -58,22 +58,22 @@ for (const [what, files, problems] of [
 	[
 		'both bodies',
 		{'template.json': subject, 'body.mjml': '', 'body.html': ''},
-		['body.html: give either .mjml or .html'],
+		['body.html: use either .mjml or .html, not both'],
 	],
 	[
 		'a text alone',
 		{'template.json': subject, 'body.mjml': '', 'body.de.txt': ''},
-		['body.de.txt: has no .mjml or .html beside it'],
+		['body.de.txt: has no matching .mjml or .html file'],
 	],
 	[
 		'a wrong tag',
 		{'template.json': subject, 'body.mjml': '', 'body.en_US.mjml': ''},
-		['body.en_US.mjml: en_US is no language tag'],
+		['body.en_US.mjml: en_US is not a language tag'],
 	],
 	[
 		'a tag twice',
 		{'template.json': subject, 'body.de.mjml': '', 'body.DE.mjml': ''},
-		['body.de.mjml: is there twice: the tag de has another spelling'],
+		['body.de.mjml: is a duplicate: de is another spelling of the same language tag'],
 	],
 	['no subject', {'template.json': '{}', 'body.mjml': ''}, ['template.json: has no subject for body']],
 	[
@@ -93,12 +93,12 @@ for (const [what, files, problems] of [
 	[
 		'a wrong subject',
 		{'template.json': '{"subject": "s", "subjects": {"de": 1, "x_y": "a"}}', 'body.mjml': '', 'body.de.mjml': ''},
-		['template.json: subjects.de: must be text', 'template.json: subjects.x_y: no language tag'],
+		['template.json: subjects.de: must be text', 'template.json: subjects.x_y: not a language tag'],
 	],
 	[
 		'an unknown setting',
 		{'template.json': '{"subject": "s", "sbject": "t"}', 'body.mjml': ''},
-		['template.json: does not know "sbject"'],
+		['template.json: has an unknown field "sbject"'],
 	],
 	[
 		'an id of another form',

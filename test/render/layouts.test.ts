@@ -98,9 +98,9 @@ test('recursion and too much of it are refused, with the path', async t => {
 	const circle = [partial('a', "{% render 'b' %}"), partial('b', "\n{% render 'a' %}")];
 	t.like(await made("{% render 'a' %}", circle), {
 		...{file: '_partials/b.liquid', line: 2},
-		message: 'a partial leads back to itself: a → b → a',
+		message: 'a partial includes itself: a → b → a',
 	});
-	t.like(layoutFaults(circle[0] as Layout, circle), [{message: 'a partial leads back to itself: a → b → a'}]);
+	t.like(layoutFaults(circle[0] as Layout, circle), [{message: 'a partial includes itself: a → b → a'}]);
 	const deep = Array.from({length: deepestPartials + 1}, (_, n) => partial(`p${n}`, `{% render 'p${n + 1}' %}`));
 	t.regex(String(Object(await made("{% render 'p0' %}", deep)).message), /^partials nest more than 10 deep: p0 → /);
 	// Each doubles the one before: 2 to the 8th.

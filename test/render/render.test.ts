@@ -327,7 +327,7 @@ for (const [json, html, expected] of [
 
 const preview = createRenderer({strict: true});
 for (const [html, shown, fault] of [
-	['{{ o }}', '', 'this is an object: name one of its fields'],
+	['{{ o }}', '', 'this is an object: use one of its fields'],
 	['{{ o.in }}', '', 'this is an object'],
 	['{{ o | escape }}', '', 'this is an object'],
 	['{{ o | raw }}', '', 'this is an object'],
@@ -350,12 +350,12 @@ for (const [html, shown, fault] of [
 	['{% liquid echo o %}', '', 'this is an object'],
 	['<a href="{{ o | safe_url }}">', '<a href="#">', 'this is an object'],
 	['{{ recipient }}{{ workspace }}', '', 'this is an object'],
-	['{{ 5 | modulo: 0 }}', '', 'this makes NaN'],
-	['{{ 0 | divided_by: 0 }}', '', 'this makes NaN'],
-	['{{ 1 | divided_by: 0 }}', '', 'this makes Infinity'],
-	['{{ 0 | divided_by: 0 | append: "x" }}', 'x', 'this makes NaN'],
-	['{{ 0 | divided_by: 0 | format_currency: "EUR" }}', '', 'this makes NaN'],
-	['{% assign n = 0 | divided_by: 0 %}{{ n }}', '', 'this makes NaN'],
+	['{{ 5 | modulo: 0 }}', '', 'this results in NaN'],
+	['{{ 0 | divided_by: 0 }}', '', 'this results in NaN'],
+	['{{ 1 | divided_by: 0 }}', '', 'this results in Infinity'],
+	['{{ 0 | divided_by: 0 | append: "x" }}', 'x', 'this results in NaN'],
+	['{{ 0 | divided_by: 0 | format_currency: "EUR" }}', '', 'this results in NaN'],
+	['{% assign n = 0 | divided_by: 0 %}{{ n }}', '', 'this results in NaN'],
 ] as const) {
 	test(`what has no text is empty in mail and a fault in a preview: ${html}`, t => {
 		const data = {o: {in: {a: 1}}, l: ['a', {b: 1}]};

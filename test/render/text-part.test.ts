@@ -1,7 +1,8 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {joined} from '../../src/kit/text.ts';
-import {liquidEngines, PieceEmitter} from '../../src/render/liquid-engine.ts';
+import {PieceEmitter} from '../../src/render/emitters.ts';
+import {liquidEngines} from '../../src/render/liquid-engine.ts';
 import {createRenderer} from '../../src/render/render.ts';
 import {textFromHtml, textPieces, textTemplate, tidyPieces, tidyText} from '../../src/render/text-part.ts';
 import {input, variant} from './inputs.ts';

@@ -106,7 +106,7 @@ test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says 
 	t.like(found, {status: 'ok'});
 	t.regex(
 		found?.detail ?? '',
-		/^imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX can be read: 2 mails, new mail is reported at once$/,
+		/^imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX can be read: 2 messages, new messages are reported at once$/,
 	);
 
 	const log = await program.log();

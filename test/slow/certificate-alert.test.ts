@@ -65,11 +65,11 @@ test('a CA that is away rings before the end of a certificate, and the alert end
 	const first = Date.parse((await read())?.not_after ?? '');
 	t.is(await ends(), first);
 	await waitFor('it rings', () => sink.received.length > 0, newsLimit);
-	t.regex(sink.received[0]?.data.toString() ?? '', /^the certificate of mail\.lab\.test ends /m);
+	t.regex(sink.received[0]?.data.toString() ?? '', /^the certificate of mail\.lab\.test expires /m);
 	await state('failed');
 	t.regex(
 		await doctor(),
-		/FAIL certificates the certificate of mail\.lab\.test end(?:s|ed) .{20}: the CA at 127\.0\.0\.1:\d+ gives no answer/,
+		/FAIL certificates the certificate of mail\.lab\.test expire[sd] .{20}: the CA at 127\.0\.0\.1:\d+ does not respond/,
 	);
 	t.is(await ends(), first, 'the old one stays in use');
 
@@ -77,7 +77,7 @@ test('a CA that is away rings before the end of a certificate, and the alert end
 	await program.cli('certificate', 'renew');
 	await state('valid');
 	t.is(await ends(), Date.parse((await read())?.not_after ?? ''));
-	t.regex(await doctor(), /ok certificates mail\.lab\.test has a certificate until /);
+	t.regex(await doctor(), /ok certificates mail\.lab\.test has a certificate valid until /);
 	await waitFor('the end of the alert', () => sink.received.length > 1, newsLimit);
 	t.log(subjects());
 	t.deepEqual(

@@ -106,7 +106,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'GET /v1/domains/:id',
 			...reads,
-			summary: 'Read a domain',
+			summary: 'Get a domain',
 			description: 'Queries DNS now, which may take a few seconds. Nothing is changed.',
 			answer: [200, 'The domain, with its records and what DNS returns for them.', domainSchema],
 			handle: async call => {
@@ -118,7 +118,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'GET /v1/domains/:id/dmarc',
 			...reads,
-			summary: 'Read who sends with a domain',
+			summary: 'Get the DMARC sources of a domain',
 			description:
 				'Lists the sending addresses in recent DMARC reports and recommends the next policy. Anyone can send such a report. Queries DNS for your addresses and your current policy.',
 			answer: [200, 'The sources, most messages first, and the advice.', dmarcSchema],
@@ -133,7 +133,7 @@ export function domainRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			at: 'PATCH /v1/domains/:id',
 			...manages,
-			summary: 'Change a domain',
+			summary: 'Update a domain',
 			description:
 				'Sets the host of the links in its messages. It is used once it resolves to this installation; until then links use the public URL. Omitted fields stay unchanged.',
 			answer: [200, 'The domain, with the records to publish.', domainSchema],
@@ -335,7 +335,12 @@ const dmarcSchema = Type.Object(dmarcFields, {
 			sources: [{ip: '192.0.2.1', count: 2310, aligned: 2310, spf: 2310, dkim: 2308, ours: true, why: ''}],
 			advice: {
 				...{policy: 'none', next: 'quarantine', name: '_dmarc.shop.example', record: 'v=DMARC1; p=quarantine'},
-				...{change: true, why: '2,310 of your 2,310 mails are aligned', days: 30, cost: {ours: 0, others: 0}},
+				...{
+					change: true,
+					why: '2,310 of your 2,310 messages are aligned',
+					days: 30,
+					cost: {ours: 0, others: 0},
+				},
 			},
 			tls: [{policy: 'sts', result: 'success', count: 812}],
 		},

@@ -164,7 +164,7 @@ export function eventRoutes({auth, reader, feed, vault, tools: {clock}}: ApiPart
 				schema: {
 					...describe({
 						tag: 'Events',
-						summary: 'Follow events',
+						summary: 'Stream events',
 						description: `Streams the events of the workspace’s messages as server-sent events, from now on or after \`${lastEventId}\`. The events of a message arrive in order. A test key sees only events of test messages. After a lost connection an event may arrive twice, but none is lost. A key may have at most ${maxStreams} open streams. With \`Accept: text/csv\` the response contains the existing events, oldest first, from the first one or after \`${lastEventId}\`.`,
 						answer: [
 							200,

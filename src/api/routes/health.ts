@@ -12,10 +12,10 @@ type HealthRoutesOptions = {
 };
 
 const statusView = Type.Object({status: Type.String()}, {examples: [{status: 'ok'}]});
-const alive = {tag: 'Operation', summary: 'Check that the process is alive'} as const;
+const alive = {tag: 'Operation', summary: 'Check liveness'} as const;
 const ready = {
 	tag: 'Operation',
-	summary: 'Check that mail is taken',
+	summary: 'Check readiness',
 	description: 'Returns 503 while the daemon is starting or draining, or cannot use its store.',
 } as const;
 
@@ -49,7 +49,7 @@ type MetricsRoutesOptions = {
 
 const figures = {
 	tag: 'Operation',
-	summary: 'Read the figures for Prometheus',
+	summary: 'Get metrics',
 	description:
 		'Served on the admin listener. With MAILCTL_METRICS_TOKEN they are also served on the HTTP listener to clients that send the token.',
 } as const;

@@ -114,7 +114,7 @@ export function layoutRoutes(parts: ApiParts): readonly Routes[] {
 				params,
 				scope: 'templates:read',
 				tag: 'Templates',
-				summary: 'Read a layout or a partial',
+				summary: 'Get a layout or a partial',
 			},
 			answer: [200, 'Its sources by file name, and what uses it.', layoutSchema],
 			errors: ['not_found'],

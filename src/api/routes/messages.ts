@@ -100,7 +100,7 @@ export function messageRoute(parts: ApiParts): Routes {
 		id: 'msg',
 		missing: 'message_not_found',
 		tag: 'Messages',
-		summary: 'Read a message',
+		summary: 'Get a message',
 		answer: [200, 'The message.', messageSchema],
 		async handle({caller, workspaceId, id}) {
 			const message = await findMessage(parts.reader, workspaceId, id);
@@ -128,7 +128,7 @@ export function messageEventRoutes(parts: ApiParts): Routes {
 		...listOfMessage,
 		path: '/v1/messages/:id/events',
 		name: 'message_events',
-		summary: "Read a message's timeline",
+		summary: "Get a message's timeline",
 		meaning: 'Events, oldest first.',
 		item: eventSchema,
 		find: (caller, _query, id) => ({
@@ -201,7 +201,7 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			...ofOneCopy,
 			at: 'GET /v1/messages/:id/content',
-			summary: "Read a message's content",
+			summary: "Get a message's content",
 			description:
 				'The subject, HTML and text that the template renders for this recipient. Links are not rewritten for tracking.',
 			answer: [200, 'The content.', previewSchema],
@@ -213,7 +213,7 @@ export function messageContentRoutes(parts: ApiParts): readonly Routes[] {
 		apiRoute(parts, {
 			...ofOneCopy,
 			at: 'GET /v1/messages/:id/raw',
-			summary: "Read a message's mail",
+			summary: 'Download a message',
 			description:
 				'The complete message with its headers. In capture mode it is the captured one. Otherwise it is rendered again, with signatures and link tokens that differ from those that were sent. Messages of test keys are not signed.',
 			answer: [200, 'The message (RFC 5322).', null],

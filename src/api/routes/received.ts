@@ -118,7 +118,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 		operationRoute(parts, addInbound, {
 			at: 'POST /v1/inbound',
 			tag,
-			summary: 'Receive mail at an address',
+			summary: 'Add an inbound address',
 			description: 'An exact address takes precedence over `*@`. Other mail to the domain is rejected.',
 			answer: [201, 'The address.', inboundSchema],
 			errors: ['conflict', 'unprocessable_entity'],
@@ -126,25 +126,25 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			view: inboundView,
 		}),
 		listRoute(parts, {
-			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List addresses', defaultLimit: 100},
+			...{...reads, path: '/v1/inbound', name: 'inbound', summary: 'List inbound addresses', defaultLimit: 100},
 			meaning: 'Addresses, newest first.',
 			item: inboundSchema,
 			find: ({workspaceId}) => ({read: part => pageInboundAddresses(reader, workspaceId, part)}),
 			view: inboundView,
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an address'},
+			...{...reads, at: 'GET /v1/inbound/:id', id: 'inb', summary: 'Get an inbound address'},
 			answer: [200, 'The address.', inboundSchema],
 			async handle({workspaceId, id}) {
 				return inboundView((await findInboundAddress(reader, workspaceId, id)) ?? missing());
 			},
 		}),
 		operationRoute(parts, removeInbound, {
-			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Receive no more mail at an address'},
+			...{at: 'DELETE /v1/inbound/:id', id: 'inb', tag, summary: 'Remove an inbound address'},
 			answer: [204, 'Mail to the address is rejected from now on. Mail already received stays.', null],
 		}),
 		listRoute(parts, {
-			...{...reads, path: '/v1/received', name: 'received', summary: 'List received mail', defaultLimit: 25},
+			...{...reads, path: '/v1/received', name: 'received', summary: 'List received messages', defaultLimit: 25},
 			description:
 				'Lists received mail without its content. All given filters must match. With several filters a page may contain fewer items than `limit`, or none, and still have a `next_cursor`.',
 			meaning: 'Received mail, newest first.',
@@ -172,7 +172,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			view,
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received mail', isLarge: true},
+			...{...reads, at: 'GET /v1/received/:id', id: 'rcv', summary: 'Get a received message', isLarge: true},
 			answer: [200, 'The received mail with its content.', mailSchema],
 			async handle({caller, workspaceId, id}) {
 				const found = caller.mode === 'live' ? await findReceived(reader, workspaceId, id) : undefined;
@@ -181,7 +181,13 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 		apiRoute(parts, {
-			...{...reads, at: 'GET /v1/received/:id/raw', id: 'rcv', summary: 'Read a mail as it came', isLarge: true},
+			...{
+				...reads,
+				at: 'GET /v1/received/:id/raw',
+				id: 'rcv',
+				summary: 'Download a received message',
+				isLarge: true,
+			},
 			...{answer: [200, 'The original mail (RFC 5322).', null], media: 'message/rfc822'},
 			async handle({caller, id, reply}) {
 				const raw = await streamed(caller, reply, id);
@@ -205,7 +211,7 @@ export function receivedRoutes(parts: ApiParts): readonly Routes[] {
 			},
 		}),
 		operationRoute(parts, removeReceived, {
-			...{at: 'DELETE /v1/received/:id', id: 'rcv', tag, summary: 'Delete a received mail'},
+			...{at: 'DELETE /v1/received/:id', id: 'rcv', tag, summary: 'Delete a received message'},
 			description: 'Also deletes its webhook deliveries, sent or pending. The same mail is not imported again.',
 			answer: [204, 'The received mail was deleted.', null],
 		}),

@@ -109,7 +109,7 @@ export function senderRoutes(parts: Parts): readonly Routes[] {
 			scope: 'senders:manage',
 			id: 'snd',
 			tag: 'Senders',
-			summary: 'Change a sender',
+			summary: 'Update a sender',
 			description: 'Changes its name and whether sends may use it. Omitted fields stay unchanged.',
 			answer: [200, 'The changed sender.', senderSchema],
 			body: senderChanges,

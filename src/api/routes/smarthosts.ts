@@ -56,7 +56,7 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 		operationRoute(parts, addSmarthost, {
 			at: 'POST /v1/smarthosts',
 			tag: 'Smarthosts',
-			summary: 'Take the events of a provider',
+			summary: 'Add a smarthost',
 			description: 'The URL and secret are shown only in this response. A workspace may have at most 50.',
 			answer: [201, 'The smarthost, with the URL that its provider must post events to.', newSmarthostSchema],
 			errors: ['conflict', 'unprocessable_entity'],
@@ -94,7 +94,7 @@ export function smarthostRoutes(parts: ApiParts): readonly Routes[] {
 			id: 'smh',
 			isBodyOptional: true,
 			tag: 'Smarthosts',
-			summary: 'Renew URL and secret',
+			summary: 'Rotate URL and secret',
 			description: 'The previous URL and secret stop working at once.',
 			answer: [200, 'The smarthost with its new URL and secret.', newSmarthostSchema],
 			errors: ['unprocessable_entity'],

@@ -92,7 +92,7 @@ export const suppressionRoutes = (parts: ApiParts): readonly Routes[] => [
 		at: 'DELETE /v1/suppressions/:id',
 		id: 'sup',
 		tag: 'Suppressions',
-		summary: 'Remove an entry',
+		summary: 'Remove a suppressed address',
 		description:
 			'The address can receive messages again. A later bounce or complaint creates a new entry. A test key can only remove entries of test keys and of `simulator.test`.',
 		answer: [204, 'The entry was removed.', null],

@@ -54,7 +54,7 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			at: 'POST /v1/templates',
 			scope: 'templates:manage',
 			tag: 'Templates',
-			summary: 'Make a template',
+			summary: 'Create a template',
 			description: 'The template can be used in sends once it has a version.',
 			answer: [201, 'The template, without a version.', templateSchema],
 			errors: ['conflict', 'unprocessable_entity'],
@@ -75,7 +75,7 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			at: 'PATCH /v1/templates/:id',
 			id: 'tpl',
 			tag: 'Templates',
-			summary: 'Change a template',
+			summary: 'Update a template',
 			description:
 				'Omitted fields stay unchanged, and `null` resets a setting. Messages that are already accepted are not affected.',
 			answer: [200, 'The template.', templateSchema],
@@ -106,7 +106,7 @@ export function templateRoutes(parts: Parts): readonly Routes[] {
 			scope: 'templates:read',
 			id: 'tpl',
 			tag: 'Templates',
-			summary: 'Read a template',
+			summary: 'Get a template',
 			answer: [200, 'The template.', templateSchema],
 			async handle({workspaceId, id}) {
 				const found = await findTemplate(reader, workspaceId, {id});
@@ -227,7 +227,7 @@ export function versionRoutes(parts: Parts): readonly Routes[] {
 		params: versionParams,
 		scope: 'templates:read',
 		tag: 'Templates',
-		summary: 'Read a version of a template',
+		summary: 'Get a version of a template',
 		answer: [200, 'The version, with its sources.', versionSchema],
 		errors: ['not_found'],
 		async handle({workspaceId, id, request}) {

@@ -70,7 +70,7 @@ export function usageRoutes(parts: ApiParts): Routes {
 		at: 'GET /v1/usage',
 		scope: 'usage:read',
 		tag: 'Usage',
-		summary: 'Read the usage of the month',
+		summary: 'Get the usage of the month',
 		description:
 			'The number of messages that the workspace sent in this calendar month (UTC), and the rest of its quota. A message counts once, regardless of `cc`, when it is accepted. Sends by test keys and to `simulator.test` are counted separately, as `test`.',
 		answer: [200, 'The month and, with `days`, the days up to today, newest first.', usageSchema],
@@ -181,7 +181,7 @@ export function statsRoutes(parts: ApiParts): Routes {
 		at: 'GET /v1/stats',
 		scope: 'stats:read',
 		tag: 'Usage',
-		summary: 'Count what became of messages',
+		summary: 'Get delivery statistics',
 		description:
 			'Counts recently accepted messages of the workspace by their outcome so far. Messages of test keys and to `simulator.test`, `cc` recipients, and messages removed by retention are not counted. Workspaces take turns: the response is 503 `unavailable` if too many of your requests are waiting.',
 		answer: [200, 'The counts.', statsSchema],

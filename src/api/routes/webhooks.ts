@@ -94,7 +94,7 @@ export function webhookRoutes(parts: ApiParts): readonly Routes[] {
 			scope: 'webhooks:manage',
 			id: 'whe',
 			tag: 'Webhooks',
-			summary: 'Change an endpoint',
+			summary: 'Update an endpoint',
 			description:
 				'Omitted fields stay unchanged. An inactive endpoint receives no new events, and its pending deliveries wait until it is active again. Pending deliveries are posted to the new URL. The secret does not change.',
 			answer: [200, 'The changed endpoint.', endpointSchema],

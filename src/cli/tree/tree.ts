@@ -4,25 +4,25 @@ import type {CliCommand} from '../program.ts';
 
 /** A word that can come next, and what it means. */
 type Choice = readonly [word: string, about: string];
-/** What can come at a place: after a path (`key create`), or after a path and an option that takes a value. */
+/** The choices after a path (`key create`), or after a path and an option that takes a value. */
 type Branch = {readonly at: string; readonly choices: readonly Choice[]};
 
-/** What the scripts look words up in. They start no process, so that a Tab costs nothing. */
+/** The tables in which the scripts look up words. They start no process, so that a Tab responds immediately. */
 type Tables = {
-	/** Steps from a place to the next one: ` key`, `key create`. */
+	/** Steps from a path to the next one: ` key`, `key create`. */
 	readonly steps: readonly string[];
-	/** Options that take a value, at their places; `* --workspace` at any. */
+	/** Options that take a value, after their paths; `* --workspace` after any. */
 	readonly valued: readonly string[];
-	/** Nouns, verbs, and words that an argument may be. */
+	/** Nouns, verbs, and the words allowed as an argument. */
 	readonly names: readonly Branch[];
 	readonly options: readonly Branch[];
-	/** Words that an option may have. */
+	/** The words allowed as the value of an option. */
 	readonly values: readonly Branch[];
 };
 
 const shells = {bash, zsh, fish};
 
-/** `load` makes the whole tree of commands. */
+/** Adds the completion command; `load` returns the whole tree of commands. */
 export function completionCommand(command: CliCommand, load: () => Promise<CliCommand>): void {
 	command
 		.sample('mailctl completion bash > /etc/bash_completion.d/mailctl')
@@ -33,7 +33,7 @@ export function completionCommand(command: CliCommand, load: () => Promise<CliCo
 		});
 }
 
-/** Words that the parser of an option or an argument takes. */
+/** Returns the words that the parser of an option or argument accepts. */
 function wordsOf({parseArg}: {readonly parseArg?: unknown}): Choice[] {
 	const {choices = []} = (parseArg ?? {}) as {readonly choices?: readonly string[]};
 	return choices.map(word => [word, '']);
@@ -81,17 +81,17 @@ function choicesOf(option: Option): Choice[] {
 	return flagsOf(option).map(flag => [flag, option.description]);
 }
 
-/** A text as one word of a shell. */
+/** Quotes a text as one word of a shell. */
 function quoted(text: string): string {
 	return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** As `case` has it in bash and zsh; the star stays a pattern. */
+/** Quotes a pattern for `case` in bash and zsh; the star remains a wildcard. */
 function pattern(text: string): string {
 	return text.startsWith('*') ? `*${quoted(text.slice(1))}` : quoted(text);
 }
 
-/** The lines of a `case` for the branches that have choices. */
+/** Returns the lines of a `case` for the branches that have choices. */
 function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) => string): string {
 	return branches
 		.filter(({choices}) => choices.length > 0)
@@ -100,8 +100,8 @@ function cases(branches: readonly Branch[], line: (choices: readonly Choice[]) =
 }
 
 /**
- * What bash and zsh share: `words` are those of the line, `first` and `last` the numbers of the second and of the one
- * to complete.
+ * Returns the part that bash and zsh share. `words` is the array of the command line, `first` and `last` are the
+ * indexes of its second word and of the word to complete.
  */
 function lookUp(
 	{steps, valued, names, options, values}: Tables,
@@ -161,7 +161,7 @@ fi
 }
 
 function fish(tables: Tables): string {
-	// In single quotes fish knows \\' and \\\\ only.
+	// In single quotes, fish knows only the escapes \\' and \\\\.
 	const word = (text: string) => `'${text.replaceAll(/['\\]/g, '\\$&')}'`;
 	const found = (branches: readonly Branch[]) =>
 		branches
@@ -210,29 +210,29 @@ complete -c mailctl -f -a '(__mailctl)'
 }
 
 const exits: ReadonlyArray<readonly [code: number, meaning: string]> = [
-	[0, 'done'],
-	[64, 'the command line is wrong'],
-	[65, 'what it names is wrong: no such thing or file, bad address, broken template'],
-	[69, 'not available: no daemon runs, the message was not delivered (`send --wait`)'],
+	[0, 'success'],
+	[64, 'invalid command line'],
+	[65, 'invalid data: no such object or file, invalid address, broken template'],
+	[69, 'unavailable: no daemon is running, or the message was not delivered (`send --wait`)'],
 	[74, 'a file or the store cannot be read or written'],
-	[75, 'temporary: try again'],
-	[78, 'settings or schema'],
-	[1, 'anything else'],
+	[75, 'temporary failure: try again'],
+	[78, 'invalid settings or wrong schema'],
+	[1, 'any other error'],
 ];
 
-/** docs/reference/cli.md: every command with its options and an example. */
+/** Returns the text of docs/reference/cli.md: every command with its options and an example. */
 export function cliPage(program: CliCommand): string {
 	const commands = program.commands.filter(command => command.name() !== 'help');
 	const verbs = commands.filter(command => command.commands.length === 0);
 	const nouns = commands.filter(command => command.commands.length > 0);
 	return `# Command line
 
-\`mailctl <noun> <verb>\`. With one workspace \`--workspace\` can be left out. Tables are for people; with \`--json\` standard output
-is one JSON document and nothing else. Errors go to standard error as \`mailctl: <what is wrong>, <how to fix it>\`.
-Commands that destroy data ask on a terminal, and need \`--yes\` elsewhere: those whose usage shows it. Commands work beside a
-running daemon, which notices a change within a second.
+Commands have the form \`mailctl <noun> <verb>\`. With a single workspace, \`--workspace\` can be omitted. Output is formatted
+for people; with \`--json\`, standard output is exactly one JSON document. Errors go to standard error as
+\`mailctl: <what is wrong>, <how to fix it>\`. Commands that destroy data ask for confirmation on a terminal and require
+\`--yes\` elsewhere; their usage shows it. Commands work while the daemon is running, which notices a change within a second.
 
-The same as a manual page is \`man mailctl\` where npm installed it, else \`man docs/reference/mailctl.1\`. To complete words with Tab:
+For the manual page, run \`man mailctl\` if npm installed it, else \`man docs/reference/mailctl.1\`. To complete words with Tab:
 
 \`\`\`sh
 mailctl completion bash > /etc/bash_completion.d/mailctl
@@ -244,17 +244,17 @@ mailctl completion fish > ~/.config/fish/completions/mailctl.fish
 |---|---|
 ${exits.map(([code, meaning]) => `| ${code} | ${meaning} |`).join('\n')}
 
-Every command also takes:
+Every command also accepts:
 
 ${optionList(program.options)}
 
-${section('Without a noun', 'The daemon, and what is about all of it', verbs)}
+${section('Without a noun', 'The daemon and the installation as a whole', verbs)}
 ${nouns.map(noun => section(noun.name(), noun.description(), noun.commands)).join('\n')}
-This page is made from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
+This page is generated from the code: \`npm run build && node dist/src/cli/tree/write-docs.js\`.
 `;
 }
 
-/** The verbs of a noun as a table, then the options of each that has some. */
+/** Returns the verbs of a noun as a table, followed by their options. */
 function section(title: string, description: string, verbs: readonly CliCommand[]): string {
 	const rows = verbs.map(verb => {
 		const example = `${verb.example}`.replaceAll(/\s*\\\n\s*/g, ' ').replaceAll('\n', '; ');
@@ -273,25 +273,25 @@ ${rows.join('\n')}
 ${options.join('')}`;
 }
 
-/** The options of a verb but `--yes`, which the head of the page explains. */
+/** Returns the options of a verb except `--yes`, which the introduction of the page explains. */
 function explainedOptions({options}: CliCommand): readonly Option[] {
 	return options.filter(({long}) => long !== '--yes');
 }
 
-/** `workspace delete <workspace> [options] [--yes]` */
+/** Returns a usage such as `workspace delete <workspace> [options] [--yes]`. */
 function usageOf(command: CliCommand): string {
 	const {length} = explainedOptions(command);
 	const options = [length > 0 ? ' [options]' : '', command.options.length > length ? ' [--yes]' : ''];
 	return [pathOf(command), ...command.registeredArguments.map(placeOf)].join(' ') + options.join('');
 }
 
-/** `<id>`, `[id...]` */
+/** Returns an argument as `<id>` or `[id...]`. */
 function placeOf(argument: Argument): string {
 	const name = argument.variadic ? `${argument.name()}...` : argument.name();
 	return argument.required ? `<${name}>` : `[${name}]`;
 }
 
-/** `key create` */
+/** Returns a path such as `key create`. */
 function pathOf(command: CliCommand): string {
 	const names: string[] = [];
 	for (let each: Command | null = command; each?.parent; each = each.parent) {
@@ -313,7 +313,7 @@ function cell(text: string): string {
 	return text.replaceAll('|', '\\|');
 }
 
-/** docs/reference/mailctl.1: the manual page of all commands (man(7)). */
+/** Returns the text of docs/reference/mailctl.1, the manual page of all commands (man(7)). */
 export function manPage(program: CliCommand): string {
 	const commands = program.commands.flatMap(each => [
 		`.SS "${roff(each.name())}"`,
@@ -321,7 +321,7 @@ export function manPage(program: CliCommand): string {
 		...(each.commands.length > 0 ? each.commands.flatMap(manSection) : manSection(each).slice(3)),
 	]);
 	return `${[
-		`.\\" Made from the code: npm run docs`,
+		`.\\" Generated from the code: npm run docs`,
 		'.TH MAILCTL 1 "" mailctl "User Commands"',
 		'.SH NAME',
 		'mailctl \\- self\\-hosted transactional email: a daemon and its commands',
@@ -335,9 +335,9 @@ export function manPage(program: CliCommand): string {
 		'.PP',
 		'Results go to standard output, with \\fB\\-\\-json\\fR as one JSON document.',
 		'Errors go to standard error and say what is wrong and how to fix it.',
-		'Commands that destroy data ask on a terminal, and need \\fB\\-\\-yes\\fR elsewhere.',
+		'Commands that destroy data ask for confirmation on a terminal, and require \\fB\\-\\-yes\\fR elsewhere.',
 		'.SH OPTIONS',
-		'Every command takes these besides its own.',
+		'Every command accepts these in addition to its own.',
 		...program.options.flatMap(option),
 		'.SH COMMANDS',
 		...commands,
@@ -345,7 +345,7 @@ export function manPage(program: CliCommand): string {
 		...exits.flatMap(([code, meaning]) => ['.TP', `.B ${code}`, roff(meaning.replaceAll('`', ''))]),
 		'.SH ENVIRONMENT',
 		'The settings are variables named \\fBMAILCTL_*\\fR, also read from \\fI.env\\fR in the working directory.',
-		'\\fBmailctl config show\\fR prints all of them, with where each value comes from.',
+		'\\fBmailctl config show\\fR prints all of them and where each value comes from.',
 		'.SH FILES',
 		'.TP',
 		'.I MAILCTL_DATA_DIR',
@@ -353,7 +353,7 @@ export function manPage(program: CliCommand): string {
 	].join('\n')}\n`;
 }
 
-/** A verb: how it is called, what it does, its options, an example. */
+/** Returns the section of a verb: its usage, description, options and example. */
 function manSection(command: CliCommand): string[] {
 	const places = command.registeredArguments.map(placeOf).join(' ');
 	return [
@@ -379,7 +379,8 @@ function sentence(text: string): string {
 }
 
 /**
- * What roff would read as its own, as text: hyphens that may be copied, backslashes, a dot or quote that begins a line.
+ * Escapes what roff would interpret: backslashes, and a dot or quote at the start of a line. Hyphens become `\-`, so
+ * that they can be copied.
  */
 function roff(text: string): string {
 	return text

@@ -1,57 +1,57 @@
 export type Language = 'en' | 'de' | 'fr' | 'es';
 
 /**
- * What the hosted pages say, in one language; `{…}` is put in (`filled`). Names come as markup for sentences and as
- * plain text for headings.
+ * The texts of the hosted pages in English. `filled` replaces each `{name}`: with markup in sentences, and with plain
+ * text in headings.
  */
 export const en = {
 	/** The value of `lang`. */
 	language: 'en',
 	confirmAll: 'Unsubscribe from {brand}?',
-	confirmAllText: '{address} will get no more email from us.',
+	confirmAllText: '{address} will no longer receive email from us.',
 	confirmTopic: 'Unsubscribe from “{topic}”?',
 	confirmTopicText: '{brand} sends these emails to {address}.',
-	/** The mail of a required topic: what it is for, and how all other mail is stopped. */
-	required: 'You need emails about “{topic}”',
-	requiredText: '{brand} sends these emails to {address} because you need them. You can stop all others.',
+	/** The page of a required topic explains why its emails continue, and offers to stop all others. */
+	required: 'Emails about “{topic}” are required',
+	requiredText: '{brand} must send these emails to {address}. You can stop all other emails.',
 	stopOthers: 'Stop all other emails',
-	othersAreOff: '{address} will get only emails about “{topic}” and others you need from {brand}.',
-	/** What the hard block also stops: after `confirmAllText`, and beside the button `unsubscribeAll`. */
-	allMeans: 'That includes receipts and notices about your account.',
-	everythingMeans: 'Everything includes receipts and notices about your account.',
+	othersAreOff: '{address} will only receive emails about “{topic}” and other required emails from {brand}.',
+	/** What the hard block also stops. Shown after `confirmAllText`, and beside the button `unsubscribeAll`. */
+	allMeans: 'This includes receipts and notices about your account.',
+	everythingMeans: 'This also stops receipts and notices about your account.',
 	unsubscribe: 'Unsubscribe',
 	unsubscribeTopic: 'Unsubscribe from this topic',
 	unsubscribeAll: 'Unsubscribe from everything',
 	done: 'You are unsubscribed',
 	already: 'You are already unsubscribed',
-	/** The address gets nothing, and not because of this page. */
-	blocked: 'No email goes to this address',
-	allIsOff: '{address} will get no more email from {brand}.',
-	topicIsOff: '{address} will get no more emails about “{topic}” from {brand}.',
+	/** The address is suppressed for a reason other than this page. */
+	blocked: 'Email to this address is blocked',
+	allIsOff: '{address} will no longer receive email from {brand}.',
+	topicIsOff: '{address} will no longer receive emails about “{topic}” from {brand}.',
 	undoQuestion: 'Was this a mistake?',
 	undo: 'Subscribe again',
 	undone: 'You are subscribed again',
-	undoneText: '{address} will get email from {brand} as before.',
+	undoneText: '{address} will receive email from {brand} as before.',
 	/** On the unsubscribe page. */
-	preferencesLink: 'Choose which emails you get',
-	preferences: 'Your emails',
+	preferencesLink: 'Choose which emails you receive',
+	preferences: 'Email preferences',
 	saved: 'Saved',
 	preferencesText: 'Choose which emails {brand} sends to {address}.',
 	topics: 'Topics',
-	/** A topic that cannot be left. */
-	needed: 'You need these emails.',
+	/** Shown with a required topic, which cannot be turned off. */
+	needed: 'These emails are required.',
 	save: 'Save',
 	pause: 'Pause for 30 days',
-	pauseMeans: 'You will get only emails that you need.',
-	pausedUntil: 'You get only emails that you need until {date}.',
-	resume: 'End the pause',
-	testMessage: 'This was a test message: no list was changed.',
+	pauseMeans: 'You will only receive required emails.',
+	pausedUntil: 'You will only receive required emails until {date}.',
+	resume: 'Resume emails',
+	testMessage: 'This was a test message, so no list was changed.',
 	forged: 'This link does not work',
-	forgedText: 'It is incomplete or was changed on its way. Open it again from the email, or copy the whole of it.',
+	forgedText: 'It is incomplete or has been altered. Open it again from the email, or copy the whole link.',
 	expired: 'This link has expired',
 	expiredText: 'Please use the link in a newer email.',
-	unclear: 'This did not work',
-	unclearText: 'Please open the link in the email again and use the buttons of the page.',
+	unclear: 'Something went wrong',
+	unclearText: 'Please open the link in the email again and use the buttons on the page.',
 	tooMany: 'Too many attempts',
 	tooManyText: 'Please wait a minute, then open the link in the email again.',
 	nothingChanged: 'Nothing was changed.',
