@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Shown = {readonly message: Record<string, unknown> & {readonly id: string}};
 
-test('message resend: a new message that says the same in the same mode to all who are not erased, with every check', async t => {
+test('message resend: the same again in the same mode to all who are not erased, with every check', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	await writeFile(join(cli.folder, 'note.txt'), 'attached');
@@ -79,13 +79,7 @@ test('message resend: a new message that says the same in the same mode to all w
 	// Of a test key, with a copy to somebody who was erased.
 	const send = ['send', '--from', 'hello@example.com', '--to', 'user@example.org', '--template', 'sample'];
 	const tested = await cli.json<{id: string}>(
-		...send,
-		'--mode',
-		'test',
-		'--cc',
-		'a@example.org',
-		'--cc',
-		'b@example.org',
+		...[...send, '--mode', 'test', '--cc', 'a@example.org', '--cc', 'b@example.org'],
 	);
 	await store.database('messages').where({id: tested.id}).update({cc: '["erased@erased.invalid","b@example.org"]'});
 	const retested = await cli.json<{id: string}>('message', 'resend', tested.id);

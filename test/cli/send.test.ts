@@ -17,7 +17,7 @@ async function shellWords(command: string): Promise<string[]> {
 	return stdout.split('\0').slice(0, -1);
 }
 
-test('serve on an empty folder writes a welcome whose command, pasted, sends a first mail; a second start writes none', async t => {
+test('the welcome of a first start sends a message as it stands, links point to its daemon, a second start has none', async t => {
 	const cli = await storelessCli(t);
 	const first = await cli.serve();
 	const file = join(cli.folder, 'data/first-keys.txt');
@@ -48,6 +48,9 @@ test('serve on an empty folder writes a welcome whose command, pasted, sends a f
 	const mail = await simpleParser(await cli.text('message', 'raw', id));
 	t.is(mail.subject, shown.message.subject);
 	t.regex(mail.text ?? '', /Fountain pen/);
+	const {link} = await cli.json<{link: string}>('user', 'link', 'admin@localhost');
+	t.is(new URL(link).origin, first.url);
+	t.regex(await cli.text('user', 'link', 'admin@localhost'), /ssh -L \d+:127\.0\.0\.1:\d+ HOST\n/);
 	t.is(await first.stop(), 0);
 
 	await unlink(file);
@@ -57,7 +60,7 @@ test('serve on an empty folder writes a welcome whose command, pasted, sends a f
 	t.false(existsSync(file));
 });
 
-test('send: through the running daemon, beside which no second one starts, with all options, until it is final', async t => {
+test('send: through the only daemon of the folder, with all options, until it is final', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	const base = ['send', '--from', 'hello@example.com', '--to', 'user@example.org', '--template', 'sample'];

@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {golden, newCli, refused} from '../helpers/cli.ts';
-import {type Program, prepareProgram} from '../helpers/daemon.ts';
+import {prepareProgram} from '../helpers/daemon.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {startOnTerminal} from '../helpers/terminal.ts';
 import {clearOfMidnight, waitFor} from '../helpers/wait.ts';
@@ -92,14 +92,7 @@ test('what stats refuses', async t => {
 	refused(t, await cli.run('queue', 'summary', '--watch'), 64, /--watch needs a terminal/);
 });
 
-async function addMessage({folder}: Program): Promise<void> {
-	const store = await openStore({file: `${folder}/data/mailctl.db`});
-	const {id} = await store.reader('workspaces').first();
-	await insertMessages(store, id, ['watched@one.example']);
-	await store.close();
-}
-
-test('stats --watch and queue summary --watch draw again what has changed until Ctrl-C, then exit with 0', async t => {
+test('stats and queue summary --watch redraw what has changed until Ctrl-C, then exit with 0', async t => {
 	const program = await prepareProgram(t, {COLUMNS: '80'});
 	await program.cliBytes('init');
 	const watched = [
@@ -112,7 +105,10 @@ test('stats --watch and queue summary --watch draw again what has changed until 
 	for (const {before, terminal} of watched) {
 		await waitFor('it draws', () => before.test(terminal.shown()));
 	}
-	await addMessage(program);
+	const store = await openStore({file: `${program.folder}/data/mailctl.db`});
+	const {id} = await store.reader('workspaces').first();
+	await insertMessages(store, id, ['watched@one.example']);
+	await store.close();
 	for (const {after, terminal} of watched) {
 		const end = '\x1b[K\r\n\x1b[J';
 		// A terminal may hand on the beginning of a frame before the rest of it.

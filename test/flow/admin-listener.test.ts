@@ -24,32 +24,29 @@ const lab = oncePerFile(test, async scope => {
 	return {program, places: () => JSON.parse(readFileSync(file, 'utf8')) as Places};
 });
 
-test.serial(
-	'beside an HTTP listener that others reach, the figures and the docs have a listener of their own',
-	async t => {
-		const {program, places} = lab();
-		const daemon = await program.serve({MAILCTL_HTTP_LISTEN: '0.0.0.0:0', MAILCTL_ADMIN_LISTEN: '127.0.0.1:0'});
-		const {http, admin} = places();
-		const open = http.replace('0.0.0.0', '127.0.0.1');
-		t.not(admin, http);
-		for (const page of pages) {
-			t.is(await statusOf(open + page), 404, `public ${page}`);
-			t.is(await statusOf(admin + page), 200, page);
-			t.is(await statusOf(admin + page, {host: 'rebound.example'}), 404, `rebound ${page}`);
-			t.is(await statusOf(admin + page, {host: 'localhost:8126'}), 200, `localhost ${page}`);
-		}
-		for (const health of ['/healthz', '/readyz']) {
-			t.is(await statusOf(open + health), 200);
-			t.is(await statusOf(admin + health), 200);
-		}
-		t.is(await statusOf(`${open}/v1/messages`), 401);
-		t.is(await statusOf(`${admin}/v1/messages`), 404, 'the API is elsewhere');
-		const described = (await (await fetch(`${admin}/openapi.json`)).json()) as {paths: object};
-		t.true('/v1/messages' in described.paths);
-		t.regex(await program.log(), new RegExp(`"event":"listening","http":"${http}","admin":"${admin}"`));
-		t.is(await daemon.stop(), 0);
-	},
-);
+test.serial('metrics and docs have a listener of their own beside a public HTTP listener', async t => {
+	const {program, places} = lab();
+	const daemon = await program.serve({MAILCTL_HTTP_LISTEN: '0.0.0.0:0', MAILCTL_ADMIN_LISTEN: '127.0.0.1:0'});
+	const {http, admin} = places();
+	const open = http.replace('0.0.0.0', '127.0.0.1');
+	t.not(admin, http);
+	for (const page of pages) {
+		t.is(await statusOf(open + page), 404, `public ${page}`);
+		t.is(await statusOf(admin + page), 200, page);
+		t.is(await statusOf(admin + page, {host: 'rebound.example'}), 404, `rebound ${page}`);
+		t.is(await statusOf(admin + page, {host: 'localhost:8126'}), 200, `localhost ${page}`);
+	}
+	for (const health of ['/healthz', '/readyz']) {
+		t.is(await statusOf(open + health), 200);
+		t.is(await statusOf(admin + health), 200);
+	}
+	t.is(await statusOf(`${open}/v1/messages`), 401);
+	t.is(await statusOf(`${admin}/v1/messages`), 404, 'the API is elsewhere');
+	const described = (await (await fetch(`${admin}/openapi.json`)).json()) as {paths: object};
+	t.true('/v1/messages' in described.paths);
+	t.regex(await program.log(), new RegExp(`"event":"listening","http":"${http}","admin":"${admin}"`));
+	t.is(await daemon.stop(), 0);
+});
 
 test.serial('a token opens /metrics on both, a loopback listener serves all, and off means nowhere', async t => {
 	const {program, places} = lab();

@@ -65,7 +65,6 @@ function startShared(): NonNullable<typeof shared> {
 	output.unref();
 	input.unref();
 	process.once('beforeExit', () => {
-		// A command that ran in it may keep it from its end.
 		child.ref();
 		child.kill('SIGKILL');
 	});

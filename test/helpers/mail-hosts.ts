@@ -103,7 +103,7 @@ export type Client = {
 	/** Sends a mail and returns its id. */
 	readonly send: (to: string, more?: Readonly<Record<string, unknown>>) => Promise<string>;
 	readonly status: (id: string) => Promise<string>;
-	readonly until: (id: string, status: string, limit?: number) => Promise<void>;
+	readonly until: (ids: string | readonly string[], status: string, limit?: number) => Promise<void>;
 	/** `mailctl message show`. */
 	readonly show: (id: string) => Promise<Shown>;
 	/** What its last try came to, once there was one. */
@@ -129,8 +129,11 @@ export async function clientOf(program: Program, {url}: Pick<Daemon, 'url'>): Pr
 			}
 			return (answer.body as {id: string}).id;
 		},
-		until: async (id, wanted, limit) =>
-			void (await waitFor(`${id} is ${wanted}`, async () => (await status(id)) === wanted, limit)),
+		async until(ids, wanted, limit) {
+			for (const id of [ids].flat()) {
+				await waitFor(`${id} is ${wanted}`, async () => (await status(id)) === wanted, limit);
+			}
+		},
 		tried: (id, tries = 1) =>
 			waitFor(`${id} was tried`, async () => {
 				const {recipients} = await show(id);
