@@ -6,7 +6,7 @@ import test, {type ExecutionContext} from 'ava';
 import {makeBackup} from '../../src/backup/backup.ts';
 import {lockData} from '../../src/data-folder/open.ts';
 import {openStore} from '../../src/store/store.ts';
-import {type Cli, newCli, refused} from '../helpers/cli.ts';
+import {type Cli, newCli, refused, storelessCli} from '../helpers/cli.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 import {fillFormer, former, formerSchema} from '../helpers/former-store.ts';
 import {insertMessages} from '../helpers/messages.ts';
@@ -53,7 +53,7 @@ test('backup: what it refuses', async t => {
 	refused(t, await cli.run('backup', 'data'), 65, /data is a folder, name another file/);
 	refused(t, await cli.run('backup', 'nowhere/b.tar'), 74, /cannot be read or written \(ENOENT/);
 	t.deepEqual(readdirSync(cli.folder).toSorted(), ['backup.tar', 'data']);
-	const empty = await newCli(t);
+	const empty = await storelessCli(t);
 	refused(t, await empty.run('backup', 'b.tar'), 69, /no store at .*data, set MAILCTL_DATA_DIR/);
 	t.deepEqual(readdirSync(empty.folder), []);
 	const store = await cli.store();
@@ -82,7 +82,7 @@ test('beside a daemon the daemon copies the store, and nothing of it is left', a
 });
 
 test('backup takes a store of an older version too; restore brings it up to date', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const data = path.join(cli.folder, 'data');
 	mkdirSync(data, {mode: 0o700});
 	writeFileSync(path.join(data, 'mailctl.db'), '', {mode: 0o600});
@@ -99,7 +99,7 @@ test('backup takes a store of an older version too; restore brings it up to date
 test('restore: into an absent and an empty folder without a question, over a store with --yes', async t => {
 	const {cli, file, made} = await prepare(t);
 	for (const empty of [false, true]) {
-		const other = await newCli(t);
+		const other = await storelessCli(t);
 		const data = path.join(other.folder, 'data');
 		if (empty) {
 			mkdirSync(data, {mode: 0o700});
@@ -181,7 +181,7 @@ test('restore: what it refuses, and then changes nothing', async t => {
 test('restore: one that fails leaves nothing that was not there', async t => {
 	const {file} = await prepare(t);
 	const bytes = readFileSync(file);
-	const cli = await newCli(t, {MAILCTL_DATA_DIR: 'new/data'});
+	const cli = await storelessCli(t, {MAILCTL_DATA_DIR: 'new/data'});
 	writeFileSync(path.join(cli.folder, 'cut.tar'), bytes.subarray(0, bytes.length - 4096));
 	refused(t, await cli.run('restore', 'cut.tar'), 65, /cut\.tar is damaged/);
 	t.deepEqual(readdirSync(cli.folder), ['cut.tar']);
@@ -236,7 +236,7 @@ if (engines.includes('postgres')) {
 		const url = 'url' in location ? location.url : '';
 		const key = Buffer.alloc(32, 7).toString('base64');
 		const former = Buffer.alloc(32, 8).toString('base64');
-		const cli = await newCli(t, {MAILCTL_DATABASE_URL: url, MAILCTL_SECRET_KEY: `${key},${former}`});
+		const cli = await storelessCli(t, {MAILCTL_DATABASE_URL: url, MAILCTL_SECRET_KEY: `${key},${former}`});
 		await cli.json('workspace', 'create', '--name', 'acme');
 		t.regex(await cli.text('backup', 'keys.tar'), /The database is not in it\. Run: pg_dump /);
 		const file = path.join(cli.folder, 'keys.tar');

@@ -95,12 +95,8 @@ test('bash completes every noun and verb', async t => {
 	);
 });
 
-test('--json has the script in one document', async t => {
+test('--json has the script in one document, and another shell is refused', async t => {
 	const cli = await newCli(t);
 	t.deepEqual(await cli.json('completion', 'fish'), {shell: 'fish', script: await cli.text('completion', 'fish')});
-});
-
-test('another shell is refused', async t => {
-	const cli = await newCli(t);
 	refused(t, await cli.run('completion', 'tcsh'), 64, /the shell "tcsh" is not allowed, use bash, zsh, fish\n$/);
 });

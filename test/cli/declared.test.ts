@@ -1,7 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
-import {golden, newCli, refused} from '../helpers/cli.ts';
+import {type Cli, type CliResult, golden, newCli, refused} from '../helpers/cli.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 type Applied = {
@@ -32,13 +32,17 @@ workspaces:
       - {name: app, scopes: [messages:send]}
 `;
 
+async function apply(cli: Cli, text: string, ...options: readonly string[]): Promise<CliResult> {
+	writeFileSync(path.join(cli.folder, 'mailctl.yaml'), text);
+	return await cli.run('apply', '-f', 'mailctl.yaml', ...options);
+}
+
 test('apply makes what a file says, export writes it down without a secret, and applying that changes nothing', async t => {
 	const cli = await newCli(t);
 	const name = (text: string) => {
 		writeFileSync(path.join(cli.folder, 'mailctl.yaml'), text);
 		return ['apply', '-f', 'mailctl.yaml'];
 	};
-	await cli.json('migrate');
 	t.is(await cli.text('export'), 'version: 1\nworkspaces: []\n');
 	const dry = await cli.json<Applied>(...name(file), '--dry-run');
 	t.deepEqual([dry.dry_run, dry.changes.length, dry.changes.some(({done}) => done)], [true, 6, false]);
@@ -73,21 +77,21 @@ test('apply shows keys and secrets once, and removes only with --yes', async t =
 	t.regex(key, /^key_live_\w{38}$/);
 
 	const less = 'version: 1\nworkspaces: [{name: acme, topics: [{code: added, name: A}], keys: []}]\n';
-	const unsure = await cli.runWith(less, 'apply', '-f', '-');
+	const unsure = await apply(cli, less);
 	t.is(unsure.code, 64);
 	t.regex(
 		unsure.stdout,
 		/^\+ topic added in acme\n {4}name: A\n- key app in acme\n- topic offers in acme\n- topic news/,
 	);
 	t.regex(unsure.stderr, /^mailctl: this destroys data, .* add --yes if you mean it\n$/);
-	const unsureJson = await cli.runWith(less, 'apply', '-f', '-', '--json');
+	const unsureJson = await apply(cli, less, '--json');
 	t.is(unsureJson.code, 64);
 	t.deepEqual(
 		(JSON.parse(unsureJson.stdout) as Applied).changes.map(({done}) => done),
 		[false, false, false, false],
 	);
 	t.is((await cli.json<unknown[]>('topic', 'list')).length, 2, 'nothing is done');
-	const sure = await cli.runWith(less, 'apply', '-f', '-', '--yes');
+	const sure = await apply(cli, less, '--yes');
 	t.regex(sure.stdout, /\nMade 4 changes\.\n$/);
 	t.like(await cli.json('topic', 'list'), [{code: 'added'}]);
 	t.like(await cli.json('key', 'list'), [{name: 'app', active: false}]);
@@ -105,12 +109,7 @@ workspaces:
     webhooks:
       - {url: ftp://x.example/, events: [nix]}
 `;
-	refused(
-		t,
-		await cli.runWith(bad, 'apply', '-f', '-', '--yes'),
-		65,
-		/line 6: .*topics\[1\]\.code must(.|\n)*line 8: /,
-	);
+	refused(t, await apply(cli, bad, '--yes'), 65, /line 6: .*topics\[1\]\.code must(.|\n)*line 8: /);
 	refused(
 		t,
 		await cli.runWith(bad.replace('[nix]', '[bounced]').replace('a b', 'b, name: B'), 'apply', '-f', '-'),
@@ -119,7 +118,7 @@ workspaces:
 	);
 	refused(
 		t,
-		await cli.runWith('version: 1\nworkspaces: [{name: acme, settings: {source_pool: bulk}}]', 'apply', '-f', '-'),
+		await apply(cli, 'version: 1\nworkspaces: [{name: acme, settings: {source_pool: bulk}}]'),
 		65,
 		/there is no pool bulk in MAILCTL_SOURCE_POOLS/,
 	);
@@ -136,7 +135,7 @@ test('a change that fails leaves those before it, says so, and applying again fi
 		"create trigger refuse before insert on topics when new.code = 'offers' begin select raise(abort, 'refused'); end",
 	);
 	const keysFirst = 'version: 1\nworkspaces:\n  - {name: acme, keys: [{name: app}]}\n  - name: other\n';
-	const failed = await cli.runWith(keysFirst + file.slice(file.indexOf('    topics')), 'apply', '-f', '-');
+	const failed = await apply(cli, keysFirst + file.slice(file.indexOf('    topics')));
 	t.is(failed.code, 1);
 	t.regex(failed.stdout, /key app in acme\n {2}key_live_\w{38}\n$/, 'a key that was made is shown all the same');
 	t.regex(
@@ -144,24 +143,23 @@ test('a change that fails leaves those before it, says so, and applying again fi
 		/^mailctl: 3 changes were made and 3 were not, apply the file again for the rest\nmailctl: .*refused/,
 	);
 	await database.raw('drop trigger refuse');
-	const rest = await cli.runWith(keysFirst + file.slice(file.indexOf('    topics')), 'apply', '-f', '-');
+	const rest = await apply(cli, keysFirst + file.slice(file.indexOf('    topics')));
 	t.is(rest.code, 0, rest.stderr);
 	t.regex(rest.stdout, /^\+ topic offers in other\n(.|\n)*Made 3 changes\.\n$/);
 });
 
 test('a running daemon knows within a second what a key may do from now on', async t => {
 	const cli = await newCli(t, {MAILCTL_ROLES: 'api'});
-	const apply = async (scope: string) => {
+	const allow = async (scope: string) => {
 		const text = `{"version": 1, "workspaces": [{"name": "acme", "keys": [{"name": "app", "scopes": ["${scope}"]}]}]}`;
-		const {stdout} = await cli.runWith(text, 'apply', '-f', '-', '--json');
-		return JSON.parse(stdout) as Applied;
+		return JSON.parse((await apply(cli, text, '--json')).stdout) as Applied;
 	};
-	const key = (await apply('usage:read')).changes.at(-1)?.key;
+	const key = (await allow('usage:read')).changes.at(-1)?.key;
 	const {url} = await cli.serve();
 	const status = async () => (await fetch(`${url}/v1/usage`, {headers: {authorization: `Bearer ${key}`}})).status;
 	t.is(await status(), 200);
-	t.is((await apply('messages:read')).changes[0]?.action, 'change');
+	t.is((await allow('messages:read')).changes[0]?.action, 'change');
 	await waitFor('its end', async () => (await status()) === 403);
-	await apply('usage:read');
+	await allow('usage:read');
 	await waitFor('its return', async () => (await status()) === 200);
 });

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test from 'ava';
 import type {Finding} from '../../src/doctor/finding.ts';
 import {issueCertificate, makeCertificate} from '../helpers/certificate.ts';
-import {newCli} from '../helpers/cli.ts';
+import {newCli, storelessCli} from '../helpers/cli.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
@@ -19,7 +19,7 @@ test('doctor works on a fresh machine, makes nothing, and says what to fix', asy
 		'dbltest.com.dbl.spamhaus.org': {a: ['127.0.1.2']},
 		'shop.test.dbl.spamhaus.org': {a: ['127.0.1.2']},
 	});
-	const cli = await newCli(t, {
+	const cli = await storelessCli(t, {
 		MAILCTL_DELIVERY: 'mx',
 		MAILCTL_HOSTNAME: 'mail.shop.test',
 		MAILCTL_PUBLIC_URL: 'https://mail.shop.test',

@@ -6,7 +6,7 @@ import {promisify} from 'node:util';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
 import {cliPage, manPage} from '../../src/cli/tree/tree.ts';
-import {newCli, refused, verbsOf} from '../helpers/cli.ts';
+import {newCli, refused, storelessCli, verbsOf} from '../helpers/cli.ts';
 
 test('docs/reference/cli.md is as the code says', async t => {
 	t.is(readFileSync('docs/reference/cli.md', 'utf8'), cliPage(await mailctl()));
@@ -98,7 +98,7 @@ test('--help is for standard output, with an example, and succeeds', async t => 
 });
 
 test('a wrong command line is exit 64, says what is wrong and what was meant, and makes no data folder', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const cases: ReadonlyArray<readonly [args: string[], stderr: RegExp]> = [
 		[['keey', 'list'], /^mailctl: unknown command 'keey', did you mean key\?\n$/],
 		[['key', 'lst'], /^mailctl: unknown command 'lst', did you mean list\?\n$/],

@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Shown = {readonly message: Record<string, unknown> & {readonly id: string}};
 
-test('message resend: a new message that says the same, with every check', async t => {
+test('message resend: the same again in the same mode to all who are not erased, with every check', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	await writeFile(join(cli.folder, 'note.txt'), 'attached');
@@ -76,6 +76,19 @@ test('message resend: a new message that says the same, with every check', async
 	golden(t, 'message-resend', await cli.text('message', 'resend', again.id));
 	t.is((await store.reader('api_keys').where({name: 'mailctl send'})).length, 0, 'its key is gone');
 
+	// Of a test key, with a copy to somebody who was erased.
+	const send = ['send', '--from', 'hello@example.com', '--to', 'user@example.org', '--template', 'sample'];
+	const tested = await cli.json<{id: string}>(
+		...[...send, '--mode', 'test', '--cc', 'a@example.org', '--cc', 'b@example.org'],
+	);
+	await store.database('messages').where({id: tested.id}).update({cc: '["erased@erased.invalid","b@example.org"]'});
+	const retested = await cli.json<{id: string}>('message', 'resend', tested.id);
+	t.like(await store.reader('messages').where({id: retested.id}).first(), {
+		mode: 'test',
+		cc: '["b@example.org"]',
+		resent_from: tested.id,
+	});
+
 	await store.database('suppressions').insert({
 		id: newId('sup'),
 		workspace_id: workspaceId,
@@ -96,28 +109,4 @@ test('message resend: a new message that says the same, with every check', async
 	refused(t, await cli.run('message', 'resend', id), 65, /msg_\w+ was erased, it cannot be sent again/);
 	await daemon.stop();
 	refused(t, await cli.run('message', 'resend', again.id), 69, /no daemon is running on this data folder/);
-});
-
-test('mail of a test key is sent again as test mail; copies to whoever was erased are left out', async t => {
-	const cli = await newCli(t);
-	await cli.json('init');
-	await cli.serve();
-	const send = ['send', '--from', 'hello@example.com', '--to', 'user@example.org', '--template', 'sample'];
-	const {id} = await cli.json<{id: string}>(
-		...send,
-		'--mode',
-		'test',
-		'--cc',
-		'a@example.org',
-		'--cc',
-		'b@example.org',
-	);
-	const store = await cli.store();
-	await store.database('messages').where({id}).update({cc: '["erased@erased.invalid","b@example.org"]'});
-	const again = await cli.json<{id: string}>('message', 'resend', id);
-	t.like(await store.reader('messages').where({id: again.id}).first(), {
-		mode: 'test',
-		cc: '["b@example.org"]',
-		resent_from: id,
-	});
 });

@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {golden, newCli, refused} from '../helpers/cli.ts';
-import {type Program, prepareProgram} from '../helpers/daemon.ts';
+import {prepareProgram} from '../helpers/daemon.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {startOnTerminal} from '../helpers/terminal.ts';
 import {clearOfMidnight, waitFor} from '../helpers/wait.ts';
@@ -92,24 +92,24 @@ test('what stats refuses', async t => {
 	refused(t, await cli.run('queue', 'summary', '--watch'), 64, /--watch needs a terminal/);
 });
 
-async function addMessage({folder}: Program): Promise<void> {
-	const store = await openStore({file: `${folder}/data/mailctl.db`});
+test('stats and queue summary --watch redraw what has changed until Ctrl-C, then exit with 0', async t => {
+	const program = await prepareProgram(t, {COLUMNS: '80'});
+	await program.cliBytes('init');
+	const watched = [
+		{verb: ['stats'], before: /accepted +0 /, after: /accepted +1 /},
+		{verb: ['queue', 'summary'], before: /no messages are waiting/, after: /one\.example +1 /},
+	].map(each => {
+		const command = [process.execPath, 'bin/mailctl.js', ...each.verb, '--watch'];
+		return {...each, terminal: startOnTerminal(t, program, command, {owner: true, cwd: process.cwd()})};
+	});
+	for (const {before, terminal} of watched) {
+		await waitFor('it draws', () => before.test(terminal.shown()));
+	}
+	const store = await openStore({file: `${program.folder}/data/mailctl.db`});
 	const {id} = await store.reader('workspaces').first();
 	await insertMessages(store, id, ['watched@one.example']);
 	await store.close();
-}
-
-for (const [verb, before, after] of [
-	[['stats'], /accepted +0 /, /accepted +1 /],
-	[['queue', 'summary'], /no messages are waiting/, /one\.example +1 /],
-] as const) {
-	test(`${verb.join(' ')} --watch draws again what has changed until Ctrl-C, then exits with 0`, async t => {
-		const program = await prepareProgram(t, {COLUMNS: '80'});
-		await program.cliBytes('init');
-		const command = [process.execPath, 'bin/mailctl.js', ...verb, '--watch'];
-		const terminal = startOnTerminal(t, program, command, {owner: true, cwd: process.cwd()});
-		await waitFor('it draws', () => before.test(terminal.shown()));
-		await addMessage(program);
+	for (const {after, terminal} of watched) {
 		const end = '\x1b[K\r\n\x1b[J';
 		// A terminal may hand on the beginning of a frame before the rest of it.
 		const shown = await waitFor('it draws the message, to its end', () => {
@@ -121,5 +121,5 @@ for (const [verb, before, after] of [
 		}
 		terminal.type('\x03');
 		t.is(await terminal.ended, 0);
-	});
-}
+	}
+});

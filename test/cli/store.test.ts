@@ -4,14 +4,14 @@ import {delimiter, dirname, join, resolve} from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 import {mailctl} from '../../src/cli/commands.ts';
-import {newCli, refused, verbsOf} from '../helpers/cli.ts';
+import {refused, storelessCli, verbsOf} from '../helpers/cli.ts';
 import {startCliShell} from '../helpers/cli-shell.ts';
 import {engines, newLocation, temporaryFolder} from '../helpers/databases.ts';
 import {fillFormer, former, makeTooOld} from '../helpers/former-store.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 test('config show masks secrets and says where each setting comes from; config check is 0 or 78', async t => {
-	const cli = await newCli(t, {MAILCTL_RELAY_URL: 'smtp://user:hunter2@relay.example'});
+	const cli = await storelessCli(t, {MAILCTL_RELAY_URL: 'smtp://user:hunter2@relay.example'});
 	const shown = await cli.json<Array<{name: string; value: string | null; source: string}>>('config', 'show');
 	const of = (name: string) => shown.find(setting => setting.name === name);
 	t.like(of('MAILCTL_RELAY_URL'), {value: 'smtp://user:***@relay.example', source: 'environment'});
@@ -26,13 +26,13 @@ test('config show masks secrets and says where each setting comes from; config c
 	t.deepEqual(await cli.json('config', 'check'), {ok: true});
 	t.is(await cli.text('config', 'check'), 'The settings are valid.\n');
 	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9', MAILCTL_HOSTNAME: 'vm'};
-	const bare = await newCli(t, relay);
+	const bare = await storelessCli(t, relay);
 	t.regex(
 		(await bare.json<{warnings: string[]}>('config', 'check')).warnings[0] ?? '',
 		/^MAILCTL_HOSTNAME is vm, which/,
 	);
 	t.regex(await bare.text('config', 'check'), /^Warning: MAILCTL_HOSTNAME is vm[\s\S]*The settings are usable\.\n$/);
-	t.deepEqual(await (await newCli(t, {...relay, MAILCTL_HOSTNAME: 'vm.example'})).json('config', 'check'), {
+	t.deepEqual(await (await storelessCli(t, {...relay, MAILCTL_HOSTNAME: 'vm.example'})).json('config', 'check'), {
 		ok: true,
 	});
 
@@ -44,7 +44,7 @@ test('config show masks secrets and says where each setting comes from; config c
 });
 
 test('--env-file is read by mailctl, which does not wait for a FIFO, and not by Node.js', async t => {
-	const {folder} = await newCli(t);
+	const {folder} = await storelessCli(t);
 	execFileSync('mkfifo', ['fifo'], {cwd: folder});
 	for (const [name, stderr] of [
 		['fifo', /^mailctl: fifo cannot be read: .*fifo is not a regular file$/m],
@@ -60,7 +60,7 @@ test('--env-file is read by mailctl, which does not wait for a FIFO, and not by 
 });
 
 test('init: the first curl leads to this machine, not to a wildcard address', async t => {
-	const cli = await newCli(t, {MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'});
+	const cli = await storelessCli(t, {MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'});
 	await cli.text('init');
 	t.regex(await readFile(join(cli.folder, 'data/first-keys.txt'), 'utf8'), /^curl -sS http:\/\/127\.0\.0\.1:8125\//m);
 });
@@ -79,7 +79,7 @@ const storeless = [
 
 test('no verb but those that prepare a store makes one: each says that there is none, and leaves the folder as it was', async t => {
 	const folder = await temporaryFolder(t);
-	const {run} = startCliShell(t, {cwd: folder, env: {PATH: process.env.PATH}});
+	const {run} = startCliShell({cwd: folder, env: {PATH: process.env.PATH}});
 	for (const [path, command] of verbsOf(await mailctl())) {
 		if (making.includes(path) || storeless.includes(path)) {
 			continue;
@@ -96,13 +96,13 @@ test('no verb but those that prepare a store makes one: each says that there is 
 	await mkdir(join(folder, 'data'), {mode: 0o755});
 	t.regex((await run('key', 'list')).stderr, /^mailctl: no store at \.\/data, /);
 	await mkdir(join(folder, 'below'));
-	const below = startCliShell(t, {cwd: join(folder, 'below'), env: {MAILCTL_DATA_DIR: '../other'}});
+	const below = startCliShell({cwd: join(folder, 'below'), env: {MAILCTL_DATA_DIR: '../other'}});
 	t.regex((await below.run('key', 'list')).stderr, new RegExp(`^mailctl: no store at ${join(folder, 'other')}, `));
 	t.deepEqual(await readdir(join(folder, 'data')), []);
 });
 
 test('an empty data folder gets its tables by the first command, also by several at once', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const names = ['a', 'b', 'c', 'd'];
 	await Promise.all(
 		names.map(name =>
@@ -121,7 +121,7 @@ test('an empty data folder gets its tables by the first command, also by several
 });
 
 test('init fills an empty store once', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const made = await cli.json<{fresh: boolean; keys: {live: string; test: string}; template: string}>('init');
 	t.like(made, {fresh: true, sender: 'hello@example.com'});
 	t.regex(made.keys.live, /^key_live_/);
@@ -137,7 +137,7 @@ test('init fills an empty store once', async t => {
 });
 
 test('migrate brings the schema up to date; a newer one is refused with 78', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const {applied} = await cli.json<{applied: string[]}>('migrate');
 	t.is(applied[0], '029_schema');
 	t.deepEqual(await cli.json('migrate'), {applied: []});
@@ -161,7 +161,7 @@ test('migrate brings the schema up to date; a newer one is refused with 78', asy
 });
 
 test('a store from before commit 2a0e3213 is refused with 78 by each command, and nothing in the folder changes', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const data = join(cli.folder, 'data');
 	await mkdir(data, {mode: 0o700});
 	await writeFile(join(data, 'mailctl.db'), '', {mode: 0o600});
@@ -200,12 +200,12 @@ test('a store from before commit 2a0e3213 is refused with 78 by each command, an
 });
 
 test('a data folder that cannot be used is exit 78, a damaged store 74', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	await writeFile(join(cli.folder, 'data'), 'a file');
 	refused(t, await cli.run('key', 'list'), 78, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
 
 	// A folder that takes none, whoever asks.
-	const nowhere = await newCli(t, {MAILCTL_DATA_DIR: '/proc/mailctl/data'});
+	const nowhere = await storelessCli(t, {MAILCTL_DATA_DIR: '/proc/mailctl/data'});
 	refused(
 		t,
 		await nowhere.run('workspace', 'create', '--name', 'a'),
@@ -213,14 +213,14 @@ test('a data folder that cannot be used is exit 78, a damaged store 74', async t
 		/the data folder .* cannot be written .*MAILCTL_DATA_DIR/,
 	);
 
-	const other = await newCli(t);
+	const other = await storelessCli(t);
 	await mkdir(join(other.folder, 'data'), {mode: 0o700});
 	await writeFile(join(other.folder, 'data/mailctl.db'), 'x'.repeat(10_000), {mode: 0o600});
 	refused(t, await other.run('key', 'list'), 74, /the store is damaged .*restore the last backup/);
 });
 
 test('files that others can read are refused with 78, and secrets.json is the owner’s alone', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	await cli.json('init');
 	const data = join(cli.folder, 'data');
 	for (const name of await readdir(data)) {
@@ -233,7 +233,7 @@ test('files that others can read are refused with 78, and secrets.json is the ow
 test('PostgreSQL: no server is 75, no secret key 78', async t => {
 	const secret = {MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64')};
 	const of = async (host: string, settings: Readonly<Record<string, string>>) => {
-		const cli = await newCli(t, {MAILCTL_DATABASE_URL: `postgres://user:hunter2@${host}/x`, ...settings});
+		const cli = await storelessCli(t, {MAILCTL_DATABASE_URL: `postgres://user:hunter2@${host}/x`, ...settings});
 		return await cli.run('key', 'list');
 	};
 	refused(t, await of('127.0.0.1:1', secret), 75, /the database cannot be reached/);
@@ -246,7 +246,7 @@ if (engines.includes('postgres')) {
 		const store = await fillFormer(location);
 		t.teardown(() => store.close());
 		await makeTooOld(store);
-		const cli = await newCli(t, {
+		const cli = await storelessCli(t, {
 			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
 			MAILCTL_SECRET_KEY: former.postgres.secretKey,
 		});
@@ -259,7 +259,7 @@ if (engines.includes('postgres')) {
 
 	test('PostgreSQL holds what SQLite holds', async t => {
 		const location = await newLocation(t, 'postgres');
-		const cli = await newCli(t, {
+		const cli = await storelessCli(t, {
 			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',
 			MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
 		});

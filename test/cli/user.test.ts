@@ -53,11 +53,3 @@ test('where there is no dashboard there is no link', async t => {
 		/no link because the dashboard is off \(MAILCTL_DASHBOARD/,
 	);
 });
-
-test('the link leads to where the daemon listens', async t => {
-	const cli = await newCli(t);
-	const {url} = await cli.serve();
-	const {link} = await cli.json<Made>('user', 'link', 'admin@localhost');
-	t.is(new URL(link).origin, url);
-	t.regex(await cli.text('user', 'link', 'admin@localhost'), /ssh -L \d+:127\.0\.0\.1:\d+ HOST\n/);
-});

@@ -99,11 +99,11 @@ test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', asy
 	t.is((await cli.json<Named>('workspace', 'show', '--workspace', 'other')).name, 'other');
 
 	const env = {PATH: process.env.PATH, MAILCTL_WORKSPACE: 'other'};
-	const set = startCliShell(t, {cwd: cli.folder, env});
+	const set = startCliShell({cwd: cli.folder, env});
 	t.is((await set.json<Named>('workspace', 'show')).id, other.id);
 	t.is((await set.json<Named>('workspace', 'show', '--workspace', 'acme')).id, acme.id);
 	t.regex((await set.run('workspace', 'use', 'acme')).stderr, /MAILCTL_WORKSPACE is other and takes precedence/);
-	const wrong = startCliShell(t, {cwd: cli.folder, env: {...env, MAILCTL_WORKSPACE: 'gone'}});
+	const wrong = startCliShell({cwd: cli.folder, env: {...env, MAILCTL_WORKSPACE: 'gone'}});
 	const {code, stderr} = await wrong.run('key', 'list');
 	t.is(code, 65);
 	t.regex(

@@ -24,6 +24,7 @@ test('a guessed base of links is said once: for a wildcard address, in a contain
 	const events = (changes: Partial<typeof settings>, inContainer = false) =>
 		warned(changes, inContainer).map(({event}) => event);
 	t.deepEqual(events({}), ['public_url_not_https']);
+	t.deepEqual(events({delivery: 'capture'}), []);
 	t.deepEqual(events({httpListen: {host: '0.0.0.0', port: 8125}}, true), ['public_url_guessed']);
 	t.deepEqual(events({delivery: 'capture', httpListen: {host: '::', port: 8125}}), ['public_url_guessed']);
 	t.deepEqual(events({publicUrl: 'https://mail.shop.example', httpListen: {host: '0.0.0.0', port: 1}}, true), []);

@@ -88,7 +88,7 @@ test('kill -9 at every step of a session: no mail is lost, only one whose dot wa
 	dns.zone['dns.example'] = {mx: [[10, 'mx.dns.example']]};
 	const second = await program.serve({MAILCTL_SMTP_TIMEOUTS: 'starttls=300ms'});
 	const again = await clientOf(program, second);
-	await Promise.all(expected.map(name => again.until(idOf(name), 'delivered')));
+	await again.until(expected.map(idOf), 'delivered');
 	for (const [name, events] of seen) {
 		t.deepEqual((await timeline(second, name)).slice(0, events.length), events, `${name}: what was seen stays`);
 		t.is(events.length, name === 'dns' ? 1 : 2);

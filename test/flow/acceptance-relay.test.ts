@@ -55,7 +55,7 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 	t.true(Number(/^mailctl_log_in_refusals_total (\d+)$/m.exec(metrics)?.[1]) >= 1);
 
 	taken = true;
-	await Promise.all([...ids, late].map(id => until(id, 'delivered')));
+	await until([...ids, late], 'delivered');
 	t.is(relay.count(), 4);
 	t.is(await daemon.stop(), 0);
 });

@@ -2,6 +2,7 @@ import {networkInterfaces} from 'node:os';
 import test from 'ava';
 import {loopbackAddress} from '../helpers/loopback.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
+import {oncePerFile} from '../helpers/once-per-file.ts';
 import {call} from '../helpers/shop.ts';
 
 const hasIpv6 = Object.values(networkInterfaces()).some(list => list?.some(({address}) => address === '::1'));
@@ -17,9 +18,14 @@ function greylist() {
 	};
 }
 
-test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that are not there', async t => {
-	const {program, dns, host} = await startMailHosts(
-		t,
+const busy = {mail: '451 4.3.0 try later'};
+const busyHosts = Array.from({length: 5}, (_, n) => `mx${n}.busy.example`);
+const greyHosts = Array.from({length: 5}, (_, n) => `mx${n}.grey.example`);
+const alive = loopbackAddress();
+
+const lab = oncePerFile(test, async scope => {
+	const hosts = await startMailHosts(
+		scope,
 		{
 			'mx1.order.example': {},
 			'mx2.order.example': {},
@@ -28,6 +34,11 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 			'plain.example': {},
 			'mx.xn--bcher-kva.example': {},
 			...Object.fromEntries(equal.map(name => [name, {rcpt: greylist()}])),
+			'mx.eight.example': {host: alive},
+			...Object.fromEntries(busyHosts.map((name, n) => [name, n < 4 ? busy : {}])),
+			...Object.fromEntries(greyHosts.map((name, n) => [name, n < 4 ? {rcpt: '451 4.7.1 Greylisted'} : {}])),
+			'mx.inside.example': {},
+			...(hasIpv6 && {'mx.six.example': {host: '::1'}}),
 		},
 		{
 			'order.example': {
@@ -47,12 +58,25 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 			'fails.example': {a: ['127.0.0.1'], fail: {MX: 'servfail'}},
 			'nowhere.example': {mx: [[10, 'unknown.nowhere.example']]},
 			'unknown.nowhere.example': {},
-			...(hasIpv6 ? {'six.example': {aaaa: ['::1']}} : {}),
+			'mx.eight.example': {a: [...Array.from({length: 7}, loopbackAddress), alive]},
+			'busy.example': {mx: busyHosts.map((name, n) => [10 * n, name] as const)},
+			'grey.example': {mx: greyHosts.map(name => [10, name] as const)},
+			'mapped.example': {mx: [[10, 'mx.mapped.example']]},
+			'mx.mapped.example': {
+				a: ['10.0.0.1', '169.254.169.254'],
+				aaaa: ['::ffff:127.0.0.1', '2002:7f00:1::1', '64:ff9b::7f00:1'],
+			},
+			'mx.six.example': {aaaa: ['::1']},
+			'six.example': {aaaa: ['::1']},
 		},
 		{MAILCTL_RETRY_SCHEDULE: '500ms,1s*'},
 	);
-	const daemon = await program.serve();
-	const {send, until, show, tried, status} = await clientOf(program, daemon);
+	const daemon = await hosts.program.serve();
+	return {...hosts, daemon, ...(await clientOf(hosts.program, daemon))};
+});
+
+test.serial('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that are not there', async t => {
+	const {program, dns, host, send, until, show, tried, status} = lab();
 	const suppressed = async (address: string) =>
 		(await program.cli<{suppressed: boolean}>('suppression', 'check', address)).suppressed;
 
@@ -99,7 +123,7 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 	await until(fails, 'delivered');
 
 	// A copy's next try begins where the first one did: that host alone knows it.
-	await Promise.all(many.map(id => until(id, 'delivered')));
+	await until(many, 'delivered');
 	const counts = equal.map(name => host(name).count());
 	t.is(
 		counts.reduce((sum, count) => sum + count),
@@ -117,87 +141,16 @@ test('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that
 		counts.every(count => count > 0),
 		`shared out: ${counts}`,
 	);
-	t.is(await daemon.stop(), 0);
 });
 
-test('an IPv6 address alone is enough', async t => {
-	if (!hasIpv6) {
-		t.log('not run here: no IPv6 on this machine');
-		t.pass();
-		return;
-	}
-	const {program, host} = await startMailHosts(
-		t,
-		{'mx.six.example': {host: '::1'}},
-		{'mx.six.example': {aaaa: ['::1']}, 'six.example': {aaaa: ['::1']}},
-	);
-	const daemon = await program.serve();
-	const {send, until} = await clientOf(program, daemon);
-	await until(await send('user@six.example'), 'delivered');
-	t.is(host('mx.six.example').count(), 1);
-	t.is(await daemon.stop(), 0);
-	const off = await program.serve({MAILCTL_IPV6: 'false', MAILCTL_RETRY_SCHEDULE: '500ms'});
-	const without = await clientOf(program, off);
-	const id = await without.send('other@six.example');
-	await without.until(id, 'bounced');
-	t.is(host('mx.six.example').connections.length, 1);
-	t.is(await off.stop(), 0);
-});
-
-test('an MX that leads inside is never dialled', async t => {
-	const {program, host} = await startMailHosts(
-		t,
-		{'mx.inside.example': {}},
-		{
-			'mapped.example': {mx: [[10, 'mx.mapped.example']]},
-			'mx.mapped.example': {
-				a: ['10.0.0.1', '169.254.169.254'],
-				aaaa: ['::ffff:127.0.0.1', '2002:7f00:1::1', '64:ff9b::7f00:1'],
-			},
-		},
-		{MAILCTL_ALLOW_PRIVATE_MX: 'false'},
-	);
-	const daemon = await program.serve();
-	const {send, until, show} = await clientOf(program, daemon);
-	for (const to of ['user@inside.example', 'user@mapped.example']) {
-		const id = await send(to);
-		await until(id, 'bounced');
-		t.like((await show(id)).events.at(-1)?.detail, {type: 'permanent', category: 'network', enhanced: '5.4.4'});
-		t.like(await program.cli('suppression', 'check', to), {suppressed: false});
-	}
-	t.is(host('mx.inside.example').connections.length, 0);
-	t.is(await daemon.stop(), 0);
-});
-
-test('each host has its turn: eight addresses of which seven refuse connections, five hosts of which four say 451', async t => {
-	const busy = {mail: '451 4.3.0 try later'};
-	const hosts = Array.from({length: 5}, (_, n) => `mx${n}.busy.example`);
-	const grey = Array.from({length: 5}, (_, n) => `mx${n}.grey.example`);
-	const alive = loopbackAddress();
-	const {program, host} = await startMailHosts(
-		t,
-		{
-			'mx.eight.example': {host: alive},
-			...Object.fromEntries(hosts.map((name, n) => [name, n < 4 ? busy : {}])),
-			...Object.fromEntries(grey.map((name, n) => [name, n < 4 ? {rcpt: '451 4.7.1 Greylisted'} : {}])),
-		},
-		{
-			'mx.eight.example': {a: [...Array.from({length: 7}, loopbackAddress), alive]},
-			'busy.example': {mx: hosts.map((name, n) => [10 * n, name] as const)},
-			'grey.example': {mx: grey.map(name => [10, name] as const)},
-		},
-		{MAILCTL_RETRY_SCHEDULE: '500ms*'},
-	);
-	const daemon = await program.serve();
-	const {send, until, shop} = await clientOf(program, daemon);
+test.serial('each MX gets its turn: seven of eight addresses refuse, four of five servers say 451', async t => {
+	const {host, send, until, shop, daemon} = lab();
 	const ids = await Promise.all(
 		['eight', 'busy', 'grey'].map(name =>
 			Promise.all(Array.from({length: 20}, (_, n) => send(`u${n}@${name}.example`))),
 		),
 	);
-	for (const id of ids.flat()) {
-		await until(id, 'delivered');
-	}
+	await until(ids.flat(), 'delivered');
 	t.is(host('mx.eight.example').count(), 20);
 	t.is(host('mx4.busy.example').count(), 20);
 	t.is(host('mx4.grey.example').count(), 20);
@@ -209,6 +162,38 @@ test('each host has its turn: eight addresses of which seven refuse connections,
 		}),
 	);
 	// A copy may begin with a session that another one has left, and needs fewer hosts. The first copy cannot.
-	t.true(asked.includes(hosts.join()), asked.join('\n'));
+	t.true(asked.includes(busyHosts.join()), asked.join('\n'));
+});
+
+test.serial('an IPv6 address alone is enough, if IPv6 is on', async t => {
+	if (!hasIpv6) {
+		t.log('not run here: no IPv6 on this machine');
+		t.pass();
+		return;
+	}
+	const {program, host, daemon, send, until} = lab();
+	await until(await send('user@six.example'), 'delivered');
+	t.is(host('mx.six.example').count(), 1);
 	t.is(await daemon.stop(), 0);
+	const off = await program.serve({MAILCTL_IPV6: 'false', MAILCTL_RETRY_SCHEDULE: '500ms'});
+	const without = await clientOf(program, off);
+	const id = await without.send('other@six.example');
+	await without.until(id, 'bounced');
+	t.is(host('mx.six.example').connections.length, 1);
+	t.is(await off.stop(), 0);
+});
+
+test.serial('an MX that leads inside is never dialled', async t => {
+	const {program, host, daemon} = lab();
+	await daemon.stop();
+	const guarded = await program.serve({MAILCTL_ALLOW_PRIVATE_MX: 'false'});
+	const {send, until, show} = await clientOf(program, guarded);
+	for (const to of ['user@inside.example', 'user@mapped.example']) {
+		const id = await send(to);
+		await until(id, 'bounced');
+		t.like((await show(id)).events.at(-1)?.detail, {type: 'permanent', category: 'network', enhanced: '5.4.4'});
+		t.like(await program.cli('suppression', 'check', to), {suppressed: false});
+	}
+	t.is(host('mx.inside.example').connections.length, 0);
+	t.is(await guarded.stop(), 0);
 });

@@ -34,7 +34,7 @@ test.serial('backup beside a daemon that sends, restore elsewhere: all is there,
 	for (let n = 0; n < 20; n++) {
 		delivered.push(await client.send(`early${n}@good.example`));
 	}
-	await Promise.all(delivered.map(id => client.until(id, 'delivered')));
+	await client.until(delivered, 'delivered');
 	const deferred = await client.send('user@busy.example');
 	await client.tried(deferred);
 	const inFlight = await client.send('user@slow.example');
@@ -68,9 +68,7 @@ test.serial('backup beside a daemon that sends, restore elsewhere: all is there,
 	await again.until(inFlight, 'delivered');
 	await second.cli('queue', 'flush', deferred);
 	await again.until(deferred, 'delivered');
-	for (const id of [...delivered, ...before]) {
-		await again.until(id, 'delivered');
-	}
+	await again.until([...delivered, ...before], 'delivered');
 	const {from, templateId, key} = client.shop;
 	const refused = await call(`${daemon.url}/v1/messages`, key, {from, to: 'never@good.example', templateId});
 	t.like(refused.body as object, {error: {code: 'recipient_suppressed'}});

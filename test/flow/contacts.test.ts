@@ -1,10 +1,11 @@
 import {mkdir, readdir, readFile, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import test, {type ExecutionContext} from 'ava';
+import test from 'ava';
 import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {idFloor} from '../../src/mail/ids.ts';
 import {openStore} from '../../src/store/store.ts';
 import {type Daemon, type Program, prepareProgram} from '../helpers/daemon.ts';
+import {oncePerFile} from '../helpers/once-per-file.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -20,8 +21,12 @@ type Shop = {
 };
 
 /** The program in capture mode, with a template that tells the day in the recipient's way and place. */
-async function open(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Shop> {
-	const program = await prepareProgram(t, settings);
+const open = oncePerFile(test, async (scope): Promise<Shop> => {
+	const program = await prepareProgram(scope, {
+		MAILCTL_SWEEP_INTERVAL: '100ms',
+		MAILCTL_RETENTION_DAYS: '2',
+		MAILCTL_IDEMPOTENCY_RETENTION: '1h',
+	});
 	await program.cliBytes('init');
 	const folder = join(program.folder, 'templates/day');
 	await mkdir(folder, {recursive: true});
@@ -45,7 +50,9 @@ async function open(t: ExecutionContext, settings: Readonly<Record<string, strin
 				...{data: {at: '2026-06-09T10:30:00Z'}},
 				...fields,
 			});
-			t.is(status, 202, JSON.stringify(body));
+			if (status !== 202) {
+				throw new Error(JSON.stringify(body));
+			}
 			return (body as {id: string}).id;
 		},
 		subjectOf: async id =>
@@ -54,10 +61,10 @@ async function open(t: ExecutionContext, settings: Readonly<Record<string, strin
 				return (body as {subject: string | null}).subject;
 			}),
 	};
-}
+});
 
-test('an erased person is in no captured mail; others are', async t => {
-	const {program, daemon, key, send, subjectOf} = await open(t);
+test.serial('an erased person is in no captured mail; others are', async t => {
+	const {program, daemon, key, send, subjectOf} = open();
 	const ids = [
 		await send({cc: ['boss@work.example']}),
 		await send({to: 'zoe@work.example', cc: ['jane@home.example']}),
@@ -84,13 +91,8 @@ test('an erased person is in no captured mail; others are', async t => {
 	t.regex(shown.stdout, /erased@erased\.invalid/);
 });
 
-test('the daemon sweeps: an old message is gone with its file, and its key', async t => {
-	const settings = {
-		MAILCTL_SWEEP_INTERVAL: '100ms',
-		MAILCTL_RETENTION_DAYS: '2',
-		MAILCTL_IDEMPOTENCY_RETENTION: '1h',
-	};
-	const {program, daemon, key, send, subjectOf} = await open(t, settings);
+test.serial('the daemon sweeps: an old message is gone with its file, and its key', async t => {
+	const {program, daemon, key, send, subjectOf} = open();
 	const young = await send();
 	await subjectOf(young);
 	await waitFor('its end', async () => {

@@ -1,4 +1,4 @@
-import {mkdirSync, writeFileSync} from 'node:fs';
+import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import test from 'ava';
 import {engines, newLocation} from '../helpers/databases.ts';
@@ -27,7 +27,6 @@ for (const engine of engines) {
 		);
 		const data = join(program.folder, 'data');
 		if (engine === 'sqlite') {
-			mkdirSync(data, {mode: 0o700});
 			writeFileSync(join(data, 'mailctl.db'), '', {mode: 0o600});
 			writeFileSync(join(data, 'secrets.json'), JSON.stringify(former.sqlite.secrets), {mode: 0o600});
 		}

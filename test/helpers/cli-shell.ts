@@ -1,10 +1,9 @@
 import {spawn} from 'node:child_process';
-import {once} from 'node:events';
 import {createRequire} from 'node:module';
+import type {Socket} from 'node:net';
 import {resolve} from 'node:path';
 import process from 'node:process';
 import {createInterface} from 'node:readline';
-import type {Scope} from './daemon.ts';
 
 type Said = {readonly stdout: string; readonly stderr: string; readonly code: number};
 
@@ -23,33 +22,22 @@ export type CliShell = {
 	readonly json: <T>(...args: readonly string[]) => Promise<T>;
 };
 
-/** The CLI in one process, one command after the other: a tenth of what a process each would cost. */
-export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJS.ProcessEnv}): CliShell {
-	const child = spawn(process.execPath, [resolve('dist/test/helpers/cli-shell.js'), 'serve'], {
-		cwd,
-		env,
-		stdio: ['pipe', 'pipe', 'inherit'],
-	});
-	const ended = once(child, 'exit');
-	const lines = createInterface({input: child.stdout})[Symbol.asyncIterator]();
-	let last: Promise<unknown> = Promise.resolve();
-	scope.teardown(async () => {
-		// A command that ran in it may have kept the others from ending it.
-		child.kill('SIGKILL');
-		await ended;
-	});
+/** Where a command runs: its folder and its whole environment. */
+export type Place = {readonly cwd: string; readonly env: NodeJS.ProcessEnv};
 
+type Asked = Place & {readonly args: readonly string[]};
+
+/** The process that runs the commands of all tests of this one, once there was a command. */
+let shared: {readonly run: (asked: Asked) => Promise<Said>} | undefined;
+
+/**
+ * The CLI in a place. All commands of a test process share another one, and run one after the other: to load the
+ * program costs as much as ten commands.
+ */
+export function startCliShell({cwd, env}: Place): CliShell {
 	async function run(...args: readonly string[]): Promise<Ran> {
-		const turn = last.then(async () => {
-			child.stdin.write(`${JSON.stringify(args)}\n`);
-			return await lines.next();
-		});
-		last = turn.catch(() => undefined);
-		const {value} = await turn;
-		if (value === undefined) {
-			throw new Error(`mailctl ${args.join(' ')}: its process ended`);
-		}
-		const {stdout, stderr, code} = JSON.parse(value) as Said;
+		shared ??= startShared();
+		const {stdout, stderr, code} = await shared.run({args, cwd, env});
 		return {stdout: Buffer.from(stdout, 'base64'), stderr, code};
 	}
 
@@ -62,6 +50,42 @@ export function startCliShell(scope: Scope, {cwd, env}: {cwd: string; env: NodeJ
 	}
 
 	return {run, bytes, json: async (...args) => JSON.parse((await bytes(...args, '--json')).toString())};
+}
+
+/** Keeps its starter from ending only while a command runs. */
+function startShared(): NonNullable<typeof shared> {
+	const child = spawn(process.execPath, [import.meta.filename, 'serve'], {
+		env: {PATH: process.env.PATH},
+		stdio: ['pipe', 'pipe', 'inherit'],
+	});
+	const [input, output] = [child.stdin, child.stdout] as Socket[] as [Socket, Socket];
+	const lines = createInterface({input: output})[Symbol.asyncIterator]();
+	let last: Promise<unknown> = Promise.resolve();
+	child.unref();
+	output.unref();
+	input.unref();
+	process.once('beforeExit', () => {
+		child.ref();
+		child.kill('SIGKILL');
+	});
+
+	return {
+		async run(asked) {
+			const turn = last.then(async () => {
+				output.ref();
+				input.write(`${JSON.stringify(asked)}\n`);
+				const line = await lines.next();
+				output.unref();
+				return line;
+			});
+			last = turn.catch(() => undefined);
+			const {value} = await turn;
+			if (value === undefined) {
+				throw new Error(`mailctl ${asked.args.join(' ')}: its process ended`);
+			}
+			return JSON.parse(value) as Said;
+		},
+	};
 }
 
 async function serve(): Promise<void> {
@@ -85,7 +109,13 @@ async function serve(): Promise<void> {
 		process.stdout.write = keep('stdout');
 		process.stderr.write = keep('stderr');
 		process.exitCode = 0;
-		await main([process.execPath, 'mailctl', ...(JSON.parse(line) as string[])]);
+		const {args, cwd, env} = JSON.parse(line) as Asked;
+		process.chdir(cwd);
+		for (const name of Object.keys(process.env)) {
+			delete process.env[name];
+		}
+		Object.assign(process.env, env);
+		await main([process.execPath, 'mailctl', ...args]);
 		const said: Said = {
 			stdout: Buffer.concat(written.stdout).toString('base64'),
 			stderr: Buffer.concat(written.stderr).toString(),

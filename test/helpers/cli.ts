@@ -9,8 +9,9 @@ import type {ExecutionContext} from 'ava';
 import type {CliCommand} from '../../src/cli/program.ts';
 import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openStore, type Store} from '../../src/store/store.ts';
-import {type CliShell, startCliShell} from './cli-shell.ts';
-import {temporaryFolder} from './databases.ts';
+import {startCliShell} from './cli-shell.ts';
+import {type Scope, usualSettings} from './daemon.ts';
+import {makeDataFolder, temporaryFolder} from './databases.ts';
 import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
 
@@ -49,10 +50,18 @@ export type Serving = {
 
 const program = path.resolve('bin/mailctl.js');
 
-export async function newCli(t: ExecutionContext, settings: Readonly<Record<string, string>> = {}): Promise<Cli> {
+/** With an empty store, as `mailctl migrate` leaves it. */
+export async function newCli(t: Scope, settings: Readonly<Record<string, string>> = {}): Promise<Cli> {
+	const cli = await storelessCli(t, settings);
+	await makeDataFolder(path.join(cli.folder, 'data'));
+	return cli;
+}
+
+/** Without a data folder. */
+export async function storelessCli(t: Scope, settings: Readonly<Record<string, string>> = {}): Promise<Cli> {
 	await admit(t);
 	const folder = await temporaryFolder(t);
-	const env = {PATH: process.env.PATH, COLUMNS: '80', MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
+	const env = {PATH: process.env.PATH, COLUMNS: '80', ...usualSettings, ...settings};
 	const runWith: Cli['runWith'] = async (input, ...args) => {
 		const child = spawn(process.execPath, [program, ...args], {cwd: folder, env, timeout: 180_000});
 		child.stdin.on('error', () => undefined); // A command that is refused may end before it has read.
@@ -60,9 +69,8 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 		const [stdout, stderr] = await Promise.all([buffer(child.stdout), buffer(child.stderr), once(child, 'close')]);
 		return {code: child.exitCode, stdout: stdout.toString(), stderr: stderr.toString()};
 	};
-	let shell: CliShell | undefined;
+	const shell = startCliShell({cwd: folder, env});
 	const run: Cli['run'] = async (...args) => {
-		shell ??= startCliShell(t, {cwd: folder, env});
 		const {code, stdout, stderr} = await shell.run(...args);
 		return {code, stdout: stdout.toString(), stderr};
 	};
@@ -91,7 +99,7 @@ export async function newCli(t: ExecutionContext, settings: Readonly<Record<stri
 }
 
 function follow<Line>(
-	t: ExecutionContext,
+	t: Scope,
 	args: readonly string[],
 	options: {readonly cwd: string; readonly env: NodeJS.ProcessEnv},
 ): Following<Line> {
@@ -111,7 +119,7 @@ function follow<Line>(
 	return {lines, stop};
 }
 
-async function serve(t: ExecutionContext, folder: string, env: NodeJS.ProcessEnv): Promise<Serving> {
+async function serve(t: Scope, folder: string, env: NodeJS.ProcessEnv): Promise<Serving> {
 	const child = spawn(process.execPath, [program, 'serve'], {cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe']});
 	const ended = once(child, 'close');
 	const stop = async () => {

@@ -8,7 +8,7 @@ import process from 'node:process';
 import {text} from 'node:stream/consumers';
 import {promisify} from 'node:util';
 import type {ExecutionContext} from 'ava';
-import {type CliShell, startCliShell} from './cli-shell.ts';
+import {startCliShell} from './cli-shell.ts';
 import {admit} from './program-slots.ts';
 import {waitFor} from './wait.ts';
 
@@ -54,6 +54,9 @@ export type Daemon = {
 	readonly kill: () => Promise<void>;
 };
 
+/** Of all programs that tests start; a thread more that makes mails would cost each of them 0.1 s. */
+export const usualSettings: Settings = {MAILCTL_HTTP_LISTEN: '127.0.0.1:0', MAILCTL_MAKERS: '1'};
+
 const built = resolve('bin/mailctl.js');
 const readyLimit = 300_000;
 const shownLog = 2000;
@@ -84,14 +87,13 @@ export async function prepareProgram(
 		env: {
 			PATH: process.env.PATH,
 			MAILCTL_DATA_DIR: join(folder, 'data'),
-			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',
+			...usualSettings,
 			...settings,
 		},
 	};
-	let shell: CliShell | undefined;
+	const shell = startCliShell(environment);
 	const cliBytes: Program['cliBytes'] = async (...args) => {
 		if (program === built) {
-			shell ??= startCliShell(t, environment);
 			return await shell.bytes(...args);
 		}
 		const options = {...environment, encoding: 'buffer', maxBuffer: 2 ** 28, timeout: runLimit} as const;

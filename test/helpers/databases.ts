@@ -1,5 +1,5 @@
 import {randomBytes} from 'node:crypto';
-import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
+import {mkdir, mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
@@ -67,6 +67,12 @@ const migratedFile = createOnce(async () => {
 		await rm(folder, {recursive: true, force: true});
 	}
 });
+
+/** Makes the data folder of a program, with an empty, migrated store in it. */
+export async function makeDataFolder(folder: string): Promise<void> {
+	await mkdir(folder, {mode: 0o700});
+	await writeFile(path.join(folder, 'mailctl.db'), await migratedFile(), {mode: 0o600});
+}
 
 function createOnce<Value>(make: () => Promise<Value>): () => Promise<Value> {
 	let value: Promise<Value> | undefined;

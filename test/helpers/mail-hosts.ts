@@ -1,5 +1,14 @@
-import type {ExecutionContext} from 'ava';
-import {type Daemon, type Program, prepareProgram, type Settings, type Welcome, welcomeOf} from './daemon.ts';
+import {join} from 'node:path';
+import {
+	type Daemon,
+	type Program,
+	prepareProgram,
+	type Scope,
+	type Settings,
+	type Welcome,
+	welcomeOf,
+} from './daemon.ts';
+import {makeDataFolder} from './databases.ts';
 import {type FakeDns, startFakeDns, type Zone} from './fake-dns.ts';
 import {type FakeMx, type FakeMxOptions, startFakeMx} from './fake-mx.ts';
 import {loopbackAddress} from './loopback.ts';
@@ -19,7 +28,7 @@ export type MailHosts = {
  * delivering to them directly. A host `mx.a.example` serves `a.example` unless the zone says otherwise.
  */
 export async function startMailHosts(
-	t: ExecutionContext,
+	t: Scope,
 	hosts: Readonly<Record<string, FakeMxOptions>>,
 	zone: Zone = {},
 	settings: Settings = {},
@@ -50,6 +59,7 @@ export async function startMailHosts(
 		MAILCTL_RATE_LIMIT: '0',
 		...settings,
 	});
+	await makeDataFolder(join(program.folder, 'data'));
 	return {
 		program,
 		dns,
@@ -93,7 +103,7 @@ export type Client = {
 	/** Sends a mail and returns its id. */
 	readonly send: (to: string, more?: Readonly<Record<string, unknown>>) => Promise<string>;
 	readonly status: (id: string) => Promise<string>;
-	readonly until: (id: string, status: string, limit?: number) => Promise<void>;
+	readonly until: (ids: string | readonly string[], status: string, limit?: number) => Promise<void>;
 	/** `mailctl message show`. */
 	readonly show: (id: string) => Promise<Shown>;
 	/** What its last try came to, once there was one. */
@@ -119,8 +129,11 @@ export async function clientOf(program: Program, {url}: Pick<Daemon, 'url'>): Pr
 			}
 			return (answer.body as {id: string}).id;
 		},
-		until: async (id, wanted, limit) =>
-			void (await waitFor(`${id} is ${wanted}`, async () => (await status(id)) === wanted, limit)),
+		async until(ids, wanted, limit) {
+			for (const id of [ids].flat()) {
+				await waitFor(`${id} is ${wanted}`, async () => (await status(id)) === wanted, limit);
+			}
+		},
 		tried: (id, tries = 1) =>
 			waitFor(`${id} was tried`, async () => {
 				const {recipients} = await show(id);

@@ -6,7 +6,7 @@ import type {TestFn} from 'ava';
 import {type Api, createApi} from './api-client.ts';
 import {startCliShell} from './cli-shell.ts';
 import {type Daemon, type Program, prepareProgram, type Scope, type Settings} from './daemon.ts';
-import {newLocation} from './databases.ts';
+import {makeDataFolder, newLocation} from './databases.ts';
 import {type ApiDocument, createAnswerCheck} from './described.ts';
 import {oncePerFile} from './once-per-file.ts';
 
@@ -58,15 +58,14 @@ async function startService(scope: Scope, options: ServiceOptions): Promise<Serv
 	const postgres = await postgresFor(scope);
 	const prepared = await prepareProgram(scope, {
 		MAILCTL_LOG_LEVEL: 'warn',
-		MAILCTL_MAKERS: '1',
 		...(postgres && {MAILCTL_DATABASE_URL: postgres.url, MAILCTL_SECRET_KEY: randomBytes(32).toString('base64')}),
 		...settings,
 	});
-	const shell = startCliShell(scope, prepared.environment);
+	const shell = startCliShell(prepared.environment);
 	const program = {folder: prepared.folder, log: prepared.log, cli: shell.json, cliBytes: shell.bytes};
 	const folder = join(program.folder, 'templates');
 	await writeTemplates(folder, {plain: plainTemplate, ...options.templates});
-	await program.cliBytes('migrate');
+	await (postgres ? program.cliBytes('migrate') : makeDataFolder(join(program.folder, 'data')));
 	const made = new Map<string, Made>();
 	for (const [name, more] of Object.entries(options.workspaces)) {
 		made.set(name, await makeWorkspace(program, name, more, folder));

@@ -1,22 +1,23 @@
 /**
- * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine
- * that stands still for a minute must not reach.
+ * Asks until the condition holds, less often the longer it takes, as many conditions ask a program; throws with `what`
+ * when it did not within the limit (milliseconds), which a machine that stands still for a minute must not reach.
  */
 export async function waitFor<T>(
 	what: string,
 	condition: () => T | Promise<T>,
 	limit = 180_000,
 ): Promise<Exclude<T, false | null | undefined>> {
-	const end = performance.now() + limit;
+	const start = performance.now();
 	for (;;) {
 		const value = await condition();
 		if (value !== false && value !== null && value !== undefined) {
 			return value as Exclude<T, false | null | undefined>;
 		}
-		if (performance.now() > end) {
+		const waited = performance.now() - start;
+		if (waited > limit) {
 			throw new Error(`Not within ${limit} ms: ${what}`);
 		}
-		await new Promise(resolve => setTimeout(resolve, 10));
+		await new Promise(resolve => setTimeout(resolve, Math.min(Math.max(waited / 10, 10), 100)));
 	}
 }
 

@@ -12,14 +12,14 @@ import {startAccountedSink} from '../bench/accounted-sink.ts';
 import {manyDomains, startHosts} from '../bench/hosts.ts';
 import {large, measureAccounted} from '../bench/measures.ts';
 import {reluctanceTo} from '../bench/replies.ts';
-import {newCli, refused} from '../helpers/cli.ts';
+import {refused, storelessCli} from '../helpers/cli.ts';
 import {engines, newLocation} from '../helpers/databases.ts';
 
 type Measured = Readonly<Record<'accept' | 'through', Figures>> & Readonly<Record<string, unknown>>;
 
 test('bench: every figure is there and makes sense; the store of the service is left alone', async t => {
 	t.timeout(240_000);
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const measured = await cli.json<Measured>('bench', '--messages', '200', '--connections', '8');
 	t.like(measured, {messages: 200, connections: 8, accept: {refused: 0}, through: {refused: 0, lost: 0}});
 	const rates = [measured.accept.accepted_per_s, measured.through.accepted_per_s, measured.through.end_to_end_per_s];
@@ -83,7 +83,7 @@ test('realistic replies: what hosts defer arrives, what they refuse bounces, by 
 });
 
 test('bench --fill: leaves what real traffic leaves, in the workspace that is named', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const {id} = await cli.json<{id: string}>('workspace', 'create', '--name', 'shop');
 	const messages = 12_000;
 	const filled = await cli.json('bench', '--fill', String(messages), '--workspace', 'shop');
@@ -116,7 +116,7 @@ test('bench --fill: leaves what real traffic leaves, in the workspace that is na
 });
 
 test('bench --fill --waiting: the mail waits in the queue, of many workspaces where none is named', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	t.like(await cli.json('bench', '--fill', '500', '--waiting'), {messages: 500, workspaces: 200});
 	const summary = await cli.json<Array<{ready: number; deferred: number}>>('queue', 'summary');
 	t.is(
@@ -129,7 +129,7 @@ for (const engine of engines) {
 	test(`init and bench --fill: what they make in the data folder is its owner's alone, ${engine}`, async t => {
 		const location = await newLocation(t, engine);
 		const key = Buffer.alloc(32, 7).toString('base64');
-		const cli = await newCli(t, {
+		const cli = await storelessCli(t, {
 			...('url' in location && {MAILCTL_DATABASE_URL: location.url, MAILCTL_SECRET_KEY: key}),
 		});
 		const data = join(cli.folder, 'data');
@@ -143,7 +143,7 @@ for (const engine of engines) {
 }
 
 test('bench --fill is refused beside a daemon', async t => {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const daemon = await cli.serve();
 	refused(t, await cli.run('bench', '--fill', '10'), 75, /another daemon is running/);
 	await daemon.stop();
