@@ -184,7 +184,7 @@ test('content and raw say why there is no mail, and nothing of what was erased',
 		.database('messages')
 		.where({id})
 		.update({erased_at: storeTime(Date.now())});
-	await refused(/The message was erased/);
+	await refused(/The content of the message was erased/);
 });
 
 sqliteTest(test, 'resend: a new message that says the same, with every check of a send', async (t, store) => {

@@ -179,7 +179,7 @@ test('a route that is stopped says first what the smarthost replied, then what h
 	const [line] = records('route_stopped');
 	t.like(line, {level: 'error', site: 'smarthost user@relay.example:587', reply: reason});
 	t.true(
-		line?.msg.startsWith(`${reason} (smarthost user@relay.example:587). The smarthost refuses the address of`),
+		line?.msg.startsWith(`${reason} (smarthost user@relay.example:587). The relay refuses the address of`),
 		line?.msg,
 	);
 	t.regex(line?.msg, / Its mail is waiting; none is lost\.$/);

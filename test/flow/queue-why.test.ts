@@ -82,7 +82,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 
 	// 5. and 6. It was delivered; it bounced.
 	const delivered = await sendTo(first.url, 'user@c.example');
-	t.regex((await until(delivered, null)).detail, /any more: delivered at 20.* by mx\.example: 2\.0\.0 Ok/);
+	t.regex((await until(delivered, null)).detail, /queued: delivered at 20.* by mx\.example: 2\.0\.0 Ok/);
 	const bounced = await sendTo(first.url, 'gone@c.example');
 	const ended = await until(bounced, null);
 	t.regex(ended.detail, /any more: bounced at .*550 5\.1\.1 No such user/);
