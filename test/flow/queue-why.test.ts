@@ -85,7 +85,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	t.regex((await until(delivered, null)).detail, /queued: delivered at 20.* by mx\.example: 2\.0\.0 Ok/);
 	const bounced = await sendTo(first.url, 'gone@c.example');
 	const ended = await until(bounced, null);
-	t.regex(ended.detail, /any more: bounced at .*550 5\.1\.1 No such user/);
+	t.regex(ended.detail, /queued: bounced at .*550 5\.1\.1 No such user/);
 	t.regex(ended.mend ?? '', new RegExp(`mailctl message resend ${bounced}`));
 
 	// 7. An operator holds it: it is due, and is not tried.
