@@ -5,10 +5,9 @@ import {openStore} from '../../src/store/store.ts';
 import {findUserByEmail} from '../../src/store/users.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {service} from './service.ts';
 
 // Every route of the dashboard, from its table: a new one is tried here without being named.
-const service = serviceOf(test, {workspaces: {shop: [], other: []}});
 
 const ask = (visitor: Visitor, route: Route, path: string) =>
 	route.method === 'GET' ? visitor.get(path) : visitor.submit(path);
