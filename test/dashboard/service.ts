@@ -1,6 +1,10 @@
+import {mkdtemp} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
 import test from 'ava';
 import {browserOf} from '../helpers/browser.ts';
 import {serviceOf} from '../helpers/service.ts';
+import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
 
 // One daemon and one browser for all test files of this folder that need no settings of their own: `npm test` runs them
 // in one process (test/together.ts), as to start a daemon costs more than most of them do.
@@ -11,13 +15,20 @@ const letter = `<html><head><link rel="preconnect" href="https://elsewhere.examp
 const hostile =
 	'<script>alert(1)</script><link rel=preconnect href=https://evil.example><img src=https://evil.example/x>';
 
+export let receiver: Receiver;
+
 export const service = serviceOf(test, {
 	workspaces: {
 		// The oldest is what a user of all workspaces sees first.
 		...{shop: [], other: []},
 		// Of files that count what there is, or where nothing may be there yet.
-		...{listed: [], followed: [], mailed: [], designed: [], charted: [], bare: [], looked: []},
+		...{listed: [], followed: [], mailed: [], designed: [], hooked: [], charted: [], bare: [], looked: []},
+		...{calm: [], bound: [], parked: []},
 		...{counted: [], empty: [], stopped: [], tried: []},
+	},
+	async settings(scope) {
+		receiver = await startReceiver(scope, await mkdtemp(join(tmpdir(), 'mailctl-hooks-')), ['hooks.shop.example']);
+		return {...receiver.settings, MAILCTL_WEBHOOK_BACKOFF: '1ms'};
 	},
 	templates: {
 		letter: {'template.json': '{"subject":"Hello {{ name }}"}', 'body.html': letter},
