@@ -1,12 +1,11 @@
 import test from 'ava';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
+import type {Workspace} from '../helpers/service.ts';
 import {browserFor, service} from './service.ts';
 
 async function sent(workspace: string, to: string): Promise<void> {
-	const {live, from, templates} = service().workspaces[workspace] as NonNullable<
-		ReturnType<typeof service>['workspaces'][string]
-	>;
+	const {live, from, templates} = service().workspaces[workspace] as Workspace;
 	const {status, text} = await live.post('/v1/messages', {from, to, templateId: templates.plain, data: {}});
 	if (status !== 202) {
 		throw new Error(text);
