@@ -38,7 +38,7 @@ const code = await withTestEnvironment(async env => {
 		run = [...gather(['slow', 'sim']), ...quick];
 	} else if (given[0] === '--slow') {
 		env[stageVariable] = 'slow';
-		run = ['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys-*.test.js', ...slow];
+		run = ['dist/test/slow/**', 'dist/test/sim/**', 'dist/test/dashboard/journeys.test.js', ...slow];
 	}
 	const ava = spawn(process.execPath, ['node_modules/ava/entrypoints/cli.mjs', ...run], {stdio: 'inherit', env});
 	const exit = await new Promise<number>(resolve => ava.on('exit', status => resolve(status ?? 1)));

@@ -2,7 +2,7 @@ import {existsSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node
 import path from 'node:path';
 
 const root = 'dist/test';
-const gathered = /^(?:together|stores-\d+)\.test\.js$/;
+const gathered = /^(?:together|stores-\d+|services)\.test\.js$/;
 
 /** What opens sockets or starts processes and threads; tests that use it may depend on how soon they are served. */
 const waits =
@@ -21,10 +21,13 @@ const takesTurns = /\b(?:storeTest|sqliteTest)\(/;
 const opensItself = /\bfrom ['"]node:(?:net|http|https|tls|dgram|child_process|worker_threads|timers\/promises)['"]/;
 const maxFilesWithStores = 8;
 
+/** Tests that share the daemon of their folder. */
+const sharesDaemon = /from '\.\/service\.js'/;
+
 /**
  * The test files below dist/test but those of some folders. Of each folder those that compute and wait for nothing run
- * in one process, and so do those whose tests take turns, some at a time: to start a process costs more than most of
- * them do.
+ * in one process, so do those that share a daemon, and those whose tests take turns, some at a time: to start a process
+ * or a daemon costs more than most of them do.
  */
 export function gather(without: readonly string[]): readonly string[] {
 	const files = readdirSync(root, {recursive: true, encoding: 'utf8'})
@@ -33,6 +36,9 @@ export function gather(without: readonly string[]): readonly string[] {
 		.toSorted((a, b) => path.dirname(a).localeCompare(path.dirname(b)) || a.localeCompare(b));
 	const groups = [
 		...groupsOf(files, createComputes(), Number.POSITIVE_INFINITY).map(members => writeGroup('together', members)),
+		...groupsOf(files, file => sharesDaemon.test(readFileSync(file, 'utf8')), Number.POSITIVE_INFINITY).map(
+			members => writeGroup('services', members),
+		),
 		...groupsOf(files, hasStores, maxFilesWithStores).map((members, at) => writeGroup(`stores-${at}`, members)),
 	];
 	const taken = new Set(groups.flatMap(({members}) => members));

@@ -7,10 +7,9 @@ import {html} from '../../src/hosted/html.ts';
 import {strangerTo, tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {noParts, routes} from '../helpers/dashboard-routes.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {service} from './service.ts';
 
 // What somebody tries who wants more than a browser would ask for.
-const service = serviceOf(test, {workspaces: {shop: [], other: []}});
 
 const cookieOf = (visitor: Visitor) =>
 	visitor

@@ -1,24 +1,39 @@
+import {writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
 import test from 'ava';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {startMx} from '../helpers/delivering-to.ts';
+import type {FakeMx} from '../helpers/fake-mx.ts';
+import {multipartOf} from '../helpers/report-mails.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
+let host: FakeMx;
 const service = serviceOf(test, {
-	workspaces: {shop: [], empty: []},
+	workspaces: {shop: [], empty: [], waits: []},
 	async settings(scope) {
 		const rcpt = (line: string) => {
 			const [, who = ''] = /<([^@]*)/.exec(line) ?? [];
 			if (who.startsWith('gone')) {
 				return `550 5.1.1 <${who}@a.example>: <b>no</b> such user`;
 			}
+			if (who === 'full') {
+				return '452-4.2.2 Mailbox full \u202e<b>\n452 4.2.2 or so';
+			}
 			return who.startsWith('later') ? '451 4.7.1 Greylisted, try again in 300 seconds' : undefined;
 		};
-		const {settings} = await startMx(scope, {rcpt});
+		const {mx, settings} = await startMx(scope, {rcpt});
+		host = mx;
 		return {...settings, MAILCTL_SOURCE_ADDRESSES: '127.0.0.1', MAILCTL_WARM_UP: '127.0.0.1=2026-01-01'};
 	},
 });
 const of = (name: string) => service().workspaces[name] as Workspace;
+
+async function sent(to: string): Promise<string> {
+	const {live, from, templates} = of('waits');
+	const send = {from, to, templateId: templates.plain, data: {name: 'Ann'}};
+	return (await live.post<{id: string}>('/v1/messages', send)).body.id;
+}
 
 /** Sends to these addresses and waits until each has been tried. */
 async function sendTo({live, from, templates}: Workspace, addresses: readonly string[]): Promise<void> {
@@ -54,4 +69,49 @@ test('without mail it says what will stand there', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/deliverability?period=7d');
 	t.regex(text, /No mail in 7 days/);
 	t.notRegex(text, /a\.example/);
+});
+
+test('a message that waits: why, and the conversation of its try', async t => {
+	const id = await sent('full@a.example');
+	const viewer = await visitorOf(service(), 'viewer', 'waits');
+	const {text} = await waitFor('a try', async () => {
+		const page = await viewer.get(`/messages/${id}`);
+		return page.text.includes('Try 1') && page;
+	});
+	t.true(text.includes('Why it waits'));
+	t.regex(text, /for attempt 2: attempt 1 was deferred \(mailbox_full\) by mx\.example/);
+	t.true(text.includes('/queue/a.example'));
+	t.regex(text, /C: RCPT TO:&lt;full@a\.example&gt;/);
+	t.true(text.includes('4.2.2 or so'), 'the reply in full');
+	t.notRegex(text, /<b>|\u202e/, 'nothing of it is markup, nor turns the page round');
+	t.regex(text, /hx-get="\/messages\/msg_\w+" hx-trigger="mail from:body/, 'it follows what happens');
+
+	const preview = await viewer.get(`/messages/${id}/preview`);
+	t.true(preview.text.includes('Made again from the template'));
+	t.regex((await viewer.get(`/messages/${id}/frame`)).text, /Hello Ann/);
+});
+
+test('what came back is told with how it was read', async t => {
+	const {program} = service();
+	const id = await sent('moved@a.example');
+	const {from} = await waitFor('the mail', () => host.received.find(({to}) => to.includes('moved@a.example')));
+	const status =
+		'Final-Recipient: rfc822; moved@a.example\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: smtp; 550 5.1.1 No such user here';
+	const bounce = multipartOf({
+		header: [`Delivered-To: ${from}`],
+		parts: [
+			'Content-Type: text/plain\n\nSorry.\n',
+			`Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example\n\n${status}\n`,
+		],
+	});
+	const file = join(program.folder, 'bounce.eml');
+	await writeFile(file, bounce);
+	await program.cli('bounce', 'ingest', file);
+	const viewer = await visitorOf(service(), 'viewer', 'waits');
+	const {text} = await viewer.get(`/messages/${id}`);
+	t.regex(text, /Came back: <bdi>failed \(DSN\), 5\.1\.1/);
+	t.regex(text, /by rule /);
+	t.true(text.includes('550 5.1.1 No such user here'));
+	t.true(text.includes('bounced'));
+	t.false(text.includes('hx-trigger="mail from:body'), 'nothing of it changes by itself any more');
 });

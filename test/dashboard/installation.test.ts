@@ -3,13 +3,12 @@ import test from 'ava';
 import {storeTime} from '../../src/kit/time.ts';
 import {openStore} from '../../src/store/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {type Service, serviceOf} from '../helpers/service.ts';
+import type {Service} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
+import {service} from './service.ts';
 
 // The tests run at once: each that pauses a workspace has one of its own.
-const service = serviceOf(test, {workspaces: {shop: [], calm: [], bound: []}});
-
 function workspaceOf({workspaces}: Service, name: string) {
 	return workspaces[name] as NonNullable<(typeof workspaces)[string]>;
 }
@@ -40,16 +39,16 @@ test('a key is made with what it may do, shown once, replaced and ended', async 
 });
 
 test('a workspace is paused with a reason, refuses a send, and resumes; each is in the audit trail', async t => {
-	const shop = workspaceOf(service(), 'shop');
-	const visitor = await visitorOf(service(), 'admin', 'shop');
-	const path = `/workspaces/${shop.id}`;
-	const send = {from: shop.from, to: 'ann@dest.example', templateId: shop.templates.plain, data: {}};
+	const parked = workspaceOf(service(), 'parked');
+	const visitor = await visitorOf(service(), 'admin', 'parked');
+	const path = `/workspaces/${parked.id}`;
+	const send = {from: parked.from, to: 'ann@dest.example', templateId: parked.templates.plain, data: {}};
 	t.is((await visitor.submit(`${path}/pause`, {reason: ''})).status, 422);
 	await visitor.submit(`${path}/pause`, {reason: 'under <i>review'});
 	t.regex((await visitor.get(path)).text, /under &lt;i&gt;review/);
-	t.not((await shop.live.post('/v1/messages', send)).status, 202);
+	t.not((await parked.live.post('/v1/messages', send)).status, 202);
 	await visitor.submit(`${path}/resume`);
-	t.is((await shop.live.post('/v1/messages', send)).status, 202);
+	t.is((await parked.live.post('/v1/messages', send)).status, 202);
 	const {text} = await visitor.get('/audit');
 	t.regex(text, /workspace\.resumed[\s\S]*workspace\.paused/);
 	t.regex(text, /user:admin\d+@staff\.example/);

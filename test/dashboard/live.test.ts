@@ -1,16 +1,11 @@
 import test from 'ava';
-import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
-import {serviceOf} from '../helpers/service.ts';
-
-const service = serviceOf(test, {workspaces: {shop: [], other: []}});
-const browserFor = browserOf(test);
+import type {Workspace} from '../helpers/service.ts';
+import {browserFor, service} from './service.ts';
 
 async function sent(workspace: string, to: string): Promise<void> {
-	const {live, from, templates} = service().workspaces[workspace] as NonNullable<
-		ReturnType<typeof service>['workspaces'][string]
-	>;
+	const {live, from, templates} = service().workspaces[workspace] as Workspace;
 	const {status, text} = await live.post('/v1/messages', {from, to, templateId: templates.plain, data: {}});
 	if (status !== 202) {
 		throw new Error(text);
@@ -22,18 +17,18 @@ test.serial('an open list shows a new mail by itself, and none of another worksp
 	if (browser === null) {
 		return;
 	}
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const visitor = await visitorOf(service(), 'viewer', 'followed');
 	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
 	const stream = page.waitForResponse(response => response.url().endsWith('/live'));
 	await page.goto('/messages');
 	await stream;
 	await sent('other', 'foreign@dest.example');
-	await sent('shop', 'own@dest.example');
+	await sent('followed', 'own@dest.example');
 	await page.getByText('own@dest.example').waitFor();
 	t.is(await page.getByText('foreign@dest.example').count(), 0);
 	// The mark of the row and the focus stay where they are when the list is renewed.
 	await page.keyboard.press('j');
-	await sent('shop', 'second@dest.example');
+	await sent('followed', 'second@dest.example');
 	await page.getByText('second@dest.example').waitFor();
 	t.regex(String(await page.evaluate('document.activeElement.textContent')), /own@dest\.example/);
 	t.deepEqual(complaints, []);
@@ -44,7 +39,7 @@ test.serial('a page that may not follow stays as it is, and follows when a seat 
 	if (browser === null) {
 		return;
 	}
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const visitor = await visitorOf(service(), 'viewer', 'followed');
 	const cookie = visitor
 		.cookies()
 		.map(({name, value}) => `${name}=${value}`)
@@ -75,7 +70,7 @@ test.serial('a page whose session has ended leads to the log-in', async t => {
 	if (browser === null) {
 		return;
 	}
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const visitor = await visitorOf(service(), 'viewer', 'followed');
 	const {page} = await openWindow(browser, {url: service().url, visitor});
 	await page.goto('/messages?status=sent');
 	await visitor.submit('/logout');

@@ -31,21 +31,7 @@ const tokens = [
 	'</style>',
 	'<svg>',
 ];
-const words = [
-	'a',
-	'A',
-	'area',
-	'link',
-	'LiNK',
-	'base',
-	'iframe',
-	'object',
-	'href',
-	'HREF',
-	'http-equiv',
-	'x',
-	'https://h.example/',
-];
+const words = 'a A area link LiNK base iframe object href HREF http-equiv x https://h.example/'.split(' ');
 const markup = fc
 	.array(fc.constantFrom(...tokens, ...words, '<a href=https://h.example/', '<link rel=preconnect '), {maxLength: 40})
 	.map(parts => parts.join(''));
@@ -122,8 +108,11 @@ test('a run of blanks of any length is looked through once for remote images', t
 });
 
 test('of a mail of any size no more is kept than its pages show', t => {
+	// Twice as much as may be kept of the text, and a hundred times as much of all else.
+	const size = 2 * 1024 * 1024;
 	for (const {name, build} of hostileMails) {
-		for (const raw of [build(), Buffer.concat([Buffer.from('Content-Type: text/html\r\n\r\n'), build()])]) {
+		const mail = build().subarray(0, size);
+		for (const raw of [mail, Buffer.concat([Buffer.from('Content-Type: text/html\r\n\r\n'), mail])]) {
 			const {fields, text, html, files} = seenMail(raw);
 			t.true(fields.length <= 1000 && files.length <= 201, name);
 			t.true((text ?? '').length <= 1024 * 1024, name);

@@ -5,20 +5,15 @@ import test from 'ava';
 import {Numeral, writeExact} from '../../src/kit/exact-json.ts';
 import {readAttribute} from '../../src/links/rewrite.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {type Service, serviceOf, type Workspace} from '../helpers/service.ts';
+import type {Service, Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
-
-const body = `<html><head><link rel="preconnect" href="https://elsewhere.example"><base href="https://elsewhere.example/">
-<meta http-equiv="refresh" content="0; url=https://elsewhere.example/"></head><body><h1>Hello {{ name }}</h1>
-<a href="https://shop.example/orders?a=1&amp;b=2" data-notrack>Orders</a><img src="https://elsewhere.example/pixel.png"></body></html>`;
-const letter = {'template.json': '{"subject":"Hello {{ name }}"}', 'body.html': body};
-const service = serviceOf(test, {workspaces: {shop: []}, templates: {letter}});
+import {service} from './service.ts';
 
 const name = '<img src=x onerror=alert(1)> \u202egnp';
 
 /** A message with a `cc` copy, a file and a name that would be markup. */
 async function sent({workspaces}: Service, to: string, copy = 'carol@dest.example'): Promise<string> {
-	const {live, from, templates} = workspaces.shop as Workspace;
+	const {live, from, templates} = workspaces.mailed as Workspace;
 	const {status, body} = await live.post<{id: string}>(
 		'/v1/messages',
 		writeExact({
@@ -50,7 +45,7 @@ const run = promisify(execFile);
 
 test('a message: what it is, its timeline, and each part of its mail', async t => {
 	const id = await sent(service(), 'ann@dest.example');
-	const visitor = await visitorOf(service(), 'viewer');
+	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const page = await visitor.get(`/messages/${id}`);
 	t.is(page.status, 200);
 	for (const shown of [
@@ -99,7 +94,7 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 
 test('messages, events and acts are saved as CSV, with the filters of the page', async t => {
 	const id = await sent(service(), 'csv@dest.example');
-	const visitor = await visitorOf(service(), 'admin', 'shop');
+	const visitor = await visitorOf(service(), 'admin', 'mailed');
 	const page = await visitor.get('/messages?q=csv@dest.example');
 	const [, link = ''] = /href="(\/messages\/export\?[^"]*)"/.exec(page.text) ?? [];
 	const file = await visitor.get(link.replaceAll('&amp;', '&'));
@@ -116,10 +111,10 @@ test('messages, events and acts are saved as CSV, with the filters of the page',
 
 test('the call of a message, as a shell runs it, sends the same', async t => {
 	const id = await sent(service(), 'henry@dest.example');
-	const visitor = await visitorOf(service(), 'viewer');
+	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const [, command = ''] = /data-copy="(curl[^"]+)"/.exec((await visitor.get(`/messages/${id}`)).text) ?? [];
 	t.true(command.includes('1234567890123456789'));
-	const {live} = service().workspaces.shop as Workspace;
+	const {live} = service().workspaces.mailed as Workspace;
 	const {stdout} = await run('sh', ['-c', readAttribute(command) ?? ''], {env: {...process.env, API_KEY: live.key}});
 	const {body: first} = await live.get<Message>(`/v1/messages/${id}`);
 	const {body: second} = await live.get<Message>(`/v1/messages/${JSON.parse(stdout).id}`);
@@ -130,7 +125,7 @@ test('the call of a message, as a shell runs it, sends the same', async t => {
 
 test('the mail itself comes with a policy that lets nothing out, and its links are dead', async t => {
 	const id = await sent(service(), 'frank@dest.example');
-	const visitor = await visitorOf(service(), 'viewer');
+	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const frame = await visitor.get(`/messages/${id}/frame`);
 	t.is(frame.headers.get('content-type'), 'text/html; charset=utf-8');
 	t.is(
@@ -150,7 +145,7 @@ test('an operator sends a message again and suppresses its recipient, which then
 	// Whose address no other test sends to: from here on it gets nothing.
 	const copy = 'dora@dest.example';
 	const id = await sent(service(), 'gina@dest.example', copy);
-	const operator = await visitorOf(service(), 'operator');
+	const operator = await visitorOf(service(), 'operator', 'mailed');
 	const again = await operator.submit(`/messages/${id}/resend`);
 	t.is(again.status, 303);
 	const {text} = await operator.get(again.location ?? '');
@@ -159,7 +154,7 @@ test('an operator sends a message again and suppresses its recipient, which then
 
 	t.is((await operator.submit(`/messages/${id}/suppress`, {copy: await recipientOf(id, copy)})).status, 303);
 	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 303);
-	const workspace = service().workspaces.shop?.id ?? '';
+	const workspace = service().workspaces.mailed?.id ?? '';
 	const entries = await program.cli<Array<{recipient: string; source: string}>>(
 		'suppression',
 		'list',
@@ -176,15 +171,18 @@ test('an operator sends a message again and suppresses its recipient, which then
 
 	const acts = await program.cli<Array<{action: string; actor: string; target: string}>>('audit', 'list');
 	t.regex(acts.find(({action}) => action === 'message.resent')?.actor ?? '', /^user:operator/);
-	const viewer = await visitorOf(service(), 'viewer');
+	const viewer = await visitorOf(service(), 'viewer', 'mailed');
 	t.notRegex((await viewer.get(`/messages/${id}`)).text, /resend|suppress"/);
 });
 
 test('a message that waits is cancelled and gets another time by operators, until it is too late', async t => {
-	const {live, from, templates} = service().workspaces.shop as Workspace;
+	const {live, from, templates} = service().workspaces.mailed as Workspace;
 	const send = {from, to: 'later@dest.example', templateId: templates.letter, data: {name}};
 	const {body} = await live.post<{id: string}>('/v1/messages', {...send, sendAt: '+2h'});
-	const [viewer, operator] = [await visitorOf(service(), 'viewer'), await visitorOf(service(), 'operator')];
+	const [viewer, operator] = [
+		await visitorOf(service(), 'viewer', 'mailed'),
+		await visitorOf(service(), 'operator', 'mailed'),
+	];
 	const path = `/messages/${body.id}`;
 	t.regex((await viewer.get(path)).text, /Scheduled for.*in [12] h/);
 	t.notRegex((await viewer.get(path)).text, /Reschedule|Cancel/);
@@ -221,7 +219,7 @@ test('a message that waits is cancelled and gets another time by operators, unti
 });
 
 async function recipientOf(id: string, address: string): Promise<string> {
-	const workspace = service().workspaces.shop?.id ?? '';
+	const workspace = service().workspaces.mailed?.id ?? '';
 	const shown = await service().program.cli<{recipients: Array<{id: string; address: string}>}>(
 		...['message', 'show', id, '--workspace', workspace],
 	);
@@ -230,9 +228,9 @@ async function recipientOf(id: string, address: string): Promise<string> {
 
 test('of an erased message nothing is shown, also not what was just made or captured', async t => {
 	const id = await sent(service(), 'ida@dest.example');
-	const operator = await visitorOf(service(), 'operator');
+	const operator = await visitorOf(service(), 'operator', 'mailed');
 	t.regex((await operator.get(`/messages/${id}/frame`)).text, /Hello/);
-	const {live} = service().workspaces.shop as Workspace;
+	const {live} = service().workspaces.mailed as Workspace;
 	const {body} = await live.get<{data: Array<{id: string}>}>('/v1/contacts?email=ida@dest.example');
 	t.is((await live.remove(`/v1/contacts/${body.data[0]?.id}`)).status, 204);
 	t.is((await operator.get(`/messages/${id}/frame`)).status, 404);
@@ -248,7 +246,7 @@ test('of an erased message nothing is shown, also not what was just made or capt
 });
 
 test('a search that asks for more than can be looked for finds nothing, and no page grows by the square of it', async t => {
-	const visitor = await visitorOf(service(), 'viewer');
+	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const asked = (n: number) => `/messages?q=${new Array(n).fill('tag%3Areceipt').join('+')}`;
 	t.is((await visitor.get(asked(10))).text.match(/Search without it/g)?.length, 10);
 	const {status, text} = await visitor.get(asked(1000));

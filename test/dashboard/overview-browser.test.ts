@@ -1,12 +1,9 @@
 import test from 'ava';
-import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {openWindow} from '../helpers/dashboard-browser.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
+import type {Workspace} from '../helpers/service.ts';
 import {clearOfNextHour, waitFor} from '../helpers/wait.ts';
-
-const service = serviceOf(test, {workspaces: {shop: []}});
-const browserFor = browserOf(test);
+import {browserFor, service} from './service.ts';
 
 test('the overview has its charts, which follow what happens; without script it has its figures', async t => {
 	const browser = await browserFor(t);
@@ -15,8 +12,8 @@ test('the overview has its charts, which follow what happens; without script it 
 	}
 	await clearOfNextHour();
 	const {url, workspaces} = service();
-	const {live, from, templates} = workspaces.shop as Workspace;
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const {live, from, templates} = workspaces.charted as Workspace;
+	const visitor = await visitorOf(service(), 'viewer', 'charted');
 	const {page, complaints} = await openWindow(browser, {url, visitor});
 	const send = {from, to: 'ann@dest.example', templateId: templates.plain, data: {name: 'x'}};
 	const {body} = await live.post<{id: string}>('/v1/messages', send);

@@ -4,10 +4,10 @@ import {findWorkspace} from '../../src/store/workspaces.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {newStore} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
+import type {Workspace} from '../helpers/service.ts';
 import {clearOfNextHour, waitFor} from '../helpers/wait.ts';
+import {service} from './service.ts';
 
-const service = serviceOf(test, {workspaces: {shop: [], empty: [], stopped: [], tried: []}});
 const of = (name: string) => service().workspaces[name] as Workspace;
 
 /** The figure of a tile. */
@@ -45,11 +45,11 @@ test('of a workspace without mail it says what to do next', async t => {
 
 test('it counts what happened, by hour and by day, and how long deliveries took', async t => {
 	await clearOfNextHour();
-	const shop = of('shop');
+	const shop = of('counted');
 	for (const id of [await send(shop, 'a@dest.example'), await send(shop, 'b@dest.example')]) {
 		await delivered(shop, id);
 	}
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const visitor = await visitorOf(service(), 'viewer', 'counted');
 	for (const period of ['', '?period=7d', '?period=30d']) {
 		const {text} = await visitor.get(`/overview${period}`);
 		t.is(figure(text, 'Accepted'), '2', period);
@@ -79,7 +79,7 @@ test('it counts what happened, by hour and by day, and how long deliveries took'
 });
 
 test('only its pages load what draws charts', async t => {
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const visitor = await visitorOf(service(), 'viewer', 'counted');
 	t.regex((await visitor.get('/overview')).text, /uplot\.js/);
 	t.notRegex((await visitor.get('/messages')).text, /uplot/);
 });
@@ -98,7 +98,7 @@ test('what keeps mail back is told, of the own workspace alone, and strangers’
 	await cli('workspace', 'pause', id, '--reason', 'too <b>many</b> bounces');
 	t.regex((await visitor.get('/overview')).text, /too &lt;b&gt;many&lt;\/b&gt; bounces/);
 
-	const {text: other} = await (await visitorOf(service(), 'viewer', 'shop')).get('/overview');
+	const {text: other} = await (await visitorOf(service(), 'viewer', 'counted')).get('/overview');
 	t.notRegex(other, /too &lt;b|their wish|Needs attention/);
 	const admin = await visitorOf(service(), 'admin');
 	const {text: all} = await admin.get('/overview');

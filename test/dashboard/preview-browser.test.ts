@@ -1,25 +1,17 @@
 import test from 'ava';
-import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
 import {hostileHtml, openTrap, type Trap} from '../helpers/hostile-html.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
+import type {Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
+import {browserFor, service} from './service.ts';
 
 /** What a page has and Node.js has not. */
 type Styled = {readonly getComputedStyle: (element: unknown) => {readonly color: string}};
 
-const service = serviceOf(test, {
-	workspaces: {shop: []},
-	// The mail is what the caller says.
-	templates: {letter: {'template.json': '{"subject":"{{ subject }}"}', 'body.html': '{{ body | raw }}'}},
-});
-
-const browserFor = browserOf(test);
-
 async function sent(data: object, more: object = {}): Promise<string> {
-	const {live, from, templates} = service().workspaces.shop as Workspace;
-	const send = {from, to: 'ann@dest.example', templateId: templates.letter, data, ...more};
+	const {live, from, templates} = service().workspaces.looked as Workspace;
+	const send = {from, to: 'ann@dest.example', templateId: templates.mail, data, ...more};
 	const {body} = await live.post<{id: string}>('/v1/messages', send);
 	await waitFor('the mail', async () => {
 		return (await live.get<{status: string}>(`/v1/messages/${body.id}`)).body.status === 'delivered';
@@ -32,7 +24,7 @@ test.serial('the first mail appears by itself, is opened, and seen as others see
 	if (browser === null) {
 		return;
 	}
-	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const visitor = await visitorOf(service(), 'operator', 'looked');
 	const {page, complaints} = await openWindow(browser, {url: service().url, visitor});
 	await page.goto('/');
 	await page.getByText('No messages yet.').waitFor();
@@ -68,7 +60,7 @@ test.serial('without script an order is found by its number', async t => {
 	}
 	const metadata = {order_id: '1043'};
 	await sent({subject: 'Order 1043', body: '<p>1043</p>'}, {metadata, to: 'customer@dest.example'});
-	const visitor = await visitorOf(service(), 'viewer', 'shop');
+	const visitor = await visitorOf(service(), 'viewer', 'looked');
 	const {page} = await openWindow(browser, {url: service().url, visitor, script: false});
 	await page.goto('/messages');
 	await page.getByLabel('Search', {exact: true}).fill('order_id=1043');
@@ -90,7 +82,7 @@ test.serial('hostile mail in the preview reaches nothing and touches nothing', a
 	}
 	const trap: Trap = await openTrap(t);
 	const id = await sent({subject: 'Hostile', body: hostileHtml(trap.url)});
-	const visitor = await visitorOf(service(), 'viewer');
+	const visitor = await visitorOf(service(), 'viewer', 'looked');
 	const {page, context} = await openWindow(browser, {url: service().url, visitor});
 	const path = `/messages/${id}/preview`;
 	await page.goto(path, {waitUntil: 'load'});

@@ -1,9 +1,8 @@
 import test from 'ava';
 import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {type Service, serviceOf} from '../helpers/service.ts';
+import type {Service} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
-
-const service = serviceOf(test, {workspaces: {shop: [], other: []}});
+import {service} from './service.ts';
 
 const workspaceOf = ({workspaces}: Service, name: string) =>
 	workspaces[name] as NonNullable<(typeof workspaces)[string]>;

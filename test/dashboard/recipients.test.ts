@@ -1,11 +1,10 @@
 import test from 'ava';
 import {type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {type Service, serviceOf} from '../helpers/service.ts';
+import type {Service} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
+import {service} from './service.ts';
 
-const service = serviceOf(test, {workspaces: {shop: []}});
-
-const shopOf = ({workspaces}: Service) => workspaces.shop as NonNullable<(typeof workspaces)[string]>;
+const shopOf = ({workspaces}: Service) => workspaces.listed as NonNullable<(typeof workspaces)[string]>;
 
 async function mailed(to: string): Promise<string> {
 	const {live, from, templates} = shopOf(service());
@@ -35,7 +34,7 @@ async function uploaded(visitor: Visitor, csv: string): Promise<string> {
 }
 
 test('an address is suppressed by hand, found, and let go again; the API sees each step', async t => {
-	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const visitor = await visitorOf(service(), 'operator', 'listed');
 	const {live} = shopOf(service());
 	t.is((await visitor.submit('/suppressions', {address: 'No-Address'})).status, 422);
 	t.is((await visitor.submit('/suppressions', {address: 'Gone@dest.example'})).location, '/suppressions');
@@ -50,7 +49,8 @@ test('an address is suppressed by hand, found, and let go again; the API sees ea
 	t.regex((await visitor.get('/suppressions?q=gone@dest.example')).text, /No such address is suppressed/);
 	t.is((await visitor.submit(`/suppressions/${body.data[0]?.id}/remove`)).status, 404);
 	const {program} = service();
-	const acts = await program.cli<Array<{action: string; actor: string}>>('audit', 'list');
+	const {id} = shopOf(service());
+	const acts = await program.cli<Array<{action: string; actor: string}>>('audit', 'list', '--workspace', id);
 	t.deepEqual(
 		acts.filter(({action}) => /^suppression.(?:added|removed)$/.test(action)).map(({action}) => action),
 		['suppression.removed', 'suppression.added'],
@@ -62,7 +62,7 @@ test('an address is suppressed by hand, found, and let go again; the API sees ea
 });
 
 test('a file is imported with its progress, bad lines are named, and the export has it all', async t => {
-	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const visitor = await visitorOf(service(), 'operator', 'listed');
 	const lines = Array.from({length: 3000}, (_, n) => `listed${n}@dest.example,hard_bounce`);
 	const page = await uploaded(visitor, ['recipient,reason', ...lines, 'no address,hard_bounce', ''].join('\n'));
 	const end = await waitFor('the end of the import', async () => {
@@ -75,7 +75,7 @@ test('a file is imported with its progress, bad lines are named, and the export 
 	const {text, headers} = await visitor.get('/suppressions/export');
 	t.regex(headers.get('content-type') ?? '', /text\/csv/);
 	t.true(lines.every(line => text.includes(line.split(',')[0] ?? '')));
-	const stranger = await visitorOf(service(), 'viewer', 'shop');
+	const stranger = await visitorOf(service(), 'viewer', 'listed');
 	t.is((await stranger.get(page)).status, 403);
 	const elsewhere = await uploaded(visitor, '\0\0');
 	t.regex(
@@ -88,7 +88,7 @@ test('a file is imported with its progress, bad lines are named, and the export 
 });
 
 test('topics are made, renamed, removed and purged by their typed code', async t => {
-	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const visitor = await visitorOf(service(), 'operator', 'listed');
 	t.is((await visitor.submit('/topics', {code: 'two words', name: 'X'})).status, 422);
 	await visitor.submit('/topics', {code: 'news', name: '<b>News</b>'});
 	t.is((await visitor.submit('/topics', {code: 'news', name: 'Again'})).status, 422);
@@ -116,7 +116,7 @@ test('topics are made, renamed, removed and purged by their typed code', async t
 });
 
 test('a contact is found by address, follows its preferences, and is erased where it is typed', async t => {
-	const visitor = await visitorOf(service(), 'operator', 'shop');
+	const visitor = await visitorOf(service(), 'operator', 'listed');
 	const message = await mailed('ann@dest.example');
 	const {text} = await visitor.get('/contacts?q=ANN@dest.example');
 	const path = /\/contacts\/con_\w+/.exec(text)?.[0] ?? '';

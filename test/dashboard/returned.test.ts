@@ -2,10 +2,8 @@ import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import test from 'ava';
 import {tokenIn, type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {serviceOf} from '../helpers/service.ts';
 import {unmatchedBounce as bounce} from '../helpers/unmatched-bounce.ts';
-
-const service = serviceOf(test, {workspaces: {shop: []}});
+import {service} from './service.ts';
 
 async function ingest(mail: string): Promise<void> {
 	const file = join(service().program.folder, 'returned.eml');

@@ -5,37 +5,25 @@ import {openStore} from '../../src/store/store.ts';
 import {findUserByEmail} from '../../src/store/users.ts';
 import {strangerTo, type Visitor, visitorOf} from '../helpers/dashboard.ts';
 import {named, pathOf, routes, thingsOf} from '../helpers/dashboard-routes.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {service} from './service.ts';
 
 // Every route of the dashboard, from its table: a new one is tried here without being named.
-const service = serviceOf(test, {workspaces: {shop: [], other: []}});
 
 const ask = (visitor: Visitor, route: Route, path: string) =>
 	route.method === 'GET' ? visitor.get(path) : visitor.submit(path);
 
-test('without a session every page leads to the log-in', async t => {
+test('without a session every page redirects to the login, and part of an open page gets no other page', async t => {
 	const stranger = strangerTo(service().url);
 	for (const route of routes) {
-		const seen = await stranger.raw(route.path.replaceAll(/:\w+/g, 'x'), {
-			method: route.method,
-			...(route.method === 'POST' && {body: new URLSearchParams()}),
-		});
+		const body = route.method === 'POST' ? {body: new URLSearchParams()} : {};
+		const path = route.path.replaceAll(/:\w+/g, 'x');
+		const seen = await stranger.raw(path, {method: route.method, ...body});
 		t.is(seen.status, 303, named(route));
 		t.regex(seen.location ?? '', /^\/login/, named(route));
-	}
-});
-
-test('an open page without a session anymore gets no other page for a part of itself', async t => {
-	const stranger = strangerTo(service().url);
-	for (const route of routes) {
-		const {status, headers} = await stranger.raw(route.path.replaceAll(/:\w+/g, 'x'), {
-			method: route.method,
-			headers: {'hx-request': 'true'},
-			...(route.method === 'POST' && {body: new URLSearchParams()}),
-		});
-		t.is(status, 401, named(route));
+		const part = await stranger.raw(path, {method: route.method, headers: {'hx-request': 'true'}, ...body});
+		t.is(part.status, 401, named(route));
 		// What was typed is not thrown away.
-		t.is(headers.get('hx-refresh'), route.method === 'GET' ? 'true' : null, named(route));
+		t.is(part.headers.get('hx-refresh'), route.method === 'GET' ? 'true' : null, named(route));
 	}
 });
 

@@ -1,14 +1,9 @@
 import {type AddressInfo, createServer} from 'node:net';
 import test from 'ava';
 import type {Browser, Page} from 'playwright-core';
-import {browserOf} from '../helpers/browser.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {faultsOf, openWindow} from '../helpers/dashboard-browser.ts';
-import {serviceOf} from '../helpers/service.ts';
-
-const service = serviceOf(test, {workspaces: {shop: [], bare: []}});
-
-const browserFor = browserOf(test);
+import {browserFor, service} from './service.ts';
 
 async function openAs(browser: Browser, script = true, workspace = 'shop') {
 	const visitor = await visitorOf(service(), 'operator', workspace);

@@ -1,8 +1,7 @@
 import test from 'ava';
 import {type Seen, type Visitor, visitorOf} from '../helpers/dashboard.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {service} from './service.ts';
 
-const service = serviceOf(test, {workspaces: {shop: []}});
 const shop = () => service().workspaces.shop as NonNullable<ReturnType<typeof service>['workspaces'][string]>;
 const english = {
 	begun: '',

@@ -2,23 +2,9 @@ import test from 'ava';
 import fc from 'fast-check';
 import {diffLines, fold} from '../../src/kit/diff.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {service} from './service.ts';
 
-const hostile =
-	'<script>alert(1)</script><link rel=preconnect href=https://evil.example><img src=https://evil.example/x>';
-const service = serviceOf(test, {
-	workspaces: {shop: []},
-	templates: {
-		receipt: {
-			'template.json': '{"subject":"<b>Receipt</b> {{ number }}","subjects":{"de":"Beleg {{ number }}"}}',
-			'body.html': `<p>Total {{ total }}</p>${hostile}`,
-			'body.de.html': '<p>Summe {{ total }}</p>',
-			'sample.json': '{"number": 1042, "total": "19.90"}',
-		},
-	},
-});
-
-const shop = () => service().workspaces.shop as NonNullable<ReturnType<typeof service>['workspaces'][string]>;
+const shop = () => service().workspaces.designed as NonNullable<ReturnType<typeof service>['workspaces'][string]>;
 
 async function saved(version: number, html: string): Promise<string> {
 	const {live, templates} = shop();
@@ -31,7 +17,7 @@ async function saved(version: number, html: string): Promise<string> {
 }
 
 test.serial('the list leads to a template, which shows how it looks', async t => {
-	const viewer = await visitorOf(service(), 'viewer', 'shop');
+	const viewer = await visitorOf(service(), 'viewer', 'designed');
 	const {receipt} = shop().templates;
 	const list = await viewer.get('/templates');
 	t.regex(list.text, new RegExp(`href="/templates/${receipt}" data-row`));
@@ -58,7 +44,7 @@ test.serial('the list leads to a template, which shows how it looks', async t =>
 
 test.serial('versions are compared and rolled back to', async t => {
 	const id = await saved(2, '<p>Sum {{ total }}</p>\n<p>Bye</p>');
-	const operator = await visitorOf(service(), 'operator', 'shop');
+	const operator = await visitorOf(service(), 'operator', 'designed');
 	const {text} = await operator.get(`/templates/${id}/compare?from=1&to=2`);
 	t.regex(text, /<del>- Beleg {{ number }}<\/del>/, 'a language that is gone');
 	t.regex(text, /<ins>\+ &lt;p&gt;Sum {{ total }}&lt;\/p&gt;<\/ins>/);
@@ -78,7 +64,7 @@ test.serial('versions are compared and rolled back to', async t => {
 });
 
 test.serial('a template is made and deleted, its name typed', async t => {
-	const operator = await visitorOf(service(), 'operator', 'shop');
+	const operator = await visitorOf(service(), 'operator', 'designed');
 	const refused = async (fields: Record<string, string>, why: RegExp) => {
 		const seen = await operator.submit('/templates', fields);
 		t.is(seen.status, 422);
@@ -125,7 +111,7 @@ test('of versions that differ much the beginning of each language is shown, and 
 		}));
 		t.is((await live.post(`/v1/templates/${body.id}/versions`, {variants})).status, 201);
 	}
-	const visitor = await visitorOf(service(), 'viewer');
+	const visitor = await visitorOf(service(), 'viewer', 'designed');
 	const {status, text} = await visitor.get(`/templates/${body.id}/compare?from=1&to=2`);
 	t.is(status, 200);
 	t.is(text.match(/<ins>\+ subject new<\/ins>/g)?.length, 3, 'each subject');
@@ -163,7 +149,7 @@ test('a diff gives both texts back and keeps what they have in common', t => {
 test.serial(
 	'a layout that is not one is refused with its place; what templates use has no way to be removed',
 	async t => {
-		const visitor = await visitorOf(service(), 'operator', 'shop');
+		const visitor = await visitorOf(service(), 'operator', 'designed');
 		const begun = await visitor.submit('/layouts', {kind: 'layout', name: 'frame'});
 		t.regex(begun.text, /Layout frame/);
 		t.is((await visitor.submit('/layouts', {kind: 'layout', name: 'two words'})).status, 422);

@@ -1,6 +1,3 @@
-import {mkdtemp} from 'node:fs/promises';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import test from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {storeTime} from '../../src/kit/time.ts';
@@ -9,18 +6,9 @@ import {notify} from '../../src/outcome/outbox.ts';
 import {openStore} from '../../src/store/store.ts';
 import {visitorOf} from '../helpers/dashboard.ts';
 import {receivedIn} from '../helpers/dashboard-routes.ts';
-import {type Service, serviceOf} from '../helpers/service.ts';
+import type {Service} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
-import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
-
-let receiver: Receiver;
-const service = serviceOf(test, {
-	workspaces: {shop: []},
-	async settings(scope) {
-		receiver = await startReceiver(scope, await mkdtemp(join(tmpdir(), 'mailctl-hooks-')), ['hooks.shop.example']);
-		return {...receiver.settings, MAILCTL_WEBHOOK_BACKOFF: '1ms'};
-	},
-});
+import {receiver, service} from './service.ts';
 
 type Shown = {
 	readonly url: string;
@@ -29,8 +17,8 @@ type Shown = {
 	readonly signing_secret: string;
 };
 const show = (page: string) =>
-	service().program.cli<Shown>('webhook', 'show', page.split('/')[2] ?? '', '--workspace', 'shop');
-const shop = () => service().workspaces.shop as NonNullable<Service['workspaces'][string]>;
+	service().program.cli<Shown>('webhook', 'show', page.split('/')[2] ?? '', '--workspace', 'hooked');
+const shop = () => service().workspaces.hooked as NonNullable<Service['workspaces'][string]>;
 
 async function send(to: string, metadata = {}): Promise<string> {
 	const {live, from, templates} = shop();
@@ -40,13 +28,13 @@ async function send(to: string, metadata = {}): Promise<string> {
 
 /** Adds an endpoint by the form; the path of its page. */
 async function added(path: string, events = 'delivered'): Promise<string> {
-	const admin = await visitorOf(service(), 'admin', 'shop');
+	const admin = await visitorOf(service(), 'admin', 'hooked');
 	const {location} = await admin.submit('/webhooks', {url: receiver.url(path), event: events});
 	return location ?? '';
 }
 
 test('what an endpoint missed in an outage is replayed, one or all', async t => {
-	const operator = await visitorOf(service(), 'operator', 'shop');
+	const operator = await visitorOf(service(), 'operator', 'hooked');
 	const page = await added('/outage');
 	receiver.behave('/outage', (_, response) => response.writeHead(503).end('maintenance <b>'));
 	await send('ann@dest.example', {note: '<script>alert(1)</script>'});
@@ -81,7 +69,7 @@ test('what an endpoint missed in an outage is replayed, one or all', async t => 
 test('a delivery about no recipient names the sender of a mail, or what the event is about', async t => {
 	const {store: where} = service();
 	const {id: workspaceId} = shop();
-	const admin = await visitorOf(service(), 'admin', 'shop');
+	const admin = await visitorOf(service(), 'admin', 'hooked');
 	const page = await added('/received', 'received');
 	const disabled = await added('/disabled', 'endpoint_disabled');
 	const keptFor = await receivedIn(where, workspaceId);
@@ -110,7 +98,7 @@ test('a delivery about no recipient names the sender of a mail, or what the even
 });
 
 test('a test shows what came back', async t => {
-	const operator = await visitorOf(service(), 'operator', 'shop');
+	const operator = await visitorOf(service(), 'operator', 'hooked');
 	const page = await added('/tested', 'complained');
 	t.regex((await operator.submit(`${page}/test`)).text, /was acknowledged: the endpoint answered 200 after \d+ ms/);
 	receiver.behave('/tested', (_, response) => response.writeHead(500).end());
@@ -119,7 +107,7 @@ test('a test shows what came back', async t => {
 });
 
 test('an endpoint is added, changed, switched, given a new secret and removed', async t => {
-	const admin = await visitorOf(service(), 'admin', 'shop');
+	const admin = await visitorOf(service(), 'admin', 'hooked');
 	const kept = await admin.submit('/webhooks', {url: 'http://shop.example/"', event: 'opened'});
 	t.is(kept.status, 422);
 	t.regex(kept.text, /The URL must be an https URL/);
@@ -153,7 +141,7 @@ test('an endpoint is added, changed, switched, given a new secret and removed', 
 });
 
 test('a viewer sees how endpoints do, and neither their secrets nor a form', async t => {
-	const viewer = await visitorOf(service(), 'viewer', 'shop');
+	const viewer = await visitorOf(service(), 'viewer', 'hooked');
 	const page = await added('/seen?token=<b>');
 	for (const path of ['/webhooks', page]) {
 		const {status, text} = await viewer.get(path);

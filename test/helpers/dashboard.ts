@@ -44,10 +44,13 @@ export async function visitorOf(
 /** A browser in which nobody is logged in. */
 export function strangerTo(url: string): Visitor {
 	const jar = new Map<string, string>();
+	const cookieHeader = () => [...jar].map(([name, value]) => `${name}=${value}`).join('; ');
+	/** That of the last page that was asked for it. */
+	let token = {cookies: '', value: ''};
 
 	async function raw(path: string, init: RequestInit): Promise<Seen> {
 		const headers = new Headers(init.headers);
-		headers.set('cookie', [...jar].map(([name, value]) => `${name}=${value}`).join('; '));
+		headers.set('cookie', cookieHeader());
 		const answer = await fetch(new URL(path, url), {redirect: 'manual', ...init, headers});
 		for (const line of answer.headers.getSetCookie()) {
 			const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? [];
@@ -69,10 +72,13 @@ export function strangerTo(url: string): Visitor {
 		get,
 		raw,
 		async submit(path, fields = {}) {
-			// Every page has a form: to log out, or to log in.
-			const page = await get('/messages');
-			const {text} = page.location === null ? page : await get(page.location);
-			const form = new URLSearchParams({_csrf: tokenIn(text), ...fields});
+			if (token.cookies === '' || token.cookies !== cookieHeader()) {
+				// Every page has a form: to log out, or to log in.
+				const page = await get('/messages');
+				const {text} = page.location === null ? page : await get(page.location);
+				token = {cookies: cookieHeader(), value: tokenIn(text)};
+			}
+			const form = new URLSearchParams({_csrf: token.value, ...fields});
 			return await raw(path, {method: 'POST', body: form, headers: {origin: url}});
 		},
 		cookies: () => [...jar].map(([name, value]) => ({name, value})),

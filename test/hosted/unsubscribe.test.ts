@@ -287,13 +287,13 @@ sqliteTest(serially, 'a test message tells, but lists no real address', async (t
 	t.is((await lists(api)).at(-1), 'delivered@simulator.test all unsubscribe one-click');
 });
 
-sqliteTest(serially, 'looking changes nothing: 100 GET and HEAD', async (t, store) => {
+sqliteTest(serially, 'a page that is only looked at, by GET or HEAD, changes nothing', async (t, store) => {
 	conforms(t, 'hosted.page', 'auth.hosted', 'versioning.2');
 	const api = await startApi(t, store);
 	const topicId = await addTopic(api);
 	const {id, path} = await sendMail(api, {unsubscribeGroup: 'news', topicId});
-	for (let n = 0; n < 100; n++) {
-		t.is((await show(api, path, {method: n % 10 === 0 ? 'HEAD' : 'GET'})).status, 200);
+	for (let n = 0; n < 10; n++) {
+		t.is((await show(api, path, {method: n % 2 === 0 ? 'HEAD' : 'GET'})).status, 200);
 	}
 	t.is((await show(api, `${path}&action=all`)).status, 200);
 	t.deepEqual(await lists(api), []);
@@ -331,12 +331,13 @@ sqliteTest(
 				await show(api, `/unsubscribe?token=${encodeURIComponent(text)}`),
 				await press(api, `/unsubscribe?token=${encodeURIComponent(text)}`, oneClick),
 			]) {
-				t.true(answer.status === 400 || answer.status === 429, `${text}: ${answer.status}`);
+				t.is(answer.status, 400, text);
 			}
 		};
 		t.is((await press(api, '/unsubscribe', oneClick)).status, 400);
 		t.is((await show(api, `/unsubscribe?token=${token}&token=${token}`)).status, 400);
-		for (let index = 0; index < token.length; index++) {
+		// All others in test/links/links.test.ts: after 120 of them, nothing more is read here.
+		for (let index = 0; index < token.length; index += 10) {
 			const mutant = token.slice(0, index) + (token[index] === 'A' ? 'B' : 'A') + token.slice(index + 1);
 			await refused(mutant);
 		}

@@ -1,24 +1,12 @@
 import {mkdtemp, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import test from 'ava';
-import {dmarcMail, reporters, reportSigner} from '../helpers/aggregate-mails.ts';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {publish, type ToPublish} from '../helpers/domain-zone.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf} from '../helpers/service.ts';
-import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
+import {dmarcMail, reporters, reportSigner} from '../../helpers/aggregate-mails.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import {publish, type ToPublish} from '../../helpers/domain-zone.ts';
+import {journeysOf, receiver, service} from './stage.ts';
 
-let receiver: Receiver;
-const service = serviceOf(test, {
-	workspaces: {shop: []},
-	async settings(scope) {
-		receiver = await startReceiver(scope, await mkdtemp(join(tmpdir(), 'mailctl-hooks-')), ['hooks.shop.example']);
-		receiver.zone['out.mail.example'] = {a: ['192.0.2.1']};
-		return {...receiver.settings, MAILCTL_HOSTNAME: 'out.mail.example'};
-	},
-});
-const journey = journeysOf(test, 'journeys-domains', service);
+const journey = journeysOf('domains');
 
 journey('a domain is added, and DNS turns green while one looks', async (t, {open, own, suitsAll}) => {
 	const {program} = service();

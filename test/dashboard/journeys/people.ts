@@ -1,10 +1,8 @@
-import test from 'ava';
-import {strangerTo, visitorOf} from '../helpers/dashboard.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {strangerTo, visitorOf} from '../../helpers/dashboard.ts';
+import type {Workspace} from '../../helpers/service.ts';
+import {journeysOf, service} from './stage.ts';
 
-const service = serviceOf(test, {workspaces: {shop: []}});
-const journey = journeysOf(test, 'journeys-people', service);
+const journey = journeysOf('people');
 const password = 'correct horse battery';
 
 journey('one comes by a link, sets a password, and logs in with it', async (t, {open, own}) => {

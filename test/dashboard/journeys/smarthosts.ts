@@ -1,21 +1,11 @@
-import test from 'ava';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {type FakeMx, startFakeMx} from '../helpers/fake-mx.ts';
-import {journeysOf, type Window} from '../helpers/journeys.ts';
-import {headerOf} from '../helpers/mail-hosts.ts';
-import {eventOf, postsOf} from '../helpers/provider-posts.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {rawMail} from '../../conformance/resources.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import {headerOf} from '../../helpers/mail-hosts.ts';
+import {eventOf, postsOf} from '../../helpers/provider-posts.ts';
+import type {Workspace} from '../../helpers/service.ts';
+import {journeysOf, service, type Window} from './stage.ts';
 
-let relay: FakeMx;
-const service = serviceOf(test, {
-	workspaces: {mouse: [], keys: []},
-	async settings(scope) {
-		relay = await startFakeMx(scope, {dot: '250 2.0.0 Ok: queued as 4BF2'});
-		return {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: `smtp://127.0.0.1:${relay.port}?tls=none`};
-	},
-});
-const journey = journeysOf(test, 'journeys-smarthosts', service);
+const journey = journeysOf('smarthosts');
 
 /** URL and secret, as the page shows them this once. */
 async function shownOn({page}: Window) {
@@ -29,8 +19,9 @@ async function post(path: string, to: string, ref: string, secret: string): Prom
 }
 
 journey('a provider’s URL is made, its bounce arrives, the URL is renewed and removed', async (t, stage) => {
-	const {live, from, templates} = service().workspaces[stage.way] as Workspace;
-	const window = await stage.open(await visitorOf(service(), 'admin', stage.way));
+	const shop = service().workspaces[stage.workspace] as Workspace;
+	const {live, from, templates} = shop;
+	const window = await stage.open(await visitorOf(service(), 'admin', stage.workspace));
 	const {page, go, press, choose} = window;
 	await page.goto('/messages');
 	await go('Smarthosts');
@@ -47,9 +38,8 @@ journey('a provider’s URL is made, its bounce arrives, the URL is renewed and 
 	await page.getByText('none yet').waitFor();
 
 	const to = `${stage.own('gone')}@dest.example`;
-	await live.post('/v1/messages', {from, to, templateId: templates.plain});
-	const mail = await waitFor('it went out', () => relay.received.find(one => one.to.some(each => each.includes(to))));
-	const ref = headerOf(mail.data, 'X-Mailctl-Ref');
+	const {body} = await live.post<{id: string}>('/v1/messages', {from, to, templateId: templates.plain});
+	const ref = headerOf(Buffer.from(await rawMail(service(), shop, body.id)), 'X-Mailctl-Ref');
 	t.is(await post(first.path, to, ref, `${first.secret}x`), 401);
 	t.is(await post(first.path, to, ref, first.secret), 200);
 	await go('Messages');

@@ -1,22 +1,9 @@
-import {mkdtemp} from 'node:fs/promises';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
-import test from 'ava';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
-import {waitFor} from '../helpers/wait.ts';
-import {type Receiver, startReceiver} from '../helpers/webhook-receiver.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import type {Workspace} from '../../helpers/service.ts';
+import {waitFor} from '../../helpers/wait.ts';
+import {journeysOf, receiver, service} from './stage.ts';
 
-let receiver: Receiver;
-const service = serviceOf(test, {
-	workspaces: {mouse: [], keys: []},
-	async settings(scope) {
-		receiver = await startReceiver(scope, await mkdtemp(join(tmpdir(), 'mailctl-hooks-')), ['hooks.shop.example']);
-		return {...receiver.settings, MAILCTL_WEBHOOK_BACKOFF: '1ms'};
-	},
-});
-const journey = journeysOf(test, 'journeys-webhooks', service);
+const journey = journeysOf('webhooks');
 
 type Endpoint = {readonly workspace: string; readonly path: string; readonly id: string};
 
@@ -34,13 +21,13 @@ async function sendInOutage(addresses: readonly string[], {workspace, path, id}:
 	receiver.behave(path, (_, response) => response.end());
 }
 
-journey('webhooks are replayed after an outage', async (_, {open, way, suitsAll}) => {
-	const path = `/hooks-of-${way}`;
-	const command = ['webhook', 'add', receiver.url(path), '--event', 'delivered', '--workspace', way];
+journey('webhooks are replayed after an outage', async (_, {open, workspace, suitsAll}) => {
+	const path = `/hooks-of-${workspace}`;
+	const command = ['webhook', 'add', receiver.url(path), '--event', 'delivered', '--workspace', workspace];
 	const {id} = await service().program.cli<{id: string}>(...command);
-	const endpoint = {workspace: way, path, id};
+	const endpoint = {workspace, path, id};
 	await sendInOutage(['ann@dest.example', 'bob@dest.example'], endpoint);
-	const {page, go, press, open: openRow} = await open(await visitorOf(service(), 'operator', way));
+	const {page, go, press, open: openRow} = await open(await visitorOf(service(), 'operator', workspace));
 	await page.goto('/messages');
 	await go('Webhooks');
 	await page.getByText('failing', {exact: true}).waitFor();
@@ -63,10 +50,18 @@ journey('webhooks are replayed after an outage', async (_, {open, way, suitsAll}
 	await page.locator('#delivery .badge.good').waitFor();
 });
 
-journey('an endpoint is added and tested', async (t, {open, way, suitsAll}) => {
-	const path = `/tested-by-${way}`;
-	await service().program.cli('webhook', 'add', receiver.url('/other'), '--event', 'opened', '--workspace', way);
-	const {page, go, press, type, tick} = await open(await visitorOf(service(), 'admin', way));
+journey('an endpoint is added and tested', async (t, {open, workspace, suitsAll}) => {
+	const path = `/tested-by-${workspace}`;
+	await service().program.cli(
+		'webhook',
+		'add',
+		receiver.url('/other'),
+		'--event',
+		'opened',
+		'--workspace',
+		workspace,
+	);
+	const {page, go, press, type, tick} = await open(await visitorOf(service(), 'admin', workspace));
 	await page.goto('/messages');
 	await go('Webhooks');
 	await press('Add an endpoint', 'summary');

@@ -1,12 +1,10 @@
-import test from 'ava';
 import type {Page} from 'playwright-core';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import type {Workspace} from '../../helpers/service.ts';
+import {waitFor} from '../../helpers/wait.ts';
+import {journeysOf, service} from './stage.ts';
 
-const service = serviceOf(test, {workspaces: {shop: [], other: [], third: []}});
-const journey = journeysOf(test, 'journeys-workspaces', service);
+const journey = journeysOf('workspaces');
 
 async function send(workspace: string, to: string) {
 	const {live, from, templates} = service().workspaces[workspace] as Workspace;

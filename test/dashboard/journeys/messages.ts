@@ -1,14 +1,12 @@
 import {writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import test from 'ava';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
-import {unmatchedBounce} from '../helpers/unmatched-bounce.ts';
-import {waitFor} from '../helpers/wait.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import type {Workspace} from '../../helpers/service.ts';
+import {unmatchedBounce} from '../../helpers/unmatched-bounce.ts';
+import {waitFor} from '../../helpers/wait.ts';
+import {journeysOf, service} from './stage.ts';
 
-const service = serviceOf(test, {workspaces: {shop: []}});
-const journey = journeysOf(test, 'journeys-messages', service);
+const journey = journeysOf('messages');
 const shop = () => service().workspaces.shop as Workspace;
 
 async function send(to: string, more: object = {}): Promise<string> {

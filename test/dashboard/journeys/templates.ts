@@ -1,18 +1,8 @@
-import test from 'ava';
 import type {Page} from 'playwright-core';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf} from '../helpers/service.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import {journeysOf, service} from './stage.ts';
 
-const receipt = {
-	'template.json': '{"subject":"Receipt {{ number }}"}',
-	'body.html': '<p>Total {{ total }}</p>',
-	'sample.json': '{"number": 1042, "total": "19.90"}',
-};
-const names = ['receipt', 'letter', 'card', 'code'].flatMap(name => [`mouse-${name}`, `keys-${name}`]);
-const templates = Object.fromEntries(names.map(name => [name, receipt]));
-const service = serviceOf(test, {workspaces: {shop: []}, templates});
-const journey = journeysOf(test, 'journeys-templates', service);
+const journey = journeysOf('templates');
 
 const operator = () => visitorOf(service(), 'operator', 'shop');
 const shownBy = (page: Page) => page.frameLocator('iframe:visible').locator('body');

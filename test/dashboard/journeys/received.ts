@@ -1,12 +1,10 @@
-import test from 'ava';
-import {openStore} from '../../src/store/store.ts';
-import {visitorOf} from '../helpers/dashboard.ts';
-import {receivedIn} from '../helpers/dashboard-routes.ts';
-import {journeysOf} from '../helpers/journeys.ts';
-import {serviceOf, type Workspace} from '../helpers/service.ts';
+import {openStore} from '../../../src/store/store.ts';
+import {visitorOf} from '../../helpers/dashboard.ts';
+import {receivedIn} from '../../helpers/dashboard-routes.ts';
+import type {Workspace} from '../../helpers/service.ts';
+import {journeysOf, service} from './stage.ts';
 
-const service = serviceOf(test, {workspaces: {mouse: [], keys: []}});
-const journey = journeysOf(test, 'journeys-received', service);
+const journey = journeysOf('received');
 
 /** As if DNS had shown its records. */
 async function verify(domain: string): Promise<void> {
@@ -23,9 +21,11 @@ async function verify(domain: string): Promise<void> {
 
 journey('an address is added, a mail that came in is read, its file is there, and it is deleted', async (t, stage) => {
 	const {workspaces, store} = service();
-	const {id} = workspaces[stage.way] as Workspace;
-	const domain = `${stage.way}.example`;
-	const {page, go, open, press, search, type} = await stage.open(await visitorOf(service(), 'admin', stage.way));
+	const {id} = workspaces[stage.workspace] as Workspace;
+	const domain = `${stage.workspace}.example`;
+	const {page, go, open, press, search, type} = await stage.open(
+		await visitorOf(service(), 'admin', stage.workspace),
+	);
 	await page.goto('/messages');
 	await go('Received');
 	await page.getByText('No mail.').waitFor();

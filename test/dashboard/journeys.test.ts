@@ -1,0 +1,9 @@
+import './journeys/people.ts';
+import './journeys/workspaces.ts';
+import './journeys/messages.ts';
+import './journeys/templates.ts';
+import './journeys/recipients.ts';
+import './journeys/domains.ts';
+import './journeys/smarthosts.ts';
+import './journeys/received.ts';
+import './journeys/webhooks.ts';
