@@ -1,3 +1,6 @@
+/** Seldom enough after a while that asking costs little, in milliseconds. */
+const maxPause = 50;
+
 /**
  * Asks until the condition holds; throws with `what` when it did not within the limit (milliseconds), which a machine
  * that stands still for a minute must not reach.
@@ -7,16 +10,17 @@ export async function waitFor<T>(
 	condition: () => T | Promise<T>,
 	limit = 180_000,
 ): Promise<Exclude<T, false | null | undefined>> {
-	const end = performance.now() + limit;
+	const begun = performance.now();
 	for (;;) {
 		const value = await condition();
 		if (value !== false && value !== null && value !== undefined) {
 			return value as Exclude<T, false | null | undefined>;
 		}
-		if (performance.now() > end) {
+		const waited = performance.now() - begun;
+		if (waited > limit) {
 			throw new Error(`Not within ${limit} ms: ${what}`);
 		}
-		await new Promise(resolve => setTimeout(resolve, 10));
+		await new Promise(resolve => setTimeout(resolve, Math.min(Math.max(waited / 10, 10), maxPause)));
 	}
 }
 
