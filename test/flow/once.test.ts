@@ -4,8 +4,8 @@ import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const queues = 16;
-const sends = 600;
-const kills = 3;
+const sends = 300;
+const kills = 2;
 
 type Usage = {readonly accepted: number};
 type Answer = {readonly id: string};

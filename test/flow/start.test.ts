@@ -2,6 +2,7 @@ import {execFileSync, spawnSync} from 'node:child_process';
 import {
 	chmodSync,
 	chownSync,
+	cpSync,
 	existsSync,
 	mkdirSync,
 	mkdtempSync,
@@ -17,26 +18,27 @@ import {join, resolve} from 'node:path';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import {openStore} from '../../src/store/store.ts';
-import {type Ended, eventsOf, type Program, prepareProgram, type Settings, welcomeOf} from '../helpers/daemon.ts';
+import {type Cli, newCli, refused} from '../helpers/cli.ts';
+import {eventsOf, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
+import {oncePerFile} from '../helpers/once-per-file.ts';
 import {call} from '../helpers/shop.ts';
 import {startOnTerminal} from '../helpers/terminal.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** Nothing on standard output, on standard error only lines of ours. */
-function refused(t: ExecutionContext, {code, stdout, stderr}: Ended, exitCode: number, message: RegExp): void {
-	t.is(code, exitCode, stderr);
-	t.is(stdout, '');
-	t.regex(stderr, /^(mailctl: [^\n]+\n)+$/);
-	t.regex(stderr, message);
-}
+/** The data folder that a daemon left after its first start. */
+const leftFolder = oncePerFile(test, async scope => {
+	const program = await prepareProgram(scope, {});
+	await program.cliBytes('init');
+	return join(program.folder, 'data');
+});
 
-/** A data folder that a daemon has made and left. */
-async function usedFolder(t: ExecutionContext, settings: Settings = {}): Promise<Program & {readonly data: string}> {
-	const program = await prepareProgram(t, settings);
-	const init = await program.run('init');
-	t.is(init.code, 0, init.stderr);
-	return {...program, data: join(program.folder, 'data')};
+/** A copy of it, and commands on that. */
+async function usedFolder(t: ExecutionContext): Promise<Cli & {readonly data: string}> {
+	const cli = await newCli(t);
+	const data = join(cli.folder, 'data');
+	cpSync(leftFolder(), data, {recursive: true});
+	return {...cli, data};
 }
 
 test.serial(
@@ -68,26 +70,38 @@ test.serial(
 		t.regex(execFileSync('sh', ['-c', curl], {encoding: 'utf8'}), /"id":"msg_/, 'its curl sends a first mail');
 		const keys = await program.cli<unknown[]>('key', 'list');
 		t.is(keys.length, 2);
+		const {key, from, templateId} = await welcomeOf(program);
 		t.is(await first.stop(), 0);
 		t.false(existsSync(file));
 		const said = (await program.log()).length;
+		rmSync(keysFile);
 
 		const second = await program.serve();
+		t.false(existsSync(keysFile));
 		t.notRegex((await program.log()).slice(said), /key_(live|test)_|fresh/);
 		t.deepEqual((await program.cli<unknown[]>('key', 'list')).length, keys.length);
-		const {key, from, templateId} = await welcomeOf(program);
 		const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
 		t.is(sent.status, 202, 'the key of the first start still holds');
 		t.is(await second.stop(), 0);
 	},
 );
 
-test.serial('a file of first keys that is there already is left alone', async t => {
+test.serial('an existing file of first keys is left alone, and a second daemon learns who is the first', async t => {
 	const program = await prepareProgram(t, {});
 	mkdirSync(join(program.folder, 'data'));
 	const file = join(program.folder, 'data/first-keys.txt');
 	writeFileSync(file, 'kept', {mode: 0o600});
-	t.is(await (await program.serve()).stop(), 0);
+	const daemon = await program.serve();
+	const message = new RegExp(
+		`another daemon is running on the data folder .* \\(process ${daemon.pid} on .*, since 20`,
+	);
+	refused(t, await program.run('serve'), 75, message);
+	program.environment.env.MAILCTL_HTTP_LISTEN = new URL(daemon.url).host;
+	refused(t, await program.run('serve'), 75, message);
+	t.is((await fetch(`${daemon.url}/readyz`)).status, 200, 'the first one is not disturbed');
+	t.is(JSON.parse(readFileSync(join(program.folder, 'data/daemon.json'), 'utf8')).pid, daemon.pid);
+
+	t.is(await daemon.stop(), 0);
 	t.is(readFileSync(file, 'utf8'), 'kept');
 	t.like((await eventsOf(program, 'first_keys'))[0], {file: null});
 	t.notRegex(await program.log(), /key_(live|test)_/);
@@ -100,9 +114,9 @@ for (const settings of [
 	test.serial(
 		`${settings.MAILCTL_DELIVERY}: init makes no sender and names the next command, and no key but in its file`,
 		async t => {
-			const program = await prepareProgram(t, settings);
-			const file = join(program.folder, 'data/first-keys.txt');
-			const {code, stdout, stderr} = await program.run('init');
+			const cli = await newCli(t, settings);
+			const file = join(cli.folder, 'data/first-keys.txt');
+			const {code, stdout, stderr} = await cli.run('init');
 			t.is(code, 0);
 			t.true(`${stdout}${stderr}`.includes(file));
 			t.notRegex(`${stdout}${stderr}`, /key_(live|test)_/);
@@ -110,8 +124,8 @@ for (const settings of [
 			const text = readFileSync(file, 'utf8');
 			t.notRegex(text, /hello@example|curl/);
 			t.regex(text, /mailctl.* domain add YOUR-DOMAIN/);
-			t.deepEqual(await program.cli('sender', 'list'), []);
-			t.deepEqual(await program.cli('domain', 'list'), []);
+			t.deepEqual(await cli.json('sender', 'list'), []);
+			t.deepEqual(await cli.json('domain', 'list'), []);
 		},
 	);
 }
@@ -163,9 +177,7 @@ test.serial('a port in use is named, with what to do, and nothing is created', a
 		`127\\.0\\.0\\.1:${address.port} is in use by another program: stop it or set MAILCTL_HTTP_LISTEN`,
 	);
 	refused(t, await program.run('serve'), 69, message);
-	t.false(existsSync(join(program.folder, 'data')));
-	t.is(await (await program.serve({MAILCTL_HTTP_LISTEN: '127.0.0.1:0'})).stop(), 0);
-	t.regex((await welcomeOf(program)).key, /^key_live_/, 'this is the first start');
+	t.false(existsSync(join(program.folder, 'data')), 'the next start is the first one');
 	const listeners = [
 		'MAILCTL_ADMIN_LISTEN',
 		'MAILCTL_HTTPS_LISTEN',
@@ -174,8 +186,7 @@ test.serial('a port in use is named, with what to do, and nothing is created', a
 		'MAILCTL_SUBMISSION_LISTEN',
 	];
 	for (const listener of listeners) {
-		const other = await prepareProgram(t, {
-			MAILCTL_HTTP_LISTEN: '127.0.0.1:0',
+		const other = await newCli(t, {
 			MAILCTL_ACME: 'true',
 			MAILCTL_HOSTNAME: 'mail.lab.test',
 			MAILCTL_PUBLIC_URL: 'https://mail.lab.test',
@@ -196,10 +207,8 @@ test.serial('a first start that broke off before it showed its keys is continued
 	const [file, obstacle] = ['first-keys.txt', 'daemon.json'].map(name => join(program.folder, 'data', name));
 	// The last thing that a start writes cannot be written.
 	mkdirSync(obstacle as string, {recursive: true, mode: 0o700});
-	for (const _ of [1, 2]) {
-		t.is((await program.run('serve')).code, 74);
-		t.false(existsSync(file as string));
-	}
+	t.is((await program.run('serve')).code, 74);
+	t.false(existsSync(file as string));
 	rmSync(obstacle as string, {recursive: true});
 	const second = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);
@@ -207,25 +216,27 @@ test.serial('a first start that broke off before it showed its keys is continued
 	const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
 	t.is(sent.status, 202);
 	t.is(await second.stop(), 0);
-	rmSync(file as string);
-	t.is(await (await program.serve()).stop(), 0);
-	t.false(existsSync(file as string), 'the first start is over');
 });
 
-test.serial('a store that cannot be reached leaves nothing behind', async t => {
-	const program = await prepareProgram(t, {
-		MAILCTL_DATABASE_URL: 'postgres://mailctl@127.0.0.1:1/mailctl',
+test.serial('a PostgreSQL that cannot be reached is worth another attempt, and nothing is created', async t => {
+	const cli = await newCli(t, {
+		MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@127.0.0.1:1/mailctl',
 		MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
 	});
-	t.is((await program.run('serve')).code, 75);
-	t.false(existsSync(join(program.folder, 'data')));
+	const data = join(cli.folder, 'data');
+	const ended = await cli.run('serve');
+	refused(t, ended, 75, /the database cannot be reached \(.*ECONNREFUSED/);
+	t.notRegex(ended.stderr, /hunter2/);
+	t.false(existsSync(data));
+	mkdirSync(data);
+	refused(t, await cli.run('serve'), 75, /the database cannot be reached/);
 });
 
 test.serial('a data folder that is a file, or below one, is refused with what to do', async t => {
 	for (const folder of ['file', 'file/below']) {
-		const program = await prepareProgram(t, {MAILCTL_DATA_DIR: `./${folder}`});
-		writeFileSync(join(program.folder, 'file'), '');
-		refused(t, await program.run('serve'), 78, /data folder .*file.* cannot be written .*set MAILCTL_DATA_DIR/);
+		const cli = await newCli(t, {MAILCTL_DATA_DIR: `./${folder}`});
+		writeFileSync(join(cli.folder, 'file'), '');
+		refused(t, await cli.run('serve'), 78, /data folder .*file.* cannot be written .*set MAILCTL_DATA_DIR/);
 	}
 });
 
@@ -264,8 +275,9 @@ test.serial('what belongs to another user is refused with both users and the com
 	}
 	const program = await usedFolder(t);
 	const mailctl = programForAll(t);
-	const serve = () => {
-		const options = {...program.environment, uid: nobody, gid: nobody, encoding: 'utf8'} as const;
+	const serve = (settings: Readonly<Record<string, string>> = {}) => {
+		const env = {PATH: process.env.PATH, MAILCTL_HTTP_LISTEN: '127.0.0.1:0', ...settings};
+		const options = {cwd: program.folder, env, uid: nobody, gid: nobody, encoding: 'utf8'} as const;
 		const {status: code, stdout, stderr} = spawnSync(process.execPath, [mailctl, 'serve'], options);
 		return {code, stdout, stderr};
 	};
@@ -276,23 +288,28 @@ test.serial('what belongs to another user is refused with both users and the com
 	refused(t, serve(), 78, new RegExp(`${program.data}${asRoot}.*run chown -R ${nobody} ${program.data}\n`));
 	execFileSync('chown', ['-R', String(nobody), program.data]);
 
-	for (const name of ['mailctl.db', 'mailctl.db-wal', 'mailctl.db-shm', 'secrets.json', 'daemon.lock', 'captured']) {
-		const file = join(program.data, name);
-		const isNew = !existsSync(file);
-		if (isNew) {
+	const names = ['mailctl.db', 'mailctl.db-wal', 'mailctl.db-shm', 'secrets.json', 'daemon.lock', 'captured'];
+	const files = names.map(name => join(program.data, name));
+	const added = files.filter(file => !existsSync(file));
+	for (const file of added) {
+		if (file.endsWith('captured')) {
+			mkdirSync(file, {mode: 0o700});
+		} else {
 			writeFileSync(file, '', {mode: 0o600});
 		}
-		if (name === 'captured') {
-			rmSync(file);
-			mkdirSync(file, {mode: 0o700});
-		}
+	}
+	for (const file of files) {
 		chownSync(file, 0, 0);
-		const recursive = name === 'captured' ? '-R ' : '';
-		refused(t, serve(), 78, new RegExp(`^mailctl: ${file}${asRoot}run chown ${recursive}${nobody} ${file}\n$`));
+	}
+	const ended = serve();
+	t.is(ended.stderr.split('\n').length, files.length + 1);
+	for (const file of files) {
+		const recursive = file.endsWith('captured') ? '-R ' : '';
+		refused(t, ended, 78, new RegExp(`^mailctl: ${file}${asRoot}run chown ${recursive}${nobody} ${file}$`, 'm'));
 		chownSync(file, nobody, nobody);
-		if (isNew) {
-			rmSync(file, {recursive: true});
-		}
+	}
+	for (const file of added) {
+		rmSync(file, {recursive: true});
 	}
 
 	const settings = join(program.folder, '.env');
@@ -306,8 +323,12 @@ test.serial('what belongs to another user is refused with both users and the com
 	chownSync(settings, nobody, nobody);
 
 	const missing = join(program.folder, 'other');
-	Object.assign(program.environment.env, {MAILCTL_DATA_DIR: missing});
-	refused(t, serve(), 78, new RegExp(`belongs to user 0 .*: run install -d -o ${nobody} -m 700 ${missing} or set`));
+	refused(
+		t,
+		serve({MAILCTL_DATA_DIR: missing}),
+		78,
+		new RegExp(`belongs to user 0 .*: run install -d -o ${nobody} -m 700 ${missing} or set`),
+	);
 });
 
 for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
@@ -319,24 +340,8 @@ for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
 	});
 }
 
-test.serial('a second daemon on the folder learns who is the first', async t => {
-	const program = await prepareProgram(t, {});
-	const daemon = await program.serve();
-	const message = new RegExp(
-		`another daemon is running on the data folder .* \\(process ${daemon.pid} on .*, since 20`,
-	);
-	refused(t, await program.run('serve'), 75, message);
-	program.environment.env.MAILCTL_HTTP_LISTEN = new URL(daemon.url).host;
-	refused(t, await program.run('serve'), 75, message);
-	t.is((await fetch(`${daemon.url}/readyz`)).status, 200, 'the first one is not disturbed');
-	t.is(JSON.parse(readFileSync(join(program.folder, 'data/daemon.json'), 'utf8')).pid, daemon.pid);
-	await daemon.kill();
-	const next = await program.serve();
-	t.is(await next.stop(), 0);
-});
-
 test.serial('every wrong setting is named at once, and nothing is made', async t => {
-	const program = await prepareProgram(t, {
+	const program = await newCli(t, {
 		MAILCTL_HTTP_LISTEN: 'nowhere',
 		MAILCTL_DELIVERY: 'pigeon',
 		MAILCTL_RETRY_SCHEDULE: '1m,soon',
@@ -422,17 +427,6 @@ test.serial('a start that fails in a way nobody foresaw ends the process', async
 	const {code, stderr} = await program.run('serve');
 	t.is(code, 1);
 	t.regex(stderr, /^mailctl: unexpected error: .*no interfaces/);
-});
-
-test.serial('a PostgreSQL that is not there is worth another try', async t => {
-	const program = await prepareProgram(t, {
-		MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@127.0.0.1:1/mailctl',
-		MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
-	});
-	mkdirSync(join(program.folder, 'data'));
-	const ended = await program.run('serve');
-	refused(t, ended, 75, /the database cannot be reached \(.*ECONNREFUSED/);
-	t.notRegex(ended.stderr, /hunter2/);
 });
 
 if (process.getuid?.() !== 0) {

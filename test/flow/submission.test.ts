@@ -4,6 +4,7 @@ import test from 'ava';
 import {type ParsedMail, simpleParser} from 'mailparser';
 import {createTransport, type SendMailOptions} from 'nodemailer';
 import {makeCertificate} from '../helpers/certificate.ts';
+import {newCli} from '../helpers/cli.ts';
 import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
@@ -311,8 +312,8 @@ test('SIGTERM while a mail is on its way: it is stored and answered, and sent af
 });
 
 test('settings that would let keys go unencrypted end the start', async t => {
-	const program = await prepareProgram(t, {MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:2525,0.0.0.0:587'});
-	const {code, stderr} = await program.run('config', 'check');
+	const cli = await newCli(t, {MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:2525,0.0.0.0:587'});
+	const {code, stderr} = await cli.run('config', 'check');
 	t.is(code, 78);
 	t.regex(stderr, /MAILCTL_SUBMISSION_LISTEN names 0\.0\.0\.0:587, which needs TLS: set MAILCTL_SUBMISSION_TLS_CERT/);
 });

@@ -87,7 +87,7 @@ test.serial('TLS reports there and back between two installations, once, also af
 	await b.serve();
 	await waitFor('the report of B', async () => (await eventsOf(b, 'tls_report_sent')).length === 1);
 	await waitFor('the report of B at A', async () => (await eventsOf(a, 'inbound_read')).length === 1);
-	const [, line] = /^TLS to us +(.*)$/m.exec((await a.run('domain', 'dmarc', 'a.example')).stdout) ?? [];
+	const [, line] = /^TLS to us +(.*)$/m.exec(String(await a.cliBytes('domain', 'dmarc', 'a.example'))) ?? [];
 	t.is(line, '1 connection, 0 failed');
 	t.deepEqual((await eventsOf(b, 'tls_report_sent'))[0]?.to, ['tlsrpt@bounce.a.example'], 'the other address fails');
 

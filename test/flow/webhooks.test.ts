@@ -348,6 +348,9 @@ test.serial('kill -9 while posting: every delivery arrives after the next start,
 	t.is(messages.length, 24, 'those that were under way came twice');
 	t.is(new Set(receiver.received.map(({headers}) => headers['x-webhook-id'])).size, 20);
 
+	t.like(await program.cli('webhook', 'replay', '--since', '1h'), {replayed: 20});
+	await receiver.count(44);
+
 	// SIGTERM: what is under way ends and is stored. What the CLI changes holds within a second.
 	isHeld = true;
 	waiting.length = 0;
@@ -358,7 +361,7 @@ test.serial('kill -9 while posting: every delivery arrives after the next start,
 	t.is((await again.deliveries(id)).length, 20);
 	await program.cli('webhook', 'enable', id);
 	await again.send('delivered@simulator.test');
-	await receiver.count(25);
+	await receiver.count(45);
 	const stopping = second.stop();
 	await waitFor('it stops', async () => (await eventsOf(program, 'stopping')).length === 1);
 	waiting[0]?.();
@@ -366,12 +369,6 @@ test.serial('kill -9 while posting: every delivery arrives after the next start,
 	t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
 	const [delivery] = await program.cli<Delivery[]>('webhook', 'deliveries', id);
 	t.like(delivery, {status: 'delivered', attempts: 1});
-	t.is(receiver.received[24]?.headers['x-webhook-id'], delivery?.id);
-
-	isHeld = false;
-	const third = await program.serve();
-	t.like(await program.cli('webhook', 'replay', '--since', '1h'), {replayed: 21});
-	await receiver.count(46);
+	t.is(receiver.received[44]?.headers['x-webhook-id'], delivery?.id);
 	await program.cli('webhook', 'remove', id, '--yes');
-	t.is(await third.stop(), 0);
 });

@@ -98,6 +98,8 @@ async function serve(): Promise<void> {
 	const answer = process.stdout.write.bind(process.stdout);
 	process.stdout.setMaxListeners(0);
 	process.stderr.setMaxListeners(0);
+	// A refused `serve` leaves its signal handlers behind.
+	process.setMaxListeners(0);
 	for await (const line of createInterface({input: process.stdin})) {
 		const written = {stdout: [] as Buffer[], stderr: [] as Buffer[]};
 		const keep = (stream: 'stdout' | 'stderr') =>

@@ -1,6 +1,5 @@
-import type {ExecutionContext} from 'ava';
 import {type ProviderName, providerNames} from '../../src/mail/provider.ts';
-import {prepareProgram, type Settings} from './daemon.ts';
+import {prepareProgram, type Scope, type Settings} from './daemon.ts';
 import {type FakeMx, startFakeMx} from './fake-mx.ts';
 import {clientOf} from './mail-hosts.ts';
 import {type FakeSns, sendgridKeys, startFakeSns} from './provider-posts.ts';
@@ -9,7 +8,7 @@ import {waitFor} from './wait.ts';
 export type Added = {readonly id: string; readonly url: string; readonly secret: string | null};
 
 /** A daemon whose mail goes by a smarthost that answers with an id for each mail. */
-export async function startRelaying(t: ExecutionContext, sns?: FakeSns, settings: Settings = {}) {
+export async function startRelaying(t: Scope, sns?: FakeSns, settings: Settings = {}) {
 	let n = 0;
 	const relay = await startFakeMx(t, {
 		dot: () => {
@@ -45,7 +44,7 @@ export const mailTo = ({received}: FakeMx, to: string) =>
 	received.find(mail => mail.to.some(one => one.includes(to)))?.data;
 
 /** A smarthost of each provider at one daemon, and how to post as its provider. */
-export async function startAll(t: ExecutionContext, settings: Settings = {}) {
+export async function startAll(t: Scope, settings: Settings = {}) {
 	const sns = await startFakeSns(t);
 	const {relay, program, daemon, client} = await startRelaying(t, sns, settings);
 	const {key, shown} = sendgridKeys();

@@ -1,3 +1,6 @@
+/** Seldom enough after a while that asking costs little, in milliseconds. */
+const maxPause = 50;
+
 /**
  * Asks until the condition holds, less often the longer it takes, as many conditions ask a program; throws with `what`
  * when it did not within the limit (milliseconds), which a machine that stands still for a minute must not reach.
@@ -17,7 +20,7 @@ export async function waitFor<T>(
 		if (waited > limit) {
 			throw new Error(`Not within ${limit} ms: ${what}`);
 		}
-		await new Promise(resolve => setTimeout(resolve, Math.min(Math.max(waited / 10, 10), 100)));
+		await new Promise(resolve => setTimeout(resolve, Math.min(Math.max(waited / 10, 10), maxPause)));
 	}
 }
 

@@ -1,8 +1,7 @@
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import type {ExecutionContext} from 'ava';
 import {type Certificate, makeCertificate} from './certificate.ts';
-import {type Program, prepareProgram, type Settings, type Welcome} from './daemon.ts';
+import {type Program, prepareProgram, type Scope, type Settings, type Welcome} from './daemon.ts';
 import {loopbackAddress} from './loopback.ts';
 import {call} from './shop.ts';
 
@@ -12,7 +11,7 @@ export const deadHost = loopbackAddress();
 export const certificate = makeCertificate(host, '127.0.0.1', deadHost);
 
 /** The program with a lab for webhooks: loopback may be reached, our certificate is trusted. */
-export async function prepare(t: ExecutionContext, settings: Settings = {}): Promise<Program> {
+export async function prepare(t: Scope, settings: Settings = {}): Promise<Program> {
 	const program = await prepareProgram(t, {
 		MAILCTL_RATE_LIMIT: '0',
 		MAILCTL_WEBHOOK_ALLOW_CIDRS: '127.0.0.0/8',
