@@ -55,31 +55,31 @@ storeTest(test, '50 sends at once with one key make one message and 50 equal ans
 	t.like(await store.reader('usage_months').first(), {accepted: 1});
 });
 
-sqliteTest(test, '200 keys, each twice at once: each makes one message', async (t, store) => {
+sqliteTest(test, '60 keys, each sent twice at once: each makes one message', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = new Set<string>();
 	let replays = 0;
-	await eachOf(new Array(200).keys(), 30, async n => {
+	await eachOf(new Array(60).keys(), 30, async n => {
 		const pair = await Promise.all([1, 2].map(() => keyed(api, `k${n}`, {to: `u${n}@example.org`})));
 		t.is(pair[0]?.text, pair[1]?.text ?? '');
 		ids.add(idOf(pair[0] as Answer));
 		replays += pair.filter(isReplay).length;
 	});
-	t.is(replays, 200);
-	t.is(ids.size, 200);
-	t.is(await countMessages(store), 200);
+	t.is(replays, 60);
+	t.is(ids.size, 60);
+	t.is(await countMessages(store), 60);
 });
 
 if (engines.includes('postgres')) {
 	test('two machines: 50 sends at once with one key make one message and 50 equal answers', async t => {
 		const nodes = await startTwoNodes(t);
-		for (const key of ['a', 'b', 'c', 'd']) {
+		for (const key of ['a', 'b']) {
 			const answers = await Promise.all(Array.from({length: 50}, (_, n) => keyed(nodes[n % 2] as TestApi, key)));
 			t.is(new Set(answers.map(({status, text}) => `${status} ${text}`)).size, 1);
 			t.is(answers[0]?.status, 202);
 			t.is(answers.filter(isReplay).length, 49);
 		}
-		t.is(await countMessages(nodes[0].store), 4);
+		t.is(await countMessages(nodes[0].store), 2);
 		t.deepEqual([...nodes[0].reported, ...nodes[1].reported], []);
 	});
 

@@ -170,9 +170,11 @@ test('a line that comes a character at a time is not looked through for each of 
 	const reader = new CsvReader();
 	const long = 'x'.repeat(65_536);
 	for (let round = 0; round < 16; round++) {
+		let early = 0;
 		for (const character of long) {
-			t.is(reader.push(character).length, 0);
+			early += reader.push(character).length;
 		}
+		t.is(early, 0);
 		t.deepEqual(reader.push('\n'), [{line: round + 1, cells: [long]}]);
 	}
 });

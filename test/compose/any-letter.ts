@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import type {Letter} from '../../src/compose/header-field.ts';
 import {addedFault, addedName} from '../../src/mail/added-header.ts';
+import {anyChar} from '../helpers/any-char.ts';
 import {receipt} from './letters.ts';
 
 /** Any code point, and often what headers and MIME give a meaning to. */
 export const texts = fc.oneof(
-	fc.string({unit: 'binary', maxLength: 120}),
+	fc.string({unit: anyChar, maxLength: 120}),
 	fc.string({unit: 'grapheme', maxLength: 120}),
 	fc
 		.array(

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import {anyChar} from './any-char.ts';
 
 // Field names whose values somebody reads, and such as every object has.
 const names = `From To Subject Return-Path Content-Type Content-Transfer-Encoding Date Received X-Failed-Recipients
@@ -62,7 +63,7 @@ const blocks = [
 
 const value = fc.oneof(
 	{weight: 5, arbitrary: fc.constantFrom(...words)},
-	fc.string({unit: 'binary', maxLength: 20}),
+	fc.string({unit: anyChar, maxLength: 20}),
 	fc.tuple(fc.constantFrom(...words), fc.constantFrom(...words)).map(two => two.join(' ')),
 	fc.constantFrom(...words).map(word => word.repeat(50)),
 );
@@ -73,7 +74,7 @@ const fieldOf = (among: readonly string[]) =>
 const fields = (among: readonly string[], maxLength: number) =>
 	fc.array(fc.oneof({weight: 8, arbitrary: fieldOf(among)}, fc.constant('')), {maxLength}).map(all => all.join('\n'));
 const text = fc
-	.array(fc.oneof(fc.constantFrom(...blocks), fieldOf(names), fc.string({unit: 'binary', maxLength: 30})), {
+	.array(fc.oneof(fc.constantFrom(...blocks), fieldOf(names), fc.string({unit: anyChar, maxLength: 30})), {
 		maxLength: 8,
 	})
 	.map(all => all.join('\n'));

@@ -2,8 +2,11 @@ import {storeTime} from '../../src/kit/time.ts';
 import type {Store} from '../../src/store/store.ts';
 import type {Workspace} from './workspace.ts';
 
-/** Rows of each table that a list reads. */
-export const filled = 100_000;
+/**
+ * Rows of each table that a list reads. PostgreSQL plans by their number and says what it read. SQLite plans without
+ * it: there it is enough that a search stops before it has read all (`maxScanned`).
+ */
+export const filledRows = {sqlite: 12_000, postgres: 100_000};
 
 /** PostgreSQL ends a statement that takes long. */
 const rowsAtOnce = 10_000;
@@ -11,7 +14,7 @@ const rowsAtOnce = 10_000;
 /** So few rows, the oldest ones, have the rare value of each column that a list can be filtered by. */
 const rare = 3;
 /** So many messages, older than all of the workspace, are of the other one, which has sent none since. */
-const idle = 40_000;
+const idle = {sqlite: 2000, postgres: 40_000};
 /** So many copies wait in the queue, and as many mails that came in are kept. */
 const waiting = 200;
 
@@ -25,7 +28,7 @@ async function insert(
 	{database, dialect}: Store,
 	table: string,
 	row: Readonly<Record<string, string>>,
-	{rows, newer} = {rows: filled, newer: idle},
+	{rows, newer} = {rows: filledRows[dialect.name], newer: idle[dialect.name]},
 ): Promise<void> {
 	const id =
 		dialect.name === 'sqlite'
@@ -35,9 +38,10 @@ async function insert(
 		.join(', ')
 		.replaceAll(/id\((\w+)\)/g, (_, prefix) => `'${prefix}_0' || ${id}`);
 	for (let first = 1; first <= rows; first += rowsAtOnce) {
+		const last = Math.min(first + rowsAtOnce - 1, rows);
 		await database.raw(
 			`insert into ${table} (${Object.keys(row).join(', ')})
-			with recursive n(i) as (select ${first} union all select i + 1 from n where i < ${first + rowsAtOnce - 1})
+			with recursive n(i) as (select ${first} union all select i + 1 from n where i < ${last})
 			select ${values} from n`,
 		);
 	}
@@ -55,6 +59,8 @@ const bytes = (store: Store) => (store.dialect.name === 'sqlite' ? "x'7b7d'" : "
  */
 export async function fillLists(store: Store, own: Workspace, other: Workspace, endpointId: string): Promise<string> {
 	const [ws, foreign, time] = [`'${own.id}'`, `'${other.id}'`, `'${at}'`];
+	const rows = filledRows[store.dialect.name];
+	const older = idle[store.dialect.name];
 	const base = {id: '', workspace_id: ws, created_at: time};
 	const person = {address: "'u' || i || '@x.test'", address_key: "'u' || i || '@x.test'"};
 	const message = {
@@ -69,7 +75,7 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 			to_address: person.address,
 			to_key: rareOr('many@x.test', 'rare@x.test').replace(
 				'else',
-				"when i > 50000 then 'u' || i || '@x.test' else",
+				`when i > ${rows / 2} then 'u' || i || '@x.test' else`,
 			),
 		},
 		...{template_id: rareOr(own.templateId, other.templateId), version_id: `'${own.versionId}'`, attachments: '0'},
@@ -78,7 +84,7 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 		...{id: 'id(rcp)', workspace_id: ws, message_id: 'id(msg)', ...person, role: "'to'", destination: "'x.test'"},
 		...{state: rareOr('delivered', 'complained'), state_at: time, attempts: '1', crashes: '0'},
 	};
-	const before = {rows: idle, newer: 0};
+	const before = {rows: older, newer: 0};
 	await insert(store, 'messages', {...message, workspace_id: foreign}, before);
 	await insert(store, 'recipients', {...recipient, workspace_id: foreign}, before);
 	await insert(store, 'messages', message);
@@ -91,7 +97,7 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 	};
 	const held_at = `case when i <= ${waiting / 2} then ${time} end`;
 	const send_at = {send_at: "'2099'", scheduled_message: 'id(msg)'};
-	await insert(store, 'queue', {...open, held_at, ...send_at}, {rows: waiting, newer: idle});
+	await insert(store, 'queue', {...open, held_at, ...send_at}, {rows: waiting, newer: older});
 	for (const kind of ['w:', 't:', 'm1:k=']) {
 		await insert(store, 'message_terms', {
 			...{workspace_id: ws, term: rareOr(`${kind}many`, `${kind}rare`), message_id: 'id(msg)'},

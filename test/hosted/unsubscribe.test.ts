@@ -2,6 +2,7 @@ import test, {type TestFn} from 'ava';
 import fc from 'fast-check';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createClaimWrite} from '../../src/store/queue/claims.ts';
+import {anyChar} from '../helpers/any-char.ts';
 import {codeOf, startApi} from '../helpers/api.ts';
 import {conforms} from '../helpers/conforms.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
@@ -429,7 +430,7 @@ sqliteTest(
 		);
 		await fc.assert(
 			fc.asyncProperty(
-				fc.string({unit: 'binary'}),
+				fc.string({unit: anyChar}),
 				type,
 				fc.uint8Array({maxLength: 9000}),
 				async (text, contentType, body) => {

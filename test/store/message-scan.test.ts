@@ -6,7 +6,7 @@ import {type MessageFilter, maxScanned, scanMessages} from '../../src/store/mess
 import {insertTerms} from '../../src/store/message-terms.ts';
 import {reschedule} from '../../src/store/queue/open-recipients.ts';
 import type {Store} from '../../src/store/store.ts';
-import {storeTest} from '../helpers/databases.ts';
+import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {planOfQuery, plansDuring, readsAll} from '../helpers/plans.ts';
 import {changeRecipients, listStates} from '../helpers/recipient-rows.ts';
@@ -27,13 +27,19 @@ async function walk(store: Store, filter: MessageFilter, limit: number): Promise
 	return {ids, pages};
 }
 
-/** So many messages: to a hundred addresses, of three senders and three templates, in every state. */
-async function fill(store: Store, workspaceId: string, count: number): Promise<string[]> {
+/** Inserts so many messages to a hundred addresses. */
+async function insertMany(store: Store, workspaceId: string, count: number): Promise<string[]> {
 	const addresses = Array.from({length: count}, (_, index) => `u${index % 100}@x.test`);
 	const ids: string[] = [];
 	for (let start = 0; start < count; start += 2000) {
 		ids.push(...(await insertMessages(store, workspaceId, addresses.slice(start, start + 2000))));
 	}
+	return ids;
+}
+
+/** Inserts messages of two senders, of three templates and in every state. */
+async function fill(store: Store, workspaceId: string, count: number): Promise<string[]> {
+	const ids = await insertMany(store, workspaceId, count);
 	await store.database.raw(
 		`update messages set template_id = 'tpl_' || (cast(substr(to_key, 2, 1) as integer) % 3),
 			from_key = 'f' || (cast(substr(to_key, 2, 1) as integer) % 2) || '@x.test',
@@ -69,7 +75,7 @@ storeTest(test, 'any filters together give what each of them gives, in pages of 
 	const {workspaceId} = await insertWorkspace(store);
 	const other = await insertWorkspace(store, 'other');
 	await insertMessages(store, other.workspaceId, ['u1@x.test']);
-	const ids = await fill(store, workspaceId, 400);
+	const ids = await fill(store, workspaceId, 200);
 	const rows = await store
 		.reader('messages as m')
 		.join('recipients as r', 'r.message_id', 'm.id')
@@ -203,13 +209,13 @@ storeTest(test, 'a page that is full of the newest days is followed by one of ol
 	}
 });
 
-storeTest(
+sqliteTest(
 	test,
 	'a page reads a bounded part of the narrowest index, and the list goes on after it',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const count = 2 * maxScanned + 500;
-		const ids = await fill(store, workspaceId, count);
+		const ids = await insertMany(store, workspaceId, count);
 		// All are of one sender and in one state, but for the oldest one.
 		await store.database('recipients').update({state: 'delivered'});
 		await store.database('messages').update({from_key: 'f@x.test'});
@@ -251,7 +257,8 @@ storeTest(
 
 storeTest(test, 'every filter and combination is read along an index, in its order', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
-	const [id] = await fill(store, workspaceId, 3000);
+	// SQLite has no statistics of rows.
+	const [id] = await fill(store, workspaceId, engine === 'sqlite' ? 300 : 3000);
 	const term = /(?:PRIMARY KEY|message_terms_pkey)/;
 	const unindexed = store.reader('messages').where({reply_to: 'x'}).select('id');
 	t.true(readsAll(await planOfQuery(store, engine, unindexed)), 'this test can fail');

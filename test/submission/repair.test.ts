@@ -89,7 +89,7 @@ test('any subject and any names are read as they were written', async t => {
 				names.map((name, index) => [`to${index}@dest.example`, name]),
 			);
 		}),
-		{numRuns: 200},
+		{numRuns: 100},
 	);
 });
 
@@ -136,7 +136,7 @@ test('any body and any attachments are read as they were written', async t => {
 				files.map(({filename, content}) => [filename, content]),
 			);
 		}),
-		{numRuns: 200},
+		{numRuns: 100},
 	);
 });
 
@@ -316,7 +316,7 @@ test('any octets end as a mail without long lines, or are refused', t => {
 			const mail = sent(Buffer.from(`${from}\r\n${pieces.join('')}`));
 			t.notRegex(mail.toString('latin1'), /[^\r\n]{999}/);
 		}),
-		{numRuns: 2000},
+		{numRuns: 1000},
 	);
 });
 

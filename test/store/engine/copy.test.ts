@@ -4,6 +4,7 @@ import type {Knex} from 'knex';
 import type {Row} from '../../../src/store/engine/dialect.ts';
 import {insertRows} from '../../../src/store/engine/rows.ts';
 import type {Store} from '../../../src/store/store.ts';
+import {anyChar} from '../../helpers/any-char.ts';
 import {engines, newStore, onWriting} from '../../helpers/databases.ts';
 import {waitFor} from '../../helpers/wait.ts';
 
@@ -31,7 +32,7 @@ const pieces = [
 ];
 const words = fc.oneof(
 	fc.array(fc.constantFrom(...pieces, '\\.', '\\N', '\r\n', '\n\\.\n'), {maxLength: 12}).map(some => some.join('')),
-	fc.string({unit: 'binary'}),
+	fc.string({unit: anyChar}),
 );
 const amount = fc.oneof(fc.integer(), fc.double({noNaN: false}), fc.constantFrom(-0, Number.MAX_VALUE, 2 ** 53));
 const orNull = <Value>(value: fc.Arbitrary<Value>) => fc.option(value, {nil: null});
