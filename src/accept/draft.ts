@@ -90,7 +90,7 @@ export function accepted(id: string): Accepted {
 }
 
 /** Returns the response to another send with the same Idempotency-Key. */
-function replayOf(
+function toReplay(
 	{id, body}: {readonly id: string; readonly body: string},
 	first: Compared,
 	again: Compared,
@@ -122,18 +122,18 @@ type Macs = Pick<Vault, 'macs'>;
  * Returns an HMAC of the SHA-256 of canonical JSON: the order of names does not matter, the spelling of addresses does.
  * With a plain digest, anyone who reads the database could try all six-digit codes.
  */
-export function idempotencyOf(
+export function toIdempotency(
 	vault: Macs,
 	key: string,
 	{from, to, templateId, data = {}, ...others}: Fingerprinted,
 ): Idempotency {
 	const given = Object.entries(others).filter(([, value]) => value !== null && value !== undefined);
-	return keyed(vault, key, digestOf([from, to, templateId, data]), digestOf(Object.fromEntries(given)));
+	return keyed(vault, key, toDigest([from, to, templateId, data]), toDigest(Object.fromEntries(given)));
 }
 
 /** Returns the fingerprint of a send that repeats a message. No other send has the same one. */
 export function resendIdempotency(vault: Macs, key: string, messageId: string): Idempotency {
-	return keyed(vault, key, digestOf(['resend', messageId]), null);
+	return keyed(vault, key, toDigest(['resend', messageId]), null);
 }
 
 function keyed({macs}: Macs, key: string, fingerprint: string, others: string | null): Idempotency {
@@ -148,7 +148,7 @@ function keyed({macs}: Macs, key: string, fingerprint: string, others: string | 
 	return {key, ...current, former: [...former, {fingerprint, others}]};
 }
 
-function digestOf(value: unknown): string {
+function toDigest(value: unknown): string {
 	return createHash('sha256').update(canonicalJson(value)).digest('base64url');
 }
 
@@ -170,7 +170,7 @@ function canonicalJson(value: unknown): string {
 /** A send with a key, and its position in the group. */
 type Keyed = {readonly index: number; readonly name: KeyName; readonly idempotency: Idempotency};
 
-export function keyNameOf({workspaceId, mode}: Send, {key}: Idempotency): KeyName {
+export function toKeyName({workspaceId, mode}: Send, {key}: Idempotency): KeyName {
 	return {workspaceId, mode, key};
 }
 
@@ -181,7 +181,7 @@ export async function findReplay(
 	idempotency: Idempotency,
 	expiredBefore: string,
 ): Promise<Accepted | undefined> {
-	const name = keyNameOf(send, idempotency);
+	const name = toKeyName(send, idempotency);
 	const use = (await findKeyUses(reader, [name], expiredBefore)).get(keyNameText(name));
 	return use && repeat(use, idempotency);
 }
@@ -197,11 +197,11 @@ export async function resolveKeys(
 	judged: readonly Accepted[],
 	{now, expiredBefore}: {readonly now: string; readonly expiredBefore: string},
 ): Promise<readonly Accepted[]> {
-	const keyed = keyedOf(drafts);
+	const keyed = groupByKey(drafts);
 	if (keyed.length === 0) {
 		return judged;
 	}
-	const uses = keyed.flatMap(one => usesOf(one, judged[one.index] as Accepted, now));
+	const uses = keyed.flatMap(one => toKeyUses(one, judged[one.index] as Accepted, now));
 	if (new Set(uses.map(keyNameText)).size < uses.length) {
 		throw new Error(
 			'Two sends in one group have the same Idempotency-Key. The second one must wait for the first.',
@@ -229,12 +229,12 @@ export async function resolveKeys(
 	return resolved;
 }
 
-function usesOf({name, idempotency: {fingerprint, others}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
+function toKeyUses({name, idempotency: {fingerprint, others}}: Keyed, result: Accepted, createdAt: string): KeyUse[] {
 	return result.ok ? [{...name, fingerprint, others, response: result.body, messageId: result.id, createdAt}] : [];
 }
 
 function repeat(use: Pick<KeyUse, 'messageId' | 'response'> & Compared, again: Compared): Accepted {
-	return replayOf({id: use.messageId, body: use.response}, use, again);
+	return toReplay({id: use.messageId, body: use.response}, use, again);
 }
 
 /** Removes the keys of sends that passed all checks except the last one. */
@@ -243,15 +243,15 @@ export async function releaseRefused(
 	drafts: readonly Draft[],
 	refused: ReadonlySet<number>,
 ): Promise<void> {
-	const names = keyedOf(drafts).flatMap(({index, name}) => (refused.has(index) ? [name] : []));
+	const names = groupByKey(drafts).flatMap(({index, name}) => (refused.has(index) ? [name] : []));
 	if (names.length > 0) {
 		await releaseKeys(trx, names);
 	}
 }
 
-function keyedOf(drafts: readonly Draft[]): Keyed[] {
+function groupByKey(drafts: readonly Draft[]): Keyed[] {
 	return drafts.flatMap(({send, idempotency}, index) =>
-		idempotency === null ? [] : [{index, name: keyNameOf(send, idempotency), idempotency}],
+		idempotency === null ? [] : [{index, name: toKeyName(send, idempotency), idempotency}],
 	);
 }
 
@@ -294,7 +294,7 @@ export function createInFlight(waitMs: number) {
 					return refused('unavailable');
 				}
 				if (outcome?.ok) {
-					return replayOf(outcome, first, idempotency);
+					return toReplay(outcome, first, idempotency);
 				}
 			}
 		} finally {

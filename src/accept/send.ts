@@ -5,7 +5,7 @@ import {type Address, parseAddress} from '../mail/address.ts';
 import {isTemplateId} from '../mail/ids.ts';
 import {erasedAddress, extrasJson, isTopicCode, type Mode, readExtras} from '../mail/message.ts';
 import {type Arrival, type QueueKey, queueKeyText} from '../mail/route.ts';
-import {destinationOf} from '../mail/simulator.ts';
+import {resolveDestination} from '../mail/simulator.ts';
 import {createRowCache} from '../store/changes.ts';
 import {lookUpSender, type SenderRow} from '../store/domains.ts';
 import type {GroupWrite, Writer} from '../store/engine/writer.ts';
@@ -21,10 +21,10 @@ import {
 	type Draft,
 	findReplay,
 	type Idempotency,
-	keyNameOf,
 	type Refused,
 	refused,
 	type Send,
+	toKeyName,
 } from './draft.ts';
 import {withoutSensitive} from './sensitive.ts';
 
@@ -128,21 +128,21 @@ export function createAccept(options: AcceptOptions): Accept {
 		const writing = writer.submit(acceptWrite, drafts);
 		// A claim that follows shares the transaction.
 		if (writer.isOrdered) {
-			options.onWriting(queuesOf(drafts));
+			options.onWriting(toQueues(drafts));
 		}
 		const results = await writing;
 		if (!writer.isOrdered) {
-			options.onWriting(queuesOf(drafts));
+			options.onWriting(toQueues(drafts));
 		}
 		const taken = drafts.filter((_, index) => isTaken(results[index] as Accepted));
 		if (taken[0]) {
-			options.onAccepted(taken[0].send.mode, taken.length, queuesOf(taken));
+			options.onAccepted(taken[0].send.mode, taken.length, toQueues(taken));
 		}
 		return results;
 	}
 
 	function once(send: Send, idempotency: Idempotency, accept: () => Promise<Accepted>): Promise<Accepted> {
-		return inFlight(keyNameText(keyNameOf(send, idempotency)), idempotency, accept);
+		return inFlight(keyNameText(toKeyName(send, idempotency)), idempotency, accept);
 	}
 
 	return {
@@ -174,13 +174,13 @@ export function createAccept(options: AcceptOptions): Accept {
 
 const isTaken = (result: Accepted): boolean => result.ok && !result.replayed;
 
-function queuesOf(drafts: readonly Draft[]): Iterable<Arrival> {
+function toQueues(drafts: readonly Draft[]): Iterable<Arrival> {
 	const queues = new Map<string, Arrival>();
 	for (const {send, priority} of drafts) {
 		const {workspaceId, mode, to, cc} = send;
 		const {sendAt} = readExtras(send.extras);
 		for (const {domain} of [to, ...cc]) {
-			const queue = {destination: destinationOf(mode, domain), workspaceId, priority};
+			const queue = {destination: resolveDestination(mode, domain), workspaceId, priority};
 			const key = sendAt === undefined ? queueKeyText(queue) : `${queueKeyText(queue)} ${sendAt}`;
 			queues.set(key, {...queue, ...(sendAt !== undefined && {dueAt: Date.parse(sendAt)})});
 		}
@@ -286,17 +286,17 @@ export async function readResend(
 	return {
 		...rest,
 		workspaceId,
-		from: addressOf(sent.from),
-		to: addressOf(sent.to),
-		cc: recipients.filter(address => address !== erasedAddress).map(addressOf),
-		replyTo: replyTo === null || replyTo === erasedAddress ? null : addressOf(replyTo),
+		from: toAddress(sent.from),
+		to: toAddress(sent.to),
+		cc: recipients.filter(address => address !== erasedAddress).map(toAddress),
+		replyTo: replyTo === null || replyTo === erasedAddress ? null : toAddress(replyTo),
 		attachments: await listAttachments(reader, id),
 		extras: extrasJson(extras),
 		resentFrom: id,
 	};
 }
 
-function addressOf(text: string): Address {
+function toAddress(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: true});
 	if (!parsed.ok) {
 		throw new Error('An accepted address cannot be parsed.');

@@ -4,9 +4,9 @@ import {monthOf, storeTime} from '../kit/time.ts';
 import type {Address} from '../mail/address.ts';
 import {idTime, type NewId} from '../mail/ids.ts';
 import {type Recipient, type Role, readExtras} from '../mail/message.ts';
-import {destinationOf, simulatorDomain} from '../mail/simulator.ts';
+import {resolveDestination, simulatorDomain} from '../mail/simulator.ts';
 import {suppresses} from '../mail/suppression.ts';
-import {termsOf} from '../mail/terms.ts';
+import {toTerms} from '../mail/terms.ts';
 import {recordAct} from '../store/audit.ts';
 import {askTogether, holdOffDeletions} from '../store/engine/dialect.ts';
 import {type Pair, pairKey} from '../store/engine/rows.ts';
@@ -47,15 +47,15 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 		rank: 1,
 		isBeside: true,
 		size: sends => sends.length,
-		bytes: sends => sends.reduce((sum, draft) => sum + bytesOf(draft), 0),
+		bytes: sends => sends.reduce((sum, draft) => sum + toBytes(draft), 0),
 		async apply(trx, groups) {
 			const drafts = groups.flat();
 			const [, deleted, addressees, optedOut] = await askTogether(
 				trx,
 				() => holdOffDeletions(trx),
 				() => readDeletedWorkspaces(trx),
-				() => readAddressees(trx, drafts.flatMap(pairsOf)),
-				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(pairsOf)),
+				() => readAddressees(trx, drafts.flatMap(toPairs)),
+				() => findOptedOut(trx, drafts.filter(({send}) => send.topicCode !== null).flatMap(toPairs)),
 			);
 			const barred = new Barred({addressees, optedOut, deleted, now: storeTime(clock.now())});
 			const judged = judgeAll(drafts, barred, newId);
@@ -69,7 +69,7 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 			if (over.size > 0) {
 				await releaseRefused(trx, drafts, over);
 			}
-			const entries = entriesOf(drafts, results);
+			const entries = toEntries(drafts, results);
 			await insertNew(trx, entries, {addressees, barred, now: storeTime(now), newId});
 			await recordSends(trx, entries, {clock, newId});
 			await countSends(trx, drafts, results, now);
@@ -78,7 +78,7 @@ export function createAcceptWrite(options: AcceptWriteOptions): GroupWrite<reado
 	};
 }
 
-function entriesOf(drafts: readonly Draft[], results: readonly Accepted[]): Entry[] {
+function toEntries(drafts: readonly Draft[], results: readonly Accepted[]): Entry[] {
 	const entries: Entry[] = [];
 	for (const [index, draft] of drafts.entries()) {
 		const result = results[index] as Accepted;
@@ -111,7 +111,7 @@ async function insertNew(trx: Knex.Transaction, entries: readonly Entry[], makin
 		return;
 	}
 	await insertMail(trx, entries, making);
-	await addRecipients(trx, recipientsOf(entries, making), making);
+	await addRecipients(trx, toRecipients(entries, making), making);
 }
 
 /** What dashboard users send is recorded in the audit trail. */
@@ -132,7 +132,7 @@ async function recordSends(
 	}
 }
 
-function pairsOf({send}: Draft): Pair[] {
+function toPairs({send}: Draft): Pair[] {
 	return [send.to, ...send.cc].map(({key}) => [send.workspaceId, key]);
 }
 
@@ -157,7 +157,7 @@ class Barred {
 		return this.#bars.deleted.has(send.workspaceId);
 	}
 
-	reasonOf({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BarredReason | null {
+	findReason({send: {workspaceId, topicCode, mode}}: Draft, addressKey: string): BarredReason | null {
 		const {addressees, optedOut, now} = this.#bars;
 		const pair = pairKey(workspaceId, addressKey);
 		const addressee = addressees.get(pair);
@@ -175,7 +175,7 @@ function judgeAll(drafts: readonly Draft[], barred: Barred, newId: NewId): Accep
 		judged.push(
 			barred.isGone(draft)
 				? refused('sending_paused')
-				: judge(draft, barred.reasonOf(draft, draft.send.to.key), newId),
+				: judge(draft, barred.findReason(draft, draft.send.to.key), newId),
 		);
 	}
 	return judged;
@@ -196,16 +196,16 @@ function judge(draft: Draft, reason: BarredReason | null, newId: NewId): Accepte
 }
 
 async function insertMail(trx: Knex.Transaction, entries: readonly Entry[], making: Making): Promise<void> {
-	const preferences = await teachContacts(trx, lessonsOf(entries, making), making.now);
+	const preferences = await teachContacts(trx, toLessons(entries, making), making.now);
 	await insertMessages(trx, messageRows(entries, preferences));
 	await insertTerms(trx, entries.map(termsOfEntry));
-	await insertAttachments(trx, entries.map(filesOf));
+	await insertAttachments(trx, entries.map(toFiles));
 }
 
 // Code that runs for each of many messages is a function of the module: V8 drops the compiled code of a function that
 // was created for one batch.
 
-function lessonsOf(entries: readonly Entry[], {addressees, newId}: Making): Parameters<typeof teachContacts>[1] {
+function toLessons(entries: readonly Entry[], {addressees, newId}: Making): Parameters<typeof teachContacts>[1] {
 	const newContact = () => newId('con');
 	const lessons: Array<Parameters<typeof teachContacts>[1][number]> = [];
 	for (const {
@@ -227,10 +227,10 @@ function lessonsOf(entries: readonly Entry[], {addressees, newId}: Making): Para
 }
 
 function termsOfEntry({id, draft: {send}}: Entry): MessageTerms {
-	return {workspaceId: send.workspaceId, messageId: id, terms: termsOf(send)};
+	return {workspaceId: send.workspaceId, messageId: id, terms: toTerms(send)};
 }
 
-function filesOf({id, draft}: Entry): Parameters<typeof insertAttachments>[1][number] {
+function toFiles({id, draft}: Entry): Parameters<typeof insertAttachments>[1][number] {
 	return {messageId: id, attachments: draft.send.attachments};
 }
 
@@ -263,7 +263,7 @@ function suppressedEvent(
 
 const rowBytes = 1024;
 
-function bytesOf({send}: Draft): number {
+function toBytes({send}: Draft): number {
 	const files = send.attachments.reduce((sum, attachment) => sum + attachment.content.length, 0);
 	return rowBytes * (1 + send.cc.length) + (send.data?.length ?? 0) + (send.metadata?.length ?? 0) + files;
 }
@@ -314,14 +314,14 @@ function messageRow({id, draft}: Entry, preferences: Preferences): NewMessage {
 }
 
 /** Returns the `to` and then the `cc` recipients. One that must not get mail has the reason and is final at once. */
-function recipientsOf(entries: readonly Entry[], making: Making): NewRecipient[] {
+function toRecipients(entries: readonly Entry[], making: Making): NewRecipient[] {
 	const recipients: NewRecipient[] = [];
 	for (const entry of entries) {
 		const {send} = entry.draft;
 		recipients.push(newRecipient(entry, send.to, 'to', null, making));
 		for (const address of send.cc) {
 			recipients.push(
-				newRecipient(entry, address, 'cc', making.barred.reasonOf(entry.draft, address.key), making),
+				newRecipient(entry, address, 'cc', making.barred.findReason(entry.draft, address.key), making),
 			);
 		}
 	}
@@ -345,7 +345,7 @@ function newRecipient(
 		address: address.spelling,
 		address_key: address.key,
 		role,
-		destination: destinationOf(send.mode, address.domain),
+		destination: resolveDestination(send.mode, address.domain),
 		state: barred === null ? ('accepted' as const) : ('suppressed' as const),
 		state_at: now,
 		next_attempt_at: barred === null ? (sendAt ?? now) : null,
@@ -377,7 +377,7 @@ async function holdToQuotas(
 	results: readonly Accepted[],
 	now: number,
 ): Promise<{readonly results: readonly Accepted[]; readonly over: ReadonlySet<number>}> {
-	const limited = sharesOf(drafts, results).filter(({quota}) => quota !== null);
+	const limited = toShares(drafts, results).filter(({quota}) => quota !== null);
 	const over = new Set<number>();
 	if (limited.length === 0) {
 		return {results, over};
@@ -408,7 +408,7 @@ async function countSends(
 	results: readonly Accepted[],
 	now: number,
 ): Promise<void> {
-	const shares = sharesOf(drafts, results);
+	const shares = toShares(drafts, results);
 	const unlimited = shares.filter(({quota}) => quota === null);
 	await addToMonth(trx, monthOf(now).name, unlimited.map(monthCount));
 	const at = storeTime(now);
@@ -424,7 +424,7 @@ function monthCount({workspaceId, counted, simulated}: Share): MonthCount {
 	return {workspaceId, accepted: counted.length, test: simulated};
 }
 
-function sharesOf(drafts: readonly Draft[], results: readonly Accepted[]): Share[] {
+function toShares(drafts: readonly Draft[], results: readonly Accepted[]): Share[] {
 	const shares = new Map<string, Share>();
 	for (const [index, {send, quota}] of drafts.entries()) {
 		const result = results[index] as Accepted;

@@ -31,7 +31,7 @@ type Scan<Row> = (part: Part) => Promise<{readonly rows: readonly Row[]; readonl
 const rowsAtOnce = 100;
 
 /** Yields a list page by page, up to `most` rows. */
-export async function* pagesOf<Row>(
+export async function* readPages<Row>(
 	scan: Scan<Row>,
 	{
 		after = null,
@@ -54,12 +54,12 @@ export async function* pagesOf<Row>(
  * Yields a list as the text of a CSV file: a header, then a line for each row. Values other than strings and numbers
  * are written as JSON.
  */
-export async function* csvOf<Row>(
+export async function* streamCsv<Row>(
 	columns: readonly string[],
 	pages: AsyncIterable<readonly Row[]>,
 	view: (row: Row) => object,
 ): AsyncGenerator<string> {
-	const lineOf = (row: Row) => csvLine(columns.map(name => cellOf((view(row) as Record<string, unknown>)[name])));
+	const lineOf = (row: Row) => csvLine(columns.map(name => toCell((view(row) as Record<string, unknown>)[name])));
 	let header = csvLine(columns);
 	for await (const rows of pages) {
 		yield header + rows.map(lineOf).join('');
@@ -67,7 +67,7 @@ export async function* csvOf<Row>(
 	}
 }
 
-function cellOf(value: unknown): string | number {
+function toCell(value: unknown): string | number {
 	if (value === null || value === undefined) {
 		return '';
 	}
@@ -80,10 +80,10 @@ function cellOf(value: unknown): string | number {
  */
 export async function csvFile(text: AsyncGenerator<string>): Promise<Readable> {
 	const first = await text.next();
-	return Readable.from(bytesOf(first.done ? '' : first.value, text), {objectMode: false});
+	return Readable.from(streamBytes(first.done ? '' : first.value, text), {objectMode: false});
 }
 
-async function* bytesOf(first: string, rest: AsyncIterable<string>): AsyncGenerator<Buffer> {
+async function* streamBytes(first: string, rest: AsyncIterable<string>): AsyncGenerator<Buffer> {
 	yield Buffer.from(first);
 	for await (const part of rest) {
 		if (part !== '') {
@@ -103,7 +103,7 @@ export function auditPages(
 	filter: Pick<Parameters<typeof listAudit>[1], 'workspaceId' | 'since'>,
 	most?: number,
 ) {
-	return pagesOf(
+	return readPages(
 		async ({after, limit}) => {
 			const rows = await listAudit(reader, {...filter, after, limit});
 			return {rows, next: rows.length < limit ? null : (rows.at(-1)?.id ?? null)};

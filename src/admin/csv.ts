@@ -108,7 +108,7 @@ export class CsvReader {
 		if (!this.#isFixed) {
 			this.#delimiter = delimiterOf(text);
 		}
-		const cells = cellsOf(text, this.#delimiter);
+		const cells = parseCells(text, this.#delimiter);
 		this.#isFixed ||= Array.isArray(cells) && this.#beginsTable(cells);
 		if (cells === 'broken') {
 			records.push({line, fault: broken, text});
@@ -121,13 +121,13 @@ export class CsvReader {
 	#goOn(line: Line, records: CsvRecord[]): void {
 		this.#open.push(line);
 		this.#size += line.text.length;
-		const end = cellsOf(line.text, this.#delimiter, true);
+		const end = parseCells(line.text, this.#delimiter, true);
 		if (end === 'broken') {
 			this.#giveUp(records, () => this.#open.length > 1, broken);
 		} else if (end === 'open') {
 			this.#giveUp(records, () => this.#open.length >= maxLines || this.#size > maxLineLength);
 		} else {
-			const cells = cellsOf(this.#open.map(({text}) => text).join('\n'), this.#delimiter) as string[];
+			const cells = parseCells(this.#open.map(({text}) => text).join('\n'), this.#delimiter) as string[];
 			this.#isFixed ||= this.#beginsTable(cells);
 			records.push({line: (this.#open[0] as Line).number, cells});
 			this.#open = [];
@@ -157,7 +157,7 @@ function delimiterOf(line: string): string {
 }
 
 /** @param quoted whether the text begins within quotes */
-function cellsOf(text: string, delimiter: string, quoted = false): string[] | 'open' | 'broken' {
+function parseCells(text: string, delimiter: string, quoted = false): string[] | 'open' | 'broken' {
 	if (!text.includes('"')) {
 		return quoted ? 'open' : text.split(delimiter);
 	}

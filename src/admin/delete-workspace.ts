@@ -26,7 +26,7 @@ type Deleted =
 	| {readonly kind: 'waiting'; readonly recipients: number};
 
 /**
- * Deletes a workspace: it can no longer be found, and its name is available again. `removalOf` then removes its data,
+ * Deletes a workspace: it can no longer be found, and its name is available again. `createRemoval` then removes its data,
  * except for the audit trail. Accepted mail is never lost: a workspace with queued recipients is not deleted, and a
  * deleted one accepts no mail.
  */
@@ -75,7 +75,7 @@ const noBefore = idFloor('msg', 2 ** 48 - 1);
  * Returns a function that removes the data of deleted workspaces step by step. It resolves to `true` if there may be
  * more to remove. After an interruption it continues where it stopped.
  */
-export function removalOf({store, clock, removeCaptured, onStep}: RemovalOptions): () => Promise<boolean> {
+export function createRemoval({store, clock, removeCaptured, onStep}: RemovalOptions): () => Promise<boolean> {
 	let removed = 0;
 	// The position of the last step, because scanning from the start would pass over index entries of removed rows.
 	let at = {workspaceId: '', after: ''};

@@ -1,7 +1,7 @@
 import type {Kept} from '../mail/report.ts';
 import type {Review, TokenFault} from '../outcome/matches.ts';
 import {readMail} from '../report/mime.ts';
-import {senderOf, subjectOf} from '../report/sender-mail.ts';
+import {findSender, subjectOf} from '../report/sender-mail.ts';
 import type {KeptMail} from '../store/kept-mails.ts';
 
 // Reports retained for review: how each was interpreted, and why it was retained.
@@ -16,7 +16,7 @@ export function reviewOf({reading}: KeptMail): Review {
 /** Returns the sender and subject of a message to the operator, or `null` if it is not one. */
 export function letterOf({head}: KeptMail): {readonly from: string | null; readonly subject: string | null} | null {
 	const mail = head && readMail(Buffer.from(head));
-	return mail && {from: senderOf(mail), subject: subjectOf(mail) || null};
+	return mail && {from: findSender(mail), subject: subjectOf(mail) || null};
 }
 
 const keptFor: Readonly<Record<Kept, string>> = {

@@ -316,7 +316,7 @@ export async function removeLayout(
 	layout: Pick<Layout, 'kind' | 'name'>,
 ): Promise<void> {
 	await listLayouts(trx, workspaceId, {lock: true});
-	const names = usersOf(await readKnown(trx, workspaceId), layout);
+	const names = describeUsers(await readKnown(trx, workspaceId), layout);
 	if (names.length > 0) {
 		const wrong = `${names.join(', ')} ${names.length === 1 ? 'uses' : 'use'} the ${layout.kind} ${layout.name}`;
 		throw new Refused('conflict', {
@@ -333,7 +333,7 @@ export async function removeLayout(
 }
 
 /** Returns the names of the templates, and the keys of the layouts and partials, whose newest version uses a layout. */
-export function usersOf(
+export function describeUsers(
 	{layouts, users}: Pick<Known, 'layouts' | 'users'>,
 	layout: Pick<Layout, 'kind' | 'name'>,
 ): string[] {

@@ -44,19 +44,19 @@ export async function readStats(
 	const rows = await countStats(reader, {...query, from, to});
 	const ends = {from: storeTime(from), to: storeTime(to), by: query.by};
 	if (query.by === null) {
-		return {...ends, rows: [{key: 'total', ...figuresOf(rows[0])}]};
+		return {...ends, rows: [{key: 'total', ...toFigures(rows[0])}]};
 	}
 	const names = await readNames(reader, query, rows);
 	return {
 		...ends,
 		rows: rows.map(row => {
 			const key = row.key ?? '';
-			return names ? {key: names.get(key) ?? key, id: key, ...figuresOf(row)} : {key, ...figuresOf(row)};
+			return names ? {key: names.get(key) ?? key, id: key, ...toFigures(row)} : {key, ...toFigures(row)};
 		}),
 	};
 }
 
-function figuresOf(row: StatsRow | undefined): StatsFigures {
+function toFigures(row: StatsRow | undefined): StatsFigures {
 	return Object.fromEntries(statsFigures.map(name => [name, row?.[name] ?? 0])) as StatsFigures;
 }
 
@@ -91,7 +91,7 @@ export async function readStatsByDay(
 	for (let ago = days - 1; ago >= 0; ago--) {
 		const to = ago === 0 ? now : dayStart(now, ago - 1);
 		const [row] = await countStats(reader, {workspaceId, by: null, from: dayStart(now, ago), to});
-		each.push(figuresOf(row));
+		each.push(toFigures(row));
 	}
 	return each;
 }

@@ -18,11 +18,11 @@ import {
 	isSkippable,
 	type Layout,
 	mentionsComplaints,
+	normalizeWord,
+	parseReason,
 	plainCells,
 	readLayout,
-	reasonOf,
 	timeOf,
-	wordOf,
 } from './suppression-layout.ts';
 
 /** The entry that a line describes. */
@@ -73,8 +73,8 @@ type CellOf = (index: number | undefined) => string;
 
 function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]): SuppressionReason | {fault: string} {
 	const text = cell(columns.reason);
-	const known = reasonOf(text);
-	if (known === 'manual' && wordOf(cell(columns.origin)) === 'recipient') {
+	const known = parseReason(text);
+	if (known === 'manual' && normalizeWord(cell(columns.origin)) === 'recipient') {
 		return 'unsubscribe';
 	}
 	if (known) {
@@ -104,7 +104,7 @@ function reasonOfLine(cell: CellOf, columns: Columns, cells: readonly string[]):
 
 /** Finds a reason in any other column, such as `type`. A complaint takes precedence. */
 function reasonElsewhere(cells: readonly string[]): SuppressionReason | undefined {
-	const found = cells.map(reasonOf);
+	const found = cells.map(parseReason);
 	return found.includes('complaint') ? 'complaint' : found.find(reason => reason !== undefined);
 }
 
@@ -151,10 +151,10 @@ export function exportedLine({id, address, reason, source, created_at}: Suppress
 export async function exportedFile(reader: Knex, filter: ExportFilter): Promise<Readable> {
 	const pages = exportPages(reader, filter);
 	const first = await pages.next();
-	return Readable.from(bytesOf(first.done ? [] : first.value, pages), {objectMode: false});
+	return Readable.from(streamBytes(first.done ? [] : first.value, pages), {objectMode: false});
 }
 
-async function* bytesOf(
+async function* streamBytes(
 	first: readonly Suppression[],
 	rest: AsyncIterable<readonly Suppression[]>,
 ): AsyncGenerator<Buffer> {

@@ -46,12 +46,12 @@ const names: Readonly<Record<Exclude<keyof Columns, 'source'>, readonly string[]
 
 /** Recognizes the columns of a file by its first line: by their names or, if it is an entry, by their contents. */
 export function readLayout(first: readonly string[]): Layout {
-	const plain = first.map(wordOf);
+	const plain = first.map(normalizeWord);
 	const find = (kind: keyof typeof names) => inside(plain.findIndex(name => names[kind].includes(name)));
 	const address = find('address');
 	// A line without an @ cannot be an entry.
 	if (address === undefined && first.some(cell => cell.includes('@'))) {
-		const reason = first.findIndex((cell, index) => index > 0 && reasonOf(cell) !== undefined);
+		const reason = first.findIndex((cell, index) => index > 0 && parseReason(cell) !== undefined);
 		const createdAt = first.findIndex((cell, index) => index > 0 && timeOf(cell.trim()) !== undefined);
 		const known = new Map([
 			[0, 'recipient'],
@@ -98,7 +98,7 @@ export function plainCells(cells: readonly string[], {ours, marks}: Layout): rea
 	return ours ? cells.map((cell, index) => (index < marks ? cell : withoutApostrophe(cell))) : cells;
 }
 
-const namesAddress = (cells: readonly string[]) => cells.some(cell => names.address.includes(wordOf(cell)));
+const namesAddress = (cells: readonly string[]) => cells.some(cell => names.address.includes(normalizeWord(cell)));
 
 /** Whether a line starts the table: it contains the name of the address column, or is an entry itself. */
 export function beginsTable(cells: readonly string[]): boolean {
@@ -148,13 +148,13 @@ const reasonWords: Readonly<Record<string, SuppressionReason>> = {
 	unsubscribelink: 'unsubscribe',
 };
 
-export function reasonOf(text: string): SuppressionReason | undefined {
-	const word = wordOf(text);
+export function parseReason(text: string): SuppressionReason | undefined {
+	const word = normalizeWord(text);
 	return Object.hasOwn(reasonWords, word) ? reasonWords[word] : undefined;
 }
 
 /** Normalizes a name or reason, which have many spellings: `Email Address`, `EmailAddress`, `email_address`. */
-export function wordOf(text: string): string {
+export function normalizeWord(text: string): string {
 	return text.toLowerCase().replace(/[^a-z\d]/g, '');
 }
 

@@ -147,12 +147,12 @@ export function isTooLargeVersion(variants: Content['variants']): boolean {
 
 /** Whether a version has exactly this content. */
 export function isContent({fingerprint, sample, layout}: TemplateVersion, content: Content): boolean {
-	const isSame = fingerprint === fingerprintOf(content.variants) && sample === content.sample;
+	const isSame = fingerprint === toFingerprint(content.variants) && sample === content.sample;
 	return isSame && layout === (content.layout ?? null);
 }
 
 /** Returns why a template cannot be saved with this id and name because of another one, as a clause, or `null`. */
-export async function conflictOf(reader: Knex, workspaceId: string, {id, name}: Named): Promise<string | null> {
+export async function findConflict(reader: Knex, workspaceId: string, {id, name}: Named): Promise<string | null> {
 	if (id === null) {
 		return null;
 	}
@@ -262,7 +262,7 @@ async function insertNext(
 		id: tools.newId('tpv'),
 		template_id: rowId,
 		version: (latest ?? 0) + 1,
-		fingerprint: fingerprintOf(variants),
+		fingerprint: toFingerprint(variants),
 		sample,
 		layout,
 		created_at: storeTime(tools.clock.now()),
@@ -313,7 +313,7 @@ export async function removeTemplate(
 }
 
 /** Returns the SHA-256 of the sources, independent of the order of variants and of the compiler's version. */
-export function fingerprintOf(variants: readonly TemplateVariant[]): string {
+export function toFingerprint(variants: readonly TemplateVariant[]): string {
 	const sources = variants
 		.map(({locale, subject, kind, source, text_source: text, own_source: own, own_text_source: ownText}) =>
 			JSON.stringify([locale, subject, kind, source, text, ...(own === null ? [] : [own, ownText])]),

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {Priority} from '../mail/message.ts';
 import {relayAdvice} from '../mail/relay-advice.ts';
-import {claimMarginMs, lifetimeOf, noOwnRetry, type OwnRetry} from '../mail/retry.ts';
+import {claimMarginMs, noOwnRetry, type OwnRetry, resolveLifetime} from '../mail/retry.ts';
 import {reasonText, type WaitCode} from '../mail/wait-reason.ts';
 import {findAudit} from '../store/audit.ts';
 import {listNodes} from '../store/nodes.ts';
@@ -64,7 +64,7 @@ async function readWhyContext(
 			return at <= now && at > now - attemptDeadline - claimMarginMs ? storeTime(at) : null;
 		},
 		givesUpAt({accepted_at: accepted, destination, queue_lifetime_s: ofWorkspace, expires_at: expires}) {
-			const lifetime = lifetimeOf(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, ofWorkspace);
+			const lifetime = resolveLifetime(ownRetries.get(destination) ?? noOwnRetry, queueLifetime, ofWorkspace);
 			const end = storeTime(Date.parse(accepted) + lifetime);
 			return expires !== null && expires < end ? expires : end;
 		},

@@ -51,7 +51,7 @@ export async function createWorkspace(
 ): Promise<Workspace | undefined> {
 	const now = storeTime(tools.clock.now());
 	const id = tools.newId('ws');
-	const changes = changesOf(id, input, undefined, now);
+	const changes = toChanges(id, input, undefined, now);
 	const workspace = await insertWorkspace(trx, {id, name: input.name, ...changes, created_at: now});
 	if (!workspace) {
 		return undefined;
@@ -73,7 +73,7 @@ export async function changeWorkspace(
 		return undefined;
 	}
 	const before = await findWorkspace(trx, id);
-	const changes = changesOf(id, input, before, storeTime(tools.clock.now()));
+	const changes = toChanges(id, input, before, storeTime(tools.clock.now()));
 	if (Object.keys(changes).length > 0) {
 		await record(trx, tools, 'workspace.updated', id, changes);
 	}
@@ -190,7 +190,7 @@ async function update(trx: Knex.Transaction, id: string, changes: WorkspaceChang
 	return workspace;
 }
 
-function changesOf(
+function toChanges(
 	id: string,
 	{track_opens, track_clicks, route, branding, limits, ...plain}: Partial<WorkspaceInput>,
 	before: Pick<Workspace, 'branding' | 'limits'> | undefined,

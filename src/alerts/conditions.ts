@@ -3,7 +3,7 @@ import {readBackups} from '../data-folder/backup-note.ts';
 import {judgeCertificate} from '../doctor/certificates.ts';
 import type {Check} from '../doctor/finding.ts';
 import {databaseClockCheck, diskCheck} from '../doctor/machine.ts';
-import {certificateChecks, isSilent, noCertificateCheck, silenceOf} from '../doctor/outbound.ts';
+import {certificateChecks, describeSilence, isSilent, noCertificateCheck} from '../doctor/outbound.ts';
 import type {Clock} from '../kit/clock.ts';
 import {groupBy} from '../kit/collections.ts';
 import {withoutControls} from '../kit/text.ts';
@@ -127,7 +127,7 @@ const table: Readonly<Record<AlertKind, (sources: Sources) => Promise<readonly F
 	async smarthost_silent({store, clock}) {
 		const silent = (await listSmarthosts(store.reader, null)).filter(one => isSilent(one, clock.now()));
 		return [...groupBy(silent, one => one.workspace_id)].flatMap(([workspaceId, own]) =>
-			own.slice(0, limits.perWorkspace).map(one => ({subject: one.id, workspaceId, ...silenceOf(one)})),
+			own.slice(0, limits.perWorkspace).map(one => ({subject: one.id, workspaceId, ...describeSilence(one)})),
 		);
 	},
 

@@ -13,7 +13,7 @@ import type {Relay} from '../net/relay-url.ts';
 import type {Alert} from '../store/alerts.ts';
 import type {Vault} from '../store/sealed.ts';
 import type {PostEnd, Poster} from '../webhook/post.ts';
-import {postOf, wordsOf} from './words.ts';
+import {composeWords, toPost} from './words.ts';
 
 type AlertSenderOptions = {
 	readonly settings: Settings;
@@ -55,8 +55,8 @@ async function post(
 ): Promise<void> {
 	const secret = vault.open(alert.id, alert.secret ?? '');
 	const isSlack = alert.way === 'slack';
-	const {subject, lines} = wordsOf(message, settings.hostname, alert.id);
-	const body = isSlack ? {text: forSlack([`*${subject}*`, ...lines].join('\n'))} : postOf(message, settings.hostname);
+	const {subject, lines} = composeWords(message, settings.hostname, alert.id);
+	const body = isSlack ? {text: forSlack([`*${subject}*`, ...lines].join('\n'))} : toPost(message, settings.hostname);
 	const poster = createPoster();
 	let end: PostEnd;
 	try {
@@ -91,7 +91,7 @@ type Route = {
 
 async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMessage): Promise<void> {
 	const {settings} = options;
-	const {subject, lines} = wordsOf(message, settings.hostname, alert.id);
+	const {subject, lines} = composeWords(message, settings.hostname, alert.id);
 	const from = alert.sender ?? `mailctl@${settings.hostname}`;
 	const content: SendMailOptions = {
 		...{from: {name: 'mailctl', address: from}, to: alert.target, subject, text: lines.join('\n')},
@@ -113,7 +113,7 @@ export async function sendBeside(
 	plain = false,
 ): Promise<void> {
 	let failed = new Error('there is no mail server to send it to');
-	const routes = await routesOf(options, target);
+	const routes = await findRoutes(options, target);
 	const unencrypted = plain ? routes.filter(({relay}) => relay === null).map(route => ({...route, plain})) : [];
 	for (const route of [...routes, ...unencrypted]) {
 		try {
@@ -125,7 +125,7 @@ export async function sendBeside(
 	throw failed;
 }
 
-async function routesOf({settings, resolver, clock}: RouteOptions, target: string): Promise<readonly Route[]> {
+async function findRoutes({settings, resolver, clock}: RouteOptions, target: string): Promise<readonly Route[]> {
 	const relays = settings.alertRelays.length > 0 ? settings.alertRelays : settings.relays.filter(({api}) => !api);
 	if (relays.length > 0) {
 		return relays.map(relay => ({host: relay.host, port: relay.port, servername: relay.host, relay}));

@@ -17,7 +17,7 @@ const titlesOf = (conditions: readonly Condition[]): string => {
 };
 
 /** Returns the text of a message. `alertId` is used in the command that mutes the alert. */
-export function wordsOf({event, at, conditions, link}: AlertMessage, host: string, alertId: string): Words {
+export function composeWords({event, at, conditions, link}: AlertMessage, host: string, alertId: string): Words {
 	if (event === 'test') {
 		return {
 			subject: `[mailctl ${host}] Test`,
@@ -58,7 +58,7 @@ export function wordsOf({event, at, conditions, link}: AlertMessage, host: strin
 const minuteOf = (time: string): string => `${time.slice(0, 16).replace('T', ' ')} UTC`;
 
 /** Returns the body of a webhook. Its fields do not change, but more may be added. */
-export function postOf({id, event, at, conditions}: AlertMessage, host: string): object {
+export function toPost({id, event, at, conditions}: AlertMessage, host: string): object {
 	return {
 		...{id, type: `alert.${event}`, at, host},
 		conditions: conditions.map(({kind, subject, workspaceId, detail, fix, since}) => ({

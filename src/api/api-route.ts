@@ -1,18 +1,18 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static, TObject, TSchema} from 'typebox';
-import {csvFile, csvOf, pagesOf} from '../admin/csv-lists.ts';
+import {csvFile, readPages, streamCsv} from '../admin/csv-lists.ts';
 import type {ApiErrorCode} from '../mail/api-error.ts';
 import type {Scope} from '../mail/api-key.ts';
 import {type IdPrefix, isId, isTemplateId} from '../mail/ids.ts';
 import type {ActTools} from '../mail/operator.ts';
 import {type Given, type Operation, perform} from '../ops/operation.ts';
 import type {ApiParts, Route} from './api-parts.ts';
-import {actAs, callerOf} from './auth.ts';
+import {actAs, requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type Description, describe} from './describe.ts';
 import {apiError} from './errors.ts';
-import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanOf, scanPage} from './paging.ts';
-import {idParams, pageOf} from './schemas/page.ts';
+import {noQuery, type Part, pageQuery, readCursor, readPage, type Scan, scanPage, toScan} from './paging.ts';
+import {idParams, pageSchema} from './schemas/page.ts';
 import {checkBody, emptyBody, optionalBody} from './validate.ts';
 
 type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -94,7 +94,7 @@ export function apiRoute<Body extends TSchema, Query extends TObject>({
 				if (!isOfKind(id)) {
 					throw apiError(missing);
 				}
-				const caller = callerOf(request);
+				const caller = requireCaller(request);
 				const call = {
 					caller,
 					workspaceId: caller.workspaceId,
@@ -236,13 +236,13 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 				onRequest: auth.needs(scope),
 				config: {isLarge: true},
 				schema: {
-					...describe({...description, ...(csv && {csv}), answer: [200, meaning, pageOf(item)]}),
+					...describe({...description, ...(csv && {csv}), answer: [200, meaning, pageSchema(item)]}),
 					querystring: query ?? pageQuery,
 					...(kind && {params: idParams(kind)}),
 				},
 			},
 			async (request, reply) => {
-				const caller = callerOf(request);
+				const caller = requireCaller(request);
 				const {workspaceId} = caller;
 				const {id = ''} = request.params;
 				const call = {caller, workspaceId, id, query: request.query as Static<Query>};
@@ -252,8 +252,8 @@ export function listRoute<Query extends TObject, Row extends {readonly id: strin
 				if (csv && asksForCsv(request)) {
 					const {limit} = request.query;
 					const part = {after: readCursor(list), ...(limit !== undefined && {most: Number(limit)})};
-					const rows = pagesOf('scan' in found ? found.scan : scanOf(found.read), part);
-					return await sendCsv(reply, name, csvOf(csv, rows, toView));
+					const rows = readPages('scan' in found ? found.scan : toScan(found.read), part);
+					return await sendCsv(reply, name, streamCsv(csv, rows, toView));
 				}
 				const page = await ('scan' in found ? scanPage({...list, ...found}) : readPage({...list, ...found}));
 				return {data: page.rows.map(toView), next_cursor: page.nextCursor};

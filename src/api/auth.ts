@@ -3,7 +3,7 @@ import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Clock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
 import {apiKeyHash, apiKeyMode, type Scope} from '../mail/api-key.ts';
-import {limitsOf} from '../mail/attachment-limits.ts';
+import {toLimits} from '../mail/attachment-limits.ts';
 import type {Operator} from '../mail/operator.ts';
 import type {KeyRow} from '../store/api-keys.ts';
 import {createRowCache} from '../store/changes.ts';
@@ -85,7 +85,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 					showAllowance(reply, limits.read(caller, bucket));
 					done(key.scopes.includes(scope) ? undefined : apiError('insufficient_scope'));
 				};
-				const key = keyOf(bearerOf(request));
+				const key = keyOf(parseBearer(request));
 				if (key instanceof Promise) {
 					key.then(judge, done);
 				} else {
@@ -95,7 +95,7 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 			return Object.assign(hook, {scope});
 		},
 		async holds(request, scope) {
-			const key = await keyOf(bearerOf(request));
+			const key = await keyOf(parseBearer(request));
 			return isValid(key) && key.scopes.includes(scope);
 		},
 		async identify(key) {
@@ -110,18 +110,18 @@ export function createAuth({findKey, clock, limits, countFailure, onUse}: AuthOp
 	};
 }
 
-function bearerOf({headers}: FastifyRequest): string | undefined {
+function parseBearer({headers}: FastifyRequest): string | undefined {
 	return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
 }
 
 function callerFrom({max_attachments: most = null, max_attachment_bytes: bytes = null, ...key}: KeyRow): Caller {
 	const {id, workspace_id: workspaceId, mode, scopes, rate_limit: rateLimit} = key;
-	const attachments = limitsOf({max_attachments: most, max_attachment_bytes: bytes});
+	const attachments = toLimits({max_attachments: most, max_attachment_bytes: bytes});
 	return {keyId: id, workspaceId, mode, scopes, rateLimit, ...(attachments && {attachments})};
 }
 
 /** Returns the caller of a route that requires a scope. */
-export function callerOf({caller}: FastifyRequest): Caller {
+export function requireCaller({caller}: FastifyRequest): Caller {
 	if (caller === null) {
 		throw new Error('The route requires no scope, so it has no caller.');
 	}
@@ -130,11 +130,11 @@ export function callerOf({caller}: FastifyRequest): Caller {
 
 /** Returns tools that record the caller of the request with each change. */
 export function actAs<Tools>(tools: Tools, request: FastifyRequest): Tools & {readonly operator: Operator} {
-	return {...tools, operator: {actor: callerOf(request).keyId, from: originOf(request)}};
+	return {...tools, operator: {actor: requireCaller(request).keyId, from: toOrigin(request)}};
 }
 
 // A proxy may forward any text as the client's address. If it is not an IP address, the address of the proxy is used.
-function originOf({ip, socket}: FastifyRequest): string {
+function toOrigin({ip, socket}: FastifyRequest): string {
 	return isIP(ip) === 0 ? (socket.remoteAddress ?? '') : ip;
 }
 

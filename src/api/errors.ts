@@ -78,7 +78,7 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 	}
 
 	// Errors of Fastify itself: a wrong length, a connection closed within the body, or an invalid media type.
-	switch (statusOf(error)) {
+	switch (toStatus(error)) {
 		case 400:
 			return apiError('bad_request');
 		case 413:
@@ -90,7 +90,7 @@ export function toApiError(error: unknown, isUnavailable: (error: unknown) => bo
 	return isUnavailable(error) ? unavailable() : apiError('internal_error');
 }
 
-function statusOf(error: unknown): number | undefined {
+function toStatus(error: unknown): number | undefined {
 	return error instanceof Error && 'statusCode' in error && typeof error.statusCode === 'number'
 		? error.statusCode
 		: undefined;

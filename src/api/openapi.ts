@@ -33,7 +33,7 @@ const retryAfter = {'Retry-After': {type: 'integer', description: 'Seconds to wa
 const retried: ReadonlySet<number> = new Set([429, 503]);
 
 /** Returns the responses of a route by status, with their headers and an example for each error code. */
-export function responsesOf(route: RouteKind): Record<string, unknown> {
+export function toResponses(route: RouteKind): Record<string, unknown> {
 	const headers = {...requestId, ...(route.keyed && rateLimit)};
 	const responses: Record<string, unknown> = {};
 	const {pages, csv, media = pages && 'text/html'} = route;
@@ -53,7 +53,7 @@ export function responsesOf(route: RouteKind): Record<string, unknown> {
 		responses[errorStatus] = {
 			description: codes.map(code => `\`${code}\`: ${messageOf(code, route)}`).join('\n\n'),
 			headers: {...headers, ...(retried.has(errorStatus) && retryAfter)},
-			content: content(errorEnvelope, examplesOf(codes, route)),
+			content: content(errorEnvelope, toExamples(codes, route)),
 		};
 	}
 	if (route.keyed) {
@@ -108,7 +108,7 @@ function messageOf(code: ApiErrorCode, {pages}: RouteKind): string {
 	return pages && code === 'unsupported_media_type' ? formExpected : apiErrors[code].message;
 }
 
-function examplesOf(codes: readonly ApiErrorCode[], route: RouteKind): Record<string, {value: unknown}> {
+function toExamples(codes: readonly ApiErrorCode[], route: RouteKind): Record<string, {value: unknown}> {
 	return Object.fromEntries(
 		codes.map(code => {
 			const violations = code === 'validation_failed' && {violations: [{field: 'to', message: 'is required'}]};
@@ -327,7 +327,7 @@ function described(schema: FastifySchema | undefined, route: RouteOptions): Fast
 		operationId: operationId(summary),
 		description: [description, scope && `Needs the scope \`${scope}\`.`].filter(Boolean).join('\n\n'),
 		...(scope !== undefined && {security: [{key: []}]}),
-		response: responsesOf({
+		response: toResponses({
 			...others,
 			answers: otherAnswer ? [answer, otherAnswer] : [answer],
 			errors,

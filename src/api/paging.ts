@@ -44,11 +44,11 @@ export async function readPage<Row extends {readonly id: string}>({
 	read,
 	...list
 }: PageOptions<Row>): Promise<Page<Row>> {
-	return await scanPage({...list, scan: scanOf(read)});
+	return await scanPage({...list, scan: toScan(read)});
 }
 
 /** Turns a reader into a scan. It reads one row more than requested, to know whether there is a next page. */
-export function scanOf<Row extends {readonly id: string}>(read: PageOptions<Row>['read']): Scan<Row> {
+export function toScan<Row extends {readonly id: string}>(read: PageOptions<Row>['read']): Scan<Row> {
 	return async ({after, limit}) => {
 		const found = await read({after, limit: limit + 1});
 		const rows = found.slice(0, limit);

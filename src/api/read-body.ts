@@ -87,7 +87,7 @@ class BodyReading {
 		const fault =
 			body.length() > this.#options.bodyLimit
 				? apiError('payload_too_large')
-				: (faultOf(this.#scan.feed(chunk)) ?? this.#crumbled());
+				: (toFault(this.#scan.feed(chunk)) ?? this.#crumbled());
 		if (fault) {
 			this.#end(fault);
 		} else if (body.length() > large && !this.#growPlace(chunk.length)) {
@@ -132,7 +132,7 @@ class BodyReading {
 		} else if (!request.isHeavy) {
 			this.#answer(parseJson(body.all(), seen));
 		} else if (body.length() - (seen.list ? seen.list.end - seen.list.start : 0) > large && limits.items) {
-			done(faultOf({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
+			done(toFault({violation: {field: 'body', message: 'must have at most 256 KiB around its items'}}));
 		} else {
 			// Later steps, such as the checks of a send, run in a slice of their own.
 			parseLargeJson(body, seen, limits.items?.list ?? null)
@@ -169,7 +169,7 @@ class BodyReading {
 	readonly #onError = (): void => this.#end(apiError('bad_request'));
 }
 
-function faultOf(fault: ScanFault | null): ApiError | null {
+function toFault(fault: ScanFault | null): ApiError | null {
 	if (fault === null) {
 		return null;
 	}

@@ -8,20 +8,20 @@ import type {ApiErrorCode, Violation} from '../mail/api-error.ts';
 import {type AttachmentLimits, widestAttachments} from '../mail/attachment-limits.ts';
 import {type Extras, extrasJson} from '../mail/message.ts';
 import {expiresAtRule, readExpiresAt, readSendAt, sendAtRule} from '../mail/schedule.ts';
-import {callerOf} from './auth.ts';
+import {requireCaller} from './auth.ts';
 import type {Caller} from './caller.ts';
 import {type ApiError, apiError, retryAfter, unavailable} from './errors.ts';
 import {type Allowance, type RateLimits, showAllowance} from './rate-limit.ts';
 import {base64Fault, canonicalLocale, checkedAddress, decodeBase64, formats} from './schemas/formats.ts';
 import {batchItem, type SendBody, sendBody, variablesJson, wideItem, wideSend} from './schemas/send.ts';
-import {checkOf, joinField, maxViolations} from './validate.ts';
+import {compileCheck, joinField, maxViolations} from './validate.ts';
 
 type ReadSend =
 	| {readonly ok: true; readonly send: Send}
 	| {readonly ok: false; readonly code: ApiErrorCode; readonly violations?: readonly Violation[]};
 
-const [checkSend, checkItem] = [checkOf(sendBody), checkOf(batchItem)];
-const [checkWideSend, checkWideItem] = [checkOf(wideSend), checkOf(wideItem)];
+const [checkSend, checkItem] = [compileCheck(sendBody), compileCheck(batchItem)];
+const [checkWideSend, checkWideItem] = [compileCheck(wideSend), compileCheck(wideItem)];
 
 type Sender = Pick<Caller, 'workspaceId' | 'mode' | 'attachments'>;
 
@@ -33,7 +33,7 @@ export const readSend = (body: unknown, caller: Sender, now: number) =>
 export const readBatchItem = (item: unknown, caller: Sender, now: number) =>
 	read(caller.attachments ? checkWideItem : checkItem, item, caller, now);
 
-function read(check: ReturnType<typeof checkOf>, body: unknown, caller: Sender, now: number): ReadSend {
+function read(check: ReturnType<typeof compileCheck>, body: unknown, caller: Sender, now: number): ReadSend {
 	const violations = [...check(withoutEmptyPreferences(body)), ...fieldFaults(body, caller.attachments, now)].slice(
 		0,
 		maxViolations,
@@ -85,7 +85,7 @@ function toSend(body: SendBody, {workspaceId, mode}: Sender, now: number): Send 
 		locale: body.locale === undefined ? null : canonicalLocale(body.locale),
 		timezone: body.timezone ?? null,
 		tracking: json(body.tracking),
-		extras: extrasJson(extrasOf(body, now)),
+		extras: extrasJson(toExtras(body, now)),
 		attachments: (body.attachments ?? []).map(({filename, contentType, content, contentId}) => ({
 			filename,
 			contentType,
@@ -164,7 +164,7 @@ function fileFaults(attachments: readonly unknown[], {most, bytes}: AttachmentLi
 	});
 }
 
-function extrasOf(
+function toExtras(
 	{priority, toName, replyToName, replyTracking, headers, sendAt: when, expiresAt: end}: SendBody,
 	now: number,
 ): Extras {
@@ -199,7 +199,7 @@ function json(value: object | undefined, text: (value: object) => string = JSON.
 /** Creates an `onRequest` hook, to run after `auth.needs`: 429 before the body is read if the window is used up. */
 export function limitSends(limits: RateLimits, clock: Clock) {
 	return (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void): void => {
-		const caller = callerOf(request);
+		const caller = requireCaller(request);
 		const taken = limits.take(caller, 'send', 1);
 		const go = (n: number) => {
 			const allowance = limits.read(caller, 'send');

@@ -44,7 +44,7 @@ import {topicRoutes} from './routes/topics.ts';
 import {statsRoute, usageRoute} from './routes/usage.ts';
 import {webhookDeliveryRoutes, webhookRoutes} from './routes/webhooks.ts';
 import {inTurn, startKeylessInTurn} from './turns.ts';
-import {validatorOf} from './validate.ts';
+import {createValidator} from './validate.ts';
 
 export type ApiOptions = {
 	readonly newId: NewId;
@@ -99,7 +99,7 @@ export function createApi({version, routes, pages, timeouts = defaultTimeouts, .
 	answerErrors(api, options);
 	acceptJsonOnly(api);
 	api.setReplySerializer(payload => writeExact(payload));
-	api.setValidatorCompiler(({schema, httpPart}) => validatorOf(schema, httpPart));
+	api.setValidatorCompiler(({schema, httpPart}) => createValidator(schema, httpPart));
 	takeRareForTrace(api);
 
 	const paths = collectPaths(api);

@@ -21,7 +21,7 @@ let ajvs: readonly [quick: Ajv, thorough: Ajv] | undefined;
  * Creates the check of a schema. Normally it is one pass that stops at the first error. Only if that fails are
  * oversized parts removed and the value checked again for all errors: 700,000 entries in `cc` are one violation.
  */
-export function checkOf(schema: TSchema): Check {
+export function compileCheck(schema: TSchema): Check {
 	// Compiled on first use: compiling all schemas would slow down startup, and most routes never see an invalid value.
 	let isValid: ValidateFunction | undefined;
 	return value => {
@@ -29,13 +29,13 @@ export function checkOf(schema: TSchema): Check {
 		ajvs ??= [createAjv(false), createAjv(true)];
 		const [quick, thorough] = ajvs;
 		isValid ??= quick.compile(schema);
-		return isValid(value) ? [] : violationsOf(schema as Schema, value, thorough.compile(schema));
+		return isValid(value) ? [] : findViolations(schema as Schema, value, thorough.compile(schema));
 	};
 }
 
 /** Returns the validator of a part of a request, for Fastify. */
-export function validatorOf(schema: unknown, httpPart: string | undefined) {
-	const check = checkOf(schema as TSchema);
+export function createValidator(schema: unknown, httpPart: string | undefined) {
+	const check = compileCheck(schema as TSchema);
 	return (value: unknown) => {
 		if (httpPart === 'body' && value === null) {
 			return {error: bodyMissing()};
@@ -77,14 +77,14 @@ function withoutRepeated(query: unknown): Violation[] {
 	return repeated.map(name => ({field: joinField('', name), message: 'must appear only once'}));
 }
 
-function violationsOf(schema: Schema, value: unknown, validateAll: ValidateFunction): Violation[] {
+function findViolations(schema: Schema, value: unknown, validateAll: ValidateFunction): Violation[] {
 	const violations: Violation[] = [];
 	const cut = withoutOversize(schema, value, '', violations);
 	if (!validateAll(cut)) {
 		const tooLarge = new Set(violations.map(violation => violation.field));
 		const seen = new Set<string>();
 		for (const error of validateAll.errors ?? []) {
-			const field = fieldOf(error, cut);
+			const field = toFieldPath(error, cut);
 			// Each field has one violation: that it is too large, or else the first one.
 			if (error.keyword !== 'propertyNames' && !tooLarge.has(field) && !seen.has(field)) {
 				seen.add(field);
@@ -163,7 +163,7 @@ function explain(error: ErrorObject): string {
 
 // `/attachments/0/content` → `attachments[0].content`. The caller chooses the name of an unknown field, so it is
 // truncated and made safe to store.
-function fieldOf({instancePath, params}: ErrorObject, root: unknown): string {
+function toFieldPath({instancePath, params}: ErrorObject, root: unknown): string {
 	const names = instancePath === '' ? [] : instancePath.slice(1).split('/').map(unescapePointer);
 	const last = params.missingProperty ?? params.additionalProperty;
 	let field = '';
@@ -269,7 +269,7 @@ export const emptyBody = Type.Object({}, {additionalProperties: false, examples:
 
 /** Creates the validator of routes with an optional body: no body means the same as an empty object. */
 export const optionalBody: FastifySchemaCompiler<TSchema> = ({schema, httpPart}) => {
-	const check = validatorOf(schema, httpPart);
+	const check = createValidator(schema, httpPart);
 	return value => (httpPart === 'body' && value === null ? {value} : check(value));
 };
 

@@ -171,7 +171,7 @@ export const filesOf: Readonly<Record<Engine, readonly string[]>> = {
 
 /** Returns the text of a manifest, with a digest of its own: the digests of the files do not reveal a damaged time. */
 export function manifestText(manifest: Manifest): string {
-	return `${JSON.stringify({...manifest, digest: digestOf(manifest)}, undefined, '\t')}\n`;
+	return `${JSON.stringify({...manifest, digest: toDigest(manifest)}, undefined, '\t')}\n`;
 }
 
 /** Parses a manifest. Returns what is wrong if it is not valid. */
@@ -189,7 +189,7 @@ export function parseManifest(text: string): Manifest | 'foreign' | 'newer' | 'd
 	if (manifest.format > 1) {
 		return 'newer';
 	}
-	return digest === digestOf(manifest) && isWhole(manifest) ? manifest : 'damaged';
+	return digest === toDigest(manifest) && isWhole(manifest) ? manifest : 'damaged';
 }
 
 function isWhole(manifest: Partial<Manifest>): manifest is Manifest {
@@ -204,7 +204,7 @@ function isWhole(manifest: Partial<Manifest>): manifest is Manifest {
 	);
 }
 
-function digestOf(manifest: Partial<Manifest>): string {
+function toDigest(manifest: Partial<Manifest>): string {
 	return createHash('sha256').update(JSON.stringify(manifest)).digest('hex');
 }
 
@@ -294,7 +294,7 @@ async function replaceManifest(handle: FileHandle, draft: string, text: string):
 /** Returns the manifest of a backup. Throws the errors of `readArchive`. */
 export async function readManifest(archive: string): Promise<Manifest> {
 	const reading = new BackupReading(archive, null);
-	for await (const chunk of chunksOf(archive)) {
+	for await (const chunk of readChunks(archive)) {
 		reading.write(chunk);
 		if (reading.manifest) {
 			return reading.manifest;
@@ -310,14 +310,14 @@ export async function readManifest(archive: string): Promise<Manifest> {
  */
 export async function readArchive(archive: string, into: string | null, onBytes: OnBytes): Promise<Manifest> {
 	const reading = new BackupReading(archive, into);
-	for await (const chunk of chunksOf(archive)) {
+	for await (const chunk of readChunks(archive)) {
 		reading.write(chunk);
 		onBytes(chunk.length);
 	}
 	return reading.end();
 }
 
-async function* chunksOf(archive: string): AsyncGenerator<Buffer> {
+async function* readChunks(archive: string): AsyncGenerator<Buffer> {
 	const {file} = await openRegular(archive, 'follow');
 	yield* file.createReadStream({highWaterMark: bytesAtOnce}) as AsyncIterable<Buffer>;
 }

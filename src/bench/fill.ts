@@ -66,13 +66,13 @@ export async function fillStore(store: Pick<Store, 'database' | 'reader'>, optio
 	await endFilling(store);
 }
 
-function momentsOf({messages, now, waitsUntil}: FillOptions, number: number): FilledMoments {
+function toMoments({messages, now, waitsUntil}: FillOptions, number: number): FilledMoments {
 	const span = waitsUntil ? waitingMs : historyMs;
 	const at = Math.floor(now - span + (number * span) / messages);
-	return delays.map(delay => momentOf(at + delay)) as unknown as FilledMoments;
+	return delays.map(delay => toMoment(at + delay)) as unknown as FilledMoments;
 }
 
-function momentOf(milliseconds: number): FilledMoment {
+function toMoment(milliseconds: number): FilledMoment {
 	return {id: idFloor('evt', milliseconds).slice(4, 14), at: storeTime(milliseconds)};
 }
 
@@ -85,9 +85,9 @@ function makeMessages(
 	const [each, moments]: [string[], FilledMoments[]] = [[], []];
 	const hours = new Map<string, FilledHour>();
 	for (let number = first; number < first + count; number += together) {
-		const four = momentsOf(options, number);
+		const four = toMoments(options, number);
 		moments.push(four);
-		for (const [index, ended] of endsOf(options, Math.min(together, first + count - number)).entries()) {
+		for (const [index, ended] of pickEnds(options, Math.min(together, first + count - number)).entries()) {
 			const text = waitsUntil ? `${ended.slice(0, -1)}w${storeTime(waitsUntil(number + index))}` : ended;
 			each.push(text);
 			countHour(hours, ((number + index) % addresses) % workspaces.length, four[0].at.slice(0, 13), text);
@@ -100,7 +100,7 @@ function makeMessages(
  * Returns random ends of ids with the letter of their message's outcome. They are sorted as in the indexes, so that
  * each row is appended.
  */
-function endsOf({random}: FillOptions, count: number): string[] {
+function pickEnds({random}: FillOptions, count: number): string[] {
 	const each = chanceBytes + suffixBytes;
 	const bytes = random(count * each);
 	return Array.from({length: count}, (_, index) => {

@@ -153,7 +153,7 @@ export async function startDaemon(
 		order: (messages, connections) => ({
 			...{host, port: Number(port), key, send, domains, perRequest, messages, connections},
 		}),
-		usage: () => usageOf(pid),
+		usage: () => readUsage(pid),
 		async stop() {
 			child.kill('SIGTERM');
 			await ended;
@@ -161,7 +161,7 @@ export async function startDaemon(
 	};
 }
 
-function usageOf(pid: number): Usage {
+function readUsage(pid: number): Usage {
 	if (process.platform !== 'linux') {
 		return {cpuMs: Number.NaN, peakMb: Number.NaN};
 	}

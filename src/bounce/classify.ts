@@ -23,7 +23,7 @@ const senderCategories: ReadonlySet<BounceCategory> = new Set<BounceCategory>([
  */
 export function createClassify(rules: readonly BounceRule[]): Classify {
 	return evidence => {
-		for (const facts of factsOf(evidence)) {
+		for (const facts of toFacts(evidence)) {
 			const rule = rules.find(candidate => holds(candidate, facts));
 			if (rule !== undefined) {
 				return judgement(rule, facts);
@@ -66,7 +66,7 @@ function judgement(rule: BounceRule, facts: Facts): Judgement {
 		type: hard ? 'permanent' : 'transient',
 		suppresses: hard,
 		rule: rule.name,
-		matched: rule.text?.exec(facts.text)?.[0] ?? codesOf(rule, facts),
+		matched: rule.text?.exec(facts.text)?.[0] ?? matchCodes(rule, facts),
 	};
 }
 
@@ -78,7 +78,7 @@ function asFarAsSaid(category: BounceCategory, {phase, class: digit}: Facts): Bo
 	return digit === 4 && suppresses(category) ? 'undetermined' : category;
 }
 
-function codesOf(rule: BounceRule, {code, enhanced}: Facts): string | null {
+function matchCodes(rule: BounceRule, {code, enhanced}: Facts): string | null {
 	return (rule.enhanced === null ? code : enhanced)?.toString() ?? null;
 }
 
@@ -147,7 +147,7 @@ const transcript = /<<< ?(?=[45]\d\d)/;
  * those of the whole text. The reply's own codes take precedence over those that a report adds, and specific codes over
  * unspecific ones (`5.0.0`).
  */
-function factsOf(evidence: Evidence): Facts[] {
+function toFacts(evidence: Evidence): Facts[] {
 	const text = evidence.text.slice(0, maxTextLength);
 	const phase = evidence.phase ?? phaseIn(text);
 	const said = innermostReply(text) ?? (evidence.code === null ? firstReply(text) : null);
@@ -329,7 +329,7 @@ const variable = '…';
  * Returns a reply's wording without addresses, numbers, ids or host names with digits, so that the same reply to
  * different recipients has the same wording. Codes at its beginning are retained.
  */
-export function wordingOf(reply: string): string {
+export function toWording(reply: string): string {
 	const words = plainText(reply.slice(0, longest)).replace(firstOfMany, '$1 ').split(' ');
 	const first = code.test(words[0] ?? '') ? 1 : 0;
 	const codes = enhancedCode.test(words[first] ?? '') ? first + 1 : first;

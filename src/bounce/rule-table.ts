@@ -23,10 +23,10 @@ const ruleFields = ['name', 'why', 'when', 'category'];
  * @param read reads a pattern; those of the shipped table are checked by a test instead, because checking them takes a
  * tenth of the daemon's startup
  */
-export function parseRuleTable(text: string, read: ReadPattern = patternOf): RuleTable {
+export function parseRuleTable(text: string, read: ReadPattern = parsePattern): RuleTable {
 	const problems: string[] = [];
 	const refuse: Refuse = (path, problem) => problems.push(`${path}: ${problem}`);
-	const rules = rulesOf(text, read, refuse);
+	const rules = parseRules(text, read, refuse);
 	return problems.length > 0 ? {ok: false, problems} : {ok: true, rules};
 }
 
@@ -36,7 +36,7 @@ export function withOwnRules(own: readonly BounceRule[], shipped: readonly Bounc
 	return [...own, ...shipped.filter(({name}) => !names.has(name))];
 }
 
-function rulesOf(text: string, read: ReadPattern, refuse: Refuse): BounceRule[] {
+function parseRules(text: string, read: ReadPattern, refuse: Refuse): BounceRule[] {
 	const file = json(text, refuse);
 	if (file === undefined) {
 		return [];
@@ -88,11 +88,11 @@ function rule(entry: unknown, place: string, names: Set<string>, read: ReadPatte
 		return [];
 	}
 	checkFields(`${path}.when`, when, conditions, refuse);
-	const all = conditionsOf(when, `${path}.when`, read, refuse);
+	const all = parseConditions(when, `${path}.when`, read, refuse);
 	return known === null ? [] : [{name, category: known, ...all}];
 }
 
-function conditionsOf(
+function parseConditions(
 	when: JsonObject,
 	path: string,
 	read: ReadPattern,
@@ -232,7 +232,7 @@ const maxWays = 10_000;
  * Reads one regular expression of a rule table. Rejects one that could be slow, and one that can never match, because
  * rules see normalized text (`plainText`). Accents are optional: normalized text has none.
  */
-export function patternOf(written: string): Pattern {
+export function parsePattern(written: string): Pattern {
 	const spelled = withoutCodes(written);
 	const problem = compileProblem(written) ?? formProblem(spelled) ?? timeProblem(bareOf(spelled));
 	if (problem !== null) {
@@ -247,7 +247,7 @@ export function patternOf(written: string): Pattern {
 }
 
 /** Reads a pattern that is known to be valid, without checking it. */
-export function goodPatternOf(written: string): Pattern {
+export function parseGoodPattern(written: string): Pattern {
 	return {ok: true, source: plainSource(withoutCodes(written))};
 }
 

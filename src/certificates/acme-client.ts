@@ -10,9 +10,9 @@ import {
 	asText,
 	doubled,
 	encode,
-	jwkOf,
-	problemOf,
+	parseProblem,
 	readJson,
+	toJwk,
 } from './acme-connection.ts';
 import {certificateRequest} from './x509.ts';
 
@@ -77,7 +77,7 @@ export class AcmeClient {
 
 	/** Creates an account, or finds the one of the key (§7.3). Returns its URL. */
 	async register(key: KeyObject, {email, binding}: Registration, signal: AbortSignal): Promise<string> {
-		const url = await this.#ca.urlOf('newAccount', signal);
+		const url = await this.#ca.findUrl('newAccount', signal);
 		const payload = {
 			termsOfServiceAgreed: true,
 			...(email !== null && {contact: toContacts(email)}),
@@ -137,19 +137,21 @@ export class AcmeClient {
 		}
 		const order = await this.#finish(account, opened.location, wanted);
 		if (order.status !== 'valid') {
-			throw new AcmeError(`the CA rejected the order: ${problemOf(order.error).detail || asText(order.status)}`);
+			throw new AcmeError(
+				`the CA rejected the order: ${parseProblem(order.error).detail || asText(order.status)}`,
+			);
 		}
 		return (await this.#ca.post(account, asText(order.certificate), null, wanted.signal)).text;
 	}
 
 	/** Returns when the CA suggests to renew a certificate (RFC 9773 §4), or `null` if it does not. */
 	async renewalWindow(id: string, signal: AbortSignal): Promise<RenewalWindow | null> {
-		const base = await this.#ca.urlOf('renewalInfo', signal);
+		const base = await this.#ca.findUrl('renewalInfo', signal);
 		if (base === '') {
 			return null;
 		}
 		const answer = await this.#ca.get(`${base.replace(/\/$/, '')}/${id}`, signal);
-		return answer.status === 200 ? windowOf(readJson(answer), answer.retryAfterMs) : null;
+		return answer.status === 200 ? parseWindow(readJson(answer), answer.retryAfterMs) : null;
 	}
 
 	/**
@@ -157,10 +159,10 @@ export class AcmeClient {
 	 * account (RFC 9773 §5). Then the order is created without it.
 	 */
 	async #open(account: Account, {name, replaces, signal}: Wanted): Promise<Answer> {
-		const url = await this.#ca.urlOf('newOrder', signal);
+		const url = await this.#ca.findUrl('newOrder', signal);
 		const send = (more: JsonObject) =>
 			this.#ca.post(account, url, {identifiers: [{type: 'dns', value: name}], ...more}, signal);
-		if (replaces === null || (await this.#ca.urlOf('renewalInfo', signal)) === '') {
+		if (replaces === null || (await this.#ca.findUrl('renewalInfo', signal)) === '') {
 			return await send({});
 		}
 		try {
@@ -190,8 +192,8 @@ export class AcmeClient {
 		await this.#answer(account, url, asText(challenge.url), signal);
 		const done = await this.#poll(account, url, status => status === 'pending', signal);
 		if (done.status !== 'valid') {
-			const failed = readChallenges(done).find(one => problemOf(one.error).type !== '');
-			const {detail, type: kind} = problemOf(failed?.error);
+			const failed = readChallenges(done).find(one => parseProblem(one.error).type !== '');
+			const {detail, type: kind} = parseProblem(failed?.error);
 			const what =
 				noPort[kind] ?? `${kind === 'connection' ? 'cannot reach' : 'found no proof at'} port ${ports[way]} of`;
 			throw new ProofError(`the CA ${what} ${name}: ${detail || asText(done.status)}`, kind, way);
@@ -281,7 +283,7 @@ const readChallenges = ({challenges}: JsonObject): readonly JsonObject[] =>
 	Array.isArray(challenges) ? challenges.slice(0, maxAuthorizations).map(objectOf) : [];
 
 /** Returns the `suggestedWindow` of a CA's renewal information, or `null` if it has none. */
-export function windowOf({suggestedWindow}: JsonObject, retryAfterMs: number | null): RenewalWindow | null {
+export function parseWindow({suggestedWindow}: JsonObject, retryAfterMs: number | null): RenewalWindow | null {
 	const {start, end} = objectOf(suggestedWindow);
 	const [from, until] = [Date.parse(asText(start)), Date.parse(asText(end))];
 	return until > from ? {start: from, end: until, retryAfterMs} : null;
@@ -289,14 +291,14 @@ export function windowOf({suggestedWindow}: JsonObject, retryAfterMs: number | n
 
 function thumbprint(key: KeyObject): string {
 	return createHash('sha256')
-		.update(JSON.stringify(jwkOf(key)))
+		.update(JSON.stringify(toJwk(key)))
 		.digest('base64url');
 }
 
 /** Creates the external account binding, which links the account to an existing customer of the CA (§7.3.4). */
 function bound({kid, key: secret}: NonNullable<Registration['binding']>, url: string, key: KeyObject): JsonObject {
 	const head = encode(JSON.stringify({alg: 'HS256', kid, url}));
-	const payload = encode(JSON.stringify(jwkOf(key)));
+	const payload = encode(JSON.stringify(toJwk(key)));
 	const signature = createHmac('sha256', secret).update(`${head}.${payload}`).digest('base64url');
 	return {protected: head, payload, signature};
 }

@@ -82,7 +82,7 @@ export class AcmeConnection {
 	}
 
 	/** Returns a URL from the directory, which is read once. Empty if the directory does not have it. */
-	async urlOf(name: string, signal: AbortSignal): Promise<string> {
+	async findUrl(name: string, signal: AbortSignal): Promise<string> {
 		this.#directory ??= this.#repeat(signal, async () => {
 			const answer = await this.#ask('GET', this.#options.directory, signal);
 			const read = readJson(answer);
@@ -136,7 +136,7 @@ export class AcmeConnection {
 	async #post(by: Signer, url: string, payload: JsonObject | null, signal: AbortSignal): Promise<Answer> {
 		for (let tries = 1; ; tries++) {
 			const nonce = await this.#takeNonce(signal);
-			const who = by.url === null ? {jwk: jwkOf(by.key)} : {kid: by.url};
+			const who = by.url === null ? {jwk: toJwk(by.key)} : {kid: by.url};
 			const head = encode(JSON.stringify({alg: 'ES256', ...who, nonce, url}));
 			const body = payload === null ? '' : encode(JSON.stringify(payload));
 			const signature = encode(
@@ -161,7 +161,7 @@ export class AcmeConnection {
 	/** Returns the nonce of the last response, or requests a new one (§7.2). */
 	async #takeNonce(signal: AbortSignal): Promise<string> {
 		if (this.#nonce === '') {
-			const answer = await this.#ask('HEAD', await this.urlOf('newNonce', signal), signal);
+			const answer = await this.#ask('HEAD', await this.findUrl('newNonce', signal), signal);
 			if (answer.status >= 400) {
 				throw readFault(answer);
 			}
@@ -195,7 +195,7 @@ export class AcmeConnection {
 			return {
 				status: statusCode,
 				location: asText(headers.location),
-				retryAfterMs: waitOf(asText(headers['retry-after']), now()),
+				retryAfterMs: parseWait(asText(headers['retry-after']), now()),
 				text,
 			};
 		} catch (error) {
@@ -221,26 +221,26 @@ async function readBody(stream: AsyncIterable<Buffer>): Promise<string> {
 /** Returns the error of a response. A rate limit counts as temporary only if the CA specifies when it ends. */
 function readFault(answer: Answer): AcmeError {
 	const {status, retryAfterMs} = answer;
-	const {type, detail} = problemOf(readJson(answer));
+	const {type, detail} = parseProblem(readJson(answer));
 	const mayPass = status === 404 || status === 408 || status >= 500 || (status === 429 && retryAfterMs !== null);
 	return new AcmeError(`the CA responded with ${status}: ${detail || type || 'no reason'}`, {
 		...{type, retryAfterMs, isTransient: mayPass && !accountFaults.includes(type)},
 	});
 }
 
-export function problemOf(problem: unknown): {type: string; detail: string} {
+export function parseProblem(problem: unknown): {type: string; detail: string} {
 	const {type, detail} = objectOf(problem);
 	return {type: asText(type).replace(/^.*:/, ''), detail: asText(detail)};
 }
 
 /** Parses a `Retry-After` header (RFC 9110 §10.2.3). Returns milliseconds, or `null` if it is invalid. */
-export function waitOf(header: string, now: number): number | null {
+export function parseWait(header: string, now: number): number | null {
 	const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
 	return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), maxRetryAfterMs);
 }
 
 /** Returns the public key, with its members in the order of RFC 7638 §3. */
-export function jwkOf(key: KeyObject): JsonObject {
+export function toJwk(key: KeyObject): JsonObject {
 	const {crv, kty, x, y} = createPublicKey(key).export({format: 'jwk'});
 	return {crv, kty, x, y};
 }

@@ -2,7 +2,7 @@ import {isIP} from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
-import {addressesOf} from '../net/pinned-connection.ts';
+import {findAddresses} from '../net/pinned-connection.ts';
 
 type NamesInput = {
 	readonly hostname: string;
@@ -54,14 +54,14 @@ export async function findWishes(input: NamesInput): Promise<Map<string, Wish>> 
 	let areKnown = true;
 	for (const name of [hostname, publicHost].filter(isFullName)) {
 		wishes.set(name, 'yes');
-		const found = await addressesOf(name, resolver, false);
+		const found = await findAddresses(name, resolver, false);
 		areKnown &&= found.kind !== 'failed';
 		for (const address of found.kind === 'found' ? found.addresses : []) {
 			ours.add(normal(address));
 		}
 	}
 	const lookAt = async (name: string, isExpected: boolean): Promise<Wish> => {
-		const found = await addressesOf(name, resolver, false);
+		const found = await findAddresses(name, resolver, false);
 		if (found.kind === 'failed') {
 			return 'unknown';
 		}

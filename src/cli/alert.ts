@@ -1,6 +1,6 @@
 import {alertView, storedTime} from '../api/views.ts';
 import {sendTest} from '../daemon/alerts.ts';
-import {guardOf} from '../daemon/webhook-posting.ts';
+import {toGuard} from '../daemon/webhook-posting.ts';
 import {type AlertKind, type AlertWay, alertKindNames, alertKinds} from '../mail/alert.ts';
 import {
 	addAlert,
@@ -58,7 +58,7 @@ export function alertCommands(alert: CliCommand): void {
 			}
 			const way = first[0];
 			const target = await readSecret(first[1]);
-			const guard = new AddressGuard(guardOf(session.settings()));
+			const guard = new AddressGuard(toGuard(session.settings()));
 			checkTarget(url => guard.urlFault(url), {way, target});
 			const input = {way, target, ...(on && {on}), ...(from !== undefined && {from})};
 			const {row, secret} = await session.performAnywhere(verified ? addVouchedAlert : addAlert, input);

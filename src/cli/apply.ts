@@ -1,4 +1,4 @@
-import {guardOf} from '../daemon/webhook-posting.ts';
+import {toGuard} from '../daemon/webhook-posting.ts';
 import {type Change, differences, type Made, perform, withKnownRoute} from '../declared/apply.ts';
 import {documentVersion, type WantedWorkspace} from '../declared/document.ts';
 import {type Fault, readDocument} from '../declared/read-document.ts';
@@ -36,7 +36,7 @@ export function applyCommand(command: CliCommand): void {
 }
 
 async function apply(session: Session, {file, dryRun = false, yes}: Options): Promise<void> {
-	const changes = await planOf(session, file);
+	const changes = await readPlan(session, file);
 	const {terminal} = session;
 	if (!session.json) {
 		terminal.print(
@@ -62,14 +62,14 @@ async function apply(session: Session, {file, dryRun = false, yes}: Options): Pr
 }
 
 /** Returns the changes to make, all of them validated. Throws bad data (65). */
-async function planOf(session: Session, file: string): Promise<readonly Change[]> {
+async function readPlan(session: Session, file: string): Promise<readonly Change[]> {
 	const read = readDocument(utf8Text(await readInput(file)));
 	if (!read.ok) {
 		throw refused(file, read.faults);
 	}
 	const reader = await session.reader();
 	const only = await session.chosenWorkspace();
-	const guard = new AddressGuard(guardOf(session.settings()));
+	const guard = new AddressGuard(toGuard(session.settings()));
 	const rules = {
 		now: storeTime(session.tools.clock.now()),
 		urlFault: (url: string) => guard.urlFault(url),

@@ -1,4 +1,4 @@
-import {auditPages, auditView, csvColumns, csvOf} from '../admin/csv-lists.ts';
+import {auditPages, auditView, csvColumns, streamCsv} from '../admin/csv-lists.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {count, past} from './options.ts';
 import type {CliCommand} from './program.ts';
@@ -24,7 +24,7 @@ export function auditCommands(audit: CliCommand): void {
 			const filter = {workspaceId: (await session.chosenWorkspace())?.id, since};
 			const reader = await session.reader();
 			if (csv) {
-				await session.csv(csvOf(csvColumns.audit, auditPages(reader, filter, limit), auditView));
+				await session.csv(streamCsv(csvColumns.audit, auditPages(reader, filter, limit), auditView));
 			} else {
 				session.list(acts, await listAudit(reader, {...filter, limit: limit ?? defaultLimit}));
 			}

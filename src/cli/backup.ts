@@ -85,7 +85,7 @@ function sqliteSource(session: Session): Source {
 		// Every byte is copied, packed, and read again to verify it.
 		total: 3 * (statSync(storeFile(dataDir), {throwIfNoEntry: false})?.size ?? 0),
 		async gather(folder, onBytes) {
-			const [{openStoreOf}, {secretsOf}] = await Promise.all([
+			const [{openStoreOf}, {readSecrets: secretsOf}] = await Promise.all([
 				import('./session.ts'),
 				import('../data-folder/open.ts'),
 			]);

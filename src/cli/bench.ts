@@ -77,17 +77,17 @@ async function measureAll(session: Session, {messages, connections}: Options): P
 		`${machine.cores} cores, load ${machine.load.toFixed(1)}, Node.js ${machine.node}`,
 		'',
 		titles.accept,
-		...linesOf(accept),
+		...toLines(accept),
 		'',
 		titles.through,
-		...linesOf(through),
+		...toLines(through),
 	]);
 	if (missing > 0) {
 		throw new CliError('other', 'mail was lost', 'report it with these figures');
 	}
 }
 
-function linesOf(figures: object): string[] {
+function toLines(figures: object): string[] {
 	return Object.entries(figures).map(
 		([name, value]) => `  ${name.replaceAll('_', ' ').padEnd(18)}${value === null ? '-' : grouped(value)}`,
 	);

@@ -31,7 +31,7 @@ import {createReportWrite} from '../outcome/reports.ts';
 import {readEvent} from '../providers/read-event.ts';
 import {mailOfReport} from '../report/aggregate-report.ts';
 import {KnownAnswers} from '../report/known-answers.ts';
-import {countsBySigner, signersOf} from '../report/read-inbound.ts';
+import {countsBySigner, findSigners} from '../report/read-inbound.ts';
 import {readReport} from '../report/read-report.ts';
 import {missingAnswers} from '../report/verdicts.ts';
 import {bumpGeneration} from '../store/changes.ts';
@@ -344,7 +344,7 @@ export async function startIntake(session: Session, rcptTo: readonly string[]) {
 			missing: async known => missingAnswers(raw, null, new KnownAnswers(known)),
 		});
 		await done;
-		return {...reading, signers: signersOf(raw, reading.kind, answers, systemClocks)};
+		return {...reading, signers: findSigners(raw, reading.kind, answers, systemClocks)};
 	}
 
 	const reading = new ReadingLoop({

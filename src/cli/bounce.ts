@@ -8,7 +8,7 @@ import type {Classify, Judgement} from '../mail/bounce.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import type {Reading, Report} from '../mail/report.ts';
 import {mailOfReport} from '../report/aggregate-report.ts';
-import {evidenceOf, kindOf, type Row, replyRows, reportRows} from '../report/explain.ts';
+import {kindOf, type Row, replyRows, reportRows, toEvidence} from '../report/explain.ts';
 import {readReport} from '../report/read-report.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
 import {ingestCommand} from './bounce-ingest.ts';
@@ -170,7 +170,7 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 		session.terminal.warn('mailctl: paste the message, then press Ctrl-D on an empty line');
 	}
 	if (names.length <= 1 && !(await isFolder(name))) {
-		const mail = mailOf(await readInput(name));
+		const mail = toMail(await readInput(name));
 		if (typeof mail === 'string') {
 			throw new CliError(
 				'data',
@@ -179,14 +179,14 @@ async function explain(session: Session, options: ExplainOptions, names: readonl
 			);
 		}
 		const reading = readReport(mail, classify);
-		session.show(viewOf(reading), () => explained(reading, session.terminal));
+		session.show(toView(reading), () => explained(reading, session.terminal));
 		return;
 	}
 	await explainAll(session, classify, names);
 }
 
 /** Extracts the message as `bounce ingest` does, also from a report saved on its own. Returns a text if it cannot. */
-function mailOf(bytes: Buffer): Buffer | string {
+function toMail(bytes: Buffer): Buffer | string {
 	return mailOfReport(bytes) ?? bytes;
 }
 
@@ -199,7 +199,7 @@ function explainReply(
 	if (names.length > 0) {
 		throw new CliError('usage', '--reply and files cannot be combined', 'leave one of them out');
 	}
-	const read = evidenceOf(reply, phase, mx ?? null);
+	const read = toEvidence(reply, phase, mx ?? null);
 	if (!read.ok) {
 		throw new CliError('data', read.fault, read.fix);
 	}
@@ -213,18 +213,18 @@ function explainReply(
 /** Explains the files in order and prints each one at once. */
 async function explainAll({terminal, json}: Session, classify: Classify, names: readonly string[]): Promise<void> {
 	let count = 0;
-	for await (const file of filesOf(names)) {
+	for await (const file of streamFiles(names)) {
 		const bytes = file === '-' ? await readInput(file) : await headOf(file);
 		if (bytes === null) {
 			terminal.warn(`mailctl: ${file} cannot be read and is skipped`);
 		}
-		const mail = mailOf(bytes ?? Buffer.alloc(0));
+		const mail = toMail(bytes ?? Buffer.alloc(0));
 		if (typeof mail === 'string') {
 			terminal.warn(`mailctl: there is no message in ${file}: ${mail}`);
 		}
 		const reading = readReport(typeof mail === 'string' ? Buffer.alloc(0) : mail, classify);
 		const text = json
-			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...viewOf(reading)})}`
+			? `${count === 0 ? '[' : ','}\n${JSON.stringify({file, ...toView(reading)})}`
 			: `${count === 0 ? '' : '\n'}${[terminal.bold(file), ...explained(reading, terminal)].join('\n')}\n`;
 		count++;
 		if (!(await terminal.pour(text))) {
@@ -239,7 +239,7 @@ async function explainAll({terminal, json}: Session, classify: Classify, names: 
 }
 
 /** Yields the named files, whether they exist or not, and for a folder the files in it; see `mailFiles`. */
-async function* filesOf(names: readonly string[]): AsyncGenerator<string> {
+async function* streamFiles(names: readonly string[]): AsyncGenerator<string> {
 	for (const name of names) {
 		if (!(await isFolder(name))) {
 			yield name;
@@ -275,7 +275,7 @@ async function headOf(name: string): Promise<Buffer | null> {
 const phase = oneOf('--phase', phases);
 
 /** Returns a reading for scripts. */
-function viewOf({kind, reports, fault}: Reading) {
+function toView({kind, reports, fault}: Reading) {
 	// Scripts rely on the five kinds.
 	const known = kind === 'dmarc' || kind === 'tls' ? 'other' : kind;
 	return {kind: known, reports: reports.map(reportView), ...(fault !== null && {fault})};

@@ -15,7 +15,7 @@ export function certificateCommands(certificate: CliCommand): void {
 		.sample('mailctl certificate list')
 		.does(async session => {
 			const rows = await listCertificates(await session.reader());
-			session.list(nounOf(session), rows);
+			session.list(createNoun(session), rows);
 		});
 
 	certificate
@@ -26,7 +26,7 @@ export function certificateCommands(certificate: CliCommand): void {
 			if (row === undefined) {
 				throw new CliError('data', `there is no certificate for ${name}`, 'see mailctl certificate list');
 			}
-			session.one(nounOf(session), row);
+			session.one(createNoun(session), row);
 		});
 
 	certificate
@@ -54,7 +54,7 @@ const renewTime = (row: Certificate): string | null => {
 	return at === null ? null : storeTime(at);
 };
 
-function nounOf(session: Session): Noun<Certificate> {
+function createNoun(session: Session): Noun<Certificate> {
 	const state = (row: Certificate) => stateOf(row, session.tools.clock.now());
 	return {
 		none: 'no certificates; with MAILCTL_ACME=true, the daemon gets them',

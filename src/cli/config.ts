@@ -15,7 +15,7 @@ import {
 	patternText,
 	smarthostName,
 } from '../pace/choose-route.ts';
-import {networkOf} from '../routing/router.ts';
+import {createNetwork} from '../routing/router.ts';
 import {domain as parseDomain} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
@@ -85,7 +85,7 @@ export async function showPace(session: Session, text: string | undefined): Prom
 	const resolver = createResolver({servers: settings.dnsServers, timeoutMs: 5000, tries: 2, clock: systemClock});
 	const answer = await resolver.mx(name);
 	const hosts = mxHosts(name, answer);
-	const network = networkOf(settings);
+	const network = createNetwork(settings);
 	// In capture mode, show what will apply once messages are delivered.
 	const delivery = network.delivery === 'capture' ? 'mx' : network.delivery;
 	const route = chooseRoute(name, hosts, {pool: null, route: null}, {...network, delivery}, destinations, () => null);

@@ -25,7 +25,7 @@ export function doctorCommand(command: CliCommand): void {
 			timeServer,
 		)
 		.does<Options>(async (session, options) => {
-			const findings = await findingsOf(session, options);
+			const findings = await collectFindings(session, options);
 			session.show(findings, () => [summary(findings)]);
 			if (findings.some(({status}) => status === 'fail')) {
 				process.exitCode = exitCodes.other;
@@ -33,7 +33,7 @@ export function doctorCommand(command: CliCommand): void {
 		});
 }
 
-async function findingsOf(session: Session, options: Options): Promise<Finding[]> {
+async function collectFindings(session: Session, options: Options): Promise<Finding[]> {
 	const {terminal} = session;
 	const loaded = session.loadSettings();
 	if (!loaded.ok) {
@@ -54,7 +54,7 @@ async function findingsOf(session: Session, options: Options): Promise<Finding[]
 				found(finding) {
 					terminal.status(null);
 					if (!session.json) {
-						terminal.print(linesOf(finding, terminal));
+						terminal.print(toLines(finding, terminal));
 					}
 				},
 			},
@@ -69,7 +69,7 @@ const statusColumns = 6;
 const checkColumns = 16;
 
 /** Formats a finding: one line if all is well, otherwise with the reason and the fix below it. */
-function linesOf({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
+function toLines({check, status, detail, why, fix}: Finding, {width, bold}: Terminal): string[] {
 	const head = `${words[status].padEnd(statusColumns)}${check.padEnd(checkColumns)}`;
 	const indent = ' '.repeat(statusColumns + checkColumns);
 	const marked = status === 'ok' ? head : bold(head);

@@ -2,7 +2,13 @@ import type {Knex} from 'knex';
 import {domainRecordsView, domainView, storedTime} from '../api/views.ts';
 import {generateSigningKeys} from '../compose/dkim.ts';
 import {openRecordSources} from '../dns/resolver.ts';
-import {type CheckedRecord, isUnsigned, type OpenSources, openProofs, purposeOf} from '../domains/check-records.ts';
+import {
+	type CheckedRecord,
+	describePurpose,
+	isUnsigned,
+	type OpenSources,
+	openProofs,
+} from '../domains/check-records.ts';
 import {createDmarcReview, type DmarcSight, dmarcPeriod, dmarcView, stepOf, tlsWords} from '../domains/dmarc.ts';
 import {
 	type DomainRecord,
@@ -134,7 +140,7 @@ async function show(session: Session, {zone}: {zone?: boolean}, text: string): P
 	const reader = await session.reader();
 	if (zone) {
 		const keys = await listDkimKeys(reader, row.id);
-		const records = await recordsOf(session, row, keys);
+		const records = await readRecords(session, row, keys);
 		const lines = zoneFile(row.name, records, storeTime(session.tools.clock.now()));
 		session.show({name: row.name, zone: lines.map(line => `${line}\n`).join('')}, () => lines);
 		return;
@@ -233,7 +239,7 @@ async function findNamed(session: Session, text: string): Promise<Domain> {
 	return found;
 }
 
-async function recordsOf(session: Session, row: Domain, keys: readonly DkimKey[]): Promise<DomainRecord[]> {
+async function readRecords(session: Session, row: Domain, keys: readonly DkimKey[]): Promise<DomainRecord[]> {
 	const names = sendingNames(session.settings());
 	return await readDomainRecords(await session.reader(), names, row, keys, session.tools.clock.now());
 }
@@ -339,7 +345,7 @@ async function showUnasked(
 	keys: readonly DkimKey[],
 	purposes?: readonly string[],
 ): Promise<void> {
-	const records = (await recordsOf(session, row, keys)).filter(({purpose}) => purposes?.includes(purpose) ?? true);
+	const records = (await readRecords(session, row, keys)).filter(({purpose}) => purposes?.includes(purpose) ?? true);
 	const {records: shown} = domainRecordsView(row, null, records, storedTime);
 	session.show({...domainView(row, storedTime), records: shown}, () => unaskedLines(session, row, records));
 }
@@ -449,7 +455,7 @@ function statusTable({terminal}: Session, records: readonly CheckedRecord[]): st
 			{title: 'DNS', cell: ({state}) => state},
 			{title: 'TYPE', cell: ({type}) => type},
 			{title: 'NAME', cell: ({name}) => name, cut: true},
-			{title: 'FOR', cell: purposeOf},
+			{title: 'FOR', cell: describePurpose},
 		],
 		records,
 		terminal.width,
@@ -463,7 +469,7 @@ function statusTable({terminal}: Session, records: readonly CheckedRecord[]): st
 }
 
 function heading({terminal}: Session, record: DomainRecord): string {
-	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${purposeOf(record)})`;
+	return `${terminal.bold(`${record.type} ${printable(record.name)}`)}  (${describePurpose(record)})`;
 }
 
 /** Formats the value to publish and its note. A value that is not ready is not shown. */

@@ -1,5 +1,5 @@
 import {randomBytes} from 'node:crypto';
-import {csvColumns, csvOf, pagesOf} from '../admin/csv-lists.ts';
+import {csvColumns, readPages, streamCsv} from '../admin/csv-lists.ts';
 import {engagementText, eventText, reportText, textOrNull} from '../admin/timeline-text.ts';
 import {eventView, messageView, storedTime, streamedEventView} from '../api/views.ts';
 import {linkBase} from '../config/derive.ts';
@@ -83,7 +83,7 @@ export function messageCommands(message: CliCommand): void {
 		.does(async session => {
 			const {reader, workspaceId} = await session.inWorkspace();
 			await session.csv(
-				csvOf(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView),
+				streamCsv(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView),
 			);
 		});
 
@@ -224,8 +224,8 @@ async function list(session: Session, options: ListOptions): Promise<void> {
 	const reader = await session.reader();
 	const {limit = defaultLimit} = options;
 	if (options.csv) {
-		const pages = pagesOf<StoredMessage>(part => pageMessages(reader, filter, part), {most: options.limit});
-		await session.csv(csvOf(csvColumns.messages, pages, row => messageView(row, storedTime)));
+		const pages = readPages<StoredMessage>(part => pageMessages(reader, filter, part), {most: options.limit});
+		await session.csv(streamCsv(csvColumns.messages, pages, row => messageView(row, storedTime)));
 	} else if (session.json) {
 		const read = (ids: readonly string[]) => readMessages(reader, workspaceId, ids);
 		session.list(wholeMessages, await listMessages(reader, filter, limit, read));

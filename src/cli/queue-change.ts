@@ -128,7 +128,7 @@ export function changeVerbs(queue: CliCommand): void {
 		.yesOption()
 		.does<Options, Ids>(async (session, options, ids) => {
 			const targets = await chosenTargets(session, ids, options);
-			const recipients = recipientsOf(targets.recipients.length);
+			const recipients = countRecipients(targets.recipients.length);
 			if (targets.recipients.length > 0) {
 				await session.confirm(`Drop ${recipients}? They become errored and are never sent.`, options.yes);
 			}
@@ -185,24 +185,24 @@ async function runChange(
 		recipients.length + gone.length === 0
 			? ['nothing in the queue matches']
 			: [
-					...(changed > 0 ? [saysOf(change)(recipientsOf(changed))] : []),
-					...(unchanged > 0 ? [`${recipientsOf(unchanged)} unchanged: nothing to do`] : []),
-					...(gone.length > 0 ? [`${recipientsOf(gone.length)} no longer in the queue`] : []),
+					...(changed > 0 ? [saysOf(change)(countRecipients(changed))] : []),
+					...(unchanged > 0 ? [`${countRecipients(unchanged)} unchanged: nothing to do`] : []),
+					...(gone.length > 0 ? [`${countRecipients(gone.length)} no longer in the queue`] : []),
 					...(busy.length > 0 && change.passesOver
-						? [`${recipientsOf(busy.length)} being attempted right now`]
+						? [`${countRecipients(busy.length)} being attempted right now`]
 						: []),
 				],
 	);
 	if (busy.length > 0 && !change.passesOver) {
 		throw new CliError(
 			'temporary',
-			`${recipientsOf(busy.length)} being attempted right now`,
+			`${countRecipients(busy.length)} being attempted right now`,
 			'run it again in a moment',
 		);
 	}
 }
 
-function recipientsOf(count: number): string {
+function countRecipients(count: number): string {
 	return count === 1 ? '1 recipient' : `${grouped(count)} recipients`;
 }
 

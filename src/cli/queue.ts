@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {free, type QueueStatus, readQueueStatus, readStopped, type Stopped} from '../admin/queue.ts';
 import {readReasons, type Why} from '../admin/why.ts';
-import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
+import {checkDestinations, loadDestinations} from '../config/destinations-file.ts';
 import {groupBy} from '../kit/collections.ts';
 import {storeTime} from '../kit/time.ts';
 import type {Priority} from '../mail/message.ts';
@@ -216,7 +216,7 @@ async function findReasons(session: Session, recipients: readonly RecipientFacts
 /** If the file is invalid, the daemon keeps the one it read before. A command warns and uses the shipped file. */
 function readDestinations(session: Session): Destinations {
 	const settings = session.settings();
-	const read = destinationsOf(settings);
+	const read = checkDestinations(settings);
 	if (read.ok) {
 		return read.destinations;
 	}

@@ -9,7 +9,7 @@ import {endFirstStart} from '../store/first-starts.ts';
 import {findUserByEmail} from '../store/users.ts';
 import {logInLink, thisCommand, welcomeLines, writeFirstKeys} from './init.ts';
 import {type CliCommand, version} from './program.ts';
-import {operator, toolsOf} from './session.ts';
+import {createTools, operator} from './session.ts';
 
 /** The addresses on which a daemon listens. */
 type Addresses = {readonly http: string | null; readonly admin: string | null; readonly publicUrl: string};
@@ -28,7 +28,7 @@ export function serveCommand(command: CliCommand): void {
 			asRoot,
 			async prepare({store, vault}, settings) {
 				const {delivery, dataDir, dashboard, databaseUrl} = settings;
-				const made = await bootstrap(store, toolsOf(store.clock, operator()), vault, {
+				const made = await bootstrap(store, createTools(store.clock, operator()), vault, {
 					captures: delivery === 'capture',
 					dashboard,
 					isAlone: databaseUrl === null,

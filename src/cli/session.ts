@@ -20,7 +20,7 @@ import {
 	refuseLostStore,
 	usedWorkspaceFile,
 } from '../data-folder/data-dir.ts';
-import {ensureSecrets, lockData, refuseBesideOthers, secretsOf, storeFile} from '../data-folder/open.ts';
+import {ensureSecrets, lockData, readSecrets, refuseBesideOthers, storeFile} from '../data-folder/open.ts';
 import {createResolver} from '../dns/resolver.ts';
 import {type Clock, systemClock} from '../kit/clock.ts';
 import {storeTime} from '../kit/time.ts';
@@ -44,7 +44,7 @@ import {
 } from '../store/workspaces.ts';
 import {CliError, userName} from './fault.ts';
 import {Progress, Terminal} from './terminal.ts';
-import {linesOf, type Noun, tableOf} from './terminal-text.ts';
+import {type Noun, toLines, toTable} from './terminal-text.ts';
 
 /**
  * Opens the store, beside a running daemon or without one. With `makesStore`, an empty store gets its tables; with
@@ -134,7 +134,7 @@ export function openResolver(session: Session) {
 export type Globals = {json?: boolean; wide?: boolean; workspace?: string; envFile?: string; asRoot?: boolean};
 
 /** Returns the tools of an act: a clock, ids, random bytes, and the operator. */
-export function toolsOf(clock: Clock, operator: Operator): ActTools {
+export function createTools(clock: Clock, operator: Operator): ActTools {
 	return {clock, newId: createIdSource(clock), random: randomBytes, operator};
 }
 
@@ -146,7 +146,7 @@ export class Session {
 	// Becomes the store's clock once it is open: what is written must have the time that its daemons share.
 	#clock: Clock = systemClock;
 	/** Records changes as acts of the user who runs the command. */
-	readonly tools = toolsOf({now: () => this.#clock.now(), monotonic: systemClock.monotonic}, operator());
+	readonly tools = createTools({now: () => this.#clock.now(), monotonic: systemClock.monotonic}, operator());
 	readonly #globals: Globals;
 	readonly #makesStore: boolean;
 	#settings: Settings | undefined;
@@ -257,7 +257,7 @@ export class Session {
 
 	/** Returns the keys. Throws ConfigError if they are not the store's. */
 	async secrets(): Promise<MasterKeys> {
-		this.#secrets ??= this.store().then(store => secretsOf(store, this.storeSettings()));
+		this.#secrets ??= this.store().then(store => readSecrets(store, this.storeSettings()));
 		return await this.#secrets;
 	}
 
@@ -326,7 +326,7 @@ export class Session {
 	/** Prints a list of a noun's rows. */
 	list<Row>(noun: Noun<Row>, rows: readonly Row[]): void {
 		const width = this.#globals.wide ? Number.POSITIVE_INFINITY : this.terminal.width;
-		this.show(rows.map(noun.json), () => tableOf(noun, rows, width));
+		this.show(rows.map(noun.json), () => toTable(noun, rows, width));
 	}
 
 	/** Streams CSV, and stops if the reader is gone. Throws a usage error (64) with `--json`. */
@@ -348,7 +348,7 @@ export class Session {
 		{json, lines = []}: {readonly json?: object; readonly lines?: readonly string[]} = {},
 	): void {
 		this.show(json ? {...(noun.json(row) as object), ...json} : noun.json(row), () => [
-			...linesOf(noun, row, this.terminal.width),
+			...toLines(noun, row, this.terminal.width),
 			...lines,
 		]);
 	}

@@ -48,7 +48,7 @@ async function stats(session: Session, options: Options): Promise<void> {
 		if (session.json) {
 			session.terminal.printJson(read);
 		} else {
-			await session.terminal.pour(csvOf(read.rows));
+			await session.terminal.pour(streamCsv(read.rows));
 		}
 	} else {
 		session.terminal.print(await draw(session, options));
@@ -61,7 +61,7 @@ async function figures(session: Session, {by = null, days = defaultDays}: Pick<O
 	return await readStats(reader, {workspaceId, by, days, now: session.tools.clock.now()});
 }
 
-function csvOf(rows: readonly StatsLine[]): string {
+function streamCsv(rows: readonly StatsLine[]): string {
 	const cells = (row: StatsLine) => [row.key, ...statsFigures.map(name => row[name])];
 	return [['key', ...statsFigures], ...rows.map(cells)].map(csvLine).join('');
 }

@@ -24,13 +24,13 @@ import {
 	readSuppressions,
 	type Suppression,
 } from '../store/suppressions.ts';
-import {barsOf, findOptedOut} from '../store/topics.ts';
+import {findOptedOut, toBars} from '../store/topics.ts';
 import {CliError} from './fault.ts';
 import {type Input, openInput} from './files.ts';
 import {count, address as parseAddress, reason} from './options.ts';
 import type {CliCommand} from './program.ts';
 import type {Session} from './session.ts';
-import {fields, grouped, linesOf, type Noun, shortTime} from './terminal-text.ts';
+import {fields, grouped, type Noun, shortTime, toLines} from './terminal-text.ts';
 
 export function suppressionCommands(suppression: CliCommand): void {
 	suppression
@@ -50,7 +50,7 @@ export function suppressionCommands(suppression: CliCommand): void {
 			const {entry, isNew} = await session.perform(addSuppression, {recipient: text});
 			session.show({...suppressionEntry(entry), added: isNew}, () => [
 				isNew ? `${text} is suppressed` : `${text} was already suppressed`,
-				...linesOf(suppressions, entry),
+				...toLines(suppressions, entry),
 			]);
 		});
 
@@ -62,11 +62,11 @@ export function suppressionCommands(suppression: CliCommand): void {
 			const {reader, workspaceId: id} = await session.inWorkspace();
 			const entry = (await readSuppressions(reader, [[id, key]])).get(pairKey(id, key)) ?? null;
 			const optOuts = (await findOptedOut(reader, [[id, key]])).get(pairKey(id, key));
-			const {topics} = barsOf(optOuts, storeTime(session.tools.clock.now()));
+			const {topics} = toBars(optOuts, storeTime(session.tools.clock.now()));
 			const suppressed = suppresses(entry?.mode, 'live');
 			session.show({suppressed, entry: entry && suppressionEntry(entry), opted_out: topics}, () => [
 				`${text} is ${suppressed ? '' : 'not '}suppressed${entry && !suppressed ? ', except for test messages' : ''}`,
-				...(entry ? linesOf(suppressions, entry) : []),
+				...(entry ? toLines(suppressions, entry) : []),
 				...(topics.length > 0 ? [`opted out of ${topics.join(', ')}`] : []),
 			]);
 		});

@@ -2,7 +2,7 @@ import {existsSync} from 'node:fs';
 import path from 'node:path';
 import type {Knex} from 'knex';
 import type {Change, Known, ReadyTemplate} from '../admin/layouts.ts';
-import {conflictOf} from '../admin/templates.ts';
+import {findConflict} from '../admin/templates.ts';
 import {fileOf} from '../render/layouts.ts';
 import {lookUpTopic} from '../store/topics.ts';
 import {CliError} from './fault.ts';
@@ -20,7 +20,7 @@ export async function push(session: Session, {dryRun = false}: {dryRun?: boolean
 	});
 	if (dryRun) {
 		await refuseConflicts(reader, workspaceId, change.templates);
-		const templates = await dryRunOf(reader, workspaceId, change);
+		const templates = await previewChange(reader, workspaceId, change);
 		showSaved(session, [...layouts, ...templates], true);
 		const diffs = templates.map(({diff}) => diff).join('');
 		if (!session.json && diffs !== '') {
@@ -36,7 +36,7 @@ export async function push(session: Session, {dryRun = false}: {dryRun?: boolean
 }
 
 /** Returns what would be saved of each template, with its diff. */
-async function dryRunOf(reader: Knex, workspaceId: string, change: Change) {
+async function previewChange(reader: Knex, workspaceId: string, change: Change) {
 	const {Diffs, foresee} = await import('../admin/layout-changes.ts');
 	const diffs = new Diffs();
 	const rows = [];
@@ -73,7 +73,7 @@ async function readFolder(folder: string, known: Known) {
 async function refuseConflicts(reader: Knex, workspaceId: string, templates: readonly ReadyTemplate[]): Promise<void> {
 	const problems: string[] = [];
 	for (const template of templates) {
-		const conflict = await conflictOf(reader, workspaceId, template);
+		const conflict = await findConflict(reader, workspaceId, template);
 		const topic = template.settings?.topic;
 		const isGone = topic && !(await lookUpTopic(reader, workspaceId, topic));
 		const faults = [...(conflict === null ? [] : [conflict]), ...(isGone ? [`there is no topic ${topic}`] : [])];

@@ -306,8 +306,8 @@ type Pulled = {
 async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder: string): Promise<void> {
 	const reader = await session.reader();
 	const pulled: Pulled[] = [];
-	for (const [template, into] of await foldersOf(session, reader, folder)) {
-		pulled.push({template, plan: await planOf(reader, template, into)});
+	for (const [template, into] of await readFolders(session, reader, folder)) {
+		pulled.push({template, plan: await readPlan(reader, template, into)});
 	}
 	if (!existsSync(path.join(folder, 'template.json'))) {
 		const {id} = await session.workspace();
@@ -317,7 +317,7 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 			pulled.push({template: {id: null, name, latest_version: null}, plan});
 		}
 	}
-	const losses = pulled.flatMap(({plan}) => (plan ? lossesOf(plan) : []));
+	const losses = pulled.flatMap(({plan}) => (plan ? findLosses(plan) : []));
 	if (!dryRun) {
 		if (losses.length > 0) {
 			for (const {file, change} of yes ? [] : losses) {
@@ -333,7 +333,7 @@ async function pull(session: Session, {dryRun = false, yes}: PullOptions, folder
 }
 
 /** Pairs each template with its folder: `folder` itself if it is a template's folder, else a subfolder per template. */
-async function foldersOf(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
+async function readFolders(session: Session, reader: Knex, folder: string): Promise<Array<[Template, string]>> {
 	const {id: workspaceId} = await session.workspace();
 	if (existsSync(path.join(folder, 'template.json'))) {
 		const name = path.basename(path.resolve(folder));
@@ -365,7 +365,7 @@ async function foldersOf(session: Session, reader: Knex, folder: string): Promis
 	return templates.map(template => [template, path.join(folder, template.name)]);
 }
 
-async function planOf(
+async function readPlan(
 	reader: Knex,
 	{id, row_id: rowId, latest_version: latest, ...settings}: Template,
 	folder: string,
@@ -381,7 +381,7 @@ async function planOf(
 	return await planPull(folder, files);
 }
 
-function lossesOf({folder, steps}: Plan): FileChange[] {
+function findLosses({folder, steps}: Plan): FileChange[] {
 	return steps
 		.filter(({change}) => change === 'replaced' || change === 'removed')
 		.map(({file, change}) => ({file: path.join(folder, file), change}));

@@ -194,12 +194,12 @@ function columnsOf<Row>(noun: Noun<Row>): Array<Column<Row>> {
 }
 
 /** Formats rows as a table, or returns the text for an empty list. */
-export function tableOf<Row>(noun: Noun<Row>, rows: readonly Row[], width: number): string[] {
+export function toTable<Row>(noun: Noun<Row>, rows: readonly Row[], width: number): string[] {
 	return rows.length === 0 ? [noun.none] : table(columnsOf(noun), rows, width);
 }
 
 /** Formats a single row, wrapped to `width` columns. */
-export function linesOf<Row>(noun: Noun<Row>, row: Row, width?: number): string[] {
+export function toLines<Row>(noun: Noun<Row>, row: Row, width?: number): string[] {
 	const pairs = noun.fields.flatMap(({name, cell}) => (name === undefined ? [] : [[name, cell(row)] as const]));
 	return fields(pairs, width);
 }

@@ -5,8 +5,8 @@ import {
 	type CountedTopic,
 	countedTopics,
 	createTopic,
-	optOutsOf,
 	purgeTopic,
+	readOptOuts,
 	removeTopic,
 	updateTopic,
 } from '../ops/topics.ts';
@@ -48,7 +48,7 @@ export function topicCommands(topic: CliCommand): void {
 			.requiredOption('--code <code>', 'code for sends: letters, digits, hyphens, underscores', topicCode)
 			.requiredOption('--name <name>', 'name that recipients see', label('--name')),
 	).does<Options & {code: string; name: string}>(async (session, {code, name, ...options}) => {
-		session.one(topics, await session.perform(createTopic, {...givenOf(options), code, name}));
+		session.one(topics, await session.perform(createTopic, {...toInput(options), code, name}));
 	});
 
 	ofMail(
@@ -60,7 +60,7 @@ export function topicCommands(topic: CliCommand): void {
 		.option('--no-public', 'do not list it there')
 		.option('--no-required', 'let recipients opt out of it')
 		.does<Options, [string]>(async (session, options, code) => {
-			session.one(topics, await session.perform(updateTopic, {...changesIn(givenOf(options)), code}));
+			session.one(topics, await session.perform(updateTopic, {...changesIn(toInput(options)), code}));
 		});
 
 	topic
@@ -91,7 +91,7 @@ export function topicCommands(topic: CliCommand): void {
 		.sample('mailctl topic purge news --yes')
 		.yesOption()
 		.does<{yes?: boolean}, [string]>(async (session, {yes}, code) => {
-			const known = await optOutsOf(await session.reader(), (await session.workspace()).id, code);
+			const known = await readOptOuts(await session.reader(), (await session.workspace()).id, code);
 			await session.confirm(
 				`Delete ${grouped(known)} opt-outs of ${code}? These people will receive its messages again.`,
 				yes,
@@ -101,7 +101,7 @@ export function topicCommands(topic: CliCommand): void {
 		});
 }
 
-function givenOf({description, priority, ...rest}: Options) {
+function toInput({description, priority, ...rest}: Options) {
 	return defined({...rest, description: orNull(description), priority: orNull(priority)});
 }
 

@@ -9,7 +9,7 @@ import {
 	signingSecret,
 } from '../admin/webhooks.ts';
 import {deliveryView, endpointView} from '../api/views.ts';
-import {guardOf, postExample} from '../daemon/webhook-posting.ts';
+import {postExample, toGuard} from '../daemon/webhook-posting.ts';
 import {storeTime} from '../kit/time.ts';
 import {defaultWebhookEvents, type WebhookEventType, webhookEventTypes} from '../mail/message.ts';
 import {
@@ -38,7 +38,7 @@ import {
 	type StoredDelivery,
 } from '../store/webhooks.ts';
 import {AddressGuard} from '../webhook/address-guard.ts';
-import {faultOf} from '../webhook/connections.ts';
+import {toFault} from '../webhook/connections.ts';
 import {type PostEnd, postHeaders} from '../webhook/post.ts';
 import {CliError} from './fault.ts';
 import {readSecret} from './files.ts';
@@ -63,7 +63,7 @@ export function webhookCommands(webhook: CliCommand): void {
 		.does<AddOptions, [string]>(async (session, {event, ...forms}, argument) => {
 			const url = await readSecret(argument);
 			const {id: workspaceId} = await session.workspace();
-			const fault = new AddressGuard(guardOf(session.settings())).urlFault(url);
+			const fault = new AddressGuard(toGuard(session.settings())).urlFault(url);
 			if (fault !== null) {
 				throw new CliError('data', `${url} is not allowed as a webhook URL`, `it ${fault}`);
 			}
@@ -318,7 +318,7 @@ async function forward(session: Session, delivery: StoredDelivery, {forwardTo, s
 		},
 		(fault: Error) => ({
 			status: null,
-			error: timeout.aborted ? 'no response in time' : faultOf(fault.cause ?? fault).error,
+			error: timeout.aborted ? 'no response in time' : toFault(fault.cause ?? fault).error,
 		}),
 	);
 	if (stop.aborted && posted.status === null) {

@@ -1,6 +1,6 @@
 import {type Figures, type ReputationLimits, spans} from '../mail/reputation.ts';
 import {
-	findingsOf,
+	findFindings,
 	minAttempted,
 	minComplaints,
 	minDelivered,
@@ -64,7 +64,7 @@ function stateOf({pausedAt, warnedAt, windows}: ReputationStatus, limits: Reputa
 	if (limits === null) {
 		return 'not judged';
 	}
-	return warnedAt !== null || findingsOf(windows, limits).length > 0 ? 'warned' : 'fine';
+	return warnedAt !== null || findFindings(windows, limits).length > 0 ? 'warned' : 'fine';
 }
 
 function windowView({attempted, hard, delivered, complained}: Figures) {

@@ -1,5 +1,5 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {deleteWorkspace, removalOf} from '../admin/delete-workspace.ts';
+import {createRemoval, deleteWorkspace} from '../admin/delete-workspace.ts';
 import {
 	changeWorkspace,
 	checkKept,
@@ -12,7 +12,7 @@ import {
 import {isMailable} from '../config/derive.ts';
 import {maskPasswords} from '../config/parsers.ts';
 import {openDataDir, writeUsedWorkspace} from '../data-folder/data-dir.ts';
-import {settingsOf} from '../declared/state.ts';
+import {toSettings} from '../declared/state.ts';
 import {capturedFolder, removeCaptured} from '../deliver/local-delivery.ts';
 import {defined} from '../kit/collections.ts';
 import {takeSteps} from '../kit/steps.ts';
@@ -76,7 +76,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 		true,
 	).does<Options & {name: string}>(
 		async (session, options) => {
-			const input = await inputOf(session, options);
+			const input = await readInput(session, options);
 			const created = await session.write(trx =>
 				createWorkspace(trx, session.tools, {...input, name: options.name}),
 			);
@@ -121,7 +121,7 @@ export function workspaceCommands(workspace: CliCommand): void {
 			.sample('mailctl workspace update acme --monthly-quota 50000'),
 		false,
 	).does<Options, [string | undefined]>(async (session, options, key) => {
-		const input = changesIn(await inputOf(session, options));
+		const input = changesIn(await readInput(session, options));
 		const {id} = await chosen(session, key);
 		await checkTopic(await session.reader(), id, input);
 		const changed = await session.write(trx => changeWorkspace(trx, session.tools, id, input));
@@ -223,8 +223,8 @@ const daysText = (days: number) => (days === 1 ? '1 day' : `${days} days`);
 
 const givenRoute = unlessDefault(route);
 
-async function inputOf(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
-	const branding = brandingOf(options);
+async function readInput(session: Session, options: Options): Promise<Partial<WorkspaceInput>> {
+	const branding = toBranding(options);
 	const [source_pool, lifetime] = [orNull(options.pool), orNull(options.queueLifetime)];
 	const route = orNull(options.route === '-' ? givenRoute(await readSecret('-')) : options.route);
 	checkWishes(session, source_pool ?? null, route ?? null);
@@ -281,7 +281,7 @@ async function vaultFor(session: Session, route: string): Promise<Pick<Vault, 's
 	return hasPassword(route) ? await session.vault() : {seal: (_owner, plain) => plain};
 }
 
-function brandingOf({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
+function toBranding({brandName, brandLogo, brandColor, brandSupport}: Options): Partial<Branding> {
 	return defined({
 		name: orNull(brandName),
 		logoUrl: orNull(brandLogo),
@@ -316,7 +316,7 @@ function view(row: Workspace) {
 	return {
 		id: row.id,
 		name: row.name,
-		...settingsOf(row),
+		...toSettings(row),
 		limits: readLimits(row.limits),
 		paused: row.paused_at !== null,
 		paused_at: row.paused_at,
@@ -412,7 +412,7 @@ async function remove(session: Session, {yes}: {yes?: boolean}, key: string): Pr
 			removeCaptured: (ids: readonly string[]) => removeCaptured(folder, ids),
 			onStep,
 		};
-		await takeSteps(removalOf(removing), clock);
+		await takeSteps(createRemoval(removing), clock);
 		progress.end();
 	}
 	const isLast = !(await hasWorkspace(await session.reader()));

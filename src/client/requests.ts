@@ -142,7 +142,7 @@ export class Requests {
 			const headers = {authorization: `Bearer ${apiKey}`, ...(last !== undefined && {'last-event-id': last})};
 			const opened = await openStream(url, headers, timeoutMs, signal);
 			if (opened.ok) {
-				for await (const {id, data} of messagesOf(opened.answer, silenceMs)) {
+				for await (const {id, data} of streamMessages(opened.answer, silenceMs)) {
 					failures = 0;
 					last = id ?? last;
 					if (data !== '') {
@@ -208,7 +208,7 @@ async function openStream(
 		const ends = signal ? AbortSignal.any([signal, limit.signal]) : limit.signal;
 		const response = await fetch(url, {headers, redirect: 'error', signal: ends});
 		if (!response.ok) {
-			return refusalOf(response, await response.text());
+			return toRefusal(response, await response.text());
 		}
 		const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
 		return isStream && response.body
@@ -223,7 +223,7 @@ async function openStream(
 
 async function read<Answer>(response: Response, kind: Kind): Promise<Answered<Answer>> {
 	if (!response.ok) {
-		return refusalOf(response, await response.text());
+		return toRefusal(response, await response.text());
 	}
 	const bytes = new Uint8Array(await response.arrayBuffer());
 	const text = () => new TextDecoder().decode(bytes);
@@ -251,7 +251,7 @@ function foreign({url, status}: Response, cause: unknown): MailctlError {
 
 type Envelope = {error: 'Unauthorized' | {code: string; message: string; violations?: Violation[]}};
 
-function refusalOf(response: Response, text: string): Answered<never> {
+function toRefusal(response: Response, text: string): Answered<never> {
 	const {status, headers} = response;
 	const seconds = /^\d+$/.exec(headers.get('retry-after') ?? '');
 	const retryAfterMs = seconds ? Number(seconds[0]) * 1000 : null;
@@ -311,7 +311,10 @@ export function createMessageReader(): (text: string) => StreamMessage[] {
  * Yields the events of a response. Ends when the connection closes, or if nothing arrives for `silenceMs` while the
  * caller is waiting.
  */
-export async function* messagesOf(body: ReadableStream<Uint8Array>, silenceMs: number): AsyncGenerator<StreamMessage> {
+export async function* streamMessages(
+	body: ReadableStream<Uint8Array>,
+	silenceMs: number,
+): AsyncGenerator<StreamMessage> {
 	const [reader, decoder, read] = [body.getReader(), new TextDecoder(), createMessageReader()];
 	const end = () => reader.cancel().catch(() => undefined);
 	try {

@@ -11,7 +11,7 @@ const maxAgeSeconds = 300;
  * Verifies the signature of a webhook and returns its event. The package exports it with the event types of the API.
  */
 export function verifyWebhook<Event>(rawBody: string | Uint8Array, headers: RequestHeaders, secret: string): Event {
-	const read = (name: string) => (headers instanceof Headers ? headers.get(name) : headerOf(headers, name)) ?? '';
+	const read = (name: string) => (headers instanceof Headers ? headers.get(name) : findHeader(headers, name)) ?? '';
 	const timestamp = read('x-webhook-timestamp');
 	const age = Math.abs(Date.now() / 1000 - Number(timestamp));
 	if (!/^\d+$/.test(timestamp) || age > maxAgeSeconds) {
@@ -31,7 +31,7 @@ export function verifyWebhook<Event>(rawBody: string | Uint8Array, headers: Requ
 	return JSON.parse(typeof rawBody === 'string' ? rawBody : Buffer.from(rawBody).toString('utf8')) as Event;
 }
 
-function headerOf(headers: Exclude<RequestHeaders, Headers>, name: string): string | undefined {
+function findHeader(headers: Exclude<RequestHeaders, Headers>, name: string): string | undefined {
 	const found = Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
 	return typeof found === 'string' ? found : found?.[0];
 }

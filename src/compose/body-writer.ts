@@ -1,5 +1,5 @@
 import {isUtf8} from 'node:buffer';
-import {bufferOf, type Constant, joined, type Pieces, withoutControls} from '../kit/text.ts';
+import {type Constant, joined, type Pieces, toBuffer, withoutControls} from '../kit/text.ts';
 import {idsIn} from '../mail/content-id.ts';
 import {withoutLastLines, writeRelaxed} from '../mail/dkim-canonical.ts';
 import {readMediaType} from '../mail/media-type.ts';
@@ -137,7 +137,7 @@ export function base64Length(bytes: number): number {
  */
 export function writeBase64Lines(content: Uint8Array, output: Buffer, start: number): number {
 	const length = base64Length(content.length);
-	const text = bufferOf(content).toString('base64');
+	const text = toBuffer(content).toString('base64');
 	// The text is first written at the end of the space; then each line is moved forward to its place.
 	const end = start + length;
 	let from = end - text.length;

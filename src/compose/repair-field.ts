@@ -104,7 +104,7 @@ type Piece = {readonly kind: 'text' | 'quoted' | 'comment' | 'angle' | 'mark'; r
 
 /** Encodes display names and comments in a list of mailboxes (RFC 5322 §3.4), and converts domains to ASCII. */
 function encodedMailboxes(value: string): string | null {
-	const pieces = piecesOf(value);
+	const pieces = parsePieces(value);
 	if (pieces === null) {
 		return null;
 	}
@@ -166,7 +166,7 @@ function asciiAddress(raw: string): string | null {
 const maxPieces = 60_000;
 
 /** Returns `null` if a quoted string, comment or angle address is not closed, or there are too many pieces. */
-function piecesOf(value: string): Piece[] | null {
+function parsePieces(value: string): Piece[] | null {
 	const pieces: Piece[] = [];
 	for (let at = 0; at < value.length; ) {
 		const kind = kindAt(value[at] as string);

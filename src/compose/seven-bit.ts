@@ -66,7 +66,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 			depth > deepest ? `, in a part more than ${deepest} deep` : ', in a large part that is nested too deeply',
 		);
 	}
-	const named = fieldOf(head, 'content-type');
+	const named = findField(head, 'content-type');
 	const type = named.trim() === '' ? defaultType : named;
 	if (/^\s*multipart\/signed\b/i.test(type)) {
 		work.fault ??= `a signed part (multipart/signed) has a line of more than ${maxLineLength} octets or octets that are not ASCII: encode it as quoted-printable before it is signed`;
@@ -83,7 +83,7 @@ function converted(entity: Buffer, work: Work, depth: number, defaultType: strin
 			...convertedParts(body, parts, boundary, part => converted(part, work, depth + 1, usual)),
 		]);
 	}
-	const encoding = fieldOf(head, 'content-transfer-encoding').trim().toLowerCase();
+	const encoding = findField(head, 'content-transfer-encoding').trim().toLowerCase();
 	if (encoding === 'base64' || encoding === 'quoted-printable') {
 		// With non-ASCII octets it is neither, and no guess would improve it.
 		if (!isLong) {
@@ -191,7 +191,7 @@ function joined(head: string, encoding: string, body: readonly Buffer[]): Buffer
 const encodingField = /^content-transfer-encoding[\t ]*:.*\r\n(?:[\t ].*\r\n)*/im;
 
 /** Returns the unfolded value of the first field with this name, or an empty text. */
-function fieldOf(head: string, name: string): string {
+function findField(head: string, name: string): string {
 	const value = new RegExp(`^${name}[\\t ]*:(.*(?:\\r\\n[\\t ].*)*)`, 'im').exec(head)?.[1] ?? '';
 	return value.replaceAll('\r\n', '');
 }

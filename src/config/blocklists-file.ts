@@ -45,13 +45,13 @@ function read({blocklistsFile: file}: BlocklistsSettings): {lists: readonly Bloc
 		const lists = Object.entries({...shipped, ...own})
 			.filter(([zone, entry]) => zone !== '$comment' && entry !== null)
 			.map(([zone, entry]) => ({test: '', ...shipped[zone], ...entry, zone}) as unknown as Blocklist);
-		return {lists, problems: lists.flatMap(faultsOf).map(fault => `${named} ${fault}`)};
+		return {lists, problems: lists.flatMap(findFaults).map(fault => `${named} ${fault}`)};
 	} catch (error) {
 		return {lists: [], problems: [`${named} cannot be read: ${(error as Error).message}`]};
 	}
 }
 
-function faultsOf(list: Blocklist): string[] {
+function findFaults(list: Blocklist): string[] {
 	const given: Readonly<Record<string, unknown>> = list;
 	return Object.keys({...fields, ...list})
 		.filter(field => !fields[field]?.[0].test(JSON.stringify(given[field])))

@@ -1,6 +1,6 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {goodPatternOf, parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
+import {parseGoodPattern, parseRuleTable, type RuleTable, withOwnRules} from '../bounce/rule-table.ts';
 import {readSettingFile} from '../kit/regular-file.ts';
 import {utf8Text} from '../kit/text.ts';
 import type {BounceRule} from '../mail/bounce.ts';
@@ -23,20 +23,20 @@ export function bounceRulesProblems(settings: BounceRulesSettings): string[] {
 /**
  * Reads the operator's rules, followed by the shipped ones. Each problem begins with the file and the path in it.
  */
-export function bounceRulesOf({bounceRulesFile}: BounceRulesSettings): RuleTable {
+export function readBounceRules({bounceRulesFile}: BounceRulesSettings): RuleTable {
 	const own = ownRules({bounceRulesFile});
 	if (!own.ok) {
 		return own;
 	}
-	const shipped = parseRuleTable(readFileSync(shippedFile, 'utf8'), goodPatternOf);
+	const shipped = parseRuleTable(readFileSync(shippedFile, 'utf8'), parseGoodPattern);
 	return shipped.ok
 		? {ok: true, rules: withOwnRules(own.rules, shipped.rules)}
 		: {ok: false, problems: shipped.problems.map(each => `${shippedFile} ${each}`)};
 }
 
-/** Like `bounceRulesOf`, but throws ConfigError if the file is invalid. */
+/** Like `readBounceRules`, but throws ConfigError if the file is invalid. */
 export function loadBounceRules(settings: BounceRulesSettings): readonly BounceRule[] {
-	const read = bounceRulesOf(settings);
+	const read = readBounceRules(settings);
 	if (!read.ok) {
 		throw new ConfigError(read.problems);
 	}

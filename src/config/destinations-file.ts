@@ -21,21 +21,21 @@ type DestinationsSettings = Pick<TableValues, 'destinationsFile' | 'sourcePools'
 
 /** Returns all problems with MAILCTL_DESTINATIONS_FILE. */
 export function destinationsProblems(settings: DestinationsSettings): string[] {
-	const read = destinationsOf(settings);
+	const read = checkDestinations(settings);
 	return read.ok ? [] : [...read.faults];
 }
 
 /**
  * Reads the shipped file, merged with the operator's. Each problem begins with the file and the path in it.
  */
-export function destinationsOf(settings: DestinationsSettings): ParsedDestinations {
+export function checkDestinations(settings: DestinationsSettings): ParsedDestinations {
 	const parsed = parse(settings);
 	return parsed.ok ? parsed : {ok: false, faults: parsed.faults.map(fault => `${named(settings)} ${fault}`)};
 }
 
-/** Like `destinationsOf`, but throws ConfigError if the file is invalid. */
+/** Like `checkDestinations`, but throws ConfigError if the file is invalid. */
 export function loadDestinations(settings: DestinationsSettings): Destinations {
-	const read = destinationsOf(settings);
+	const read = checkDestinations(settings);
 	if (!read.ok) {
 		throw new ConfigError(read.faults);
 	}
@@ -129,7 +129,7 @@ const numbers = {
 export function parseDestinations(shipped: unknown, own: unknown, known: Known): ParsedDestinations {
 	const faults: string[] = [];
 	const refuse: Refuse = (path, fault) => faults.push(`${path}: ${fault}`);
-	const entries = merged(entriesOf(shipped, refuse), entriesOf(own, refuse));
+	const entries = merged(parseEntries(shipped, refuse), parseEntries(own, refuse));
 	const {default: first = {}, smarthost = {}, ...named} = entries;
 
 	checkFields('default', first, [...paceFields, ...travelFields], refuse);
@@ -156,7 +156,7 @@ export function parseDestinations(shipped: unknown, own: unknown, known: Known):
 	return faults.length > 0 ? {ok: false, faults} : {ok: true, destinations};
 }
 
-function entriesOf(file: unknown, refuse: Refuse): Readonly<Record<string, JsonObject | null>> {
+function parseEntries(file: unknown, refuse: Refuse): Readonly<Record<string, JsonObject | null>> {
 	if (!isObject(file)) {
 		refuse('the file', 'is not a JSON object of entries');
 		return {};
@@ -216,9 +216,9 @@ function provider(name: string, fields: JsonObject, base: Provider | null, known
 	return {
 		name,
 		pace: pace(name, fields, base?.pace ?? null, refuse),
-		tls: tlsOf(`${name}.tls`, fields.tls, refuse) ?? base?.tls ?? 'opportunistic',
-		route: routeOf(`${name}.route`, fields.route, known, refuse) ?? base?.route ?? null,
-		pool: poolOf(`${name}.pool`, fields.pool, known, refuse) ?? base?.pool ?? null,
+		tls: parseTls(`${name}.tls`, fields.tls, refuse) ?? base?.tls ?? 'opportunistic',
+		route: parseRouteChoice(`${name}.route`, fields.route, known, refuse) ?? base?.route ?? null,
+		pool: parsePool(`${name}.pool`, fields.pool, known, refuse) ?? base?.pool ?? null,
 		retry: readOwnRetry(name, fields, base?.retry ?? noOwnRetry, refuse),
 	};
 }
@@ -284,7 +284,7 @@ function pace(name: string, fields: JsonObject, base: Pace | null, refuse: Refus
 	};
 }
 
-function tlsOf(path: string, value: unknown, refuse: Refuse): Terms['tls'] | undefined {
+function parseTls(path: string, value: unknown, refuse: Refuse): Terms['tls'] | undefined {
 	const mode = tlsModes.find(candidate => candidate === value);
 	if (value !== undefined && mode === undefined) {
 		refuse(path, `use ${tlsModes.join(', ')}`);
@@ -293,7 +293,7 @@ function tlsOf(path: string, value: unknown, refuse: Refuse): Terms['tls'] | und
 	return mode;
 }
 
-function routeOf(path: string, value: unknown, {hasRelay}: Known, refuse: Refuse): RouteChoice | undefined {
+function parseRouteChoice(path: string, value: unknown, {hasRelay}: Known, refuse: Refuse): RouteChoice | undefined {
 	if (value === undefined) {
 		return undefined;
 	}
@@ -311,7 +311,7 @@ function routeOf(path: string, value: unknown, {hasRelay}: Known, refuse: Refuse
 	return parsed.route;
 }
 
-function poolOf(path: string, value: unknown, {pools}: Known, refuse: Refuse): string | undefined {
+function parsePool(path: string, value: unknown, {pools}: Known, refuse: Refuse): string | undefined {
 	const pool = pools.find(candidate => candidate === value);
 	if (value !== undefined && pool === undefined) {
 		refuse(
@@ -361,10 +361,10 @@ function reactions(path: string, value: unknown, refuse: Refuse): Pace['reaction
 		return [];
 	}
 
-	return value.flatMap((item: unknown, index) => reactionsOf(`${path}[${index}]`, item, refuse));
+	return value.flatMap((item: unknown, index) => parseReactions(`${path}[${index}]`, item, refuse));
 }
 
-function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactions'] {
+function parseReactions(path: string, item: unknown, refuse: Refuse): Pace['reactions'] {
 	const {text, note: _, advice, ...what} = isObject(item) ? item : {};
 	const texts = Array.isArray(text) ? text : [text];
 	const good = texts.filter((each): each is string => typeof each === 'string' && isPattern(each));
@@ -375,7 +375,7 @@ function reactionsOf(path: string, item: unknown, refuse: Refuse): Pace['reactio
 		);
 	}
 
-	const plain = reactionOf(path, what, refuse);
+	const plain = parseReaction(path, what, refuse);
 	const reaction = plain && advice !== undefined ? advised(`${path}.advice`, plain, advice, refuse) : plain;
 	return reaction === undefined ? [] : good.map(each => ({text: replyPattern(each), reaction}));
 }
@@ -395,20 +395,20 @@ function isPattern(text: string): boolean {
 	return text.length <= maxPatternLength && text.replaceAll('*', '').trim().length >= 3;
 }
 
-function reactionOf(path: string, what: JsonObject, refuse: Refuse): PaceReaction | undefined {
+function parseReaction(path: string, what: JsonObject, refuse: Refuse): PaceReaction | undefined {
 	const [kind = '', ...others] = Object.keys(what);
 	const value = what[kind];
 	if (others.length === 0) {
 		switch (kind) {
 			case 'suspend': {
-				const forMs = waitOf(`${path}.suspend`, value, refuse);
+				const forMs = parseWait(`${path}.suspend`, value, refuse);
 				return forMs === undefined ? undefined : {kind: 'suspend', forMs};
 			}
 
 			case 'slow':
-				return slowOf(`${path}.slow`, value, refuse);
+				return parseSlow(`${path}.slow`, value, refuse);
 			case 'mailsPerSession': {
-				const mails = numberOf(`${path}.mailsPerSession`, value, refuse);
+				const mails = parseNumber(`${path}.mailsPerSession`, value, refuse);
 				return mails === undefined ? undefined : {kind: 'mails_per_session', mails};
 			}
 		}
@@ -418,22 +418,22 @@ function reactionOf(path: string, what: JsonObject, refuse: Refuse): PaceReactio
 	return undefined;
 }
 
-function slowOf(path: string, value: unknown, refuse: Refuse): PaceReaction | undefined {
+function parseSlow(path: string, value: unknown, refuse: Refuse): PaceReaction | undefined {
 	const {perMinute, connections = 1, for: time, ...rest} = isObject(value) ? value : {};
 	if (Object.keys(rest).length > 0 || !isObject(value)) {
 		refuse(path, 'use an object with perMinute, for and optionally connections');
 		return undefined;
 	}
 
-	const mails = numberOf(`${path}.perMinute`, perMinute, refuse);
-	const most = numberOf(`${path}.connections`, connections, refuse);
-	const forMs = waitOf(`${path}.for`, time, refuse);
+	const mails = parseNumber(`${path}.perMinute`, perMinute, refuse);
+	const most = parseNumber(`${path}.connections`, connections, refuse);
+	const forMs = parseWait(`${path}.for`, time, refuse);
 	return mails === undefined || most === undefined || forMs === undefined
 		? undefined
 		: {kind: 'slow', perMinute: mails, connections: most, forMs};
 }
 
-function numberOf(path: string, value: unknown, refuse: Refuse): number | undefined {
+function parseNumber(path: string, value: unknown, refuse: Refuse): number | undefined {
 	if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= 1_000_000) {
 		return value;
 	}
@@ -442,7 +442,7 @@ function numberOf(path: string, value: unknown, refuse: Refuse): number | undefi
 	return undefined;
 }
 
-function waitOf(path: string, value: unknown, refuse: Refuse): number | undefined {
+function parseWait(path: string, value: unknown, refuse: Refuse): number | undefined {
 	const parsed = typeof value === 'string' ? wait(value, '') : undefined;
 	if (parsed?.ok) {
 		return parsed.value;

@@ -211,7 +211,7 @@ export function parseSecrets(text: string): Secrets | undefined {
  * Returns the keys of MAILCTL_SECRET_KEY or of its file: the first encrypts, all of them decrypt. Throws ConfigError if
  * the file has no keys.
  */
-export function secretKeysOf({
+export function readSecretKeys({
 	secretKey,
 	secretKeyFile,
 }: Pick<Settings, 'secretKey' | 'secretKeyFile'>): readonly Uint8Array[] {

@@ -35,7 +35,7 @@ import {
 	updateCertificate,
 } from '../store/certificates.ts';
 import {bumpGeneration} from '../store/changes.ts';
-import {actingOf, type Context} from './context.ts';
+import {type Context, toActing} from './context.ts';
 import {WantedNames} from './wanted-names.ts';
 
 const minuteMs = 60_000;
@@ -266,7 +266,7 @@ export class Certificates {
 					target: name,
 					detail: {not_after, issuer},
 				};
-				await recordAct(trx, actingOf(this.#context), act);
+				await recordAct(trx, toActing(this.#context), act);
 				await bumpGeneration(trx);
 			}
 			return isOurs;
@@ -301,7 +301,7 @@ export class Certificates {
 		const now = () => clock.now();
 		const isDue = (one: FullCertificate) => (renewAt(one) ?? 0) <= now();
 		if (row.chain !== null && !isDue(row)) {
-			const {retryAfterMs, ...window} = await windowOf(client, id, signal);
+			const {retryAfterMs, ...window} = await readWindow(client, id, signal);
 			if (!isDue({...row, ...window})) {
 				return {...window, next_try_at: nextLook({...row, ...window}, retryAfterMs, now())};
 			}
@@ -369,7 +369,7 @@ export class Certificates {
 			if (typeof issued === 'string') {
 				throw new AcmeError(issued);
 			}
-			const {retryAfterMs, ...window} = await windowOf(client, renewalId(issued.chain), signal);
+			const {retryAfterMs, ...window} = await readWindow(client, renewalId(issued.chain), signal);
 			const next = {...issued, window_start: null, window_end: null, ...window};
 			const now = clock.now();
 			const at = nextLook({...row, ...next}, retryAfterMs, now);
@@ -452,7 +452,7 @@ export class Certificates {
 const defaultPause: AcmeOptions['pause'] = (ms, signal) => setTimeout(ms, undefined, {signal});
 
 /** Asks the CA when to renew. A CA that does not respond is asked again later. */
-async function windowOf(client: AcmeClient, id: string | null, signal: AbortSignal) {
+async function readWindow(client: AcmeClient, id: string | null, signal: AbortSignal) {
 	const window = id === null ? null : await client.renewalWindow(id, signal).catch(() => null);
 	const changes = window && {window_start: storeTime(window.start), window_end: storeTime(window.end)};
 	return {...changes, retryAfterMs: window?.retryAfterMs ?? null};

@@ -43,6 +43,6 @@ export type Context = {
 };
 
 /** Names the daemon as the operator, for the audit trail of what it does by itself. */
-export function actingOf({clock, newId}: Pick<Context, 'clock' | 'newId'>): Acting {
+export function toActing({clock, newId}: Pick<Context, 'clock' | 'newId'>): Acting {
 	return {clock, newId, operator: {actor: 'daemon', from: hostname()}};
 }

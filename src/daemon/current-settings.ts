@@ -1,6 +1,6 @@
 import type {Logger} from 'pino';
-import {bounceRulesOf, loadBounceRules} from '../config/bounce-rules.ts';
-import {destinationsOf, loadDestinations} from '../config/destinations-file.ts';
+import {loadBounceRules, readBounceRules} from '../config/bounce-rules.ts';
+import {checkDestinations, loadDestinations} from '../config/destinations-file.ts';
 import type {LiveSettings, Settings} from '../config/settings.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import type {Destinations} from '../pace/choose-route.ts';
@@ -40,7 +40,7 @@ export class CurrentSettings {
 
 	/** Reads the bounce rules again. If the file is invalid, keeps the previous rules and returns `false`. */
 	renewBounceRules(): boolean {
-		const read = bounceRulesOf(this.#live);
+		const read = readBounceRules(this.#live);
 		if (read.ok) {
 			this.#bounceRules = read.rules;
 		} else {
@@ -52,7 +52,7 @@ export class CurrentSettings {
 
 	/** Reads the destinations file again. If it is invalid, the previous one remains in use. */
 	renewDestinations(): void {
-		const read = destinationsOf({...this.#settings, destinationsFile: this.#live.destinationsFile});
+		const read = checkDestinations({...this.#settings, destinationsFile: this.#live.destinationsFile});
 		if (read.ok) {
 			this.#destinations = read.destinations;
 		} else {

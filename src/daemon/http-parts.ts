@@ -9,7 +9,7 @@ import {createResolver, openRecordSources} from '../dns/resolver.ts';
 import {createDmarcReview} from '../domains/dmarc.ts';
 import {ownHosts, sendingNames} from '../domains/domain-records.ts';
 import {storeTime} from '../kit/time.ts';
-import {type Links, messageIdOf, withHost} from '../links/links.ts';
+import {type Links, toMessageId, withHost} from '../links/links.ts';
 import type {Operator, Tools} from '../mail/operator.ts';
 import {Eraser, erasureWaitMs, type Person} from '../outcome/erase.ts';
 import type {createFeed} from '../outcome/feed.ts';
@@ -27,7 +27,7 @@ import {sendTest} from './alerts.ts';
 import type {Context} from './context.ts';
 import type {Intake} from './intake.ts';
 import {RecipientMails} from './recipient-mails.ts';
-import {guardOf, postExample} from './webhook-posting.ts';
+import {postExample, toGuard} from './webhook-posting.ts';
 
 export const dnsTimeoutMs = 5000;
 
@@ -73,9 +73,9 @@ export function createHttpParts(context: Context, {accept, feed, links, publicUr
 			return {url: (host ? withHost(base, host) : base) + links.personUrl({...person, expiresAt}), expiresAt};
 		},
 		readMessageId: links.readMessageId,
-		messageIdOf: (id: string, from: string) => messageIdOf(links, id, from),
+		messageIdOf: (id: string, from: string) => toMessageId(links, id, from),
 		webhooks: {
-			guard: new AddressGuard(guardOf(settings)),
+			guard: new AddressGuard(toGuard(settings)),
 			onDue: eventWriter.onDue,
 			postExample: (endpoint: Parameters<typeof postExample>[1]) => postExample(context, endpoint),
 		},

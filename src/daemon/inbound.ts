@@ -13,9 +13,9 @@ import type {Round, Skipped} from '../inbound/imap-folder.ts';
 import type {InboundListener, ReceivedMail} from '../inbound/inbound-listener.ts';
 import type {FoundMail} from '../inbound/mail-files.ts';
 import {MailReader, type UnreadableError, unreadable} from '../inbound/mail-reader.ts';
-import {MailboxFollower, mailboxFault, mailboxOf, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
+import {createMailbox, MailboxFollower, mailboxFault, nameOfMailbox, silenceMs} from '../inbound/mailboxes.ts';
 import {ReadingLoop, recordReading} from '../inbound/reading.ts';
-import {receivedOf} from '../inbound/received.ts';
+import {toReceived} from '../inbound/received.ts';
 import {readTls, type Tls} from '../inbound/smtp-listener.ts';
 import {type TakeIn, type Taken, takeIn} from '../inbound/take-in.ts';
 import {atMost} from '../kit/collections.ts';
@@ -98,7 +98,7 @@ export class Inbound {
 			reporters: settings.feedbackReporters,
 			ours: [returnPathDomain, hostname],
 			clock,
-			receivedOf: (cameIn: CameIn, reading: Reading, raw: Buffer) => receivedOf(receiving, cameIn, reading, raw),
+			receivedOf: (cameIn: CameIn, reading: Reading, raw: Buffer) => toReceived(receiving, cameIn, reading, raw),
 		};
 		const common = {
 			store,
@@ -364,7 +364,7 @@ function startMailboxPolling(
 	};
 
 	const follower = new MailboxFollower({
-		mailbox: mailboxOf(mailbox, {
+		mailbox: createMailbox(mailbox, {
 			async takeIn(found) {
 				if (!hasSpace()) {
 					const full = new Error('The disk has less free space than MAILCTL_MIN_FREE_DISK.');

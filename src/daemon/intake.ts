@@ -12,7 +12,7 @@ import {findKey, noteKeyUse} from '../store/api-keys.ts';
 import {sharePart} from '../store/nodes.ts';
 import type {SubmissionListener, SubmissionObserver} from '../submission/submission-listener.ts';
 import {Submission} from '../submission/submit.ts';
-import {actingOf, type Context} from './context.ts';
+import {type Context, toActing} from './context.ts';
 
 type IntakeContext = Pick<Context, 'store' | 'vault' | 'clock' | 'newId'> & {
 	readonly live: () => Pick<LiveSettings, 'rateLimit' | 'authFailures' | 'idempotencyRetention'>;
@@ -62,7 +62,7 @@ export function createSubmission(
 	const {settings, store, observer, certificates} = context;
 	const {hostname, submissionListen, submissionTlsCert, submissionTlsKey} = settings;
 	const tls = () => readTls(submissionTlsCert, submissionTlsKey) ?? certificates.own();
-	const tools = {...actingOf(context), clock: context.clock, random: randomBytes};
+	const tools = {...toActing(context), clock: context.clock, random: randomBytes};
 	let listener: SubmissionListener | null = null;
 
 	/** Reads the certificate again. Throws if its files cannot be read; the previous certificate remains in use. */
@@ -73,7 +73,7 @@ export function createSubmission(
 		}
 	}
 
-	async function templateOf(workspaceId: string): Promise<string> {
+	async function findTemplate(workspaceId: string): Promise<string> {
 		const found = await findSubmissionTemplate(store.reader, workspaceId);
 		return found ?? (await store.writer.transaction(trx => makeSubmissionTemplate(trx, tools, workspaceId)));
 	}
@@ -95,7 +95,7 @@ export function createSubmission(
 					countFailure,
 					accept,
 					reader: store.reader,
-					templateOf,
+					templateOf: findTemplate,
 					takeRate: async caller => (await limits.take(caller, 'send', 1)) === 1,
 					mayAccept: context.mayAccept,
 				}),

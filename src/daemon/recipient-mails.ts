@@ -21,7 +21,7 @@ import type {SigningKeyText} from '../threads/renderer.ts';
 
 type MailsOptions = {
 	readonly settings: Pick<Settings, 'dataDir' | 'tokenLifetime' | 'returnPathDomain' | 'acme' | 'httpsListen'> &
-		Parameters<typeof feedbackOf>[0];
+		Parameters<typeof toFeedback>[0];
 	readonly store: Store;
 	readonly vault: Vault;
 	readonly secrets: MasterKeys;
@@ -63,7 +63,7 @@ export class RecipientMails {
 		const {keyIds, returnPathDomain, linkHost} = await signing.of(recipient.domain_id);
 		const variants = await listVariants(store.reader, recipient.version_id);
 		const input: Remake = {
-			options: {tokenLifetimeMs: settings.tokenLifetime, ...feedbackOf(settings)},
+			options: {tokenLifetimeMs: settings.tokenLifetime, ...toFeedback(settings)},
 			keys: secrets,
 			publicUrl: publicUrl(),
 			now: clock.now(),
@@ -146,7 +146,7 @@ export class Signing {
 }
 
 /** Returns the settings for where complaints and opt-outs may be sent. */
-export function feedbackOf(
+export function toFeedback(
 	settings: Pick<Settings, 'inboundListen' | 'bounceMailbox' | 'senderId' | 'cfbl' | 'feedbackAddress'>,
 ): Pick<MakeOptions, 'listening' | 'replies' | 'senderId' | 'cfbl'> {
 	const {inboundListen, bounceMailbox, senderId, cfbl, feedbackAddress} = settings;

@@ -42,7 +42,7 @@ export function createRedirect({publicUrl, isOurs, proofOf, newId, most, request
 			refuseKey(response, publicUrl, newId('req'));
 			return;
 		}
-		const location = redirectOf(host, path, publicUrl, isOurs);
+		const location = toRedirect(host, path, publicUrl, isOurs);
 		if (location === null) {
 			send(response, 421, 'This host is not served here.\n');
 		} else {
@@ -99,7 +99,7 @@ function refuseKey(response: ServerResponse, publicUrl: string, requestId: strin
  * Returns the https URL for a host and path, or `null` if the host is not ours or the path is invalid. Nothing else
  * from the client is used, so that no link to this listener redirects to another site.
  */
-export function redirectOf(
+export function toRedirect(
 	hostHeader: string | undefined,
 	url: string,
 	publicUrl: string,

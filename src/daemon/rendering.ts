@@ -12,7 +12,7 @@ import type {Claimed} from '../store/queue/claims.ts';
 import {listVariants} from '../store/templates.ts';
 import type {RendererData} from '../threads/renderer.ts';
 import type {Context} from './context.ts';
-import {feedbackOf, Signing} from './recipient-mails.ts';
+import {Signing, toFeedback} from './recipient-mails.ts';
 
 const makeLimitMs = 2000;
 /** How many octets of attachments of recipients being attempted may be in memory. Their messages are a third larger. */
@@ -74,7 +74,7 @@ export class Rendering implements MessageRendering {
 
 	/** A template error may quote a value too. */
 	#maskUnmade(unmade: Unmade, recipient: Claimed): Unmade {
-		const hidden = hiddenValuesOf(this.#context, recipient);
+		const hidden = openHiddenValues(this.#context, recipient);
 		return hidden === null ? unmade : {...unmade, message: maskHidden(unmade.message, hidden)};
 	}
 }
@@ -89,7 +89,7 @@ function openVariables({settings, vault}: VariablesContext, recipient: Claimed):
 }
 
 /** Returns the values that a mail server may quote and that must not be stored, or `null` if there are none. */
-export function hiddenValuesOf(context: VariablesContext, recipient: Claimed): HiddenValues | null {
+export function openHiddenValues(context: VariablesContext, recipient: Claimed): HiddenValues | null {
 	const variables = openVariables(context, recipient);
 	return variables === null ? null : findHiddenValues(recipient.data ?? '{}', variables);
 }
@@ -115,7 +115,7 @@ function startRenderers(
 					keys,
 					publicUrl,
 					tokenLifetimeMs: settings.tokenLifetime,
-					...feedbackOf(settings),
+					...toFeedback(settings),
 				} satisfies RendererData,
 				resourceLimits: threadLimits.renderer,
 			}),

@@ -8,7 +8,7 @@ import type {Arrival, QueueKey} from '../mail/route.ts';
 import type {SiteReport} from '../queue/site.ts';
 import {type Guard, startGuard} from '../reputation/guard.ts';
 import {watchBlocklists} from './blocklist-checks.ts';
-import {actingOf, type Context} from './context.ts';
+import {type Context, toActing} from './context.ts';
 import {Engine} from './engine.ts';
 import {Inbound} from './inbound.ts';
 import {ArrivalNotices, Presence} from './peers.ts';
@@ -187,7 +187,7 @@ function startReputationGuard(context: Context): Guard {
 	return startGuard({
 		store,
 		limits: () => live().reputation,
-		acting: actingOf(context),
+		acting: toActing(context),
 		onJudged(judged) {
 			// Sends of a paused workspace are rejected at once, not only when the change is noticed.
 			if (judged.kind === 'paused') {
@@ -207,7 +207,7 @@ function makeDomainChecks(context: Context): DomainChecks {
 		names: sendingNames(settings),
 		openSources: () =>
 			openRecordSources({servers: settings.dnsServers, allowPrivate: settings.allowPrivateMx, clock}),
-		acting: actingOf(context),
+		acting: toActing(context),
 		observer,
 	});
 }

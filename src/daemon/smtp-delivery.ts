@@ -1,6 +1,6 @@
 import {Worker} from 'node:worker_threads';
 import {extraCa, type Settings} from '../config/settings.ts';
-import {confirmationsOf} from '../deliver/find-hosts.ts';
+import {toConfirmations} from '../deliver/find-hosts.ts';
 import {capturedFolder} from '../deliver/local-delivery.ts';
 import type {Delivery} from '../deliver/transaction.ts';
 import {threadLimits} from '../kit/memory.ts';
@@ -22,7 +22,7 @@ import {readProviders} from '../store/smarthosts.ts';
 import type {SmtpWorkerData} from '../threads/smtp-worker.ts';
 import type {Context} from './context.ts';
 import {createRelayUse} from './relay-use.ts';
-import {hiddenValuesOf} from './rendering.ts';
+import {openHiddenValues} from './rendering.ts';
 
 /** Delivers messages through the SMTP workers, with what the store has about their recipients. */
 export class SmtpDelivery implements MessageDelivery {
@@ -63,12 +63,12 @@ export class SmtpDelivery implements MessageDelivery {
 			endsAt,
 			...(readExtras(recipient.extras).expiresAt !== undefined && {expires: true}),
 			simulated: recipient.mode === 'test',
-			...confirmationsOf(recipient, retry.schedule ?? live().retrySchedule, clock.now()),
+			...toConfirmations(recipient, retry.schedule ?? live().retrySchedule, clock.now()),
 		});
 		if (terms.nextHop.kind === 'relay' && this.#echoedBy(recipient.workspace_id).length > 0) {
 			this.#noteRelayUse(recipient.workspace_id, result);
 		}
-		const hidden = hiddenValuesOf(this.#context, recipient);
+		const hidden = openHiddenValues(this.#context, recipient);
 		return hidden === null ? result : maskResult(result, hidden);
 	}
 

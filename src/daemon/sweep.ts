@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {type RemovalOptions, removalOf} from '../admin/delete-workspace.ts';
+import {createRemoval, type RemovalOptions} from '../admin/delete-workspace.ts';
 import {removeEndpoint} from '../admin/webhooks.ts';
 import type {Clock} from '../kit/clock.ts';
 import {stepsOf, takeSteps} from '../kit/steps.ts';
@@ -407,7 +407,7 @@ export function workspaceTask({
 /** Removes what is left of deleted workspaces. */
 export const deletionTask = (options: RemovalOptions): SweepTask => ({
 	name: 'deletions',
-	begin: () => removalOf(options),
+	begin: () => createRemoval(options),
 });
 
 /** A request that erases a person works for a while itself, and most are complete by then. */

@@ -155,7 +155,7 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 		'date-range': {'start-datetime': begin, 'end-datetime': end},
 		'contact-info': `postmaster@${own}`,
 		'report-id': id,
-		policies: [...groupBy(counts, one => one.policy)].map(([type, of]) => policyOf(domain, type, of, policy)),
+		policies: [...groupBy(counts, one => one.policy)].map(([type, of]) => toPolicy(domain, type, of, policy)),
 	});
 	const seconds = (time: string) => Date.parse(time) / 1000;
 	const name = `${own}!${domain}!${seconds(begin)}!${seconds(end)}.json.gz`;
@@ -195,10 +195,10 @@ export function tlsReportMail({day, domain, own, host, to, counts, policy, keys,
 }
 
 /** Returns one policy with its results. DANE records are not stored, so `tlsa` has no `policy-string`. */
-function policyOf(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
+function toPolicy(domain: string, type: string, counts: ReportMail['counts'], policy: StoredPolicy | null) {
 	const sum = (some: ReportMail['counts']) => some.reduce((all, {n}) => all + n, 0);
 	const failed = counts.filter(({result}) => result !== 'success');
-	const sts = type === 'sts' && policy !== null && {'policy-string': linesOf(policy), 'mx-host': policy.mx};
+	const sts = type === 'sts' && policy !== null && {'policy-string': toLines(policy), 'mx-host': policy.mx};
 	return {
 		policy: {'policy-type': type, ...sts, 'policy-domain': domain},
 		summary: {
@@ -214,7 +214,7 @@ function policyOf(domain: string, type: string, counts: ReportMail['counts'], po
 }
 
 /** Returns the lines of an MTA-STS policy. */
-function linesOf({mode, mx, fetchedAt, expiresAt}: StoredPolicy): string[] {
+function toLines({mode, mx, fetchedAt, expiresAt}: StoredPolicy): string[] {
 	const age = Math.round((Date.parse(expiresAt) - Date.parse(fetchedAt)) / 1000);
 	return ['version: STSv1', `mode: ${mode}`, ...mx.map(host => `mx: ${host}`), `max_age: ${age}`];
 }

@@ -18,7 +18,7 @@ import {bringForward, waitingRecipients} from '../store/held-claims.ts';
 import type {Store} from '../store/store.ts';
 import {waitingDeliveries} from '../store/webhook-queue.ts';
 import {listWorkspaces} from '../store/workspaces.ts';
-import {actingOf, type Context} from './context.ts';
+import {type Context, toActing} from './context.ts';
 import {createThrottle, type Observer} from './observer.ts';
 import {
 	allowanceTask,
@@ -93,7 +93,7 @@ export function startUpkeep(
 			reputationTask({store, clock}),
 			userTask({store, clock}),
 			allowanceTask({store, clock}),
-			listenerTask({store, acting: actingOf(context)}),
+			listenerTask({store, acting: toActing(context)}),
 			// Last: it returns the space freed by the others.
 			fileTask({store}),
 		],

@@ -127,7 +127,7 @@ function openSigning(vault: Vault, endpointId: string, {secret, next}: Signing):
 }
 
 /** Returns which endpoints the settings allow. */
-export function guardOf({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
+export function toGuard({webhookAllowCidrs, delivery}: Pick<Settings, 'webhookAllowCidrs' | 'delivery'>): GuardOptions {
 	return {allowCidrs: webhookAllowCidrs, takesLocal: delivery === 'capture'};
 }
 
@@ -146,7 +146,7 @@ type PostingSettings = Pick<
 export function postingOf(settings: PostingSettings, version: string): Posting {
 	return {
 		ca: webhookCa(settings),
-		...guardOf(settings),
+		...toGuard(settings),
 		dnsServers: settings.dnsServers,
 		timeoutMs: settings.webhookTimeout,
 		maxIdle: settings.webhookConcurrency.total,

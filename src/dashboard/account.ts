@@ -7,7 +7,7 @@ import {removePasskey} from '../users/passkeys.ts';
 import {createTotpSecret, isTotpSecret, totpUri} from '../users/totp.ts';
 import {act, badge, code, hidden, input, name, opened, section, table, time} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
-import {passkeyForm, passkeyOf, problemOf, siteOf} from './proof.ts';
+import {parsePasskey, passkeyForm, siteOf, toProblem} from './proof.ts';
 import {type Answer, go, missing, type Page, type Route, type Visit} from './route.ts';
 
 /** What users change of their own: how they log in, and where they are logged in. */
@@ -47,12 +47,12 @@ ${section(
 			}
 			return set.reason === 'fault'
 				? await failed(visit, `The password ${set.fault}.`)
-				: await show(visit, problemOf(set, ''));
+				: await show(visit, toProblem(set, ''));
 		}),
 		fresh('/account/passkeys', async visit => {
 			const {form, tools, request} = visit;
 			const site = siteOf(request);
-			const given = {...passkeyOf(form), name: form.get('name') ?? ''};
+			const given = {...parsePasskey(form), name: form.get('name') ?? ''};
 			const made = site && (await passkeys.register(tools.operator, await userOf(visit), {...given, site}));
 			return made
 				? done('The passkey is added.')

@@ -80,7 +80,7 @@ function sendPage(
 	return reply
 		.code(status ?? (problem === null ? 200 : 422))
 		.type('text/html; charset=utf-8')
-		.header('content-security-policy', policyOf(nonce))
+		.header('content-security-policy', toPolicy(nonce))
 		.send(
 			layout({
 				...{title, place, actions, problem, content, notice, visitor, nonce, token, assets},
@@ -90,7 +90,7 @@ function sendPage(
 }
 
 /** Mail is shown in frames of our own, which have a stricter policy themselves. */
-function policyOf(nonce: string): string {
+function toPolicy(nonce: string): string {
 	return [
 		"default-src 'none'",
 		`script-src 'nonce-${nonce}'`,

@@ -1,10 +1,10 @@
-import {auditView, csvColumns, csvOf, auditPages as csvPages} from '../admin/csv-lists.ts';
+import {auditView, csvColumns, auditPages as csvPages, streamCsv} from '../admin/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {isId} from '../mail/ids.ts';
 import {type AuditEntry, listAudit} from '../store/audit.ts';
 import {readWorkspaceNames} from '../store/workspaces.ts';
-import {csvContent, pageOf, pager, sinceOf, timeChips} from './lists.ts';
-import {code, hrefOf, name, table, time} from './markup.ts';
+import {csvContent, pager, sinceOf, timeChips, toPage} from './lists.ts';
+import {code, name, table, time, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 
@@ -20,7 +20,7 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			after: query.get('after'),
 			limit: perPage + 1,
 		});
-		const {rows, last} = pageOf(found, perPage);
+		const {rows, last} = toPage(found, perPage);
 		const ids = rows.flatMap(({workspaceId}) => workspaceId ?? []);
 		const names = await readWorkspaceNames(reader, [...new Set(ids)]);
 		const acts = table({
@@ -42,13 +42,13 @@ export function auditPages({reader}: DashboardParts): readonly Route[] {
 			empty: html`<p>Nothing was changed in this time.</p>`,
 		});
 		const content = html`${timeChips('Time', query, path)}${acts}${pager(path, query, last?.id ?? null)}`;
-		const actions = html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null})}">Export</a>`;
+		const actions = html`<a class="button" href="${toHref(`${path}/export`, query, {after: null})}">Export</a>`;
 		return {kind: 'page', place: 'audit', title: 'Audit', actions, content};
 	}
 
 	async function file({query, signedIn, now}: Visit): Promise<Answer> {
 		const filter = {workspaceId: signedIn.user.workspaceId ?? undefined, since: sinceOf(query.get('hours'), now)};
-		return await csvContent('audit', csvOf(csvColumns.audit, csvPages(reader, filter), auditView));
+		return await csvContent('audit', streamCsv(csvColumns.audit, csvPages(reader, filter), auditView));
 	}
 
 	return [

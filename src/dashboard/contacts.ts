@@ -8,8 +8,8 @@ import {notFound} from '../ops/operation.ts';
 import {readLines, scanMessages} from '../store/message-scan.ts';
 import {findSuppression} from '../store/suppressions.ts';
 import {type Contact, findContact, listContacts} from '../store/topics.ts';
-import {pageOf, pager, searchForm} from './lists.ts';
-import {act, badge, copyable, facts, hrefOf, input, name, section, table, time} from './markup.ts';
+import {pager, searchForm, toPage} from './lists.ts';
+import {act, badge, copyable, facts, input, name, section, table, time, toHref} from './markup.ts';
 import {messageTable} from './messages/list.ts';
 import {checkTyped, operationForms, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
@@ -34,7 +34,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 		const address = asked === '' ? null : readAddress(asked);
 		const part = {addressKey: address?.key, after: query.get('after'), limit: perPage + 1, now: storeTime(now)};
 		const all = asked !== '' && address === null ? [] : await listContacts(reader, workspace.id, part);
-		const {rows, last} = pageOf(all, perPage);
+		const {rows, last} = toPage(all, perPage);
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com'})}${table({
 			label: 'Contacts',
 			link: row => `${path}/${row.id}`,
@@ -66,7 +66,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 			[
 				'Suppressed',
 				entry
-					? html`<a href="${hrefOf('/suppressions', new URLSearchParams({q: contact.address}))}">${entry.reason.replace('_', ' ')}</a>, ${time(entry.created_at, now)}`
+					? html`<a href="${toHref('/suppressions', new URLSearchParams({q: contact.address}))}">${entry.reason.replace('_', ' ')}</a>, ${time(entry.created_at, now)}`
 					: 'no',
 			],
 			['Opted out of', left(contact).join(', ') || 'nothing'],
@@ -81,7 +81,7 @@ export function contactPages(parts: DashboardParts): readonly Route[] {
 			rows: await readLines(reader, ids),
 			empty: html`<p>None are kept.</p>`,
 		});
-		const all = html`<a href="${hrefOf('/messages', new URLSearchParams({q: contact.address}))}">All messages to them</a>`;
+		const all = html`<a href="${toHref('/messages', new URLSearchParams({q: contact.address}))}">All messages to them</a>`;
 		const content = html`<div class="card">${known}</div>${section('Newest messages', messages, all)}${
 			visit.may('operator')
 				? html`${section('Preferences', preferences(contact, form), act({to: `${path}/${contact.id}/link`, label: 'Link to their page', look: 'quiet'}))}${section('Erase', erasing(contact))}`

@@ -15,7 +15,7 @@ export async function readDaemons(
 }
 
 /** Why each of these recipients is not sent now. */
-export async function reasonsOf(
+export async function findReasons(
 	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	recipientIds: readonly string[],
 	now: number,

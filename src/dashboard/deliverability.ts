@@ -1,4 +1,4 @@
-import {wordingOf} from '../bounce/classify.ts';
+import {toWording} from '../bounce/classify.ts';
 import type {Settings} from '../config/settings.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {storeTime} from '../kit/time.ts';
@@ -9,7 +9,7 @@ import {providerOf} from '../reputation/alarm.ts';
 import {readWarmUps, type WarmUpCount} from '../store/queue/sites.ts';
 import {type LastTry, type Refusal, readLastTries, readRefusals} from '../store/reputation.ts';
 import type {Workspace} from '../store/workspaces.ts';
-import {countsSimulated, hoursOf, type Period, periodOf, periods, simulatedLine} from './figures.ts';
+import {countsSimulated, hoursOf, type Period, parsePeriod, periods, simulatedLine} from './figures.ts';
 import {badge, type Column, chips, code, count, emptyNote, name, nothing, section, share, table} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, page, type Route, type Visit} from './route.ts';
@@ -22,7 +22,7 @@ const maxDestinations = 3;
 /** What receivers make of the mail of a workspace. */
 export function deliverabilityPages({reader, settings}: DashboardParts): readonly Route[] {
 	async function deliverability({query, workspace, now}: Visit): Promise<Answer> {
-		const period = periodOf(query);
+		const period = parsePeriod(query);
 		const simulated = countsSimulated(query);
 		const newest = {workspaceId: workspace.id, since: now - hoursOf(period) * 3_600_000, simulated};
 		const [tried, refusals, sent] = await Promise.all([
@@ -36,7 +36,7 @@ export function deliverabilityPages({reader, settings}: DashboardParts): readonl
 			recipients.length === 0
 				? noMail(period)
 				: html`${summary(recipients, period)}${section('By provider', groupTable('Provider', groupRecipients(recipients, 'provider'), 'no reply yet'))}${refusalParts(refusals, period)}${section('By destination', groupTable('Destination', groupRecipients(recipients, 'destination'), '–'))}`
-		}${section('Outbound routes', sourcesOf(settings, workspace, {sent, now}))}`;
+		}${section('Outbound routes', renderSources(settings, workspace, {sent, now}))}`;
 		const actions = chips('Period', query, 'period', periods, '/deliverability');
 		return {kind: 'page', place: 'deliverability', title: 'Deliverability', actions, content};
 	}
@@ -50,7 +50,7 @@ const noMail = ({label}: Period): Html =>
 	);
 
 function summary(recipients: readonly LastTry[], {label}: Period): Html {
-	const all = sumOf(recipients);
+	const all = sumUp(recipients);
 	const tile = (title: string, figure: string, note: string): Html =>
 		html`<div class="card figure"><span class="soft">${title}</span><strong>${figure}</strong><small>${note}</small></div>`;
 	return html`<p class="soft">Looked at: ${count(all.recipients)} copies of the newest messages of the last ${label}, at most ${count(sampled.messages)} messages, as they stand now.</p>
@@ -170,7 +170,7 @@ function groupRecipients(recipients: readonly LastTry[], by: 'provider' | 'desti
 }
 
 /** All of them together. */
-function sumOf(recipients: readonly LastTry[]): Group {
+function sumUp(recipients: readonly LastTry[]): Group {
 	const all = emptyGroup(null);
 	for (const recipient of recipients) {
 		add(all, recipient);
@@ -212,7 +212,7 @@ type Wording = Counts & {
 function groupRefusals(refusals: readonly Refusal[]): Wording[] {
 	const groups = new Map<string, Wording>();
 	for (const {destination, category, reply, waits} of refusals) {
-		const wording = wordingOf(reply);
+		const wording = toWording(reply);
 		const key = `${category} ${wording}`;
 		const group = groups.get(key) ?? {
 			...{wording, category, example: reply, bounced: 0, waiting: 0},
@@ -242,7 +242,7 @@ type SourceSettings = Pick<
 >;
 
 /** From where mail goes out, and how far new addresses are. `sent`: what they sent today. */
-function sourcesOf(
+function renderSources(
 	settings: SourceSettings,
 	workspace: Workspace,
 	{sent, now}: {readonly sent: readonly WarmUpCount[]; readonly now: number},

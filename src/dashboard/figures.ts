@@ -10,11 +10,11 @@ import {
 	spans,
 	type Windows,
 } from '../mail/reputation.ts';
-import {findingsOf, hourOf, type Kind, spanNames, windowStarts} from '../reputation/findings.ts';
+import {findFindings, hourOf, type Kind, spanNames, windowStarts} from '../reputation/findings.ts';
 import {type ReputationStatus, readReputationHours, readStatuses, type SimulatedMessage} from '../store/reputation.ts';
 import {type CountedStatus, countedStatuses, readUsage, type UsageSpan, usageSpans} from '../store/usage.ts';
 import {chart, percent, type Series} from './charts.ts';
-import {badge, type Column, count, hrefOf, nothing, section, table} from './markup.ts';
+import {badge, type Column, count, nothing, section, table, toHref} from './markup.ts';
 
 /** What the pages look back on, by the value in their query. */
 export const periods = [
@@ -24,7 +24,7 @@ export const periods = [
 ] as const satisfies ReadonlyArray<{value: string; label: string; span: UsageSpan; steps: number}>;
 export type Period = (typeof periods)[number];
 
-export function periodOf(query: URLSearchParams): Period {
+export function parsePeriod(query: URLSearchParams): Period {
 	return periods.find(({value}) => value === query.get('period')) ?? periods[0];
 }
 
@@ -78,7 +78,7 @@ export function simulatedLine(path: string, query: URLSearchParams, n: number, n
 		return nothing;
 	}
 	const isCounted = countsSimulated(query);
-	const href = hrefOf(path, query, {simulated: isCounted ? null : '1'});
+	const href = toHref(path, query, {simulated: isCounted ? null : '1'});
 	return html`<p class="soft">${count(n)} simulated ${newest === null ? '' : `among the newest ${count(newest)} messages `}${isCounted ? 'counted too' : 'not counted'}. <a href="${href}">${isCounted ? 'Leave them out' : 'Count them'}</a></p>`;
 }
 
@@ -178,7 +178,7 @@ function limitLines({warn, pause}: ReputationLimits, kind: Kind, length: number)
 }
 
 function windowTable(windows: Windows, limits: ReputationLimits | null): Html {
-	const findings = limits === null ? [] : findingsOf(windows, limits);
+	const findings = limits === null ? [] : findFindings(windows, limits);
 	const rows = (['bounces', 'complaints'] as const).flatMap(kind => spans.map(span => ({kind, span})));
 	const levelOf = (kind: Kind, span: Span) =>
 		findings.find(finding => finding.kind === kind && finding.span === span)?.level;

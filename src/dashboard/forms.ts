@@ -35,7 +35,7 @@ export async function readForms(scope: FastifyInstance): Promise<void> {
 		'application/x-www-form-urlencoded',
 		{parseAs: 'buffer'},
 		(_request, body, done) => {
-			const fields = fieldsOf(body);
+			const fields = parseFields(body);
 			done(fields === null ? apiError('payload_too_large', {message: tooManyFields}) : null, fields);
 		},
 	);
@@ -44,13 +44,13 @@ export async function readForms(scope: FastifyInstance): Promise<void> {
 const tooManyFields = `A form has at most ${maxFields} fields.`;
 
 /** The fields of a form without a file; `null` if there are too many. Anybody may send such a form, to log in. */
-export function fieldsOf(body: Buffer): URLSearchParams | null {
+export function parseFields(body: Buffer): URLSearchParams | null {
 	const fields = parseUrlencoded(body, maxFields + 1);
 	return fields.length > maxFields ? null : new URLSearchParams(fields);
 }
 
 /** The fields of a query as it was sent, where a name may occur more than once; those beyond the limit are ignored. */
-export function queryOf({raw: {url = ''}}: FastifyRequest): URLSearchParams {
+export function parseQuery({raw: {url = ''}}: FastifyRequest): URLSearchParams {
 	const begin = url.indexOf('?');
 	const query = Buffer.from(begin === -1 ? '' : url.slice(begin + 1), 'latin1');
 	return new URLSearchParams(parseUrlencoded(query, maxFields));
@@ -96,7 +96,7 @@ async function readParts(request: FastifyRequest): Promise<WithFile> {
 }
 
 /** The fields; empty if the body is not a form, such as JSON. */
-export function formOf(body: unknown): URLSearchParams {
+export function toForm(body: unknown): URLSearchParams {
 	return body instanceof URLSearchParams ? body : (withFile(body)?.form ?? new URLSearchParams());
 }
 

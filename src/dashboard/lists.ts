@@ -1,7 +1,7 @@
 import {csvFile} from '../admin/csv-lists.ts';
 import {type Html, html} from '../hosted/html.ts';
 import {hourMs} from '../kit/time.ts';
-import {type Choice, chips, hidden, hrefOf, input, nothing} from './markup.ts';
+import {type Choice, chips, hidden, input, nothing, toHref} from './markup.ts';
 import type {Content} from './route.ts';
 
 // What lists have around them: a search, and the way to older rows.
@@ -34,7 +34,7 @@ export async function csvContent(file: string, text: AsyncGenerator<string>): Pr
 /**
  * What a page of a list shows of rows that were read, one more than it shows; `last`: its last row if there are more.
  */
-export function pageOf<Row>(
+export function toPage<Row>(
 	found: readonly Row[],
 	perPage: number,
 ): {readonly rows: readonly Row[]; readonly last: Row | undefined} {
@@ -62,8 +62,8 @@ export function sinceOf(hours: string | null, now: number): number | undefined {
 /** Links to the newest rows, where others are shown, and to those behind `next`; null: these are the last. */
 export function pager(path: string, query: URLSearchParams, next: string | null, key = 'after'): Html {
 	const newest = query.has(key)
-		? html`<a href="${hrefOf(path, query, {[key]: null})}">Newest</a>`
+		? html`<a href="${toHref(path, query, {[key]: null})}">Newest</a>`
 		: html`<span></span>`;
-	const older = next === null ? nothing : html`<a href="${hrefOf(path, query, {[key]: next})}" rel="next">Older</a>`;
+	const older = next === null ? nothing : html`<a href="${toHref(path, query, {[key]: next})}" rel="next">Older</a>`;
 	return html`<div class="more">${newest}${older}</div>`;
 }

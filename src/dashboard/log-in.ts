@@ -2,18 +2,18 @@ import {type Html, html} from '../hosted/html.ts';
 import {findUser, type User} from '../store/users.ts';
 import type {LogIn} from '../users/log-in.ts';
 import type {Proof} from '../users/sessions.ts';
-import {operatorOf} from '../users/users.ts';
+import {toOperator} from '../users/users.ts';
 import {newPasskey, newPassword} from './account.ts';
-import {act, hidden, hrefOf, input, nothing, section} from './markup.ts';
+import {act, hidden, input, nothing, section, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import {
 	clientOf,
 	codeField,
+	parsePasskey,
 	passkeyForm,
-	passkeyOf,
 	passwordField,
-	problemOf,
 	siteOf,
+	toProblem,
 	unencrypted,
 	wayBack,
 } from './proof.ts';
@@ -32,10 +32,10 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 	/** The forms to log in by; `failed`: what was wrong with the last attempt. */
 	async function logInPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
 		const {query, form, request} = knock;
-		const said = failed ? problemOf(failed, wrong) : {};
+		const said = failed ? toProblem(failed, wrong) : {};
 		const here = {kind: 'page', place: null, title: 'Log in', ...said} as const;
 		if (failed && 'pending' in failed) {
-			return {...here, content: codeForm(hrefOf('/login/code', query), failed.pending)};
+			return {...here, content: codeForm(toHref('/login/code', query), failed.pending)};
 		}
 		const site = siteOf(request);
 		const asked = site && (await passkeys.askToLogIn(site, null));
@@ -47,8 +47,8 @@ export function logInPages(parts: DashboardParts): readonly OpenRoute[] {
 			autocomplete: 'username',
 		} as const;
 		const fields = html`${input({...email, value: form.get('email') ?? ''})}${passwordField}`;
-		const content = html`<div class="card">${act({to: hrefOf('/login', query), label: 'Log in', fields})}</div>
-${asked && passkeyForm('get', asked, {to: hrefOf('/login/passkey', query), label: 'Log in with a passkey'})}
+		const content = html`<div class="card">${act({to: toHref('/login', query), label: 'Log in', fields})}</div>
+${asked && passkeyForm('get', asked, {to: toHref('/login/passkey', query), label: 'Log in with a passkey'})}
 ${singleSignOn(parts, '/login/oidc', query)}
 <p class="soft">No password yet, or lost it? <code>mailctl user link EMAIL</code> prints a link that logs in once.</p>`;
 		return {...here, content};
@@ -74,7 +74,7 @@ ${singleSignOn(parts, '/login/oidc', query)}
 		const site = siteOf(request);
 		return site === null
 			? {ok: false, reason: 'wrong'}
-			: await passkeys.logIn({...passkeyOf(form), site, address: request.ip});
+			: await passkeys.logIn({...parsePasskey(form), site, address: request.ip});
 	}
 
 	/** Who opened a link is its user; there they choose what to log in by the next time. */
@@ -106,18 +106,18 @@ ${section('Password', newPassword(user))}
 	async function confirmPage(knock: Knock, failed?: Failed, wrong = ''): Promise<OpenAnswer> {
 		const {query, request, signedIn} = knock;
 		if (signedIn === null) {
-			return go(hrefOf('/login', query));
+			return go(toHref('/login', query));
 		}
-		const said = failed ? problemOf(failed, wrong) : {};
+		const said = failed ? toProblem(failed, wrong) : {};
 		const here = {kind: 'page', place: null, title: 'Confirm that it is you', ...said} as const;
 		if (failed && 'pending' in failed) {
-			return {...here, content: codeForm(hrefOf('/confirm/code', query), failed.pending)};
+			return {...here, content: codeForm(toHref('/confirm/code', query), failed.pending)};
 		}
 		const user = await findUser(reader, signedIn.user.id);
 		const site = siteOf(request);
 		const asked = site && (await passkeys.askToLogIn(site, signedIn.user.id));
 		const byPassword = user?.password_hash
-			? html`<div class="card">${act({to: hrefOf('/confirm', query), label: 'Confirm', fields: passwordField})}</div>`
+			? html`<div class="card">${act({to: toHref('/confirm', query), label: 'Confirm', fields: passwordField})}</div>`
 			: html`<p>You have no password. ${
 					asked?.options.allowCredentials?.length
 						? nothing
@@ -125,7 +125,7 @@ ${section('Password', newPassword(user))}
 				}</p>`;
 		const byPasskey =
 			asked?.options.allowCredentials?.length &&
-			passkeyForm('get', asked, {to: hrefOf('/confirm/passkey', query), label: 'Confirm with a passkey'});
+			passkeyForm('get', asked, {to: toHref('/confirm/passkey', query), label: 'Confirm with a passkey'});
 		return {
 			...here,
 			content: html`<p>What you asked for wants a log-in of the last 15 minutes.</p>${byPassword}${byPasskey || null}${singleSignOn(parts, '/confirm/oidc', query)}`,
@@ -137,7 +137,7 @@ ${section('Password', newPassword(user))}
 		async knock => {
 			const {signedIn, query} = knock;
 			if (signedIn === null) {
-				return go(hrefOf('/login', query));
+				return go(toHref('/login', query));
 			}
 			const result = await attempt(knock);
 			if (!result.ok || result.user.id !== signedIn.user.id) {
@@ -181,7 +181,7 @@ ${section('Password', newPassword(user))}
 			async answer({signedIn, request}) {
 				if (signedIn) {
 					const {sessionId, user} = signedIn;
-					await sessions.end(user.id, {id: sessionId}, operatorOf(user, request.ip));
+					await sessions.end(user.id, {id: sessionId}, toOperator(user, request.ip));
 				}
 				return {...go('/login', 'You are logged out.'), session: null};
 			},
@@ -242,7 +242,7 @@ export function singleSignOnPages({oidc, sessions}: DashboardParts): readonly Op
 		get('/login/oidc/return', async ({query}) => ({
 			kind: 'content',
 			type: 'text/html; charset=utf-8',
-			body: onward(hrefOf('/login/oidc/finish', query)).markup,
+			body: onward(toHref('/login/oidc/finish', query)).markup,
 		})),
 		get('/login/oidc/finish', finish),
 	];
@@ -255,5 +255,5 @@ const onward = (to: string) =>
 function singleSignOn({oidc}: DashboardParts, path: string, query: URLSearchParams): Html {
 	return oidc === null
 		? nothing
-		: html`<p><a class="button" href="${hrefOf(path, query)}">Log in with ${oidc.name}</a></p>`;
+		: html`<p><a class="button" href="${toHref(path, query)}">Log in with ${oidc.name}</a></p>`;
 }

@@ -1,5 +1,5 @@
 import {createClassify} from '../bounce/classify.ts';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import {answer} from '../render/in-worker.ts';
 import {readReport} from '../report/read-report.ts';
 import type {Look, Looks} from './look.ts';
@@ -8,9 +8,9 @@ import {fileIn, seenMail} from './seen-mail.ts';
 // The body of a thread that lives for one look: mail is strangers' bytes.
 
 const works: {readonly [Kind in keyof Looks]: (asked: Looks[Kind]['asked']) => Looks[Kind]['seen']} = {
-	mail: ({raw}) => seenMail(bufferOf(raw)),
-	file: ({raw, index}) => fileIn(bufferOf(raw), index),
-	report: ({raw, rules}) => readReport(bufferOf(raw), createClassify(rules)),
+	mail: ({raw}) => seenMail(toBuffer(raw)),
+	file: ({raw, index}) => fileIn(toBuffer(raw), index),
+	report: ({raw, rules}) => readReport(toBuffer(raw), createClassify(rules)),
 };
 
 const look = <Kind extends keyof Looks>({kind, asked}: Look<Kind>) => works[kind](asked);

@@ -9,7 +9,7 @@ import type {Content} from './route.ts';
  * The sandbox without exceptions has no scripts, forms or refresh, an origin of its own, and no way out of the frame.
  * `images`: those of the web are loaded, so their hosts learn that the mail is read.
  */
-function policyOf(images: boolean): string {
+function toPolicy(images: boolean): string {
 	return [
 		'sandbox',
 		"default-src 'none'",
@@ -26,7 +26,7 @@ export const mailContent = (mail: string, images: boolean): Content => framedCon
 
 /** The same where nothing can be done with it any more. */
 export function framedContent(body: string | Buffer, images: boolean): Content {
-	return {kind: 'content', type: 'text/html; charset=utf-8', body, policy: policyOf(images)};
+	return {kind: 'content', type: 'text/html; charset=utf-8', body, policy: toPolicy(images)};
 }
 
 /** Browsers connect to the hosts that some of these name in spite of the policy, though they request nothing. */
@@ -48,7 +48,7 @@ export const maxLinkLength = 2000;
 
 /** A plain text in the place of the mail: its text part, or why it cannot be shown. */
 export function textContent(text: string): Content {
-	return {kind: 'content', type: 'text/plain; charset=utf-8', body: text, policy: policyOf(false)};
+	return {kind: 'content', type: 'text/plain; charset=utf-8', body: text, policy: toPolicy(false)};
 }
 
 type MailFrame = {

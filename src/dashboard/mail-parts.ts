@@ -1,7 +1,7 @@
 import {type Html, html} from '../hosted/html.ts';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import {framedContent, textContent} from './mail-frame.ts';
-import {count, hrefOf, name, nothing, section, table} from './markup.ts';
+import {count, name, nothing, section, table, toHref} from './markup.ts';
 import {type Answer, go, type Visit} from './route.ts';
 
 // What pages of a mail have in common, be it one of ours or one that came in.
@@ -18,13 +18,13 @@ export function frameContent(
 	if (request.headers['sec-fetch-dest'] === 'document') {
 		return go(page);
 	}
-	return seen === null ? textContent(text ?? '') : framedContent(bufferOf(seen.framed), query.get('images') === '1');
+	return seen === null ? textContent(text ?? '') : framedContent(toBuffer(seen.framed), query.get('images') === '1');
 }
 
 /** Whether images of other hosts are shown on a page, and the way to the other choice. */
 export function imagesNote(query: URLSearchParams, path: string): Html {
 	const shown = query.get('images') === '1';
-	const href = hrefOf(path, query, {images: shown ? null : '1'});
+	const href = toHref(path, query, {images: shown ? null : '1'});
 	return shown
 		? html`<p class="soft">Images of other hosts are shown: those hosts see that you look. <a href="${href}">Hide them</a></p>`
 		: html`<p class="soft">Images of other hosts are not loaded. <a href="${href}">Show remote images</a></p>`;

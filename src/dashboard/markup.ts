@@ -250,7 +250,7 @@ export function chips(
 ): Html {
 	const chosen = base.get(key) ?? '';
 	const links = choices.map(({value, label: text}) =>
-		chip(hrefOf(path, base, {[key]: value === '' ? null : value, after: null}), text, value === chosen),
+		chip(toHref(path, base, {[key]: value === '' ? null : value, after: null}), text, value === chosen),
 	);
 	return chipRow(label, links);
 }
@@ -263,7 +263,7 @@ export const chip = (href: string, text: Value, isChosen = false): Html =>
 	html`<a href="${href}" class="chip"${isChosen ? html` aria-current="true"` : nothing}>${text}</a>`;
 
 /** A path with a query where some values are replaced; null takes one out. */
-export function hrefOf(
+export function toHref(
 	path: string,
 	query: URLSearchParams,
 	changes: Readonly<Record<string, string | null>> = {},

@@ -14,10 +14,10 @@ import {Refused} from '../ops/operation.ts';
 import {layoutName} from '../render/layouts.ts';
 import type {MasterKeys} from '../store/sealed.ts';
 import type {SignedIn} from '../users/sessions.ts';
-import {operatorOf} from '../users/users.ts';
+import {toOperator} from '../users/users.ts';
 import {sendAnswer} from './answers.ts';
 import {readAssets, serveAssets} from './assets.ts';
-import {fileLimit, fileOf, formLimit, formOf, openFormLimit, queryOf, readForms} from './forms.ts';
+import {fileLimit, fileOf, formLimit, openFormLimit, parseQuery, readForms, toForm} from './forms.ts';
 import type {Visitor} from './layout.ts';
 import {openPages, pages} from './pages.ts';
 import type {DashboardParts} from './parts.ts';
@@ -93,7 +93,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			return send(request, reply, notAllowed(why));
 		}
 		if (route.fresh && tools.clock.now() - Date.parse(confirmedAt) > freshMs) {
-			return send(request, reply, go(`/confirm?to=${encodeURIComponent(pageOf(request))}`));
+			return send(request, reply, go(`/confirm?to=${encodeURIComponent(toPage(request))}`));
 		}
 		if (visitor.workspace === null && !(route.everywhere || route.withoutWorkspace)) {
 			return send(request, reply, go('/workspaces'));
@@ -114,7 +114,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			async handler(request, reply) {
 				const visitor = request.visitor as Visitor;
 				const {signedIn, workspaces} = visitor;
-				const asked = askedOf(request);
+				const asked = parseRequest(request);
 				if ('kind' in asked) {
 					return send(request, reply, asked);
 				}
@@ -128,10 +128,10 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 					may: role => mayActAs(signedIn.user.role, role),
 					everywhere: signedIn.user.workspaceId === null,
 					now: tools.clock.now(),
-					tools: {...tools, operator: operatorOf(signedIn.user, request.ip)},
+					tools: {...tools, operator: toOperator(signedIn.user, request.ip)},
 					request,
 				};
-				return send(request, reply, await route.answer(visit).catch(refusalOf));
+				return send(request, reply, await route.answer(visit).catch(toRefusal));
 			},
 		});
 	}
@@ -147,7 +147,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 			},
 			async handler(request, reply) {
 				const signedIn: SignedIn | null = request.visitor?.signedIn ?? null;
-				const asked = askedOf(request);
+				const asked = parseRequest(request);
 				if ('kind' in asked) {
 					return send(request, reply, asked);
 				}
@@ -176,7 +176,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 				cookieKey: csrfCookie,
 				cookieOpts: {path: '/', httpOnly: true, sameSite: 'strict'},
 				getUserInfo: request => formOwner(request.visitor),
-				getToken: request => formOf(request.body).get('_csrf') ?? '',
+				getToken: request => toForm(request.body).get('_csrf') ?? '',
 				csrfOpts: {hmacKey: formKey(parts.secrets)},
 			});
 			await readForms(scope);
@@ -217,7 +217,7 @@ export function dashboardRoutes(parts: DashboardParts, guard: onRequestHookHandl
 }
 
 /** The answer where a page or form throws that a thing does not exist, or is not the visitor's to change. */
-function refusalOf(error: unknown): Answer {
+function toRefusal(error: unknown): Answer {
 	if (error instanceof Refused && error.code === 'not_found') {
 		return missing(error.page);
 	}
@@ -247,7 +247,7 @@ const readers: Readonly<Record<string, (text: string) => string | null>> = {
 	name: text => (layoutName.test(text) ? text : null),
 };
 
-function paramsOf(request: FastifyRequest): Visit['params'] | null {
+function parseParams(request: FastifyRequest): Visit['params'] | null {
 	const params: Record<string, string> = {};
 	for (const [name, text] of Object.entries(request.params as Record<string, string>)) {
 		const value = readers[name]?.(text) ?? null;
@@ -260,12 +260,12 @@ function paramsOf(request: FastifyRequest): Visit['params'] | null {
 }
 
 /** What was asked for, or why nothing can be. */
-function askedOf(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | Page | Missing {
-	const params = paramsOf(request);
+function parseRequest(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'form'> | Page | Missing {
+	const params = parseParams(request);
 	if (params === null) {
 		return missing('There is no such page.');
 	}
-	const [query, form] = [queryOf(request), formOf(request.body)];
+	const [query, form] = [parseQuery(request), toForm(request.body)];
 	// Nothing else can be stored, nor looked for in PostgreSQL.
 	if (![...query.values(), ...form.values()].every(isStorable)) {
 		const content = html`<p>Something in it is no text: it holds NUL or half a character.</p>`;
@@ -276,7 +276,7 @@ function askedOf(request: FastifyRequest): Pick<Visit, 'params' | 'query' | 'for
 
 /** After the log-in one comes back to the page, not to what its form did. */
 function toLogIn(request: FastifyRequest): OpenAnswer {
-	const page = pageOf(request);
+	const page = toPage(request);
 	return go(page === '/' ? '/login' : `/login?to=${encodeURIComponent(page)}`);
 }
 
@@ -298,11 +298,11 @@ function ended({method}: FastifyRequest): OpenAnswer {
 }
 
 /** The page of a request: itself, or the one that has the form. */
-function pageOf({method, headers, url, host}: FastifyRequest): string {
+function toPage({method, headers, url, host}: FastifyRequest): string {
 	if (method === 'GET') {
 		return url;
 	}
-	const referer = urlOf(headers.referer);
+	const referer = toUrl(headers.referer);
 	return referer?.host === host ? `${referer.pathname}${referer.search}` : '/';
 }
 
@@ -320,7 +320,7 @@ function checkedHost(publicUrl: string | null): onRequestHookHandler {
 			site !== null &&
 			isAddress &&
 			request.protocol === 'https' &&
-			urlOf(headers.origin ?? headers.referer)?.host !== request.host
+			toUrl(headers.origin ?? headers.referer)?.host !== request.host
 		) {
 			headers.host = site;
 		}
@@ -331,7 +331,7 @@ function checkedHost(publicUrl: string | null): onRequestHookHandler {
 /** Only our own pages may send forms. Browsers say where a form comes from; programs need not. */
 function checkOrigin(request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void {
 	const {origin} = request.headers;
-	const isOurs = origin === undefined || request.method === 'GET' || urlOf(origin)?.host === request.host;
+	const isOurs = origin === undefined || request.method === 'GET' || toUrl(origin)?.host === request.host;
 	done(
 		isOurs
 			? undefined
@@ -358,6 +358,6 @@ function leaveToApi({headers}: FastifyRequest, _reply: FastifyReply, done: (erro
 	done(headers.authorization === undefined ? undefined : apiError('not_found'));
 }
 
-function urlOf(text = ''): URL | null {
+function toUrl(text = ''): URL | null {
 	return URL.canParse(text) ? new URL(text) : null;
 }

@@ -1,5 +1,5 @@
 import type {TSchema} from 'typebox';
-import {checkOf} from '../api/validate.ts';
+import {compileCheck} from '../api/validate.ts';
 import type {Role} from '../mail/operator.ts';
 import {type Context, type Given, type Operation, perform, Refused} from '../ops/operation.ts';
 import type {DashboardParts} from './parts.ts';
@@ -21,7 +21,7 @@ type Reading<Input> = {
 type Parts = Pick<DashboardParts, 'writer' | 'change' | 'vault'>;
 
 /** Who visits, for an operation. */
-export function contextOf({writer, change, vault}: Parts, {workspace, tools}: Visit): Context {
+export function toContext({writer, change, vault}: Parts, {workspace, tools}: Visit): Context {
 	return {
 		face: 'dashboard',
 		workspaceId: workspace.id,
@@ -51,7 +51,7 @@ export const operationForms =
 			await before?.(visit);
 			const value = read ? read(visit) : sent(input, visit);
 			checkInput(input, value);
-			const result = await done(await perform(operation, contextOf(parts, visit), value as Given<Input>), visit);
+			const result = await done(await perform(operation, toContext(parts, visit), value as Given<Input>), visit);
 			return typeof result === 'string' ? go(origin.path, result) : result;
 		}
 
@@ -99,7 +99,7 @@ export function checkTyped({form}: Visit, word: string, problem: string): void {
 }
 
 function checkInput(input: TSchema, value: unknown): void {
-	const [violation] = checkOf(input)(value);
+	const [violation] = compileCheck(input)(value);
 	if (violation) {
 		wrong(`The ${violation.field.replaceAll('_', ' ')} ${violation.message}.`);
 	}

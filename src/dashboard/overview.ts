@@ -18,7 +18,7 @@ import {
 	countsSimulated,
 	hoursOf,
 	type Period,
-	periodOf,
+	parsePeriod,
 	periods,
 	readReputation,
 	readTraffic,
@@ -30,7 +30,7 @@ import {
 } from './figures.ts';
 import type {Found, MadeChecks} from './health.ts';
 import {live} from './live.ts';
-import {badge, chips, count, hrefOf, name, nothing, section, share, time} from './markup.ts';
+import {badge, chips, count, name, nothing, section, share, time, toHref} from './markup.ts';
 import type {DashboardParts} from './parts.ts';
 import type {Answer, Route, Visit} from './route.ts';
 import {countingRest, createShared} from './shared.ts';
@@ -53,7 +53,7 @@ export function overviewPages(
 
 	async function overview(visit: Visit): Promise<Answer> {
 		const {query, signedIn, may, workspace, everywhere, now} = visit;
-		const period = periodOf(query);
+		const period = parsePeriod(query);
 		const since = now - hoursOf(period) * 3_600_000;
 		const simulated = countsSimulated(query);
 		const [real, times, simulations, queue, reputation, domains, endpoints] = await Promise.all([
@@ -88,7 +88,7 @@ export function overviewPages(
 			trafficChart(traffic, period),
 			reputationSection(reputation, liveSettings().reputation),
 		];
-		const content = live('overview', hrefOf('/overview', query), html`${parts}`, every);
+		const content = live('overview', toHref('/overview', query), html`${parts}`, every);
 		const actions = chips('Period', query, 'period', periods, '/overview');
 		return {kind: 'page', place: 'overview', title: 'Overview', actions, content, charts: true};
 	}
@@ -105,7 +105,7 @@ function tile({title, figure, note, to}: Tile): Html {
 /** Counted when it happened: mail that was accepted before the period may be delivered in it. */
 function tiles({sums}: Traffic, period: Period, tracksOpens: boolean): Html {
 	const messages = (status?: string) =>
-		hrefOf('/messages', new URLSearchParams({...(status && {status}), hours: String(hoursOf(period))}));
+		toHref('/messages', new URLSearchParams({...(status && {status}), hours: String(hoursOf(period))}));
 	const ofAccepted = (n: number) => html`${share(n, sums.accepted)} of accepted`;
 	const ofDelivered = (n: number) => html`${share(n, sums.delivered)} of delivered`;
 	return html`<div class="grid tiles">${[
@@ -192,7 +192,7 @@ type SetUp = {
 
 /** What is still to do before an application's mail arrives; nothing once all is done. */
 async function checklist(reader: Knex, setUp: SetUp): Promise<Html> {
-	const steps = await stepsOf(reader, setUp);
+	const steps = await readSteps(reader, setUp);
 	const done = steps.filter(({isDone}) => isDone).length;
 	if (done === steps.length) {
 		return nothing;
@@ -204,7 +204,7 @@ async function checklist(reader: Knex, setUp: SetUp): Promise<Html> {
 	return html`<section class="card"><header class="part"><h2>Set up</h2><span class="soft">${done} of ${steps.length} done</span></header><ol class="steps">${lines}</ol></section>`;
 }
 
-async function stepsOf(reader: Knex, {workspaceId, domains, endpoints, leaves}: SetUp): Promise<Step[]> {
+async function readSteps(reader: Knex, {workspaceId, domains, endpoints, leaves}: SetUp): Promise<Step[]> {
 	const own = domains.filter(({name}) => name !== sampleDomain);
 	// Two are enough to see one that is not the sample: the sample is the oldest.
 	const templates = await pageTemplates(reader, workspaceId, {after: null, limit: 2});

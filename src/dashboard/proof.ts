@@ -53,7 +53,7 @@ export function passkeyForm(
 }
 
 /** What the form of a passkey sent; what is not JSON counts as no answer. */
-export function passkeyOf(form: URLSearchParams): {readonly pending: string; readonly answer: unknown} {
+export function parsePasskey(form: URLSearchParams): {readonly pending: string; readonly answer: unknown} {
 	const pending = form.get('pending') ?? '';
 	try {
 		return {pending, answer: JSON.parse(form.get('answer') ?? '')};
@@ -81,7 +81,7 @@ export const codeField = input({
 const busySeconds = 5;
 
 /** What the page says after a failed log-in. */
-export function problemOf(
+export function toProblem(
 	result: Exclude<LogIn, {readonly ok: true}>,
 	wrong: string,
 ): Pick<Page, 'status' | 'problem' | 'retryAfter'> {

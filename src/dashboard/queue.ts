@@ -18,7 +18,7 @@ import {storeTime} from '../kit/time.ts';
 import {parseDomain} from '../mail/address.ts';
 import type {SiteReport} from '../queue/site.ts';
 import {findWaiting, listQueue} from '../store/queue/queue-summary.ts';
-import {readDaemons, reasonsOf} from './daemons.ts';
+import {findReasons, readDaemons} from './daemons.ts';
 import {searchForm} from './lists.ts';
 import {live} from './live.ts';
 import {
@@ -27,7 +27,6 @@ import {
 	count,
 	facts,
 	hidden,
-	hrefOf,
 	input,
 	name,
 	nothing,
@@ -35,6 +34,7 @@ import {
 	section,
 	table,
 	time,
+	toHref,
 } from './markup.ts';
 import {checkTyped, pageForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
@@ -75,7 +75,7 @@ async function queueList(
 		// Outside of the part that is fetched again, so that typing is not interrupted.
 		content: html`${rows.length > maxListed ? searchForm({to: path, query, placeholder: 'example.com'}) : nothing}${live(
 			'queue',
-			hrefOf(path, query),
+			toHref(path, query),
 			html`${totals(rows)}${statuses(rows, query, now)}${seesAll ? bySite(sites(), now) : null}`,
 			'10s',
 		)}`,
@@ -249,7 +249,7 @@ function destinationPages(parts: DashboardParts): readonly Route[] {
 		const [status] = await readQueueStatus(reader, {now, workspaceId: workspace.id, idle: seesAll, destination});
 		const recipients = await listQueue(reader, {workspaceId: workspace.id, destination, limit: maxShown});
 		const waitingIds = recipients.map(({id}) => id);
-		const reasons = new Map((await reasonsOf(parts, waitingIds, now)).map(why => [why.id, why]));
+		const reasons = new Map((await findReasons(parts, waitingIds, now)).map(why => [why.id, why]));
 		const known = status
 			? facts([
 					['State', statusBadge(status)],

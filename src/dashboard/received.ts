@@ -37,7 +37,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 		const mayAct = visit.may('admin');
 		const after = query.get('after');
 		const addresses = await listInboundAddresses(reader, workspace.id);
-		const terms = termsOf(query.get('q')?.trim() ?? '', addresses);
+		const terms = parseTerms(query.get('q')?.trim() ?? '', addresses);
 		const filter = {workspaceId: workspace.id, terms, since: sinceOf(query.get('hours'), now)};
 		const part = {after: isId('rcv', after ?? '') ? after : null, limit: perPage};
 		const {rows, next} = await listReceived(reader, filter, part);
@@ -114,7 +114,7 @@ export function receivedPages(parts: DashboardParts): readonly Route[] {
 }
 
 /** An address of the workspace or of a sender, the id of the answered message, or words of the subject. */
-function termsOf(text: string, own: readonly InboundAddress[]): readonly string[] {
+function parseTerms(text: string, own: readonly InboundAddress[]): readonly string[] {
 	const parsed = parseAddress(text, {utf8Local: true});
 	if (parsed.ok) {
 		const {key} = parsed.address;

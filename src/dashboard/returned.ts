@@ -4,9 +4,9 @@ import {createClassify} from '../bounce/classify.ts';
 import {type Html, html, plainName} from '../hosted/html.ts';
 import {type Phase, phases} from '../mail/outcome.ts';
 import {type Kept, keptLength, type Report, type ReportKind} from '../mail/report.ts';
-import {evidenceOf, kindOf, replyRows, reportRows} from '../report/explain.ts';
+import {kindOf, replyRows, reportRows, toEvidence} from '../report/explain.ts';
 import {findKept, type KeptMail, listKept, readRaw} from '../store/kept-mails.ts';
-import {pageOf, pager} from './lists.ts';
+import {pager, toPage} from './lists.ts';
 import {live} from './live.ts';
 import {lookAt} from './look.ts';
 import {
@@ -55,7 +55,7 @@ function returnedPages({reader}: DashboardParts): readonly Route[] {
 		const after = query.get('after');
 		const last = after === null ? undefined : await find(after);
 		const found = await listKept(reader, perPage + 1, last);
-		const {rows, last: next} = pageOf(found, perPage);
+		const {rows, last: next} = toPage(found, perPage);
 		const shown = html`${keptTable(rows, now)}${pager(path, query, next?.id ?? null)}`;
 		return {
 			kind: 'page',
@@ -239,7 +239,7 @@ function explainPages({bounceRules}: DashboardParts): readonly Route[] {
 
 	function readReply({form}: Visit): Read {
 		const phase: Phase = phases.find(one => one === form.get('phase')) ?? 'rcpt';
-		const read = evidenceOf(form.get('reply')?.trim() ?? '', phase, form.get('mx')?.trim() || null);
+		const read = toEvidence(form.get('reply')?.trim() ?? '', phase, form.get('mx')?.trim() || null);
 		if (!read.ok) {
 			const [first = '', ...rest] = read.fault;
 			return {problem: `${first.toUpperCase()}${rest.join('')}: ${read.fix}.`, content: nothing};

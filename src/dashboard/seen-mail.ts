@@ -1,7 +1,7 @@
 import {percentDecode} from '../kit/urlencoded.ts';
-import {linksOf} from '../links/rewrite.ts';
+import {extractLinks} from '../links/rewrite.ts';
 import {decodeWords} from '../report/decode.ts';
-import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
+import {collectLeaves, type Field, fileNameOf, findField, type Part, readMail} from '../report/mime.ts';
 import {defused, maxLinkLength} from './mail-frame.ts';
 
 // What the pages of a mail show, found in its bytes. Only look-worker.ts runs this, in a thread: ten megabytes take a
@@ -65,14 +65,14 @@ export function fileIn(raw: Buffer, index: number): {readonly name: string; read
 
 function takenApart(raw: Buffer) {
 	const {root, fault} = readMail(raw, maxPartLength);
-	const leaves = leavesOf(root);
+	const leaves = collectLeaves(root);
 	const bodyOf = (type: string) => leaves.find(leaf => leaf.type === type && nameOf(leaf) === null);
 	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
 	return {root, fault, html, text, files: leaves.filter(leaf => leaf !== html && leaf !== text)};
 }
 
 function seenHtml(html: string, files: readonly Part[]): SeenHtml {
-	const links = linksOf(html).filter(link => link !== '' && !link.startsWith('#'));
+	const links = extractLinks(html).filter(link => link !== '' && !link.startsWith('#'));
 	return {
 		framed: Buffer.from(withImages(defused(html), files)),
 		links: links
@@ -96,7 +96,7 @@ const maxImagesLength = 32 * 1024 * 1024;
 function withImages(html: string, files: readonly Part[]): string {
 	const images = new Map(
 		files.flatMap(file => {
-			const id = contentIdOf(file);
+			const id = toContentId(file);
 			return id !== null && imageTypes.has(file.type) ? [[id, file]] : [];
 		}),
 	);
@@ -115,8 +115,8 @@ function withImages(html: string, files: readonly Part[]): string {
 }
 
 /** By which the html names it (RFC 2392). */
-function contentIdOf({fields}: Part): string | null {
-	return /^\s*<(.+)>\s*$/.exec(fieldOf(fields, 'content-id') ?? '')?.[1] ?? null;
+function toContentId({fields}: Part): string | null {
+	return /^\s*<(.+)>\s*$/.exec(findField(fields, 'content-id') ?? '')?.[1] ?? null;
 }
 
 const nameOfFile = (part: Part, index: number): string => nameOf(part) ?? `part-${index + 1}`;

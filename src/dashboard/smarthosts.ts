@@ -68,18 +68,18 @@ export function smarthostPages(parts: DashboardParts): readonly Route[] {
 		form(addSmarthost, path, shown, {
 			read: ({form: sent}) => ({
 				provider: (sent.get('provider') ?? '') as Smarthost['provider'],
-				...secretOf(sent),
+				...parseSecret(sent),
 				takes: optionalEvents.filter(event => sent.getAll('takes').includes(event)),
 			}),
 		}),
 		form(rotateSmarthost, `${path}/:id/rotate`, shown, {
-			read: ({params: {id = ''}, form: sent}) => ({id, ...secretOf(sent)}),
+			read: ({params: {id = ''}, form: sent}) => ({id, ...parseSecret(sent)}),
 		}),
 		form(removeSmarthost, `${path}/:id/remove`, ({provider}) => `Events of ${provider} are refused from now on.`),
 	];
 }
 
-function secretOf(form: URLSearchParams): {readonly secret?: string} {
+function parseSecret(form: URLSearchParams): {readonly secret?: string} {
 	const secret = form.get('key')?.trim() ?? '';
 	return secret === '' ? {} : {secret};
 }

@@ -6,9 +6,9 @@ import {isId} from '../mail/ids.ts';
 import {type SuppressionReason, suppressionReasons} from '../mail/suppression.ts';
 import {addSuppression, removeSuppression} from '../ops/suppressions.ts';
 import {listSuppressions, type Suppression} from '../store/suppressions.ts';
-import {pageOf, pager, searchForm} from './lists.ts';
+import {pager, searchForm, toPage} from './lists.ts';
 import {live} from './live.ts';
-import {act, badge, chips, count, facts, hrefOf, input, name, nothing, opened, select, table, time} from './markup.ts';
+import {act, badge, chips, count, facts, input, name, nothing, opened, select, table, time, toHref} from './markup.ts';
 import {operationForms, wrong} from './operation-form.ts';
 import type {DashboardParts} from './parts.ts';
 import {type Answer, go, missing, page, type Route, type Visit} from './route.ts';
@@ -34,7 +34,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 						after: query.get('after'),
 						limit: perPage + 1,
 					});
-		const {rows, last} = pageOf(found, perPage);
+		const {rows, last} = toPage(found, perPage);
 		const isFiltered = asked !== '' || reasonOf(query) !== undefined;
 		const content = html`${searchForm({to: path, query, placeholder: 'user@example.com', kept: ['reason']})}${reasonChips(query)}${table(
 			{
@@ -51,7 +51,7 @@ export function suppressionPages(parts: DashboardParts): readonly Route[] {
 			place: 'suppressions',
 			title: 'Suppressions',
 			actions: visit.may('operator')
-				? html`<a class="button" href="${hrefOf(`${path}/export`, query, {after: null, q: null})}">Export</a>${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
+				? html`<a class="button" href="${toHref(`${path}/export`, query, {after: null, q: null})}">Export</a>${opened('Import', uploadForm())}${opened('Add', addForm(form.get('address') ?? ''))}`
 				: nothing,
 			content,
 		};
@@ -96,7 +96,7 @@ const entriesTable = (now: number, mayRemove: boolean) => ({
 			cell: (row: Suppression) =>
 				html`${badge(reasonWords[row.reason], row.reason === 'complaint' ? 'bad' : 'warn')}${row.mode === 'test' ? html` ${badge('test', 'idle')}` : null}`,
 		},
-		{title: 'Because of', cell: (row: Suppression) => sourceOf(row), wide: true as const},
+		{title: 'Because of', cell: (row: Suppression) => renderSource(row), wide: true as const},
 		{
 			title: 'Since',
 			cell: (row: Suppression) => time(row.created_at, now),
@@ -132,7 +132,7 @@ const sourceWords: Readonly<Record<string, string>> = {
 };
 
 /** What put it there; of a bounce or complaint the message. */
-function sourceOf({source}: Suppression): Html {
+function renderSource({source}: Suppression): Html {
 	return isId('msg', source)
 		? html`<a href="/messages/${source}">the message</a>`
 		: html`${sourceWords[source] ?? source}`;
@@ -180,7 +180,7 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 	const seats = new Seats(maxConcurrent);
 
 	async function run(job: Job, reading: SuppressionImport, content: Buffer) {
-		const wrong = await reading.read(piecesOf(content), bytes => {
+		const wrong = await reading.read(streamPieces(content), bytes => {
 			job.done = bytes;
 		});
 		job.end = wrong ? {fault: `The file ${wrong.fault}: ${wrong.fix}.`} : 'ended';
@@ -242,7 +242,7 @@ function importPages({store: {writer}, tools: {random}}: DashboardParts): readon
 }
 
 /** The file as it would come from a disk: others have their turn in between. */
-async function* piecesOf(content: Buffer): AsyncGenerator<Buffer> {
+async function* streamPieces(content: Buffer): AsyncGenerator<Buffer> {
 	for (let at = 0; at < content.length; at += pieceBytes) {
 		yield content.subarray(at, at + pieceBytes);
 		await new Promise(resolve => setImmediate(resolve));

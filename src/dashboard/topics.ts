@@ -5,8 +5,8 @@ import {
 	type CountedTopic,
 	countedTopics,
 	createTopic,
-	optOutsOf,
 	purgeTopic,
+	readOptOuts,
 	removeTopic,
 	updateTopic,
 } from '../ops/topics.ts';
@@ -64,18 +64,18 @@ export function topicPages(parts: DashboardParts): readonly Route[] {
 
 	return [
 		page(path, list),
-		form(createTopic, path, ({code}) => `Made the topic ${code}.`, {read: wantedOf}),
+		form(createTopic, path, ({code}) => `Made the topic ${code}.`, {read: toInput}),
 		form(updateTopic, `${path}/:code/update`, topic => `Recipients now see ${topic.name}.`, {
 			async before({workspace, params: {code = ''}}) {
 				(await lookUpTopic(parts.reader, workspace.id, code)) ?? notFound('topic', code);
 			},
-			read: wantedOf,
+			read: toInput,
 		}),
 		form(removeTopic, `${path}/:code/remove`, ({code}) => `Removed ${code}; who opted out is remembered.`),
 		form(purgeTopic, `${path}/:code/purge`, (n, {params}) => `Forgot ${count(n)} opt-outs of ${params.code}.`, {
 			async before(visit) {
 				const {code = ''} = visit.params;
-				await optOutsOf(parts.reader, visit.workspace.id, code);
+				await readOptOuts(parts.reader, visit.workspace.id, code);
 				checkTyped(visit, code, `Nothing was forgotten: type ${code} to forget who opted out of it.`);
 			},
 		}),
@@ -132,7 +132,7 @@ const ofMail = (
 		topic.required_at !== null,
 	)}`;
 
-function wantedOf({form, params}: Visit) {
+function toInput({form, params}: Visit) {
 	const text = (field: string) => form.get(field)?.trim() ?? '';
 	return {
 		...{code: params.code ?? text('code'), name: text('name')},

@@ -21,7 +21,7 @@ import {notFound} from '../ops/operation.ts';
 import {listTopics, type Topic} from '../store/topics.ts';
 import {readAccepted, readMonth} from '../store/usage.ts';
 import {findWorkspace, findWorkspaces, type Workspace} from '../store/workspaces.ts';
-import {pageOf, pager, searchForm} from './lists.ts';
+import {pager, searchForm, toPage} from './lists.ts';
 import {
 	act,
 	badge,
@@ -63,7 +63,7 @@ export function workspacePages({reader, change, sessions, live}: DashboardParts)
 		const listed = everywhere
 			? await findWorkspaces(reader, {after: query.get('after'), limit: perPage + 1, named})
 			: visit.workspaces;
-		const {rows: some, last} = pageOf(listed, perPage);
+		const {rows: some, last} = toPage(listed, perPage);
 		const accepted = await readAccepted(
 			reader,
 			some.map(({id}) => id),

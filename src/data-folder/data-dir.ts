@@ -67,7 +67,7 @@ export function openDataDir({dataDir, asRoot = false, uid = process.getuid?.()}:
 	} catch (error) {
 		throw unusable(dataDir, error, uid);
 	}
-	const faults = readdirSync(dataDir).flatMap(name => faultsOf(dataDir, name, uid));
+	const faults = readdirSync(dataDir).flatMap(name => findFaults(dataDir, name, uid));
 	if (faults.length > 0) {
 		throw new ConfigError(faults);
 	}
@@ -178,7 +178,7 @@ function mountPoint(path: string): string {
 }
 
 /** Returns the problems of a file or folder in the data folder that the daemon needs. */
-function faultsOf(dataDir: string, name: string, uid: number | undefined): string[] {
+function findFaults(dataDir: string, name: string, uid: number | undefined): string[] {
 	const [, kind, mode] = needed.find(([names]) => names.test(name)) ?? [];
 	const path = join(dataDir, name);
 	if (kind === undefined) {

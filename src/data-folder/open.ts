@@ -5,7 +5,7 @@ import process from 'node:process';
 import {setTimeout as wait} from 'node:timers/promises';
 import type {Knex} from 'knex';
 import {ConfigError} from '../config/config-error.ts';
-import {addSecret, freeId, loadSecrets, secretKeysOf, secretsFile} from '../config/secrets-file.ts';
+import {addSecret, freeId, loadSecrets, readSecretKeys, secretsFile} from '../config/secrets-file.ts';
 import type {Settings} from '../config/settings.ts';
 import {systemClock} from '../kit/clock.ts';
 import {identifyFiles, type OpenFile} from '../kit/open-files.ts';
@@ -220,7 +220,7 @@ export async function ensureSecrets(trx: Knex.Transaction, settings: KeySettings
 }
 
 /** Does the same beside a running daemon. The store is written only if it does not know a key yet. */
-export async function secretsOf({reader, writer}: Store, settings: KeySettings): Promise<MasterKeys> {
+export async function readSecrets({reader, writer}: Store, settings: KeySettings): Promise<MasterKeys> {
 	const {keys, fresh} = await matchSecrets(reader, settings);
 	return fresh.length === 0 ? keys : await writer.transaction(trx => ensureSecrets(trx, settings));
 }
@@ -231,7 +231,7 @@ async function matchSecrets(
 ): Promise<{keys: MasterKeys; fresh: readonly FreshKey[]}> {
 	const matched = await matchKeys(reader, await configuredKeys(reader, settings), freeId);
 	if (!matched.ok) {
-		throw new ConfigError([problemOf(matched.fault, settings)]);
+		throw new ConfigError([toProblem(matched.fault, settings)]);
 	}
 	return matched;
 }
@@ -239,14 +239,14 @@ async function matchSecrets(
 /** Returns the configured keys. The one used for encryption comes first. */
 async function configuredKeys(reader: Knex, settings: KeySettings): Promise<ConfiguredKey[]> {
 	if (settings.databaseUrl !== null) {
-		return secretKeysOf(settings).map(key => ({id: null, key}));
+		return readSecretKeys(settings).map(key => ({id: null, key}));
 	}
 	const {current, keys} = loadSecrets({dataDir: settings.dataDir, expected: await expectsKeys(reader)});
 	const all = Object.entries(keys).map(([id, key]) => ({id: Number(id), key}));
 	return all.sort((a, b) => Number(b.id === current) - Number(a.id === current));
 }
 
-function problemOf(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettings): string {
+function toProblem(fault: KeyFault, {dataDir, databaseUrl, secretKey}: KeySettings): string {
 	if (databaseUrl === null) {
 		const file = secretsFile(dataDir);
 		return fault.kind === 'missing'

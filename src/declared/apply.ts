@@ -17,7 +17,6 @@ import {findDomain, findSender, type Sender} from '../store/domains.ts';
 import type {Vault} from '../store/sealed.ts';
 import {findWorkspaceByName, type Workspace} from '../store/workspaces.ts';
 import {
-	addressOf,
 	domainOf,
 	identityOf,
 	type Kind,
@@ -25,6 +24,7 @@ import {
 	nameOf,
 	type Settings,
 	sections,
+	toAddress,
 	type Wanted,
 	type WantedWorkspace,
 } from './document.ts';
@@ -67,7 +67,7 @@ type Rules = {
 export function differences(state: WorkspaceState | undefined, wanted: WantedWorkspace, rules: Rules): Difference {
 	const {name: workspace, settings = {}} = wanted;
 	const faults: Fault[] = [];
-	const fields = fieldsOf(flat(settings), state && flat(state.settings));
+	const fields = diffFields(flat(settings), state && flat(state.settings));
 	const differing = Object.entries(settings).filter(
 		([field]) => field === 'branding' || Object.hasOwn(fields, field),
 	);
@@ -97,9 +97,9 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 	) {
 		faults.push({path: ['settings', 'default_topic'], message: `requires ${topic} in topics`});
 	}
-	const all = kinds.flatMap(kind => changesOf(kind, state, wanted));
+	const all = kinds.flatMap(kind => findChanges(kind, state, wanted));
 	for (const change of all) {
-		faults.push(...faultsOf(change, state, wanted, rules));
+		faults.push(...findFaults(change, state, wanted, rules));
 	}
 	const made = all.filter(change => change.action !== 'remove' && !isEnded(change, rules.now));
 	const removed = all.filter(({action}) => action === 'remove').toReversed();
@@ -108,7 +108,7 @@ export function differences(state: WorkspaceState | undefined, wanted: WantedWor
 	return {changes: [...first, ...room, ...made, ...removed.filter(({kind}) => kind !== 'webhook')], faults};
 }
 
-function changesOf<K extends Kind>(kind: K, state: WorkspaceState | undefined, file: WantedWorkspace): Change[] {
+function findChanges<K extends Kind>(kind: K, state: WorkspaceState | undefined, file: WantedWorkspace): Change[] {
 	const section = file[sections[kind]] as ReadonlyArray<Wanted[K]> | undefined;
 	if (section === undefined) {
 		return [];
@@ -118,7 +118,7 @@ function changesOf<K extends Kind>(kind: K, state: WorkspaceState | undefined, f
 	const changes: Array<Changes<K>> = [];
 	for (const [identity, item] of wanted) {
 		const before = known.get(identity);
-		const fields = fieldsOf(item, before);
+		const fields = diffFields(item, before);
 		const shown = {workspace: file.name, kind, name: nameOf(item), fields};
 		if (!before) {
 			changes.push({...shown, action: 'add', wanted: item});
@@ -162,7 +162,7 @@ const usual: Readonly<Record<string, unknown>> = {
 /** Fields that identify an object and therefore cannot differ. */
 const identifying = new Set(['mode', 'url', 'address', 'code']);
 
-function fieldsOf(wanted: object, before: object | undefined): Fields {
+function diffFields(wanted: object, before: object | undefined): Fields {
 	const known = before as Readonly<Record<string, unknown>> | undefined;
 	const isNamed = !('address' in wanted || 'code' in wanted);
 	return Object.fromEntries(
@@ -191,7 +191,7 @@ function isEnded({kind, action, ...change}: Change, now: string): boolean {
 	return kind === 'key' && action === 'add' && (wanted?.expires_at ?? now) < now;
 }
 
-function faultsOf(
+function findFaults(
 	change: Change,
 	state: WorkspaceState | undefined,
 	file: WantedWorkspace,
@@ -244,7 +244,7 @@ function undefinedIfRefused(error: unknown): undefined {
 async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 	const {reader, write, tools, vault} = parts;
 	if (change.kind === 'workspace' && change.action === 'add') {
-		const input = {...inputOf(change.wanted, vault), name: change.name};
+		const input = {...toInput(change.wanted, vault), name: change.name};
 		return await write(trx => createWorkspace(trx, tools, input));
 	}
 	const workspaceId = (await findWorkspaceByName(reader, change.workspace))?.id;
@@ -254,7 +254,7 @@ async function performChange(parts: ApplyParts, change: Change): Promise<Made> {
 	const context = {face: 'apply', workspaceId, mode: 'live', tools, vault: async () => vault} as const;
 	switch (change.kind) {
 		case 'workspace':
-			return await write(trx => changeWorkspace(trx, tools, workspaceId, inputOf(change.wanted, vault)));
+			return await write(trx => changeWorkspace(trx, tools, workspaceId, toInput(change.wanted, vault)));
 		case 'domain':
 			return await performDomain(parts, workspaceId, change);
 		case 'sender':
@@ -283,7 +283,7 @@ export function withKnownRoute(wanted: WantedWorkspace, row: Workspace | undefin
 }
 
 /** Returns the input for a workspace change. Absent fields remain unchanged. */
-function inputOf(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceInput> {
+function toInput(settings: Partial<Settings>, vault: Vault): Partial<WorkspaceInput> {
 	const {branding, route, queue_lifetime: queue_lifetime_s, ...plain} = settings;
 	const {name, logo_url: logoUrl, accent, support_email: supportEmail} = branding ?? {};
 	return defined({
@@ -319,7 +319,7 @@ async function performSender(
 	workspaceId: string,
 	change: Of<'sender'>,
 ): Promise<Made> {
-	const address = addressOf(change.name);
+	const address = toAddress(change.name);
 	if (!address) {
 		return undefined;
 	}

@@ -169,16 +169,16 @@ export function nameOf(item: Wanted[Kind]): string {
 /** Returns the identifying name for comparisons, in which addresses are normalized. */
 export function identityOf(kind: Kind, item: Wanted[Kind]): string {
 	const name = nameOf(item);
-	return kind === 'sender' ? (addressOf(name)?.key ?? name) : name;
+	return kind === 'sender' ? (toAddress(name)?.key ?? name) : name;
 }
 
 /** Returns the domain of a sender's address, as in `domains`. */
 export function domainOf(address: string): string {
-	return addressOf(address)?.domain ?? '';
+	return toAddress(address)?.domain ?? '';
 }
 
 /** Returns `undefined` for an invalid address, which the schema rejects. */
-export function addressOf(text: string): Address | undefined {
+export function toAddress(text: string): Address | undefined {
 	const parsed = parseAddress(text, {utf8Local: false});
 	return parsed.ok ? parsed.address : undefined;
 }

@@ -1,6 +1,6 @@
 import {type Document, isNode, LineCounter, parseDocument} from 'yaml';
 import {canonicalLocale} from '../api/schemas/formats.ts';
-import {checkOf} from '../api/validate.ts';
+import {compileCheck} from '../api/validate.ts';
 import {returnPathFault} from '../domains/domains.ts';
 import {linkHostFault} from '../domains/link-host.ts';
 import {parseTime, storeTime} from '../kit/time.ts';
@@ -33,7 +33,7 @@ type ReadDocument =
 	/** Each with line and field: `line 4: workspaces[0].name is required`. */
 	| {readonly ok: false; readonly faults: readonly string[]};
 
-const check = checkOf(documentSchema);
+const check = compileCheck(documentSchema);
 
 /** Reads and validates a file in YAML or JSON, as `export` writes it. Does not compare it with the store. */
 export function readDocument(text: string): ReadDocument {
@@ -55,7 +55,7 @@ export function readDocument(text: string): ReadDocument {
 	}
 	const spell = (faults: readonly Fault[]) =>
 		faults
-			.map(({path, message}) => ({line: lineOf(document, lines, path), text: `${spelled(path)} ${message}`}))
+			.map(({path, message}) => ({line: findLine(document, lines, path), text: `${spelled(path)} ${message}`}))
 			.toSorted((a, b) => a.line - b.line)
 			.map(({line, text}) => `line ${line}: ${text}`);
 	// The version is checked first, because a later one may have fields that this version does not know.
@@ -188,7 +188,7 @@ function spelled(path: Path): string {
 }
 
 /** Returns the line of the node at a path, or of its nearest existing ancestor. */
-function lineOf(document: Document, lines: LineCounter, path: Path): number {
+function findLine(document: Document, lines: LineCounter, path: Path): number {
 	for (let length = path.length; length > 0; length--) {
 		const found = document.getIn(path.slice(0, length), true);
 		if (isNode(found) && found.range) {

@@ -37,7 +37,7 @@ export async function readState(reader: Knex, row: Workspace, now: string): Prom
 	const endpoints = all.filter(({url}) => !isListener(url));
 	return {
 		name,
-		settings: settingsOf(row),
+		settings: toSettings(row),
 		domains: sorted(
 			domains.map(each => ({
 				name: each.name,
@@ -100,7 +100,7 @@ function sorted<Item>(items: readonly Item[], by: (item: Item) => string): Item[
 }
 
 /** Returns the settings of a workspace as files and `--json` show them, with masked passwords. */
-export function settingsOf(row: Workspace): Settings {
+export function toSettings(row: Workspace): Settings {
 	const {name, logoUrl, accent, supportEmail} = readBranding(row.branding);
 	return {
 		locale: row.locale,

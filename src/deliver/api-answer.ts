@@ -65,14 +65,14 @@ export function readApiAnswer(api: RelayApi, {status, headers, body}: Answer): A
 	const named = isSpoken ? byWords[api].find(([form]) => form.test(error))?.[1] : undefined;
 	if (status >= 200 && status < 300 && (api !== 'postmark' || named === undefined)) {
 		const id = textOf(said.MessageId ?? said.MessageID ?? said.id).replace(/[<>\s]/g, '');
-		return replyOf(taken, id === '' ? 'Ok' : `Ok: queued as ${id}`);
+		return toReply(taken, id === '' ? 'Ok' : `Ok: queued as ${id}`);
 	}
 	const meaning = named ?? byStatus.get(status) ?? failing;
 	const wait = Number(headers['retry-after']);
-	return replyOf(meaning, `${error} (HTTP ${status})${wait > 0 ? `, try again in ${Math.ceil(wait)} seconds` : ''}`);
+	return toReply(meaning, `${error} (HTTP ${status})${wait > 0 ? `, try again in ${Math.ceil(wait)} seconds` : ''}`);
 }
 
-function replyOf({phase, code, enhanced}: Meaning, words: string): ApiReply {
+function toReply({phase, code, enhanced}: Meaning, words: string): ApiReply {
 	return {phase, code, text: `${enhanced} ${words}`};
 }
 

@@ -1,5 +1,5 @@
 import {createHash} from 'node:crypto';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import {signAws} from '../net/aws-signature.ts';
 import {type Asked, type ProviderClient, ProviderHostError} from '../net/provider-client.ts';
 import {conceal, type Login, type RelayApi} from '../net/relay-url.ts';
@@ -81,7 +81,7 @@ const requests: Readonly<
 		const body = jsonOf({
 			...(from !== '' && {FromEmailAddress: from}),
 			Destination: {ToAddresses: [to]},
-			Content: {Raw: {Data: bufferOf(data).toString('base64')}},
+			Content: {Raw: {Data: toBuffer(data).toString('base64')}},
 		});
 		const [, region = ''] = host.split('.');
 		const proof = signAws({method: 'POST', url, body}, {keyId, secret, region, service: 'ses'}, now);
@@ -108,7 +108,7 @@ const requests: Readonly<
 	},
 	/** https://postmarkapp.com/developer/api/email-api */
 	postmark(host, {envelope: {to}, data}, {password: token}, {postmarkMail}) {
-		const mail = postmarkMail(bufferOf(data), to);
+		const mail = postmarkMail(toBuffer(data), to);
 		if (typeof mail === 'string') {
 			return mail;
 		}

@@ -10,7 +10,7 @@ import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Apis} from './api-host.ts';
 import {readyForNext, type Used} from './conversation.ts';
 import {Families, findMxHosts, type LookUp, type NoHost, RelayHosts} from './find-hosts.ts';
-import {demandsOf, type Host, sameHost, sourceFor} from './host.ts';
+import {createDemands, type Host, sameHost, sourceFor} from './host.ts';
 import {capture, simulate, simulatedReply, simulatorKind} from './local-delivery.ts';
 import {SecureContexts, type Session} from './open-session.ts';
 import {ConnectionPool, type Slot} from './pool.ts';
@@ -261,6 +261,9 @@ function hostFinder(options: DelivererOptions): (job: Delivery) => Promise<Host[
 		const {terms, destination} = job;
 		return terms.nextHop.kind === 'relay'
 			? relayHosts.find(terms.nextHop.relays, job.asked)
-			: findMxHosts(destination, job, {...mx, demandOf: demandsOf(destination, terms, {secureResolver, port})});
+			: findMxHosts(destination, job, {
+					...mx,
+					demandOf: createDemands(destination, terms, {secureResolver, port}),
+				});
 	};
 }

@@ -64,7 +64,7 @@ function lines(entries: readonly Entry[], begun: number): string[] {
 	const all: string[] = [];
 	let asked = false; // The server waits for part of the credentials (RFC 4954 §4).
 	for (const entry of entries) {
-		for (const line of linesOf(entry, asked)) {
+		for (const line of toLines(entry, asked)) {
 			const ms = String(Math.round(entry.at - begun)).padStart(6);
 			all.push(`${ms} ${entry.by}: ${line.slice(0, maxShownOfLine).replace(unsafe, ' ').trimEnd()}`);
 		}
@@ -73,7 +73,7 @@ function lines(entries: readonly Entry[], begun: number): string[] {
 	return all;
 }
 
-function linesOf(entry: Entry, asked: boolean): string[] {
+function toLines(entry: Entry, asked: boolean): string[] {
 	if ('reply' in entry) {
 		const {code, lines} = entry.reply;
 		return lines.map((line, n) => `${code}${n < lines.length - 1 ? '-' : ' '}${line}`);

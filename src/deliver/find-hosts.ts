@@ -64,15 +64,15 @@ export async function findMxHosts(
 		case 'nxdomain':
 			return unknownDomain(domain, nxdomainBefore);
 		case 'nodata':
-			return hostAddressesOf([{exchange: domain, priority: 0}], domain, recipient, options);
+			return findHostAddresses([{exchange: domain, priority: 0}], domain, recipient, options);
 		case 'found':
 			return isNullMx(answer.records)
 				? refusal('unknown_domain', '5.1.10', `${domain} does not accept mail (null MX)`, 556)
-				: hostAddressesOf(mailHosts(answer.records, recipient), domain, recipient, options);
+				: findHostAddresses(mailHosts(answer.records, recipient), domain, recipient, options);
 	}
 }
 
-async function hostAddressesOf(
+async function findHostAddresses(
 	exchanges: readonly MxRecord[],
 	domain: string,
 	recipient: Seeking,
@@ -165,12 +165,12 @@ async function hostAddresses(
 	]);
 	const failed = [v6, v4].find(answer => answer.kind === 'failed');
 	return {
-		addresses: interleaved(shuffled(recordsOf(v6), lotOf), shuffled(recordsOf(v4), lotOf)),
+		addresses: interleaved(shuffled(toRecords(v6), lotOf), shuffled(toRecords(v4), lotOf)),
 		failure: failed === undefined ? null : `the address lookup for ${host} failed: ${failed.code}`,
 	};
 }
 
-function recordsOf(answer: DnsAnswer<string>): readonly string[] {
+function toRecords(answer: DnsAnswer<string>): readonly string[] {
 	return answer.kind === 'found' ? answer.records : [];
 }
 
@@ -468,7 +468,7 @@ function noAddress(domain: string, noAddressBefore: boolean): NoHost {
  * Whether DNS reported a missing domain or address at the last attempt, long enough ago for a second such response to
  * be final. It does not count after a flush, which may bring the recipient back sooner.
  */
-export function confirmationsOf(
+export function toConfirmations(
 	recipient: {readonly last_category: string | null; readonly state_at: string},
 	schedule: RetrySchedule,
 	now: number,

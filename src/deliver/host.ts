@@ -82,7 +82,7 @@ type DemandOptions = {
  * Combines what MTA-STS, DANE and the operator require of a domain's mail servers. DANE takes precedence over MTA-STS
  * (RFC 8461 §2). TLSA records that cannot be used still require unverified TLS (RFC 7672 §2.2).
  */
-export function demandsOf(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, options: DemandOptions): DemandOf {
+export function createDemands(domain: string, terms: Pick<Terms, 'tls' | 'mtaSts'>, options: DemandOptions): DemandOf {
 	const {tls, mtaSts} = terms;
 	return async host => {
 		const names = mtaSts?.mx.some(pattern => namesHost(pattern, host)) ?? false;
@@ -230,7 +230,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	if (mx.kind === 'found' ? !mx.records.includes(host) : host !== domain) {
 		return {failure: `the signed MX records of ${domain} do not name ${host}`};
 	}
-	const addresses = await addressesOf(host, resolver);
+	const addresses = await findAddresses(host, resolver);
 	if (addresses.kind === 'failed') {
 		return failure(host, addresses.code);
 	}
@@ -252,7 +252,7 @@ async function findTlsa(domain: string, host: string, port: number, resolver: Se
 	return 'none';
 }
 
-async function addressesOf(host: string, resolver: SecureResolver): Promise<SecureAnswer<string>> {
+async function findAddresses(host: string, resolver: SecureResolver): Promise<SecureAnswer<string>> {
 	const v4 = await resolver.a(host);
 	return v4.kind === 'found' || v4.kind === 'failed' ? v4 : resolver.aaaa(host);
 }
@@ -282,12 +282,12 @@ const certificateFailures: Readonly<Record<string, TlsFailure>> = {
 };
 
 /** Returns the TLS failure for an error code of Node or OpenSSL. Unknown codes count as handshake failures. */
-export function tlsFailureOf(code: string | undefined): TlsFailure {
+export function toTlsFailure(code: string | undefined): TlsFailure {
 	return certificateFailures[code ?? ''] ?? 'validation-failure';
 }
 
 /** Returns a socket error's message for people. OpenSSL's own message consists of numbers and source files. */
-export function wordsOf(error: NodeJS.ErrnoException & {readonly reason?: unknown}): string {
+export function toWords(error: NodeJS.ErrnoException & {readonly reason?: unknown}): string {
 	const {code = '', message, reason} = error;
 	return code.startsWith('ERR_SSL_') && typeof reason === 'string' ? `TLS: ${reason}` : withoutAdvice(message);
 }

@@ -6,9 +6,9 @@ import {isLoopbackAddress} from '../net/ip-address.ts';
 import {base64, conceal, type Login, plainResponse} from '../net/relay-url.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
 import type {Dialogue} from './dialogue.ts';
-import {certificateFault, type Host, tlsaFailure, tlsFailureOf} from './host.ts';
+import {certificateFault, type Host, tlsaFailure, toTlsFailure} from './host.ts';
 import {type Answer, type Lost, SmtpConnection} from './smtp-connection.ts';
-import {reasonOf, type Stop, stopped} from './verdict.ts';
+import {type Stop, stopped, toReason} from './verdict.ts';
 
 /** A connection that is ready to carry messages. */
 export type Session = {
@@ -166,7 +166,7 @@ function afterHandshake(host: Host, stop: Stop): Stop {
 	// It accepted the same command in plain text a moment ago. A busy server (4xx) is no reason to give up TLS.
 	return stop.by === 'reply' && mayDoWithout && (stop.reply.code < 400 || stop.reply.code >= 500)
 		? failedTls(host, {
-				lost: `the server rejects commands within TLS: ${reasonOf(stop.reply)}`,
+				lost: `the server rejects commands within TLS: ${toReason(stop.reply)}`,
 				tlsFailure: 'starttls-not-supported',
 			})
 		: stop;
@@ -198,7 +198,7 @@ async function secure(connection: SmtpConnection, host: Host, options: SessionOp
 }
 
 function failedTls({name: host, tls, tlsPolicy}: Host, {lost, errno, tlsFailure}: Lost): Stop {
-	const failure = tlsFailure ?? tlsFailureOf(errno);
+	const failure = tlsFailure ?? toTlsFailure(errno);
 	const by = tls === 'opportunistic' ? '' : tlsPolicy?.kind === 'sts' ? 'MTA-STS: ' : tlsPolicy ? 'DANE: ' : '';
 	const text = tlsFailure === undefined ? certificateFault(failure, host, lost) : lost;
 	return {by: 'tls', phase: 'starttls', text: `${by}${text}`, failure, errno};

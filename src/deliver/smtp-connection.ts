@@ -4,7 +4,7 @@ import {connect as connectTls, type SecureContext, type TLSSocket} from 'node:tl
 import type {TlsFailure} from '../mail/outcome.ts';
 import {printable} from '../mail/outcome.ts';
 import {type Dialogue, type RawReply, ReplyReader} from './dialogue.ts';
-import {tlsaFaults, tlsFailureOf, wordsOf} from './host.ts';
+import {tlsaFaults, toTlsFailure, toWords} from './host.ts';
 
 /** Why the connection can no longer be used. */
 export type Lost = {
@@ -107,7 +107,7 @@ export class SmtpConnection {
 		this.#socket = secure;
 		this.#listen(secure);
 		secure.once('secureConnect', () => {
-			const failure = failureOf(secure, demand);
+			const failure = toFailure(secure, demand);
 			if (failure !== null && demand.judge !== undefined) {
 				this.#end(tlsaFaults[failure] ?? failure, {tlsFailure: failure});
 				return;
@@ -212,7 +212,7 @@ export class SmtpConnection {
 
 	#listen(socket: Socket): void {
 		socket.on('error', (error: NodeJS.ErrnoException) =>
-			this.#end(wordsOf(error), {
+			this.#end(toWords(error), {
 				...(error.code === undefined ? {} : {errno: error.code}),
 				...(error.code === 'ECONNRESET' || error.code === 'EPIPE' ? {cause: 'closed'} : {}),
 			}),
@@ -311,7 +311,7 @@ export class SmtpConnection {
 }
 
 /** Returns the reason why the certificate is not valid for the host, or `null` if it is. */
-function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
+function toFailure(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
 	if (judge !== undefined) {
 		const certificate = socket.getPeerX509Certificate();
 		return certificate === undefined ? 'certificate-not-trusted' : judge(certificate);
@@ -320,6 +320,6 @@ function failureOf(socket: TLSSocket, {judge}: TlsDemand): TlsFailure | null {
 		return null;
 	}
 	// Node stores the error code here, contrary to its type declarations.
-	const failure = tlsFailureOf(String(socket.authorizationError));
+	const failure = toTlsFailure(String(socket.authorizationError));
 	return failure === 'validation-failure' ? 'certificate-not-trusted' : failure;
 }

@@ -1,5 +1,5 @@
 import {setImmediate as turn} from 'node:timers/promises';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import type {Asked, Phase, SmtpReply} from '../mail/outcome.ts';
 import type {Precedence, Terms} from '../mail/route.ts';
 import type {SmtpTimeouts} from '../net/smtp-timeouts.ts';
@@ -299,7 +299,7 @@ const lineEndAndEnd = Buffer.from('\r\n.\r\n');
  * one for the end of the data (SMTP smuggling). A message without such dots is not copied.
  */
 export function dotStuffed(data: Uint8Array): Buffer[] {
-	const bytes = bufferOf(data);
+	const bytes = toBuffer(data);
 	const pieces: Buffer[] = [];
 	let start = 0;
 	if (bytes[0] === 46) {

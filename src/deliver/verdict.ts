@@ -117,7 +117,7 @@ export function verdict(stop: Stop, circumstances: Circumstances): HostVerdict {
 
 function replyVerdict(reply: SmtpReply, phase: Phase, circumstances: Circumstances): HostVerdict {
 	const {host, relay, tlsFailed, plainHelo, classify} = circumstances;
-	const reason = reasonOf(reply);
+	const reason = toReason(reply);
 	const {category} = classify({phase, ...reply, status: null, host});
 	if (relay && isLoginFault(reply, phase)) {
 		return nextHost('config', reason);
@@ -199,6 +199,6 @@ function namedWaitMs(text: string): number | null {
 }
 
 /** Returns the code and text as one line. */
-export function reasonOf(reply: SmtpReply): string {
+export function toReason(reply: SmtpReply): string {
 	return `${reply.code} ${reply.text}`.replaceAll('\n', ' ');
 }

@@ -96,7 +96,7 @@ export function createResolver({servers, timeoutMs, tries, keepFailed, clock}: R
 
 	function recall<T>(key: string, fresh: boolean, query: () => Promise<Found<T>>): Promise<DnsAnswer<T>> {
 		const kept = keepFailed ? {ttl: minTtl} : {};
-		return cache.recall(key, async () => ({...kept, ...(await answerOf(query, timeoutMs * tries))}), fresh);
+		return cache.recall(key, async () => ({...kept, ...(await fetchAnswer(query, timeoutMs * tries))}), fresh);
 	}
 
 	return {
@@ -131,7 +131,7 @@ function addresses(records: ReadonlyArray<{readonly address: string; readonly tt
 	return {records: records.map(({address}) => address), ttl: Math.min(maxTtl, ...records.map(({ttl}) => ttl))};
 }
 
-async function answerOf<T>(query: () => Promise<Found<T>>, limitMs: number): Promise<Fetched<DnsAnswer<T>>> {
+async function fetchAnswer<T>(query: () => Promise<Found<T>>, limitMs: number): Promise<Fetched<DnsAnswer<T>>> {
 	let timer: NodeJS.Timeout | undefined;
 	const limit = new Promise<never>((_, reject) => {
 		timer = setTimeout(() => reject(Object.assign(new Error('no answer'), {code: 'ETIMEOUT'})), limitMs);

@@ -53,7 +53,7 @@ export function createSecureResolver(options: SecureResolverOptions): SecureReso
 				if ('code' in packet) {
 					return {answer: {kind: 'failed', code: packet.code}};
 				}
-				const {records, canonicalName, ttl} = recordsOf(packet, name, type, read);
+				const {records, canonicalName, ttl} = toRecords(packet, name, type, read);
 				const nothing = rcodeOf(packet) === 'NXDOMAIN' ? 'nxdomain' : 'nodata';
 				const kind = records.length > 0 ? 'found' : nothing;
 				return {answer: {kind, authentic: packet.flag_ad === true, records, canonicalName}, ttl};
@@ -80,7 +80,7 @@ function tlsaRecord({usage, selector, matchingType: matching, certificate}: dns.
 }
 
 /** Returns the name's records, following aliases. Records of other names in the packet are ignored. */
-function recordsOf<T>(
+function toRecords<T>(
 	{answers = []}: dns.DecodedPacket,
 	name: string,
 	type: QueryType,

@@ -4,7 +4,7 @@ import {linkBase} from '../config/derive.ts';
 import {secretsFile} from '../config/secrets-file.ts';
 import {extraCa, type Settings} from '../config/settings.ts';
 import {type DaemonFile, liveDaemon} from '../data-folder/daemon-file.ts';
-import {secretsOf} from '../data-folder/open.ts';
+import {readSecrets} from '../data-folder/open.ts';
 import {Dialogue} from '../deliver/dialogue.ts';
 import {Families, findMxHosts} from '../deliver/find-hosts.ts';
 import type {Host} from '../deliver/host.ts';
@@ -40,10 +40,10 @@ import {
 } from './machine.ts';
 import {mailboxCheck} from './mailbox.ts';
 import {
-	addressesOf,
 	certificateChecks,
 	egressCheck,
 	ehloSpfCheck,
+	findAddresses,
 	hostnameCheck,
 	type OwnAddress,
 	publicInterfaceAddresses,
@@ -118,7 +118,7 @@ async function selfToken(
 	if (store === null || (settings.databaseUrl === null && !existsSync(secretsFile(settings.dataDir)))) {
 		return null;
 	}
-	const keys = await secretsOf(store, settings);
+	const keys = await readSecrets(store, settings);
 	const links = createLinks({keys, publicUrl: '', random: randomBytes});
 	return links.returnPathLocal(newId('rcp'), `postmaster@${settings.returnPathDomain}`);
 }
@@ -155,14 +155,14 @@ function checksFor(input: DoctorInput): Check[] {
 		openFilesCheck(settings.maxSessions),
 		firstKeysCheck(settings.dataDir, clock),
 		storeCheck(input.store),
-		...walOf(input.store),
-		...databaseClockOf(input.store),
+		...checkWal(input.store),
+		...checkDatabaseClock(input.store),
 		...(settings.acme && input.store.store ? [acmeCheck(input.store.store.reader, clock)] : []),
 		daemonCheck(input.daemon, input.version),
 	];
 	if (settings.delivery === 'capture') {
-		const inbound = settings.inboundListen === null ? [] : inboundOf(input);
-		return [...here, captureCheck, ...mailboxOf(input), ...inbound, ...certificateChecks(settings, clock)];
+		const inbound = settings.inboundListen === null ? [] : checkInbound(input);
+		return [...here, captureCheck, ...checkMailbox(input), ...inbound, ...certificateChecks(settings, clock)];
 	}
 	const [target = settings.hostname] = input.targets;
 	return [
@@ -171,15 +171,15 @@ function checksFor(input: DoctorInput): Check[] {
 		resolverCheck(target, resolver),
 		...waysOut(input),
 		...waysBack(input),
-		...domainsOf(input),
+		...checkDomains(input),
 	];
 }
 
-function walOf({store}: OpenedStore): Check[] {
+function checkWal({store}: OpenedStore): Check[] {
 	return store?.wal ? [walCheck(store.wal)] : [];
 }
 
-function databaseClockOf({store}: OpenedStore): Check[] {
+function checkDatabaseClock({store}: OpenedStore): Check[] {
 	return store?.dialect.isShared ? [databaseClockCheck(store)] : [];
 }
 
@@ -203,7 +203,7 @@ function waysOut(input: DoctorInput): Check[] {
 		...{resolver, standIns: new Map(settings.providerHosts), ca: ca ?? undefined},
 		...{userAgent: 'mailctl doctor', limitMs: apiLimitMs},
 	});
-	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach, client), ...eventsOf(input)] : [];
+	const relay = settings.relays.length > 0 ? [relayCheck(settings.relays, reach, client), ...checkEvents(input)] : [];
 	const listed = blocklistCheck(input);
 	if (settings.delivery === 'relay') {
 		return [hostnameCheck(settings.hostname, null), ...relay, listed];
@@ -224,7 +224,7 @@ function waysOut(input: DoctorInput): Check[] {
 	];
 }
 
-function eventsOf({store: {store}, clock}: DoctorInput): Check[] {
+function checkEvents({store: {store}, clock}: DoctorInput): Check[] {
 	return store === null ? [] : [smarthostEventsCheck(store.reader, clock)];
 }
 
@@ -241,8 +241,8 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 			port: settings.mxPort,
 			resolver,
 		}),
-		...mailboxOf({settings, clock, store: {store}}),
-		...inboundOf({settings, resolver, store: {store}}),
+		...checkMailbox({settings, clock, store: {store}}),
+		...checkInbound({settings, resolver, store: {store}}),
 		...certificateChecks(settings, clock),
 		publicUrlCheck({
 			publicUrl: linkBase(settings),
@@ -253,7 +253,7 @@ function waysBack({settings, resolver, clock, store: {store}, ...input}: DoctorI
 
 type MailboxInput = Pick<DoctorInput, 'settings' | 'clock'> & {readonly store: Pick<OpenedStore, 'store'>};
 
-function mailboxOf({settings, clock, store: {store}}: MailboxInput): Check[] {
+function checkMailbox({settings, clock, store: {store}}: MailboxInput): Check[] {
 	const {bounceMailbox} = settings;
 	const readNote = async (name: string) => (store === null ? undefined : await readMailboxNote(store.reader, name));
 	return bounceMailbox === null ? [] : [mailboxCheck(bounceMailbox, {ca: extraCa(settings), clock, readNote})];
@@ -261,12 +261,12 @@ function mailboxOf({settings, clock, store: {store}}: MailboxInput): Check[] {
 
 type InboundInput = Pick<DoctorInput, 'settings' | 'resolver'> & {readonly store: Pick<OpenedStore, 'store'>};
 
-function inboundOf({settings, resolver, store: {store}}: InboundInput): Check[] {
+function checkInbound({settings, resolver, store: {store}}: InboundInput): Check[] {
 	const isListening = settings.inboundListen !== null;
 	return store === null ? [] : [inboundMxCheck(store, resolver, sendingNames(settings), isListening)];
 }
 
-function domainsOf({settings, store: {store}, openSources, clock}: DoctorInput): Check[] {
+function checkDomains({settings, store: {store}, openSources, clock}: DoctorInput): Check[] {
 	return store === null ? [] : [domainsCheck({store, names: sendingNames(settings), openSources, clock})];
 }
 
@@ -366,7 +366,7 @@ async function comeHome(input: BouncesInput): Promise<Found> {
 					'set MAILCTL_INBOUND_LISTEN or MAILCTL_BOUNCE_MAILBOX',
 				);
 	}
-	const [address] = await addressesOf(resolver, host);
+	const [address] = await findAddresses(resolver, host);
 	if (address === undefined) {
 		return fail(`${host}, the MX of ${domain}, has no address`, `publish ${host} A with this machine’s address`);
 	}

@@ -26,7 +26,7 @@ const recordsOf = <T>(answer: DnsAnswer<T>): readonly T[] => (answer.kind === 'f
 const bare = (name: string): string => name.toLowerCase().replace(/\.$/, '');
 
 /** Returns the IPv4 and IPv6 addresses of a name. */
-export async function addressesOf(resolver: Resolver, name: string): Promise<string[]> {
+export async function findAddresses(resolver: Resolver, name: string): Promise<string[]> {
 	const answers = await Promise.all([resolver.a(name, true), resolver.aaaa(name, true)]);
 	return answers.flatMap(recordsOf);
 }
@@ -51,7 +51,7 @@ export function hostnameCheck(hostname: string, resolver: Resolver | null): Chec
 			if (resolver === null) {
 				return [ok(`${hostname}; not looked up, because receivers see the relay’s name`)];
 			}
-			const addresses = await addressesOf(resolver, hostname);
+			const addresses = await findAddresses(resolver, hostname);
 			return [
 				addresses.length > 0
 					? ok(`${hostname} is ${addresses.join(', ')}`)
@@ -90,7 +90,7 @@ async function reverseDns({address, hostname}: OwnAddress, resolver: Resolver): 
 		return fail(`${address} has no name (PTR)`, fix);
 	}
 	const forward = await Promise.all(
-		names.map(async name => ((await addressesOf(resolver, name)).includes(address) ? name : null)),
+		names.map(async name => ((await findAddresses(resolver, name)).includes(address) ? name : null)),
 	);
 	const confirmed = forward.filter(name => name !== null);
 	if (confirmed.length === 0) {
@@ -402,7 +402,7 @@ export function isSilent(
 }
 
 /** Describes the silence of a provider and how to fix it. */
-export function silenceOf({id, provider, unreported_since: since, last_event_at: last}: Smarthost) {
+export function describeSilence({id, provider, unreported_since: since, last_event_at: last}: Smarthost) {
 	const before = last === null ? 'it has never posted one' : `its last event was at ${last.slice(0, 16)} UTC`;
 	return {
 		detail: `${provider} posted no event about messages sent since ${since?.slice(0, 16)} UTC; ${before}`,
@@ -413,7 +413,7 @@ export function silenceOf({id, provider, unreported_since: since, last_event_at:
 function eventsFound(smarthost: Smarthost, now: number): Found {
 	const {provider, last_event_at: last} = smarthost;
 	if (isSilent(smarthost, now)) {
-		const {detail, fix} = silenceOf(smarthost);
+		const {detail, fix} = describeSilence(smarthost);
 		return warn(detail, fix);
 	}
 	return ok(last === null ? `${provider}: no event yet` : `${provider}: last event ${last.slice(0, 16)} UTC`);

@@ -228,7 +228,7 @@ async function judgeSpf(resolver: Resolver, {name, value}: DomainRecord): Promis
 }
 
 function judgeIncludes(only: string, value: string): Verdict {
-	const [there, wanted] = [includesOf(only), includesOf(value)];
+	const [there, wanted] = [parseIncludes(only), parseIncludes(value)];
 	if (there.includes(unknownInclude)) {
 		return different([only], `${unknownInclude} is a placeholder for the value from your provider`);
 	}
@@ -241,7 +241,7 @@ function judgeIncludes(only: string, value: string): Verdict {
 	);
 }
 
-function includesOf(text: string): string[] {
+function parseIncludes(text: string): string[] {
 	const parsed = parseSpf(text);
 	const mechanisms = parsed.ok ? parsed.record.mechanisms : [];
 	return mechanisms.flatMap(({name, target}) =>
@@ -251,7 +251,7 @@ function includesOf(text: string): string[] {
 
 /** Checks that every address in the proposal passes. */
 async function judgeCover(resolver: Resolver, name: string, value: string, found: readonly string[]): Promise<Verdict> {
-	const wanted = await addressesOf(resolver, value);
+	const wanted = await findAddresses(resolver, value);
 	if (isVerdict(wanted)) {
 		return {...wanted, found};
 	}
@@ -272,7 +272,7 @@ async function judgeCover(resolver: Resolver, name: string, value: string, found
 	return wanted.length > 0 ? ok(found) : different(found, 'the sending host has no address');
 }
 
-async function addressesOf(resolver: Resolver, value: string): Promise<readonly string[] | Verdict> {
+async function findAddresses(resolver: Resolver, value: string): Promise<readonly string[] | Verdict> {
 	const parsed = parseSpf(value);
 	const addresses: string[] = [];
 	for (const {name, target} of parsed.ok ? parsed.record.mechanisms : []) {
@@ -399,7 +399,7 @@ const purposes: Readonly<Record<DomainRecord['purpose'], string>> = {
 export const keyAlgorithms = {'rsa-sha256': 'RSA', 'ed25519-sha256': 'Ed25519'} as const;
 
 /** Returns the purpose of a record for people, such as `DKIM RSA, new key`. */
-export function purposeOf({purpose, required, key}: DomainRecord): string {
+export function describePurpose({purpose, required, key}: DomainRecord): string {
 	const optional = required ? '' : ', optional';
 	if (key === null) {
 		return `${purposes[purpose]}${optional}`;

@@ -93,7 +93,7 @@ export function createDmarcReview(options: ReviewOptions): ReviewDmarc {
 		const asked = openSources();
 		try {
 			const [published] = await checkDomainRecords(domain.name, [recordFor('dmarc', domain, names)], asked);
-			const advice = adviceOf(domain, names, published as CheckedRecord, judged);
+			const advice = toAdvice(domain, names, published as CheckedRecord, judged);
 			return {...counted, days, sources, advice, tls};
 		} finally {
 			asked.close();
@@ -204,7 +204,7 @@ const maxUnalignedShare = 0.01;
 type Judged = {readonly own: readonly DmarcSource[]} & Readonly<Record<'ownDays' | 'lost' | 'days', number>>;
 
 /** Returns the next step towards `p=reject`. A step is advised only if the reports show that it is safe. */
-export function adviceOf(
+export function toAdvice(
 	domain: Domain,
 	names: SendingNames,
 	published: Pick<CheckedRecord, 'name' | 'value' | 'state' | 'found' | 'problem'>,
@@ -219,7 +219,7 @@ export function adviceOf(
 	const isPartial = policy !== 'none' && Number(tags?.get('pct') ?? 100) < 100;
 
 	function advise(next: string | null, why: string, change = next !== policy): DmarcAdvice {
-		const record = tags && next ? recordOf(tags, next, change, names.receives ? dmarcUri(domain) : null) : value;
+		const record = tags && next ? toRecord(tags, next, change, names.receives ? dmarcUri(domain) : null) : value;
 		return {policy, next, change, name, record, why, days, cost};
 	}
 
@@ -264,7 +264,7 @@ export const stepOf = ({policy, next, change}: DmarcAdvice): string =>
 		: `${change ? 'Publish' : 'Keep'} p=${next}${change && next === policy ? ' for all mail' : ''}`;
 
 /** Returns the published record with a new policy and its other tags. If anything changes, it applies to all mail. */
-function recordOf(tags: ReadonlyMap<string, string>, policy: string, change: boolean, uri: string | null): string {
+function toRecord(tags: ReadonlyMap<string, string>, policy: string, change: boolean, uri: string | null): string {
 	const rua = tags.get('rua');
 	const changed = new Map([
 		['v', 'DMARC1'],

@@ -239,7 +239,7 @@ export function zoneFile(domain: string, records: readonly DomainRecord[], now: 
 	return [
 		`; ${domain}: DNS records for mailctl`,
 		...records.flatMap(record => {
-			const line = `${record.name}. ${ttl} IN ${record.type} ${dataOf(record)}`;
+			const line = `${record.name}. ${ttl} IN ${record.type} ${toZoneData(record)}`;
 			if (record.purpose === 'dmarc') {
 				return ['; only if there is no DMARC record yet:', `; ${line}`];
 			}
@@ -255,11 +255,11 @@ export function zoneFile(domain: string, records: readonly DomainRecord[], now: 
 	];
 }
 
-function dataOf({type, value}: DomainRecord): string {
-	return type === 'TXT' ? stringsOf(value).map(quoted).join(' ') : `${value}.`;
+function toZoneData({type, value}: DomainRecord): string {
+	return type === 'TXT' ? toStrings(value).map(quoted).join(' ') : `${value}.`;
 }
 
-function stringsOf(value: string): string[] {
+function toStrings(value: string): string[] {
 	const strings: string[] = [];
 	for (let from = 0; from === 0 || from < value.length; from += maxStringLength) {
 		strings.push(value.slice(from, from + maxStringLength));

@@ -66,7 +66,7 @@ class Published {
 	/** Returns `null` if the name has no SPF record. */
 	record(name: string): Promise<CompiledRecord | null> {
 		return this.#once(`TXT ${name}`, async () => {
-			const records = recordsOf(await this.#resolver.txt(name), name).filter(isSpf);
+			const records = toRecords(await this.#resolver.txt(name), name).filter(isSpf);
 			if (records.length > 1) {
 				throw new SpfEnd('permerror', `${name} has ${records.length} SPF records, but only one is allowed`);
 			}
@@ -81,13 +81,13 @@ class Published {
 	/** Returns the A or AAAA records of a host. */
 	addresses(family: 'a' | 'aaaa', host: string): Promise<readonly Uint8Array[]> {
 		return this.#once(`${family} ${host}`, async () =>
-			recordsOf(await this.#resolver[family](host), host).map(bytesOf),
+			toRecords(await this.#resolver[family](host), host).map(bytesOf),
 		);
 	}
 
 	exchanges(host: string): Promise<readonly string[]> {
 		return this.#once(`MX ${host}`, async () =>
-			recordsOf(await this.#resolver.mx(host), host).map(({exchange}) => exchange),
+			toRecords(await this.#resolver.mx(host), host).map(({exchange}) => exchange),
 		);
 	}
 }
@@ -104,7 +104,7 @@ function compile({mechanisms, redirect}: SpfRecord): CompiledRecord {
 	return {mechanisms: mechanisms.map(one => ({...one, network: networkOf(one)})), redirect};
 }
 
-function recordsOf<T>(answer: DnsAnswer<T>, name: string): readonly T[] {
+function toRecords<T>(answer: DnsAnswer<T>, name: string): readonly T[] {
 	if (answer.kind === 'failed') {
 		throw new SpfEnd('temperror', `DNS did not answer for ${name} (${answer.code})`);
 	}

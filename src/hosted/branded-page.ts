@@ -26,7 +26,7 @@ export type Page = {
 };
 
 /** A workspace without a brand name is shown as the sender's domain, which the recipient knows from the message. */
-export function brandOf({name, branding}: Workspace, from: string | undefined): Brand {
+export function toBrand({name, branding}: Workspace, from: string | undefined): Brand {
 	const {name: brandName, ...rest} = readBranding(branding);
 	return {name: brandName ?? (from && domainOf(from)) ?? name, ...rest};
 }
@@ -44,7 +44,7 @@ export function sendPage(reply: FastifyReply, random: (size: number) => Buffer, 
 		.headers({
 			'content-type': 'text/html; charset=utf-8',
 			'content-language': page.texts.language,
-			'content-security-policy': policyOf(nonce, page.brand?.logoUrl ?? null),
+			'content-security-policy': toPolicy(nonce, page.brand?.logoUrl ?? null),
 			'referrer-policy': 'no-referrer',
 			'x-content-type-options': 'nosniff',
 			'x-robots-tag': 'noindex',
@@ -53,7 +53,7 @@ export function sendPage(reply: FastifyReply, random: (size: number) => Buffer, 
 		.send(render(page, nonce));
 }
 
-function policyOf(nonce: string, logoUrl: string | null): string {
+function toPolicy(nonce: string, logoUrl: string | null): string {
 	return [
 		"default-src 'none'",
 		`style-src 'nonce-${nonce}'`,
@@ -73,7 +73,7 @@ function render({texts, brand, icon, title, content}: Page, nonce: string): stri
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
 <title>${title}${name === null ? '' : ` – ${name}`}</title>
-<style nonce="${nonce}">${{markup: styleOf(brand?.accent ?? null)}}</style>
+<style nonce="${nonce}">${{markup: toStyle(brand?.accent ?? null)}}</style>
 </head>
 <body>
 ${brand && header(brand)}
@@ -144,7 +144,7 @@ const light = {page: '#f4f5f7', card: '#ffffff', text: '#1b1f24', soft: '#59626e
 const dark = {page: '#101216', card: '#191c22', text: '#eceef0', soft: '#a2abb6', line: '#2c313a', control: '#6f7884'};
 
 /** Returns the style sheet of a page, in the colors of its workspace. */
-function styleOf(accent: string | null): string {
+function toStyle(accent: string | null): string {
 	return `${variables(light, accent)}@media(prefers-color-scheme:dark){${variables(dark, accent)}header img{padding:8px 12px;border-radius:10px;background:#fff}}${rules}`;
 }
 

@@ -27,7 +27,7 @@ export function readFields(body: Uint8Array, contentType: string): readonly Fiel
 }
 
 /** Picks the fields of `Form`. If a name occurs several times, the first one counts. */
-export function formOf(fields: readonly Field[]): Form {
+export function toForm(fields: readonly Field[]): Form {
 	const textOf = (name: string) => {
 		const field = fields.find(one => one.name === name);
 		// An uploaded file has no text. It is read as '', which matches no token and no action.
@@ -46,24 +46,24 @@ export type Field = {readonly name: string; readonly value: string | null};
  * ends.
  */
 export function readMultipart(body: Uint8Array, contentType: string): Field[] | null {
-	const boundary = parameterOf(contentType, 'boundary');
+	const boundary = parseParameter(contentType, 'boundary');
 	if (boundary === undefined || boundary === '') {
 		return null;
 	}
 	// A part without a closing delimiter was truncated in transit, so it is dropped.
 	const parts = splitParts(Buffer.from(body), boundary, {most: maxFields, unclosed: false});
-	return parts.flatMap(part => fieldOf(part.toString().split('\n')) ?? []);
+	return parts.flatMap(part => parseField(part.toString().split('\n')) ?? []);
 }
 
-function fieldOf(lines: readonly string[]): Field | undefined {
+function parseField(lines: readonly string[]): Field | undefined {
 	const empty = lines.findIndex(line => line === '' || line === '\r');
 	const head = empty === -1 ? [] : lines.slice(0, empty);
 	const disposition = head.find(line => /^content-disposition:/i.test(line));
-	const name = disposition && parameterOf(disposition, 'name');
+	const name = disposition && parseParameter(disposition, 'name');
 	if (disposition === undefined || name === undefined) {
 		return undefined;
 	}
-	const isFile = parameterOf(disposition, 'filename') !== undefined;
+	const isFile = parseParameter(disposition, 'filename') !== undefined;
 	// The line end before a delimiter belongs to the delimiter.
 	const value = lines
 		.slice(empty + 1)
@@ -72,7 +72,7 @@ function fieldOf(lines: readonly string[]): Field | undefined {
 	return {name, value: isFile ? null : value};
 }
 
-function parameterOf(header: string, name: string): string | undefined {
+function parseParameter(header: string, name: string): string | undefined {
 	const [, quoted, plain] = new RegExp(`;[ \\t]*${name}=(?:"([^"]*)"|([^;\\s"]+))`, 'i').exec(header) ?? [];
 	return quoted ?? plain;
 }

@@ -9,11 +9,11 @@ const names: Readonly<Record<string, string>> = {'&': '&amp;', '<': '&lt;', '>':
 
 /** Builds markup. Inserted texts are escaped for use in elements and quoted attributes; `null` inserts nothing. */
 export function html(strings: TemplateStringsArray, ...values: readonly Value[]): Html {
-	const parts = strings.map((text, index) => text + markupOf(values[index] ?? null));
+	const parts = strings.map((text, index) => text + toMarkup(values[index] ?? null));
 	return {markup: parts.join('')};
 }
 
-function markupOf(value: Value): string {
+function toMarkup(value: Value): string {
 	if (value === null) {
 		return '';
 	}

@@ -13,8 +13,8 @@ import type {Unsubscription} from '../outcome/unsubscribe.ts';
 import {findLinked} from '../store/messages.ts';
 import {findContactLocale} from '../store/topics.ts';
 import {findOnlyWorkspace, findWorkspace} from '../store/workspaces.ts';
-import {type Brand, brandOf, noticePage, type Page, sendPage} from './branded-page.ts';
-import {acceptForms, type Field, type Form, formOf, formTypes, readFields, type Submitted} from './form.ts';
+import {type Brand, noticePage, type Page, sendPage, toBrand} from './branded-page.ts';
+import {acceptForms, type Field, type Form, formTypes, readFields, type Submitted, toForm} from './form.ts';
 import {type Html, html, plainName} from './html.ts';
 import {chooseTexts} from './language.ts';
 import type {Texts} from './texts/wording.ts';
@@ -68,7 +68,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 	}
 
 	async function visit(request: FastifyRequest, form: Form | null, answer: (visit: Visit) => Promise<Page>) {
-		const token = tokenOf(request.query) ?? form?.token ?? '';
+		const token = parseToken(request.query) ?? form?.token ?? '';
 		const opened = open(token);
 		const workspace = opened && (await findWorkspace(reader, opened.linked.workspaceId));
 		if (!opened || !workspace) {
@@ -81,13 +81,13 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		const contactLocale = await findContactLocale(reader, [linked.workspaceId, linked.addressKey]);
 		const preferred = [message?.locale, contactLocale];
 		const texts = chooseTexts({preferred, acceptLanguage, fallback: workspace.locale});
-		const brand = brandOf(workspace, message?.from);
+		const brand = toBrand(workspace, message?.from);
 		return isExpired ? noticePage('expired', 410, texts, brand) : await answer({linked, token, texts, brand});
 	}
 
 	/** Runs before the body is read. Refuses a forged token in the URL, and a client that sent too many of them. */
 	async function refuseForged(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> {
-		const token = tokenOf(request.query);
+		const token = parseToken(request.query);
 		const isRefused = token === null ? failForged(request.ip, 0) !== null : open(token) === null;
 		return isRefused ? send(reply, await forgedPage(request)) : undefined;
 	}
@@ -100,7 +100,7 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		}
 		const workspace = await findOnlyWorkspace(reader);
 		const texts = chooseTexts({preferred: [], acceptLanguage, fallback: workspace?.locale});
-		const brand = workspace && workspace.branding !== null ? brandOf(workspace, undefined) : null;
+		const brand = workspace && workspace.branding !== null ? toBrand(workspace, undefined) : null;
 		return noticePage('forged', 400, texts, brand);
 	}
 
@@ -112,25 +112,25 @@ export function createLinkPages({links, reader, clock, random}: LinkParts): (pag
 		api => {
 			api.register(async scope => {
 				acceptForms(scope, ({query}) =>
-					tokenOf(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit,
+					parseToken(query) === null ? Math.min(formLimit, unprovenFormLimit) : formLimit,
 				);
 				// People get a page for invalid input too, so the schemas only describe the route.
 				scope.setValidatorCompiler(() => () => true);
 
 				scope.get(
 					path,
-					{schema: {...schemaOf(show), querystring: Type.Object({token})}},
+					{schema: {...toSchema(show), querystring: Type.Object({token})}},
 					async (request, reply) =>
 						send(reply, await visit(request, null, opened => answer(opened, null, []))),
 				);
 
-				scope.post(path, {schema: actSchemaOf(act), onRequest: refuseForged}, async (request, reply) => {
+				scope.post(path, {schema: toActSchema(act), onRequest: refuseForged}, async (request, reply) => {
 					const {bytes, type} = (request.body as Submitted | undefined) ?? {
 						bytes: new Uint8Array(),
 						type: '',
 					};
 					const fields = readFields(bytes, type);
-					const form = formOf(fields);
+					const form = toForm(fields);
 					return send(reply, await visit(request, form, opened => answer(opened, form, fields)));
 				});
 			});
@@ -145,13 +145,13 @@ const linkFaults = {
 	429: 'Too many forged tokens from this client.',
 };
 
-function schemaOf({answer, ...page}: Described, pages = linkFaults) {
+function toSchema({answer, ...page}: Described, pages = linkFaults) {
 	return describe({tag: 'Hosted pages', ...page, answer: [200, answer, null], pages});
 }
 
-function actSchemaOf({fields, example, ...page}: LinkPage['act']) {
+function toActSchema({fields, example, ...page}: LinkPage['act']) {
 	return {
-		...schemaOf(page, {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'}),
+		...toSchema(page, {...linkFaults, 400: 'The token is forged or missing, or the action does not exist.'}),
 		querystring: Type.Object({token: Type.Optional(token)}),
 		body: Type.Object({token: Type.Optional(token), ...fields}, {examples: [example]}),
 		consumes: [...formTypes],
@@ -159,7 +159,7 @@ function actSchemaOf({fields, example, ...page}: LinkPage['act']) {
 }
 
 /** Returns `null` if the URL has no token. A repeated token is invalid. */
-function tokenOf(query: unknown): string | null {
+function parseToken(query: unknown): string | null {
 	const token = (query as {token?: unknown}).token;
 	return token === undefined ? null : typeof token === 'string' ? token : '';
 }

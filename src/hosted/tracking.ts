@@ -36,7 +36,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 		const machine = isMachine(request.headers);
 		const at = storeTime(now);
 		const counted = {type, url, n: 1, machineN: machine ? 1 : 0, firstAt: at, lastAt: at};
-		const userAgent = userAgentOf(request.headers);
+		const userAgent = toUserAgent(request.headers);
 		collector.add({workspaceId, messageId, role, address, ...counted, machine, userAgent, from: request.ip});
 	}
 
@@ -61,7 +61,7 @@ export function trackingRoutes({links, collector, lost, clock}: TrackingRoutesOp
 			if (opened.ok) {
 				note(request, 'clicked', opened.claims, opened.url, now);
 			}
-			return reply.headers(kept).redirect(locationOf(opened.url), 302);
+			return reply.headers(kept).redirect(toLocation(opened.url), 302);
 		});
 	};
 }
@@ -92,7 +92,7 @@ const clickSchema = {
 };
 
 /** Headers are limited to ASCII, so other characters are encoded as a browser would encode them. */
-function locationOf(url: string): string {
+function toLocation(url: string): string {
 	return /^[\u0021-\u007e]+$/.test(url) ? url : new URL(url).href;
 }
 
@@ -129,7 +129,7 @@ const machineAgents: ReadonlyArray<{readonly name: string; readonly pattern: Reg
 export const maxUserAgentLength = 200;
 
 /** Returns the client's user agent, truncated, or `null` if it sent none. */
-export function userAgentOf({'user-agent': agent}: IncomingHttpHeaders): string | null {
+export function toUserAgent({'user-agent': agent}: IncomingHttpHeaders): string | null {
 	return agent ? agent.slice(0, maxUserAgentLength) : null;
 }
 
@@ -138,7 +138,7 @@ export function userAgentOf({'user-agent': agent}: IncomingHttpHeaders): string 
  * and browsers send one. Browsers mark a prefetch by `Sec-Purpose`, `Purpose` or `X-Moz`.
  */
 export function isMachine(headers: IncomingHttpHeaders): boolean {
-	const agent = userAgentOf(headers);
+	const agent = toUserAgent(headers);
 	const purpose = [headers['sec-purpose'], headers.purpose, headers['x-purpose'], headers['x-moz']].join(' ');
 	return (
 		agent === null ||

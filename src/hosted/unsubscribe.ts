@@ -55,7 +55,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 	},
 	async answer(visit, form) {
 		const {linked, texts, brand} = visit;
-		const action = form && actionOf(form);
+		const action = form && toAction(form);
 		if (action === undefined) {
 			return noticePage('unclear', 400, texts, brand);
 		}
@@ -70,7 +70,7 @@ export const unsubscribePages = ({reader, unsubscribe, clock}: UnsubscribeOption
 });
 
 /** Returns `undefined` if the action does not exist. */
-function actionOf({action}: Form): OptOutAction | undefined {
+function toAction({action}: Form): OptOutAction | undefined {
 	if (action === null) {
 		return 'topic';
 	}
@@ -87,7 +87,7 @@ type Subject = Visit & {
 /** Returns the page of a valid link: the available choices, or what was changed and how to undo it. */
 function unsubscribePage(subject: Subject): Page {
 	const {texts, brand, status, action} = subject;
-	const view = viewOf(subject);
+	const view = toView(subject);
 	return {
 		status: 200,
 		texts,
@@ -108,7 +108,7 @@ type View = {
 	readonly buttons: Html | null;
 };
 
-function viewOf(subject: Subject): View {
+function toView(subject: Subject): View {
 	const {status, action} = subject;
 	// The links of a test message change nothing, so its page shows what they would do.
 	const isOut = status.isTest && (action === 'topic' || action === 'all');

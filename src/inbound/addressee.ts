@@ -77,7 +77,7 @@ const reporters = new Map<string, Role>([
 /** Accepts only signed addresses, and those of workspaces, feedback and the operator (R3.6). Relays nothing. */
 export async function judgeAddressee(options: AddresseeOptions, text: string): Promise<Judged> {
 	const {links, domains} = options;
-	const {local, domain} = partsOf(text, options.returnPathDomain);
+	const {local, domain} = parseParts(text, options.returnPathDomain);
 	const address = `${local}@${domain}`;
 	if (address === options.feedbackAddress.toLowerCase()) {
 		return {ok: true, role: 'feedback', address, recipient: null};
@@ -92,7 +92,7 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	if (isOperatorAddress(address)) {
 		return {ok: true, role: 'operator', address, recipient: null};
 	}
-	const [role, signed] = signedOf(links, local);
+	const [role, signed] = parseSigned(links, local);
 	const proof = signed === null ? 'wrong' : await prove(options, signed);
 	if (signed !== null && proof === 'right') {
 		return {ok: true, role, address, recipient: signed.id};
@@ -105,7 +105,7 @@ export async function judgeAddressee(options: AddresseeOptions, text: string): P
 	return proof === 'late' && role !== 'reply' ? {ok: true, role: 'late', address, recipient: null} : unknown;
 }
 
-function signedOf(links: AddresseeOptions['links'], local: string): readonly [Role, SignedId | null] {
+function parseSigned(links: AddresseeOptions['links'], local: string): readonly [Role, SignedId | null] {
 	switch (local[0]) {
 		case 'u':
 			return ['unsubscribe', links.readUnsubscribeLocal(local)];
@@ -130,7 +130,7 @@ async function prove(options: AddresseeOptions, signed: SignedId): Promise<'righ
 }
 
 /** Normalizes an address for comparison. A bare `postmaster` is that of this host (RFC 5321 §4.5.1). */
-function partsOf(text: string, ownDomain: string): {local: string; domain: string} {
+function parseParts(text: string, ownDomain: string): {local: string; domain: string} {
 	const at = text.lastIndexOf('@');
 	const local = unquotedLocal(at === -1 ? text : text.slice(0, at)).toLowerCase();
 	const domain = at === -1 ? ownDomain : text.slice(at + 1);

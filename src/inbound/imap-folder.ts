@@ -87,7 +87,7 @@ export class FolderReader {
 	 * checkpoint moves.
 	 */
 	async takeNew(client: ImapFlow, {checkpoint, takeIn, signal}: TakeNewOptions): Promise<Round> {
-		const validity = validityOf(client);
+		const validity = toValidity(client);
 		this.#noteLoss(validity);
 		const uids = await uidsAfter(client, uidIn(await checkpoint.load(), validity));
 		const turn: Turn = {client, takeIn, round: newRound(), works: false};
@@ -215,7 +215,7 @@ export class FolderReader {
 			fetched.refusal = error;
 		}
 		// A lost connection ends a fetch silently; messages that were not fetched must not be skipped.
-		validityOf(client);
+		toValidity(client);
 		this.#pending = null;
 	}
 }
@@ -230,7 +230,7 @@ function isRefusal(error: unknown): error is Error {
 }
 
 /** Throws if the connection was lost, and the folder with it. */
-function validityOf({mailbox}: ImapFlow): string {
+function toValidity({mailbox}: ImapFlow): string {
 	if (mailbox === false) {
 		throw new Error('the connection was lost');
 	}
@@ -239,14 +239,14 @@ function validityOf({mailbox}: ImapFlow): string {
 
 async function hasMessage(client: ImapFlow, uid: number): Promise<boolean> {
 	const found = await client.search({uid: String(uid)}, {uid: true});
-	validityOf(client);
+	toValidity(client);
 	return found ? found.includes(uid) : true;
 }
 
 async function uidsAfter(client: ImapFlow, last: number): Promise<number[]> {
 	const found = await client.search({uid: `${last + 1}:*`}, {uid: true});
 	if (!found) {
-		validityOf(client);
+		toValidity(client);
 		throw failedAt(refused('NO', 'the server refuses to search'), {searching: true});
 	}
 	// RFC 3501 §6.4.8: `n:*` always includes the last message, even if its UID is below n.
@@ -263,13 +263,13 @@ const probeBytes = 1024;
 
 /** Fetches the beginning of the next message to read, if there is one. Rejects if the server does not return it. */
 export async function probeNext(client: ImapFlow, position: string | null): Promise<void> {
-	const [uid] = await uidsAfter(client, uidIn(position, validityOf(client)));
+	const [uid] = await uidsAfter(client, uidIn(position, toValidity(client)));
 	if (uid === undefined) {
 		return;
 	}
 	try {
 		await client.fetchAll(String(uid), {source: {start: 0, maxLength: probeBytes}}, {uid: true});
-		validityOf(client);
+		toValidity(client);
 	} catch (error) {
 		throw failedAt(error, {fetching: [uid]});
 	}

@@ -32,7 +32,7 @@ type MailboxOptions = {
 };
 
 /** Returns the mailbox of MAILCTL_BOUNCE_MAILBOX. */
-export function mailboxOf(mailbox: BounceMailbox, options: MailboxOptions): Mailbox {
+export function createMailbox(mailbox: BounceMailbox, options: MailboxOptions): Mailbox {
 	return mailbox.kind === 'imap' ? imapMailbox(mailbox, options) : maildirMailbox(mailbox.path, options);
 }
 

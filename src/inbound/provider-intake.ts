@@ -185,7 +185,7 @@ export class ProviderIntake {
 	async #store(smarthost: Smarthost, events: readonly Fields[] | null, once?: string): Promise<TakenEnd> {
 		const {id, provider, workspace_id: workspaceId, takes} = smarthost;
 		const {takeIn, wake, writer, clock} = this.#options;
-		const texts = events && textsOf(events.map(event => ({provider, workspace: workspaceId, takes, event})));
+		const texts = events && toTexts(events.map(event => ({provider, workspace: workspaceId, takes, event})));
 		if (texts === null || (once !== undefined && texts.length > 1)) {
 			return 'unreadable';
 		}
@@ -220,7 +220,7 @@ export class ProviderIntake {
 }
 
 /** Returns `null` if there are too many events, or if one is nested too deeply to be serialized. */
-function textsOf(events: readonly StoredEvent[]): readonly Buffer[] | null {
+function toTexts(events: readonly StoredEvent[]): readonly Buffer[] | null {
 	try {
 		return events.length > maxEvents ? null : events.map(eventBytes);
 	} catch {

@@ -331,7 +331,7 @@ export async function recordReading(
 		const read = {cameIn, report: reading.aggregate, signers: reading.signers ?? [], at: now};
 		return await options.writer.transaction(trx => recordAggregate(trx, read, options.ours));
 	}
-	const all = candidatesOf(options.links, cameIn, reading);
+	const all = findCandidates(options.links, cameIn, reading);
 	// A person's reply is not a report about the message.
 	const isAnswer = received.length > 0 && reading.kind === 'other';
 	const byToken = isAnswer ? all.filter(({via}) => envelopeVias.has(via)) : all;
@@ -359,7 +359,7 @@ const maxTexts = 50;
  * Returns the recipients that a message may be about, best first (R3.14, R3.19). A candidate proves nothing until
  * `verify` succeeds with the address in its row.
  */
-export function candidatesOf(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
+export function findCandidates(links: ReadingLinks, cameIn: CameIn, reading: Reading): Candidate[] {
 	const {clues} = reading;
 	const rcptTo = reading.forwarded ? [] : cameIn.rcptTo;
 	const toUnsubscribe = (via: Via) =>

@@ -34,13 +34,13 @@ type Owner = {readonly recipients: Set<string>; answered: string | null};
 const maxPostedLength = 65_536;
 
 /** Returns the message as each of its workspaces receives it. Most incoming messages are reports and for none. */
-export async function receivedOf(
+export async function toReceived(
 	options: ReceivedOptions,
 	cameIn: CameIn,
 	{letter, verdicts = unjudged}: Reading,
 	raw: Buffer,
 ): Promise<ReceivedMail[]> {
-	const owners = await ownersOf(options, cameIn.rcptTo);
+	const owners = await findOwners(options, cameIn.rcptTo);
 	if (owners.size === 0) {
 		return [];
 	}
@@ -48,7 +48,7 @@ export async function receivedOf(
 	const mails = [...owners].map(async ([workspaceId, {recipients: own, answered}]) => {
 		const recipients = [...own];
 		const inReplyTo = answered ?? (await findAnswered(options, workspaceId, read.answers));
-		const summary = summaryOf(cameIn, read, verdicts, recipients);
+		const summary = toSummary(cameIn, read, verdicts, recipients);
 		const {text, html, cut, headers, fault} = read;
 		const mail: NewReceived = {
 			// Lists are sorted by id, so a message that was read late appears among those that arrived with it.
@@ -57,8 +57,8 @@ export async function receivedOf(
 			content: {text, html, cut, headers},
 			files: read.files.map(({content}) => content),
 			terms: [
-				...termsOf('from', [summary.mailFrom, ...read.senders]),
-				...termsOf('to', [...recipients, ...read.addressees]),
+				...toTerms('from', [summary.mailFrom, ...read.senders]),
+				...toTerms('to', [...recipients, ...read.addressees]),
 				...(inReplyTo === null ? [] : [`re:${inReplyTo}`]),
 				...subjectTerms(read.subject),
 			],
@@ -71,7 +71,7 @@ export async function receivedOf(
 	return await Promise.all(mails);
 }
 
-async function ownersOf({reader, links}: ReceivedOptions, rcptTo: readonly string[]): Promise<Map<string, Owner>> {
+async function findOwners({reader, links}: ReceivedOptions, rcptTo: readonly string[]): Promise<Map<string, Owner>> {
 	const addresses = rcptTo.map(unquoted);
 	const owners = new Map<string, Owner>();
 	const ownerOf = (workspaceId: string): Owner => {
@@ -170,7 +170,7 @@ async function findRelayed(
 	);
 }
 
-function summaryOf(
+function toSummary(
 	{mailFrom: sender}: CameIn,
 	{from, subject, automatic, files}: ReadLetter,
 	verdicts: Verdicts,
@@ -183,7 +183,7 @@ function summaryOf(
 	};
 }
 
-function termsOf(kind: 'from' | 'to', addresses: readonly string[]): string[] {
+function toTerms(kind: 'from' | 'to', addresses: readonly string[]): string[] {
 	return addresses.flatMap(address => {
 		const parsed = parseAddress(unquoted(address), {utf8Local: true});
 		return parsed.ok ? [`${kind}:${parsed.address.key}`] : [];

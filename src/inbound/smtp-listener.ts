@@ -438,7 +438,7 @@ const maxHeaderLength = 256 * 1024;
 
 /** Whether a message loops: it has more trace fields than any route (RFC 5321 §6.3), or our `X-Loop`. */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
-	const header = headerOf(raw);
+	const header = parseHeader(raw);
 	if ((header.match(/^received:/gim)?.length ?? 0) > maxReceived) {
 		return true;
 	}
@@ -451,7 +451,7 @@ export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 	);
 }
 
-function headerOf(raw: Buffer): string {
+function parseHeader(raw: Buffer): string {
 	const text = raw.toString('latin1', 0, maxHeaderLength);
 	const end = text.search(/\r?\n\r?\n/);
 	return end === -1 ? text : text.slice(0, end + 1);

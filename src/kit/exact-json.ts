@@ -98,7 +98,7 @@ export function unmarked(json: string): string {
  * Returns a negative, zero or positive number if the first is less, equal or greater, or NaN if either is not a number.
  */
 export function compareNumbers(one: unknown, other: unknown): number {
-	const [left, right] = [decimalOf(one), decimalOf(other)];
+	const [left, right] = [parseDecimal(one), parseDecimal(other)];
 	if (left === null || right === null) {
 		return Number.NaN;
 	}
@@ -118,7 +118,7 @@ type Decimal = {
 };
 
 /** Returns `null` if the value is not a decimal number. */
-function decimalOf(value: unknown): Decimal | null {
+function parseDecimal(value: unknown): Decimal | null {
 	const spelling = value instanceof Numeral ? value : typeof value === 'object' ? '' : Number(value);
 	const [, minus, whole = '', fraction = '', exponent = '0'] =
 		/^(-?)(\d+)(?:\.(\d+))?(?:[eE]([-+]?\d+))?$/.exec(String(spelling)) ?? [];

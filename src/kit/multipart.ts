@@ -17,7 +17,7 @@ export function splitParts(
 	// Trailing white space is not part of a boundary, neither in the parameter nor in the line.
 	const delimiter = `--${boundary.slice(0, maxBoundaryLength).trimEnd()}`;
 	let start = -1;
-	for (const at of linesOf(content, delimiter)) {
+	for (const at of iterateLines(content, delimiter)) {
 		const after = at + delimiter.length;
 		const kind = kindOf(content, after);
 		if (kind === null) {
@@ -39,7 +39,7 @@ export function splitParts(
 }
 
 /** Yields the positions of lines that begin with the text. */
-function* linesOf(content: Buffer, text: string): Generator<number> {
+function* iterateLines(content: Buffer, text: string): Generator<number> {
 	const first = Buffer.from(text, 'latin1');
 	if (content.subarray(0, first.length).equals(first)) {
 		yield 0;

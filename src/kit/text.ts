@@ -45,7 +45,7 @@ const halfPair = /^[\udc00-\udfff]|[\ud800-\udbff]$/;
  * Returns the text as a constant if caching is worthwhile, or unchanged. A constant never starts or ends with half of a
  * surrogate pair.
  */
-export function constantOf(text: string): string | Constant {
+export function encodeConstant(text: string): string | Constant {
 	return text.length < shortest || halfPair.test(text) ? text : {text};
 }
 
@@ -58,7 +58,7 @@ export function joined(pieces: Pieces): string {
 }
 
 /** Returns a Buffer that shares the memory. Other threads and the store provide plain Uint8Arrays. */
-export function bufferOf({buffer, byteOffset, byteLength}: Uint8Array): Buffer {
+export function toBuffer({buffer, byteOffset, byteLength}: Uint8Array): Buffer {
 	return Buffer.from(buffer, byteOffset, byteLength);
 }
 

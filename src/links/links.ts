@@ -70,7 +70,7 @@ const replyPrefix = 'reply+';
 export const alertPagePath = '/t/alerts';
 
 /** Returns the Message-ID of a message from this address, without angle brackets. */
-export function messageIdOf({messageIdLocal}: Pick<Links, 'messageIdLocal'>, messageId: string, from: string): string {
+export function toMessageId({messageIdLocal}: Pick<Links, 'messageIdLocal'>, messageId: string, from: string): string {
 	return messageIdLocal(messageId) + from.slice(from.lastIndexOf('@'));
 }
 

@@ -33,7 +33,7 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 	if (clickUrl !== null) {
 		const known = new Map<string, string | null>();
 		for (const {start, end} of hrefs) {
-			const link = linkOf(html.slice(start, end));
+			const link = parseLink(html.slice(start, end));
 			const url = link === null ? null : (known.get(link) ?? clickUrl(link));
 			if (link !== null && url !== null && edits.length < maxTrackedLinks) {
 				known.set(link, url);
@@ -50,13 +50,13 @@ export function rewrite(html: string, {openUrl, clickUrl}: Tracked): Rewritten {
 }
 
 /** Returns the distinct link targets of an HTML text in order, without those that cannot be URLs. */
-export function linksOf(html: string): string[] {
-	const links = findLinks(html, {marked: true}).hrefs.map(({start, end}) => linkOf(html.slice(start, end)));
+export function extractLinks(html: string): string[] {
+	const links = findLinks(html, {marked: true}).hrefs.map(({start, end}) => parseLink(html.slice(start, end)));
 	return [...new Set(links.filter(link => link !== null))];
 }
 
 /** Returns the URL in an `href` value, without line breaks and surrounding white space, as browsers do. */
-function linkOf(value: string): string | null {
+function parseLink(value: string): string | null {
 	const text = readAttribute(value)?.replace(/[\t\n\r]/g, '');
 	if (text === undefined) {
 		return null;
@@ -111,7 +111,7 @@ export function readAttribute(value: string): string | null {
 		if (name !== undefined && after !== ';' && (after === '=' || !withoutSemicolon.has(name))) {
 			return whole;
 		}
-		const character = name === undefined ? characterOf(hex, decimal) : known.get(name);
+		const character = name === undefined ? toCharacter(hex, decimal) : known.get(name);
 		isKnown &&= character !== undefined;
 		return character ?? '';
 	});
@@ -119,7 +119,7 @@ export function readAttribute(value: string): string | null {
 }
 
 /** Returns `undefined` for codes that browsers replace: 128 to 159 by an old table, and invalid ones by U+FFFD. */
-function characterOf(hex: string | undefined, decimal: string | undefined): string | undefined {
+function toCharacter(hex: string | undefined, decimal: string | undefined): string | undefined {
 	const code = hex === undefined ? Number(decimal) : Number.parseInt(hex, 16);
 	const isPlain = (code > 0 && code < 0x80) || (code >= 0xa0 && code < 0xd800);
 	return isPlain ? String.fromCharCode(code) : undefined;

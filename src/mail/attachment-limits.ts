@@ -24,7 +24,7 @@ export function sendBodyLimit({most, bytes}: AttachmentLimits = defaultAttachmen
 }
 
 /** Returns the limits of a workspace, or `undefined` if it has the defaults. */
-export function limitsOf(row: {
+export function toLimits(row: {
 	readonly max_attachments: number | null;
 	readonly max_attachment_bytes: number | null;
 }): AttachmentLimits | undefined {

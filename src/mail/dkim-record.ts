@@ -68,10 +68,10 @@ export function parseDkimRecord(text: string, services: readonly string[] = ['em
 	if (encoded !== '' && !/^[A-Za-z0-9+/]+={0,2}$/.test(encoded)) {
 		return {...base, key: null, fault: 'its p= is not Base64'};
 	}
-	return {...base, key: encoded === '' ? null : bytesOf(algorithm, encoded), fault: faultOf(tags, services)};
+	return {...base, key: encoded === '' ? null : decodeKey(algorithm, encoded), fault: findFault(tags, services)};
 }
 
-function faultOf(tags: ReadonlyMap<string, string>, wanted: readonly string[]): string | null {
+function findFault(tags: ReadonlyMap<string, string>, wanted: readonly string[]): string | null {
 	const hashes = tagParts(tags.get('h'));
 	if (hashes.length > 0 && !hashes.includes('sha256')) {
 		return 'its h= excludes sha256';
@@ -82,7 +82,7 @@ function faultOf(tags: ReadonlyMap<string, string>, wanted: readonly string[]): 
 }
 
 // Some domains publish the bare RSAPublicKey that RFC 6376 §3.6.1 names. Verifiers accept both forms.
-function bytesOf(algorithm: string, encoded: string): Buffer {
+function decodeKey(algorithm: string, encoded: string): Buffer {
 	const bytes = Buffer.from(encoded, 'base64');
 	if (algorithm !== 'rsa') {
 		return bytes;

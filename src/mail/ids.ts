@@ -1,6 +1,6 @@
 import {randomBytes} from 'node:crypto';
 import type {Clock} from '../kit/clock.ts';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 
 const idPrefixes = [
 	'ws',
@@ -139,7 +139,7 @@ function decode(text: string): number {
 
 /** Returns the id for the bytes from `idBytes`. */
 export function idFromBytes(prefix: IdPrefix, bytes: Uint8Array): string {
-	const buffer = bufferOf(bytes);
+	const buffer = toBuffer(bytes);
 	const parts = [
 		encode(buffer.readUIntBE(0, 6), 10),
 		encode(buffer.readUIntBE(6, 5), 8),

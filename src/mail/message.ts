@@ -145,7 +145,7 @@ export function isMessageId(text: string): boolean {
 export type Tracking = {readonly opens: boolean; readonly clicks: boolean};
 
 /** Returns what the workspace tracks, minus what the send switched off (`tracking` is JSON, `{opens?, clicks?}`). */
-export function trackingOf({
+export function toTracking({
 	track_opens_at: opensAt,
 	track_clicks_at: clicksAt,
 	tracking,

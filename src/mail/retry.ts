@@ -23,16 +23,16 @@ export type OwnRetry = {readonly schedule: RetrySchedule | null; readonly lifeti
 export const noOwnRetry: OwnRetry = {schedule: null, lifetime: null};
 
 /** Returns the lifetime: a destination's own can only shorten the workspace's (seconds) or that of the settings. */
-export function lifetimeOf(own: OwnRetry, ofSettings: number, ofWorkspaceS: number | null): number {
+export function resolveLifetime(own: OwnRetry, ofSettings: number, ofWorkspaceS: number | null): number {
 	const lifetime = ofWorkspaceS === null ? ofSettings : ofWorkspaceS * 1000;
 	return own.lifetime === null ? lifetime : Math.min(lifetime, own.lifetime);
 }
 
 /** Returns the rules for one recipient. */
-export function retryOf(own: OwnRetry, settings: Retry, ofWorkspaceS: number | null): Retry {
+export function resolveRetry(own: OwnRetry, settings: Retry, ofWorkspaceS: number | null): Retry {
 	return {
 		schedule: own.schedule ?? settings.schedule,
-		lifetime: lifetimeOf(own, settings.lifetime, ofWorkspaceS),
+		lifetime: resolveLifetime(own, settings.lifetime, ofWorkspaceS),
 	};
 }
 

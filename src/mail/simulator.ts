@@ -7,7 +7,7 @@ export const simulatorDomain = 'simulator.test';
 export const simulatedLink = 'https://simulator.test/';
 
 /** Returns the destination to queue for: the recipient's domain, or the simulator for test keys. */
-export function destinationOf(mode: Mode, domain: string): string {
+export function resolveDestination(mode: Mode, domain: string): string {
 	return mode === 'test' ? simulatorDomain : domain;
 }
 

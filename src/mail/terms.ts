@@ -12,7 +12,7 @@ const maxValueLength = 500;
 export const maxQueryTerms = 10;
 
 /** Returns the distinct words of a text: runs of letters, digits and marks, normalized, in lower case. */
-function wordsOf(text: string): string[] {
+function parseWords(text: string): string[] {
 	const words =
 		text
 			.normalize('NFKC')
@@ -22,7 +22,7 @@ function wordsOf(text: string): string[] {
 }
 
 export function subjectTerms(subject: string): Term[] {
-	return wordsOf(subject)
+	return parseWords(subject)
 		.slice(0, maxWords)
 		.map(word => `w:${word}`);
 }
@@ -32,7 +32,7 @@ export type Asked = Term | readonly Term[];
 
 /** Returns the terms for a search by subject words, or `null` if there are no words, or more than `maxQueryTerms`. */
 export function askedTerms(words: string): Term[] | null {
-	const terms = wordsOf(words).map(word => `w:${word}`);
+	const terms = parseWords(words).map(word => `w:${word}`);
 	return terms.length > 0 && terms.length <= maxQueryTerms ? terms : null;
 }
 
@@ -58,7 +58,7 @@ export function searchTerms(text: string): Asked[] {
 		.split(/\s+/u)
 		.flatMap((part): Asked[] => {
 			const values = [...new Set([valueTerm(part), whole])];
-			const words = wordsOf(part);
+			const words = parseWords(part);
 			return words.length === 0 ? [values] : words.map(word => [`w:${word}`, ...values]);
 		});
 	return asked.length > maxQueryTerms ? [whole] : asked;
@@ -97,7 +97,7 @@ type Findable = {
 	readonly attachments: ReadonlyArray<Pick<Attachment, 'filename' | 'contentType'>>;
 };
 
-export function termsOf({metadata, tags, attachments}: Findable): Term[] {
+export function toTerms({metadata, tags, attachments}: Findable): Term[] {
 	const messageId = submittedId(attachments);
 	const pairs = Object.entries<string>(metadata === null ? {} : JSON.parse(metadata));
 	const named: string[] = tags === null ? [] : JSON.parse(tags);

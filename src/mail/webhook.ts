@@ -74,7 +74,7 @@ export function webhookBody(event: WebhookEvent, message: WebhookMessage | undef
 	const {id, type, workspaceId, messageId, recipient, occurredAt} = event;
 	const head = JSON.stringify({type, message_id: messageId, recipient, occurred_at: apiTime(occurredAt)});
 	const usual = `${head.slice(0, -1)},"metadata":${message?.metadata ?? '{}'}`;
-	const detail = `"detail":${JSON.stringify(detailOf(event))}}`;
+	const detail = `"detail":${JSON.stringify(toDetail(event))}}`;
 	if (format === 'default') {
 		return recipient === null ? `${usual},${detail}` : `${usual}}`;
 	}
@@ -84,7 +84,7 @@ export function webhookBody(event: WebhookEvent, message: WebhookMessage | undef
 	return `${usual},${named.slice(1, -1)},"tags":${tags ?? '[]'},"role":${role},${detail}`;
 }
 
-function detailOf({type, detail, suppressed = false}: WebhookEvent): Readonly<Record<string, unknown>> {
+function toDetail({type, detail, suppressed = false}: WebhookEvent): Readonly<Record<string, unknown>> {
 	const [host, status, machine] = [detail.host ?? null, detail.enhanced ?? null, detail.machine ?? false];
 	const reply = detail.reply ?? detail.reason ?? null;
 	switch (type) {

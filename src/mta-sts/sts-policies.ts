@@ -9,7 +9,7 @@ import {type TlsFailure, withoutAdvice} from '../mail/outcome.ts';
 import type {MtaSts} from '../mail/route.ts';
 import type {Resolver} from '../net/dns.ts';
 import {isPublicAddress} from '../net/ip-address.ts';
-import {addressesOf, connectPinned} from '../net/pinned-connection.ts';
+import {connectPinned, findAddresses} from '../net/pinned-connection.ts';
 import type {StoredPolicy} from '../store/tls.ts';
 
 /** An announced policy that could not be fetched. `kept`: an older policy still applies. */
@@ -63,7 +63,7 @@ export class StsPolicies {
 	 * Returns a domain's policy, or `null` if it has none or none is available now. Rejects if the store cannot be
 	 * read.
 	 */
-	async policyOf(domain: string): Promise<MtaSts | null> {
+	async policyFor(domain: string): Promise<MtaSts | null> {
 		const found = this.#known.get(domain);
 		const fresh = found !== undefined && found.askAgainAt > this.#options.clock.monotonic();
 		const policy = fresh ? found.policy : await (this.#asked.get(domain) ?? this.#ask(domain));
@@ -208,7 +208,7 @@ function withLimit<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
 }
 
 async function checkedAddresses(host: string, {resolver, allowPrivate}: FetchOptions): Promise<readonly string[]> {
-	const found = await addressesOf(host, resolver, false);
+	const found = await findAddresses(host, resolver, false);
 	if (found.kind !== 'found') {
 		throw new Error(found.kind === 'failed' ? `its DNS lookup failed: ${found.code}` : 'it has no address in DNS');
 	}

@@ -30,7 +30,7 @@ export function signAws(
 	const scope = [time.slice(0, 8), region, service, 'aws4_request'];
 	const signed = 'host;x-amz-date';
 	const canonical = [
-		...[method, url.pathname, queryOf(url)],
+		...[method, url.pathname, toQuery(url)],
 		...[`host:${url.host}`, `x-amz-date:${time}`, '', signed],
 		sha256(body),
 	].join('\n');
@@ -41,7 +41,7 @@ export function signAws(
 }
 
 /** Returns the query string sorted by encoded name, then by value. */
-function queryOf({searchParams}: URL): string {
+function toQuery({searchParams}: URL): string {
 	const pairs = [...searchParams].map(pair => pair.map(encoded));
 	return pairs
 		.toSorted(([a = '', x = ''], [b = '', y = '']) => (a === b ? (x < y ? -1 : 1) : a < b ? -1 : 1))

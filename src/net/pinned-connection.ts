@@ -12,7 +12,7 @@ type HostAddresses =
 	| {readonly kind: 'failed'; readonly code: string};
 
 /** Resolves a host. The caller checks every address before it connects to one. */
-export async function addressesOf(
+export async function findAddresses(
 	host: string,
 	ask: {readonly a: AskAddresses; readonly aaaa: AskAddresses},
 	fresh: boolean,

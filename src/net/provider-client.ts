@@ -3,7 +3,7 @@ import {Agent, request} from 'node:https';
 import type {Duplex} from 'node:stream';
 import {createSecureContext, rootCertificates, type SecureContext} from 'node:tls';
 import {isPublicAddress} from './ip-address.ts';
-import {type AskAddresses, addressesOf, connectPinned} from './pinned-connection.ts';
+import {type AskAddresses, connectPinned, findAddresses} from './pinned-connection.ts';
 
 /** A test lab's replacement for a provider's host. */
 export type StandIn = {readonly host: string; readonly port: number};
@@ -200,7 +200,7 @@ class PinnedAgent extends Agent {
 
 /** Returns a host's addresses. Throws if it has none, or if any of them is not public. */
 async function publicAddresses(host: string, resolver: ProviderClientOptions['resolver']): Promise<readonly string[]> {
-	const found = await addressesOf(host, resolver, false);
+	const found = await findAddresses(host, resolver, false);
 	if (found.kind !== 'found') {
 		throw new Error(found.kind === 'failed' ? `its DNS lookup failed: ${found.code}` : 'it has no address in DNS');
 	}

@@ -63,7 +63,7 @@ export const addSuppression = longOperation({
 	async work({writer, workspaceId, mode, face, tools}, {recipient}): Promise<Suppressed> {
 		const id = tools.newId('sup');
 		const createdAt = storeTime(tools.clock.now());
-		const {spelling: address, key: addressKey} = addressOf(recipient);
+		const {spelling: address, key: addressKey} = toAddress(recipient);
 		const entry = {id, workspaceId, address, addressKey, reason: 'manual', source: face, mode, createdAt} as const;
 		return await writer.submit(suppressWrite, {...entry, acting: tools});
 	},
@@ -79,7 +79,7 @@ export const removeSuppression = operation({
 		const entry = await findSuppression(
 			trx,
 			workspaceId,
-			'id' in by ? by : {addressKey: addressOf(by.recipient).key},
+			'id' in by ? by : {addressKey: toAddress(by.recipient).key},
 		);
 		if (entry && mode === 'test' && entry.mode === 'live' && !isSimulated(entry.address_key)) {
 			const wrong = 'a test key cannot remove a live entry';
@@ -102,7 +102,7 @@ export const removeSuppression = operation({
 	refreshes: false,
 });
 
-function addressOf(text: string): Address {
+function toAddress(text: string): Address {
 	const parsed = parseAddress(text, {utf8Local: true});
 	if (!parsed.ok) {
 		throw new Refused('unprocessable_entity', {

@@ -67,7 +67,7 @@ export const createTopic = operation({
 		const topic = {
 			...{id: tools.newId('usg'), workspace_id: workspaceId, code, name: given.name, created_at},
 			...{priority: null, public_at: null, required_at: null, description: null},
-			...changesOf(given, undefined, created_at),
+			...toChanges(given, undefined, created_at),
 		};
 		return (await insertTopic(trx, topic)) ? topic : taken('topic', 'code', code);
 	},
@@ -86,7 +86,7 @@ export const updateTopic = operation({
 		if (given.public && topic.public_at === null) {
 			await checkRoom(trx, tools, workspaceId, 'public_topics');
 		}
-		const changes = changesOf(given, topic, storeTime(tools.clock.now()));
+		const changes = toChanges(given, topic, storeTime(tools.clock.now()));
 		await updateStoredTopic(trx, topic.id, changes);
 		return {...topic, ...changes};
 	},
@@ -100,7 +100,7 @@ type Given = Partial<Pick<Topic, 'name' | 'description' | 'priority'>> & {
 };
 
 /** Returns the columns to write. A flag that is already set keeps the time when it was set. */
-function changesOf(given: Given, before: Topic | undefined, now: string): TopicChanges {
+function toChanges(given: Given, before: Topic | undefined, now: string): TopicChanges {
 	const {public: isPublic, required, ...texts} = given;
 	return {
 		...texts,
@@ -160,7 +160,7 @@ export async function countedTopics(reader: Knex, workspaceId: string, limit: nu
 }
 
 /** Returns the number of opt-outs from a code. Throws `Refused` if it has neither a topic nor opt-outs. */
-export async function optOutsOf(reader: Knex, workspaceId: string, code: string): Promise<number> {
+export async function readOptOuts(reader: Knex, workspaceId: string, code: string): Promise<number> {
 	const optedOut = (await countOptOuts(reader, workspaceId)).get(code) ?? 0;
 	const isKnown = optedOut > 0 || (await lookUpTopic(reader, workspaceId, code));
 	const page = 'This topic does not exist, and nobody has opted out of it.';

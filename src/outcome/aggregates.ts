@@ -31,7 +31,7 @@ export async function recordAggregate(
 	{cameIn, report, signers, at}: ReadAggregate,
 	ours: readonly string[],
 ): Promise<ReportEffect> {
-	const end = await add(trx, report, arrivalOf(report, signers, at), ours);
+	const end = await add(trx, report, toArrival(report, signers, at), ours);
 	const fault = end === 'new' || end === 'known' ? null : faultOf(end, report);
 	const kept = fault === null ? null : 'unmatched';
 	const reading = JSON.stringify({kind: report.kind, reports: [], tried: []} satisfies Review);
@@ -42,7 +42,7 @@ export async function recordAggregate(
 type End = AggregateEnd | 'untimely' | 'unsigned';
 
 /** A DMARC report is proven by a signature of the reporter's own domain or of a subdomain. */
-function arrivalOf(report: AggregateReport, signers: readonly string[], at: string): Arrival {
+function toArrival(report: AggregateReport, signers: readonly string[], at: string): Arrival {
 	const own = report.kind === 'dmarc' ? report.reporterDomains : [];
 	const signedBy = own.find(domain => signers.some(signer => `.${signer}`.endsWith(`.${domain}`)));
 	return {at, signedBy: signedBy ?? signers[0] ?? null, isProven: signedBy !== undefined};

@@ -29,7 +29,7 @@ export type Engagement = {
 
 type Person = {readonly at: string; readonly userAgent: string | null};
 
-function personOf({person, machine, firstAt, userAgent}: Engagement): Person | null {
+function toPerson({person, machine, firstAt, userAgent}: Engagement): Person | null {
 	return person === undefined ? (machine ? null : {at: firstAt, userAgent}) : person;
 }
 
@@ -43,7 +43,7 @@ export function merged<E extends Engagement>(earlier: E, later: Engagement): E {
 		n: earlier.n + later.n,
 		machineN: earlier.machineN + later.machineN,
 		lastAt: later.lastAt > earlier.lastAt ? later.lastAt : earlier.lastAt,
-		person: personOf(earlier) ?? personOf(later),
+		person: toPerson(earlier) ?? toPerson(later),
 	};
 }
 
@@ -88,7 +88,7 @@ function judge<E extends Engagement>(item: E, {state, state_at: at, links}: Trac
 	const isUnderWay = state === 'accepted' || state === 'queued';
 	const isNew = isUnderWay || Date.parse(firstAt) - Date.parse(at) <= scanMs;
 	const all = links ?? (isUnderWay ? 2 : 0);
-	if (type === 'opened' || personOf(item) === null || !isNew || all < 2) {
+	if (type === 'opened' || toPerson(item) === null || !isNew || all < 2) {
 		return item;
 	}
 	if (together === undefined) {
@@ -133,7 +133,7 @@ export async function recordEngagement(
 	await announce(
 		trx,
 		sorted
-			.flatMap((one, index) => eventsOf(one, isFirst[index] as FirstOf))
+			.flatMap((one, index) => toEvents(one, isFirst[index] as FirstOf))
 			.sort((one, other) => (one.firstAt < other.firstAt ? -1 : 1))
 			.map(one => ({
 				id: eventWriter.newId('evt'),
@@ -145,14 +145,14 @@ export async function recordEngagement(
 				occurredAt: one.firstAt,
 				recordedAt: one.recordedAt,
 				counted: isCounted(one.recipient.role, one.recipient.destination),
-				detail: detailOf(one),
+				detail: toDetail(one),
 			})),
 		eventWriter,
 	);
 }
 
-function eventsOf(one: Engaged, first: FirstOf): Engaged[] {
-	const person = personOf(one);
+function toEvents(one: Engaged, first: FirstOf): Engaged[] {
+	const person = toPerson(one);
 	const isHidden = one.type === 'clicked' && first.people && !(first.all && !one.machine);
 	return [
 		...(first.all ? [one] : []),
@@ -160,7 +160,7 @@ function eventsOf(one: Engaged, first: FirstOf): Engaged[] {
 	];
 }
 
-function detailOf({recipient, type, url, machine, userAgent}: Engaged): string {
+function toDetail({recipient, type, url, machine, userAgent}: Engaged): string {
 	return JSON.stringify({
 		recipient: recipient.address,
 		role: recipient.role,

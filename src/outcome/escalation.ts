@@ -58,10 +58,10 @@ export async function escalate<Bounce extends SoftBounce>(
 	if (counted.length === 0) {
 		return escalated;
 	}
-	const known = await readHealth(trx, counted.map(pairOf));
+	const known = await readHealth(trx, counted.map(toPair));
 	const changed = new Map<string, {pair: Pair; health: AddressHealth; at: string}>();
 	for (const bounce of counted) {
-		const pair = pairOf(bounce);
+		const pair = toPair(bounce);
 		const key = pairKey(...pair);
 		const health = afterFailure(known.get(key), bounce);
 		if (!isDue(health, bounce.at)) {
@@ -82,6 +82,6 @@ export async function escalate<Bounce extends SoftBounce>(
 	return escalated;
 }
 
-function pairOf({workspaceId, addressKey}: SoftBounce): Pair {
+function toPair({workspaceId, addressKey}: SoftBounce): Pair {
 	return [workspaceId, addressKey];
 }

@@ -39,7 +39,7 @@ export type Known = {
 export const envelopeVias: ReadonlySet<Via> = new Set(['unsubscribe_mail', 'return_path']);
 
 /** Returns the recipients that the mail is about: those of the first kind of clue with a valid, unexpired token. */
-export function matchesOf(item: ReadMail, known: Known, acceptMs: number): Match[] {
+export function findMatches(item: ReadMail, known: Known, acceptMs: number): Match[] {
 	const proven: Candidate[] = [];
 	for (const candidate of item.candidates) {
 		const [first] = proven;
@@ -81,7 +81,7 @@ export function isOfNobody({cameIn, reading}: Pick<ReadMail, 'cameIn' | 'reading
 }
 
 function saidOf(reports: readonly Report[], {address_key: addressKey}: Match['recipient']): Report | undefined {
-	const summary = summaryOf(reports, addressKey);
+	const summary = findSummary(reports, addressKey);
 	return summary && cutReport(summary);
 }
 
@@ -176,7 +176,7 @@ export function reviewText(item: ReadMail, known: Known, acceptMs: number): stri
  * the address, the others are about other recipients. If none does, all are about it: an alias or forwarding led to
  * addresses that we do not know (R3.3).
  */
-function summaryOf(reports: readonly Report[], addressKey: string): Report | undefined {
+function findSummary(reports: readonly Report[], addressKey: string): Report | undefined {
 	const naming = reports.filter(report => names(report, addressKey));
 	const about = naming.length > 0 ? naming : reports;
 	const wish = about.find(({action}) => action === 'complaint' || action === 'unsubscribe');

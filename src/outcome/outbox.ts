@@ -76,7 +76,7 @@ export async function notify(
 type Posted = WebhookEvent & Pick<Notice, 'isTest' | 'keptFor'> & Pick<AnnouncedEvent, 'recordedAt'>;
 
 /** Returns what endpoints get for a timeline event. A bounce after the last attempt becomes two events. */
-function postedOf({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
+function toPosted({newId}: Notifier, {detail: text, ...event}: AnnouncedEvent): Posted[] {
 	const type = webhookEventTypes.find(name => name === event.type);
 	if (type === undefined) {
 		return [];
@@ -173,12 +173,12 @@ export async function announce(
 	await insertEvents(trx, events);
 	// Most workspaces have no endpoint, so their events need not be parsed.
 	const heard = subscribers && new Set(subscribers.map(({workspaceId}) => workspaceId));
-	const posted = events.flatMap(one => (heard?.has(one.workspaceId) === false ? [] : postedOf(eventWriter, one)));
+	const posted = events.flatMap(one => (heard?.has(one.workspaceId) === false ? [] : toPosted(eventWriter, one)));
 	await fanOut(trx, posted, eventWriter, subscribers);
-	await countUsage(trx, events.flatMap(usageOf));
+	await countUsage(trx, events.flatMap(toUsage));
 }
 
-function usageOf({counted, type, workspaceId, recordedAt: at}: AnnouncedEvent) {
+function toUsage({counted, type, workspaceId, recordedAt: at}: AnnouncedEvent) {
 	return counted && countedTypes.has(type) ? [{workspaceId, at, status: type as CountedStatus, n: 1}] : [];
 }
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {NewId} from '../mail/ids.ts';
 import type {RecipientState} from '../mail/message.ts';
-import {trackingOf} from '../mail/message.ts';
+import {toTracking} from '../mail/message.ts';
 import {type BounceCategory, isPossibleDuplicate} from '../mail/outcome.ts';
 import {isCounted, simulatedLink} from '../mail/simulator.ts';
 import {isListed, stateTerm, subjectTerms} from '../mail/terms.ts';
@@ -48,7 +48,7 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 		async apply(trx, items) {
 			const ended = await endClaims(trx, boot, items.map(toEndedTry));
 			const held = new Map(ended.map(byRecipient));
-			const {ours, bounced, triedBefore} = partsOf(items, held);
+			const {ours, bounced, triedBefore} = splitParts(items, held);
 			const [reported, written, earlier, subscribers] = await askTogether(
 				trx,
 				() => findReported(trx, bounced.map(idOf)),
@@ -57,22 +57,22 @@ export function createRecordWrite(boot: string, eventWriter: EventWriter): Group
 				() => findSubscribers(trx, [...new Set(ours.map(workspaceOf))]),
 			);
 			// They are new in this list. If a term exists after all, the writer retries each item alone.
-			await (items.length > 1 ? insertTerms : mergeTerms)(trx, termsOf(items, written, reported));
+			await (items.length > 1 ? insertTerms : mergeTerms)(trx, toTerms(items, written, reported));
 			const mine = await escalateSoft(trx, writtenOf(items, written));
 			const recorded = await readRecordedEnds(trx, reportedMessages(mine, written, reported));
-			await insertAttempts(trx, mine.map(attemptsOf));
-			await notify(trx, deferralsOf(mine, written), eventWriter, subscribers);
+			await insertAttempts(trx, mine.map(toAttempts));
+			await notify(trx, toDeferrals(mine, written), eventWriter, subscribers);
 			const events: AnnouncedEvent[] = [];
 			for (const item of mine) {
 				const queued = held.get(item.recipient.id)?.queued ?? null;
 				const [doubtful, refused] = [isDoubtful(item, earlier), refusedOf(item, reported, recorded)];
-				events.push(...eventsOf(item, {queued, doubtful, refused}, newId));
+				events.push(...toEvents(item, {queued, doubtful, refused}, newId));
 			}
 			await announce(trx, events, eventWriter, subscribers);
 			await suppress(trx, mine, eventWriter, subscribers);
 			await recordFollowing(trx, eventWriter, mine);
 			await countTries(trx, mine, {earlier, reported: recorded}, eventWriter);
-			await countTls(trx, mine.flatMap(tlsOf));
+			await countTls(trx, mine.flatMap(toTls));
 			const sealed = ours.filter(isSealed);
 			if (sealed.length > 0) {
 				await forgetSealed(trx, sealed.map(messageOf));
@@ -90,7 +90,7 @@ const messageOf = ({recipient}: JudgedTry): string => recipient.message_id;
 const isSealed = ({recipient}: JudgedTry): boolean => recipient.sealed !== null;
 
 /** Sorts out the attempts whose recipients this daemon still held. */
-function partsOf(items: readonly JudgedTry[], held: ReadonlyMap<string, unknown>) {
+function splitParts(items: readonly JudgedTry[], held: ReadonlyMap<string, unknown>) {
 	const parts = {ours: [] as JudgedTry[], bounced: [] as JudgedTry[], triedBefore: [] as JudgedTry[]};
 	for (const item of items) {
 		const {recipient, verdict} = item;
@@ -131,7 +131,7 @@ function reportedMessages(mine: readonly JudgedTry[], written: Written, reported
 	return messages;
 }
 
-function attemptsOf({recipient, result: {attempts}, verdict: {attempts: n, outcome}}: JudgedTry) {
+function toAttempts({recipient, result: {attempts}, verdict: {attempts: n, outcome}}: JudgedTry) {
 	return {
 		...{recipientId: recipient.id, n, attempts},
 		isCounted: n > recipient.attempts,
@@ -139,11 +139,11 @@ function attemptsOf({recipient, result: {attempts}, verdict: {attempts: n, outco
 	};
 }
 
-function deferralsOf(mine: readonly JudgedTry[], written: Written): Notice[] {
+function toDeferrals(mine: readonly JudgedTry[], written: Written): Notice[] {
 	const notices: Notice[] = [];
 	for (const item of mine) {
 		if (written.get(item.recipient.id) === item.verdict.state) {
-			notices.push(...deferralOf(item));
+			notices.push(...toDeferral(item));
 		}
 	}
 	return notices;
@@ -175,7 +175,7 @@ function isOverruled({recipient, verdict}: JudgedTry, written: Written): boolean
  * Returns the search terms to add. A message can be found by its subject after its first attempt; a recipient that has
  * a subject was attempted before.
  */
-function termsOf(items: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
+function toTerms(items: readonly JudgedTry[], written: Written, reported: ReadonlySet<string>): MessageTerms[] {
 	const all: MessageTerms[] = [];
 	for (const {recipient, made, verdict} of items) {
 		const state = written.get(recipient.id);
@@ -218,7 +218,7 @@ function isDoubtful({recipient, result}: JudgedTry, earlier: ReadonlyMap<string,
 }
 
 /** Returns what each new connection of the attempt showed about the mail server's TLS. */
-function tlsOf({recipient, result}: JudgedTry): TlsDay[] {
+function toTls({recipient, result}: JudgedTry): TlsDay[] {
 	return result.attempts.flatMap(({at, host, tlsResult}) =>
 		tlsResult === undefined
 			? []
@@ -230,7 +230,7 @@ function tlsOf({recipient, result}: JudgedTry): TlsDay[] {
  * Returns the events of an attempt. `queued` is written once per message, at the first claim of its `to` recipient, and
  * `sent` once per recipient. Each has its own time, before that of what followed.
  */
-function eventsOf(
+function toEvents(
 	{recipient, result, verdict}: JudgedTry,
 	{
 		queued,
@@ -261,7 +261,7 @@ function eventsOf(
 }
 
 /** Returns the notice of a recipient's first deferral, which is not in the timeline. */
-function deferralOf({recipient, result, verdict}: JudgedTry): Notice[] {
+function toDeferral({recipient, result, verdict}: JudgedTry): Notice[] {
 	if (verdict.outcome.kind !== 'deferred' || recipient.attempts > 0) {
 		return [];
 	}
@@ -272,7 +272,7 @@ function deferralOf({recipient, result, verdict}: JudgedTry): Notice[] {
 
 /** Turns a soft bounce that is one too many for its address into a hard one. */
 async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]): Promise<readonly JudgedTry[]> {
-	const soft = items.flatMap(softBounceOf);
+	const soft = items.flatMap(toSoftBounce);
 	if (soft.length === 0) {
 		return items;
 	}
@@ -294,7 +294,7 @@ async function escalateSoft(trx: Knex.Transaction, items: readonly JudgedTry[]):
 }
 
 /** If attempts ended because time was up, what prevented the last one is the reason. */
-function softBounceOf(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
+function toSoftBounce(item: JudgedTry): Array<SoftBounce & {readonly item: JudgedTry}> {
 	const {recipient, result, verdict} = item;
 	if (verdict.outcome.kind !== 'bounced' || verdict.outcome.suppresses) {
 		return [];
@@ -343,7 +343,7 @@ async function recordFollowing(
 ): Promise<void> {
 	const following = recorded.filter(({verdict: {outcome}}) => outcome.kind === 'delivered' && outcome.follows);
 	if (following.length > 0) {
-		await recordComplaints(trx, eventWriter, following.flatMap(complaintOf));
+		await recordComplaints(trx, eventWriter, following.flatMap(toComplaint));
 		await recordEngagement(trx, eventWriter, following.flatMap(engagedOf));
 	}
 }
@@ -352,7 +352,7 @@ function followsOf({verdict: {outcome}}: JudgedTry) {
 	return outcome.kind === 'delivered' ? outcome.follows : undefined;
 }
 
-function complaintOf(recorded: JudgedTry): Complaint[] {
+function toComplaint(recorded: JudgedTry): Complaint[] {
 	const {recipient, result} = recorded;
 	if (followsOf(recorded) !== 'complained') {
 		return [];
@@ -371,7 +371,7 @@ function complaintOf(recorded: JudgedTry): Complaint[] {
 function engagedOf(recorded: JudgedTry): Engaged[] {
 	const {recipient, made, result} = recorded;
 	const type = followsOf(recorded);
-	const tracking = trackingOf(recipient);
+	const tracking = toTracking(recipient);
 	const isTracked = (type === 'opened' && tracking.opens) || (type === 'clicked' && tracking.clicks);
 	if (!isTracked) {
 		return [];

@@ -124,7 +124,7 @@ async function recordArrivals(
 	const arrived = matched.filter(one => moving.has(one) || cameBack.has(one.recipient.state));
 	await announce(
 		trx,
-		arrived.map(one => eventOf(one, eventWriter.newId('evt'), 'delivered', true)),
+		arrived.map(one => toEvent(one, eventWriter.newId('evt'), 'delivered', true)),
 		eventWriter,
 	);
 	return arrived.map(one => ({one, event: 'delivered'}));
@@ -168,13 +168,13 @@ async function recordRefusals(
 	matched: readonly MatchedReport[],
 ): Promise<Written> {
 	const moving = await move(trx, matched, 'bounced');
-	const escalated = await escalate(trx, matched.flatMap(softBounceOf));
+	const escalated = await escalate(trx, matched.flatMap(toSoftBounce));
 	const gone = new Map([...escalated].map(([{one}, how]) => [one, how]));
 	const blocking = matched.filter(one => (one.report.suppresses || gone.has(one)) && mayBlock(one.recipient));
 	await announce(
 		trx,
 		matched.map(one => ({
-			...eventOf(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one)),
+			...toEvent(one, eventWriter.newId('evt'), 'bounced', moving.has(one), gone.get(one)),
 			suppressed: blocking.includes(one),
 		})),
 		eventWriter,
@@ -191,7 +191,7 @@ async function recordRefusals(
 }
 
 /** Returns a failure that says little by itself but counts towards too many (R2.1). */
-function softBounceOf(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
+function toSoftBounce(one: MatchedReport): Array<SoftBounce & {readonly one: MatchedReport}> {
 	const {recipient, report, item} = one;
 	const {workspace_id: workspaceId, message_id: messageId, address_key: addressKey} = recipient;
 	const counts = !report.suppresses && isSoftOfAddress(categoryOf(report), report.status);
@@ -214,7 +214,7 @@ async function move(
 }
 
 /** `counts` means that the report changed the recipient's state. */
-function eventOf(
+function toEvent(
 	matched: MatchedReport,
 	id: string,
 	type: 'delivered' | 'bounced',

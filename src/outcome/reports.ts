@@ -18,7 +18,7 @@ import type {GroupWrite} from '../store/engine/writer.ts';
 import {type InboundEnd, markRead} from '../store/inbound-mails.ts';
 import {type KeptCaps, trimInstallation, trimWorkspace} from '../store/kept-mails.ts';
 import {countReports, deleteReports, findReportedRecipients, insertReports, type NewReport} from '../store/reports.ts';
-import {isYoung, type Known, type Match, matchesOf, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
+import {findMatches, isYoung, type Known, type Match, matchesOfReporter, type ReadMail, reviewText} from './matches.ts';
 import type {EventWriter} from './outbox.ts';
 import {recordReceived} from './received.ts';
 import {actOn, type Reported} from './report-effects.ts';
@@ -141,14 +141,14 @@ async function prove(
 	const found = await findReportedRecipients(trx, {recipientIds: [...recipientIds]});
 	const recipients = new Map(found.map(recipient => [recipient.id, recipient]));
 	const byRecipient = new Map(
-		items.map(item => [item, matchesOf(item, {recipients, messages: new Map()}, acceptMs)]),
+		items.map(item => [item, findMatches(item, {recipients, messages: new Map()}, acceptMs)]),
 	);
 
 	const others = items.filter(item => byRecipient.get(item)?.length === 0);
 	const messageIds = new Set(others.flatMap(item => young(item, 'msg_')));
 	const ofMessages = await findReportedRecipients(trx, {messageIds: [...messageIds]});
 	const known = {recipients, messages: groupBy(ofMessages, ({message_id: messageId}) => messageId)};
-	const byMessage = new Map(others.map(item => [item, matchesOf(item, known, acceptMs)]));
+	const byMessage = new Map(others.map(item => [item, findMatches(item, known, acceptMs)]));
 
 	const matches: Match[][] = [];
 	for (const item of items) {
@@ -166,7 +166,7 @@ async function addReports(
 	matches: readonly Match[],
 ): Promise<Reported[]> {
 	const reported = matches.map(match => ({...match, reportId: eventWriter.newId('rpt')}));
-	const added = await insertReports(trx, reported.map(rowOf));
+	const added = await insertReports(trx, reported.map(toRow));
 	return reported.filter(({reportId}) => added.has(reportId));
 }
 
@@ -206,7 +206,7 @@ function isInScope({recipient, item: {reading}}: Match): boolean {
 	return (reading.workspace ?? recipient.workspace_id) === recipient.workspace_id;
 }
 
-function rowOf(match: Reported): NewReport {
+function toRow(match: Reported): NewReport {
 	const {item, recipient, via, report, reportId} = match;
 	return {
 		id: reportId,
@@ -222,7 +222,7 @@ function rowOf(match: Reported): NewReport {
 			via,
 			source: item.cameIn.source,
 			received_at: item.cameIn.receivedAt,
-			action: actionOf(match),
+			action: toAction(match),
 			...(report && {
 				recipient: report.recipient,
 				original_recipient: report.originalRecipient,
@@ -247,14 +247,14 @@ function aboutOf(match: Match, fresh: ReadonlyMap<Match['recipient'], EventType 
 		workspaceId: recipient.workspace_id,
 		recipient: recipient.address,
 		via,
-		action: actionOf(match),
+		action: toAction(match),
 		report: report ?? null,
 		isNew: fresh.has(recipient),
 		event: fresh.get(recipient) ?? null,
 	};
 }
 
-function actionOf({via, report}: Match): ReportAction {
+function toAction({via, report}: Match): ReportAction {
 	return via === 'unsubscribe_mail' ? 'unsubscribe' : (report?.action ?? 'none');
 }
 
@@ -273,7 +273,7 @@ function keptOf(item: ReadMail, matches: readonly Match[], isNew: boolean, known
 	if (matches.length === 0) {
 		return item.candidates.some(candidate => isErased(candidate, known)) ? null : 'unmatched';
 	}
-	const isRequest = matches.some(match => actionOf(match) === 'unsubscribe');
+	const isRequest = matches.some(match => toAction(match) === 'unsubscribe');
 	return isNew && (reading.fault !== null || (reading.kind === 'other' && !isRequest)) ? 'unread' : null;
 }
 

@@ -42,7 +42,7 @@ export function weightOfRefusal(category: BounceCategory, suppresses: boolean): 
  * Returns what a recipient adds to the figures. It depends on what is known, in any order, so nothing counts twice. A
  * recipient rejected because of us is left out unless something else is known about its address.
  */
-export function figuresOf({tried, taken, weights}: Course): Figures {
+export function toFigures({tried, taken, weights}: Course): Figures {
 	const isHard = weights.has('hard');
 	const isComplained = weights.has('complained');
 	const counts = tried && (isHard || isComplained || !weights.has('of_us'));
@@ -137,7 +137,7 @@ export async function countReported(
 
 /** Returns the change of the figures, or `null` if they stay the same. */
 function changeOf({destination}: {readonly destination: string}, before: Course, after: Course): Figures | null {
-	const [was, is] = [figuresOf(before), figuresOf(after)];
+	const [was, is] = [toFigures(before), toFigures(after)];
 	const change = {
 		attempted: is.attempted - was.attempted,
 		hard: is.hard - was.hard,

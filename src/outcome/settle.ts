@@ -4,7 +4,7 @@ import type {EventType, Recipient, RecipientState} from '../mail/message.ts';
 import {type AttemptResult, isPossibleDuplicate, type Outcome} from '../mail/outcome.ts';
 import {cappedWait, endOfLife, nextAttempt, type Retry} from '../mail/retry.ts';
 import {isCounted} from '../mail/simulator.ts';
-import {columnsOf} from '../store/engine/rows.ts';
+import {toColumns} from '../store/engine/rows.ts';
 import type {Claimed} from '../store/queue/claims.ts';
 import {endWaiting, type Step} from '../store/queue/open-recipients.ts';
 import {announce, type Notifier, ofRecipient} from './outbox.ts';
@@ -144,7 +144,7 @@ function explanation(how: GivenUp, {attempts}: Recipient): Record<string, unknow
 		: {reason: how.kind === 'drop' ? 'dropped' : 'cancelled'};
 }
 
-const {fields: triedFields} = columnsOf(
+const {fields: triedFields} = toColumns(
 	'id workspace_id message_id address address_key role destination subject attempts sent_at last_category last_reply',
 	'created_at sealed queued tracking track_opens_at track_clicks_at',
 );

@@ -9,7 +9,6 @@ import {findRecipientFor} from '../store/recipients.ts';
 import {deleteSuppressionOf, findStatus} from '../store/suppressions.ts';
 import {readDetails} from '../store/timeline.ts';
 import {
-	barsOf,
 	deleteOptOuts,
 	findOptedOut,
 	insertOptOuts,
@@ -17,6 +16,7 @@ import {
 	listPublicTopics,
 	noTopic,
 	type Topic,
+	toBars,
 } from '../store/topics.ts';
 import {announce, type EventWriter, notify} from './outbox.ts';
 import {suppressAddresses} from './suppress.ts';
@@ -117,19 +117,19 @@ export async function readStatus(
 	reader: Knex,
 	recipient: Omit<Unsubscription, 'action' | 'via' | 'at'>,
 ): Promise<SubscriptionStatus> {
-	const row = await findStatus(reader, pairOf(recipient), recipient);
+	const row = await findStatus(reader, toPair(recipient), recipient);
 	const isRequired = row?.requiredAt != null;
 	const block = isRequired
 		? await blockOfOthers(reader, recipient)
 		: row?.optOutSource
-			? blockOf(row.optOutSource.startsWith(pageSource))
+			? toBlock(row.optOutSource.startsWith(pageSource))
 			: null;
 	return {
 		topic:
 			row?.topicCode && row.topicName
 				? {code: row.topicCode, name: row.topicName, description: row.description, isRequired, block}
 				: null,
-		all: row?.reason ? blockOf(row.reason === reason && row.source === pageSource) : null,
+		all: row?.reason ? toBlock(row.reason === reason && row.source === pageSource) : null,
 		// Once the message is removed, its link counts as live, so that no opt-out is lost.
 		isTest: row?.mode === 'test' && !isSimulated(recipient.addressKey),
 	};
@@ -147,11 +147,11 @@ async function blockOfOthers(
 	reader: Knex,
 	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey' | 'topicId'>,
 ): Promise<Block | null> {
-	const pair = pairOf(recipient);
+	const pair = toPair(recipient);
 	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
 	const others = (await otherCodes(reader, recipient.workspaceId)).map(code => left?.get(code));
 	return others.every(optOut => optOut?.until === null)
-		? blockOf(others.some(optOut => optOut?.source === sourceOf(recipient)))
+		? toBlock(others.some(optOut => optOut?.source === sourceOf(recipient)))
 		: null;
 }
 
@@ -168,7 +168,7 @@ export async function readChoices(
 	recipient: Pick<Unsubscription, 'workspaceId' | 'addressKey'>,
 	now: string,
 ): Promise<{readonly choices: readonly Choice[]; readonly pausedUntil: string | null}> {
-	const pair = pairOf(recipient);
+	const pair = toPair(recipient);
 	const topics = await listPublicTopics(reader, recipient.workspaceId);
 	const left = (await findOptedOut(reader, [pair])).get(pairKey(...pair));
 	return {
@@ -179,7 +179,7 @@ export async function readChoices(
 				isOut: left?.get(code)?.until === null,
 			}))
 			.toSorted((a, b) => a.name.localeCompare(b.name)),
-		pausedUntil: barsOf(left, now).pausedUntil,
+		pausedUntil: toBars(left, now).pausedUntil,
 	};
 }
 
@@ -268,9 +268,9 @@ async function takeBack(
 	topic: SubscriptionStatus['topic'],
 ): Promise<void> {
 	const {action} = item;
-	const pair = pairOf(item);
+	const pair = toPair(item);
 	if (typeof action === 'object') {
-		const until = barsOf((await findOptedOut(trx, [pair])).get(pairKey(...pair)), item.at).pausedUntil;
+		const until = toBars((await findOptedOut(trx, [pair])).get(pairKey(...pair)), item.at).pausedUntil;
 		await deleteOptOuts(trx, pair, {codes: action.in});
 		if (until !== null) {
 			// A pause also applies to topics that are rejoined meanwhile.
@@ -345,14 +345,14 @@ async function announceOnce(
 	return true;
 }
 
-function blockOf(isPage: boolean): Block {
+function toBlock(isPage: boolean): Block {
 	return isPage ? 'page' : 'other';
 }
 
-function pairOf({workspaceId, addressKey}: Pick<Unsubscription, 'workspaceId' | 'addressKey'>): Pair {
+function toPair({workspaceId, addressKey}: Pick<Unsubscription, 'workspaceId' | 'addressKey'>): Pair {
 	return [workspaceId, addressKey];
 }
 
 function keyOf(item: Omit<Unsubscription, 'action' | 'via' | 'at'>): string {
-	return pairKey(...pairOf(item));
+	return pairKey(...toPair(item));
 }

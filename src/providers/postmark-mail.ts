@@ -1,5 +1,5 @@
 import {decodeWords} from '../report/decode.ts';
-import {type Field, fieldOf, fileNameOf, leavesOf, type Part, readMail} from '../report/mime.ts';
+import {collectLeaves, type Field, fileNameOf, findField, type Part, readMail} from '../report/mime.ts';
 
 /** Fields that Postmark writes itself, or accepts under another name. */
 const left =
@@ -17,8 +17,8 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 		return fault;
 	}
 	const {fields} = root;
-	const textOf = (name: string) => decodeWords(fieldOf(fields, name) ?? '');
-	const leaves = leavesOf(root);
+	const textOf = (name: string) => decodeWords(findField(fields, name) ?? '');
+	const leaves = collectLeaves(root);
 	const bodyOf = (type: string) =>
 		leaves.find(part => part.type === type && !/^attachment/i.test(partField(part, 'disposition')));
 	const [html, text] = [bodyOf('text/html'), bodyOf('text/plain')];
@@ -26,9 +26,9 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 		.filter(({name}) => !left.test(name))
 		.map(({name, value}) => ({Name: shown(name), Value: value}));
 	const ofMail = {
-		From: mailboxOf(fieldOf(fields, 'from') ?? ''),
+		From: parseMailbox(findField(fields, 'from') ?? ''),
 		To: to,
-		ReplyTo: mailboxOf(fieldOf(fields, 'reply-to') ?? ''),
+		ReplyTo: parseMailbox(findField(fields, 'reply-to') ?? ''),
 		Subject: textOf('subject'),
 		HtmlBody: html?.text() ?? '',
 		TextBody: text?.text() ?? '',
@@ -37,30 +37,30 @@ export function postmarkMail(data: Buffer, to: string): object | string {
 	return {
 		...Object.fromEntries(Object.entries(ofMail).filter(([, value]) => value !== '')),
 		Headers: [...kept, {Name: 'X-PM-KeepID', Value: 'true'}],
-		Metadata: Object.fromEntries(fields.flatMap(metadataOf)),
-		Attachments: leaves.filter(part => part !== html && part !== text).map(attachmentOf),
+		Metadata: Object.fromEntries(fields.flatMap(toMetadata)),
+		Attachments: leaves.filter(part => part !== html && part !== text).map(toAttachment),
 	};
 }
 
 /**
  * Decodes a mailbox. An encoded name is quoted if it contains special characters of address lists (RFC 5322 §3.2.3).
  */
-function mailboxOf(value: string): string {
+function parseMailbox(value: string): string {
 	const [, encoded, address] = /^((?:=\?\S+\?=\s+)+)(<[^<>]+>)$/.exec(value.trim()) ?? [];
 	const name = decodeWords(encoded ?? '').trim();
 	return /[()<>[\]:;@\\,."]/.test(name) ? `"${name.replace(/["\\]/g, '\\$&')}" ${address}` : decodeWords(value);
 }
 
-const partField = ({fields}: Part, name: string) => fieldOf(fields, `content-${name}`) ?? '';
+const partField = ({fields}: Part, name: string) => findField(fields, `content-${name}`) ?? '';
 
 /** Capitalizes a field name that is in lower case. */
 const shown = (name: string) => name.replace(/(?:^|-)[a-z]/g, letter => letter.toUpperCase());
 
-function metadataOf({name, value}: Field): Array<readonly [string, string]> {
+function toMetadata({name, value}: Field): Array<readonly [string, string]> {
 	return name.startsWith(metadata) ? [[name.slice(metadata.length), value]] : [];
 }
 
-function attachmentOf(part: Part, n: number): object {
+function toAttachment(part: Part, n: number): object {
 	const id = partField(part, 'id').replace(/^<|>$/g, '');
 	return {
 		Name: fileNameOf(part) || `part-${n + 1}`,

@@ -11,7 +11,7 @@ export function isRecent(at: number, now: number, maxAgeMs: number): boolean {
 }
 
 /** Returns the value of a header that occurs once, or an empty string. */
-export function headerOf({headers}: Incoming, name: string): string {
+export function findHeader({headers}: Incoming, name: string): string {
 	const value = headers[name];
 	return typeof value === 'string' ? value : '';
 }
@@ -36,11 +36,11 @@ export function hmacHex(key: string, ...parts: ReadonlyArray<string | Uint8Array
  * in X-Mailctl-Secret. This is for providers that do not sign their posts.
  */
 export function hasSecret(incoming: Incoming, secret: string): boolean {
-	const authorization = headerOf(incoming, 'authorization');
+	const authorization = findHeader(incoming, 'authorization');
 	const [, scheme = '', credentials = ''] = /^(basic|bearer) +(\S+)$/i.exec(authorization) ?? [];
 	const given =
 		scheme.toLowerCase() === 'basic' ? splitOnce(Buffer.from(credentials, 'base64').toString()) : [credentials];
-	return [...given, headerOf(incoming, 'x-mailctl-secret')].map(one => same(one, secret)).includes(true);
+	return [...given, findHeader(incoming, 'x-mailctl-secret')].map(one => same(one, secret)).includes(true);
 }
 
 function splitOnce(text: string): string[] {

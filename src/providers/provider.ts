@@ -92,7 +92,7 @@ export function listOf(value: unknown): readonly unknown[] {
 }
 
 /** Returns a batch, or a single event as a batch. `null` if it is neither. */
-export function batchOf(body: unknown): readonly Fields[] | null {
+export function parseBatch(body: unknown): readonly Fields[] | null {
 	const events = Array.isArray(body) ? body : [body];
 	return events.every(isObject) ? events : null;
 }
@@ -129,12 +129,12 @@ export function said(
 	}: Partial<Omit<ProviderEvent, 'feedbackType'>> & Pick<ProviderEvent, 'text'> & {readonly feedbackType?: unknown},
 ): ProviderEvent {
 	const [what, verdict = null] = (Object.hasOwn(kinds, textOf(name)) && kinds[textOf(name)]) || ['other'];
-	const complaint = what === 'complained' ? {feedbackType: feedbackTypeOf(feedbackType)} : {};
+	const complaint = what === 'complained' ? {feedbackType: parseFeedbackType(feedbackType)} : {};
 	return {...none, ...event, what, verdict, ...complaint};
 }
 
 /** Returns the kind of a complaint as RFC 5965 spells it, or `abuse` if the provider names none. */
-export function feedbackTypeOf(value: unknown): string {
+export function parseFeedbackType(value: unknown): string {
 	return textOf(value).trim().toLowerCase().replaceAll(/[_ ]/g, '-') || 'abuse';
 }
 
@@ -151,6 +151,6 @@ export function codeOf(value: unknown): number | null {
 }
 
 /** Parses an enhanced code (RFC 3463), or returns `null`. */
-export function statusOf(value: unknown): string | null {
+export function parseStatus(value: unknown): string | null {
 	return /^[245]\.\d{1,3}\.\d{1,3}$/.exec(textOf(value).trim())?.[0] ?? null;
 }

@@ -2,7 +2,7 @@ import {withoutControls} from '../kit/text.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {OptionalEvent, ProviderName} from '../mail/provider.ts';
 import type {Clues, Reading, Report} from '../mail/report.ts';
-import {reasonOf, replyAlone, replyIn} from '../report/reply.ts';
+import {findReason, replyAlone, replyIn} from '../report/reply.ts';
 import {feedbackActions} from '../report/sender-mail.ts';
 import {type Fields, fieldsOf, type ProviderEvent} from './provider.ts';
 import {providers} from './providers.ts';
@@ -31,7 +31,7 @@ export function readEvent(stored: Uint8Array, classify: Classify): Reading {
 	const [first] = said;
 	return {
 		kind: 'provider',
-		reports: said.map(one => reportOf(withReply(one), takes, classify)),
+		reports: said.map(one => toReport(withReply(one), takes, classify)),
 		clues: {
 			...noClues,
 			refs: first?.refs ?? [],
@@ -57,13 +57,13 @@ function withReply(event: ProviderEvent): ProviderEvent {
 	return {...event, code: code ?? reply.code, status: status ?? reply.enhanced, text: replyAlone(text)};
 }
 
-function reportOf(event: ProviderEvent, takes: readonly OptionalEvent[], classify: Classify): Report {
+function toReport(event: ProviderEvent, takes: readonly OptionalEvent[], classify: Classify): Report {
 	const {recipient, status, code, host, text, feedbackType = null} = event;
 	return {
 		...{recipient, originalRecipient: null, status, code, host, feedbackType},
 		...{type: 'none', category: null, suppresses: false, rule: null, matched: null},
 		// A truncated URL would lead elsewhere.
-		reason: event.what === 'clicked' ? withoutControls(text) : reasonOf(text),
+		reason: event.what === 'clicked' ? withoutControls(text) : findReason(text),
 		...judged(event, takes, classify),
 	};
 }
@@ -99,7 +99,7 @@ function judged(
 				: {action: 'failed', ...judgement};
 		}
 		case 'dropped': {
-			const because = text === '' ? '' : ` (${reasonOf(text)})`;
+			const because = text === '' ? '' : ` (${findReason(text)})`;
 			const reason = `The provider did not send it: the address is on its suppression list${because}.`;
 			return {action: 'failed', type: 'permanent', category: 'policy', suppresses: true, reason};
 		}

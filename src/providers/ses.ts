@@ -5,15 +5,15 @@ import {isRecent} from './proofs.ts';
 import {
 	bare,
 	type Fields,
-	feedbackTypeOf,
 	fieldsOf,
 	isFields,
 	listOf,
 	none,
 	type Provider,
 	type ProviderEvent,
+	parseFeedbackType,
+	parseStatus,
 	refName,
-	statusOf,
 	textOf,
 	textOrNull,
 	texts,
@@ -71,7 +71,7 @@ function said(event: Fields): readonly Said[] {
 			const {complainedRecipients, complaintFeedbackType, complaintSubType} = fieldsOf(event.complaint);
 			// The address has complained before, so SES did not send this message.
 			const what = complaintSubType === 'OnAccountSuppressionList' ? 'dropped' : 'complained';
-			const feedbackType = feedbackTypeOf(complaintFeedbackType);
+			const feedbackType = parseFeedbackType(complaintFeedbackType);
 			return addressed(complainedRecipients).map(({recipient}) => ({
 				what,
 				text: feedbackType,
@@ -126,7 +126,7 @@ function addressed(recipients: unknown) {
 	return (all.length > 0 ? all : [{}]).map(({emailAddress, diagnosticCode, status}: Fields) => ({
 		recipient: textOrNull(emailAddress),
 		diagnostic: textOf(diagnosticCode),
-		status: statusOf(status),
+		status: parseStatus(status),
 	}));
 }
 

@@ -1,18 +1,18 @@
 import {parsedJson} from '../kit/exact-json.ts';
 import {hourMs} from '../kit/time.ts';
-import {headerOf, hmacHex, isRecent, isSignedBy, same} from './proofs.ts';
+import {findHeader, hmacHex, isRecent, isSignedBy, same} from './proofs.ts';
 import {
 	bare,
-	batchOf,
 	codeOf,
 	type Fields,
 	fieldsOf,
 	type Kinds,
 	type Provider,
+	parseBatch,
+	parseStatus,
 	refIn,
 	refName,
 	said,
-	statusOf,
 	textOf,
 	textOrNull,
 	texts,
@@ -41,14 +41,14 @@ const suppressedBySendgrid = /bounced address|unsubscribed address|spam reportin
 export const sendgrid: Provider = {
 	secret: 'theirs',
 	proves(incoming, secret, now) {
-		const timestamp = headerOf(incoming, 'x-twilio-email-event-webhook-timestamp');
-		const signature = headerOf(incoming, 'x-twilio-email-event-webhook-signature');
+		const timestamp = findHeader(incoming, 'x-twilio-email-event-webhook-timestamp');
+		const signature = findHeader(incoming, 'x-twilio-email-event-webhook-signature');
 		return (
 			isRecent(Number(timestamp) * 1000, now, sendgridMs) &&
 			isSignedBy(secret, signature, Buffer.from(timestamp), incoming.body)
 		);
 	},
-	events: batchOf,
+	events: parseBatch,
 	read(event) {
 		const reason = texts(event.reason, event.response)[0] ?? '';
 		const isBlocked = event.event === 'bounce' && event.type === 'blocked';
@@ -58,7 +58,7 @@ export const sendgrid: Provider = {
 				text: textOf(event.url) || reason,
 				recipient: textOrNull(event.email),
 				code: codeOf(/^[245]\d\d/.exec(textOf(event.status) || textOf(event.response))?.[0]),
-				status: statusOf(event.status),
+				status: parseStatus(event.status),
 				host: textOrNull(event.mx),
 				refs: texts(event[refName]),
 				messageIds: texts(bare(event['smtp-id'])),
@@ -101,7 +101,7 @@ export const mailgun: Provider = {
 		);
 	},
 	onceBy: body => textOf(fieldsOf(fieldsOf(body).signature).token),
-	events: body => batchOf(fieldsOf(body)['event-data']),
+	events: body => parseBatch(fieldsOf(body)['event-data']),
 	read(event) {
 		const status = fieldsOf(event['delivery-status']);
 		const rejected = fieldsOf(event.reject).reason;
@@ -110,7 +110,7 @@ export const mailgun: Provider = {
 				text: texts(status.message, status.description, rejected, event.url, event.reason)[0] ?? '',
 				recipient: textOrNull(event.recipient),
 				code: codeOf(status.code),
-				status: statusOf(status['enhanced-code']),
+				status: parseStatus(status['enhanced-code']),
 				host: textOrNull(status['mx-host']),
 				refs: texts(refIn(event['user-variables'])),
 				messageIds: texts(bare(fieldsOf(fieldsOf(event.message).headers)['message-id'])),
@@ -150,12 +150,12 @@ const genericKinds: Kinds = {
 export const generic: Provider = {
 	secret: 'ours',
 	proves(incoming, secret, now) {
-		const timestamp = headerOf(incoming, 'x-webhook-timestamp');
-		const signature = headerOf(incoming, 'x-webhook-signature');
+		const timestamp = findHeader(incoming, 'x-webhook-timestamp');
+		const signature = findHeader(incoming, 'x-webhook-signature');
 		const expected = `sha256=${hmacHex(secret, `${timestamp}.`, incoming.body)}`;
 		return same(signature, expected) && Math.abs(now - Number(timestamp) * 1000) <= toleranceMs;
 	},
-	events: batchOf,
+	events: parseBatch,
 	read(event) {
 		// mailctl's own webhooks have their facts in `detail`.
 		const detail = fieldsOf(event.detail);
@@ -165,7 +165,7 @@ export const generic: Provider = {
 				recipient: textOrNull(event.recipient),
 				text: texts(event.reason, event.detail, detail.reply)[0] ?? '',
 				code: codeOf(event.code),
-				status: statusOf(event.status) ?? statusOf(detail.status),
+				status: parseStatus(event.status) ?? parseStatus(detail.status),
 				host: textOrNull(event.host) ?? textOrNull(detail.host),
 				refs: texts(event.ref),
 				feedbackType: event.feedback_type ?? detail.feedback_type,

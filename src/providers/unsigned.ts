@@ -1,12 +1,12 @@
 import {hasSecret} from './proofs.ts';
 import {
 	bare,
-	batchOf,
 	codeOf,
 	type Fields,
 	fieldsOf,
 	type Kinds,
 	type Provider,
+	parseBatch,
 	refIn,
 	refName,
 	said,
@@ -41,7 +41,7 @@ const postmarkKinds: Kinds = {
 export const postmark: Provider = {
 	secret: 'ours',
 	proves: hasSecret,
-	events: batchOf,
+	events: parseBatch,
 	read: event => [
 		said(postmarkKinds, postmarkKind(event), {
 			text: texts(event.Details, event.Description, event.OriginalLink, event.SuppressionReason)[0] ?? '',
@@ -86,7 +86,7 @@ const brevoKinds: Kinds = {
 export const brevo: Provider = {
 	secret: 'ours',
 	proves: hasSecret,
-	events: batchOf,
+	events: parseBatch,
 	read: event => [
 		said(brevoKinds, event.event, {
 			text: texts(event.link, event.reason)[0] ?? '',
@@ -116,7 +116,7 @@ const mailjetKinds: Kinds = {
 export const mailjet: Provider = {
 	secret: 'ours',
 	proves: hasSecret,
-	events: batchOf,
+	events: parseBatch,
 	read: event => [
 		said(mailjetKinds, mailjetKind(event), {
 			text: texts(event.smtp_reply, event.comment, event.error, event.url, event.source)[0] ?? '',
@@ -170,7 +170,7 @@ export const sparkpost: Provider = {
 	secret: 'ours',
 	proves: hasSecret,
 	// An element is `{msys: {<class>: event}}`. A test post has no event.
-	events: body => batchOf(body)?.flatMap(each => Object.values(fieldsOf(each.msys)).map(fieldsOf)) ?? null,
+	events: body => parseBatch(body)?.flatMap(each => Object.values(fieldsOf(each.msys)).map(fieldsOf)) ?? null,
 	read: event => [
 		said(sparkpostKinds, sparkpostKind(event), {
 			text: texts(event.raw_reason, event.reason, event.target_link_url)[0] ?? '',

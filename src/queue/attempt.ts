@@ -9,7 +9,7 @@ import {
 	type Outcome,
 	type Phase,
 } from '../mail/outcome.ts';
-import {endOfLife, expiringIn, type OwnRetry, type Retry, retryOf} from '../mail/retry.ts';
+import {endOfLife, expiringIn, type OwnRetry, type Retry, resolveRetry} from '../mail/retry.ts';
 import type {Precedence, Route} from '../mail/route.ts';
 import {decideNext, type JudgedTry, triedPart} from '../outcome/settle.ts';
 import {isBlock} from '../pace/blocks.ts';
@@ -281,7 +281,7 @@ export class Attempts {
 	}
 
 	#retryOf(recipient: Claimed, own: OwnRetry): Retry {
-		const retry = retryOf(own, this.#options.retry(), recipient.queue_lifetime_s);
+		const retry = resolveRetry(own, this.#options.retry(), recipient.queue_lifetime_s);
 		const {expiresAt} = readExtras(recipient.extras);
 		return expiresAt === undefined ? retry : expiringIn(Date.parse(expiresAt) - startOf(recipient), retry);
 	}

@@ -1,6 +1,6 @@
 import type {Clock, Moment} from '../kit/clock.ts';
 import {priorities} from '../mail/message.ts';
-import {endOfLife, lifetimeOf, type OwnRetry, type Retry} from '../mail/retry.ts';
+import {endOfLife, type OwnRetry, type Retry, resolveLifetime} from '../mail/retry.ts';
 import type {Arrival, QueueKey, Route} from '../mail/route.ts';
 import type {JudgedTry} from '../outcome/settle.ts';
 import {connectionsOf, type SiteChange, type SiteEnd} from '../pace/site-state.ts';
@@ -475,6 +475,6 @@ class Expiry {
 		queue_lifetime_s: ofWorkspace,
 	}: Awaited<ReturnType<typeof readAged>>[number]): Promise<number> {
 		const {retry, ownRetryOf} = this.#options;
-		return endOfLife(acceptedAt, lifetimeOf(await ownRetryOf(destination), retry().lifetime, ofWorkspace));
+		return endOfLife(acceptedAt, resolveLifetime(await ownRetryOf(destination), retry().lifetime, ofWorkspace));
 	}
 }

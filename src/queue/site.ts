@@ -113,7 +113,7 @@ export type Site = Timed & {
 /** A relay accepts mail as fast as it arrives and needs a larger supply. */
 const recipientsPerConnection = {mx: 4, relay: 13};
 const largestClaim = 100;
-export function newSiteOf(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
+export function createSite(route: Omit<Route, 'warmUp'>, state: SiteState, saved: boolean): Site {
 	return {
 		at: null,
 		index: 0,
@@ -251,7 +251,7 @@ export class Sites {
 		const state = saved
 			? restoredSite(route.pace, saved, now, maxWaitOf(route, retry()), share)
 			: newSite(route.pace, share, now.monotonic);
-		const site = newSiteOf(route, state, saved !== undefined);
+		const site = createSite(route, state, saved !== undefined);
 		this.#sites.set(route.site, site);
 		if (this.#toProbe.delete(route.site)) {
 			probeNow(state, now.monotonic);

@@ -1,7 +1,7 @@
 import type {Liquid} from 'liquidjs';
 import {deepestHtml, maxElements, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
-import {faultOf, liquidFault, type Shielded, shield, type Violation, violationAt} from './liquid-source.ts';
+import {liquidFault, type Shielded, shield, toFault, type Violation, violationAt} from './liquid-source.ts';
 import {hideStyles} from './style-attributes.ts';
 import {nestsTooDeeply, textTemplate} from './text-part.ts';
 
@@ -230,11 +230,11 @@ export async function compileMjml(engine: Liquid, source: string): Promise<MjmlR
 			...errors
 				.filter(error => !isLiquidColour(error, shielded))
 				.map(error =>
-					violationAt('mjml', source, shielded, offsetOf(shielded.text, error), error.message.trim()),
+					violationAt('mjml', source, shielded, parseOffset(shielded.text, error), error.message.trim()),
 				),
 		);
 	} catch (error) {
-		violations.push(violationAt('mjml', source, shielded, 0, faultOf(error).message));
+		violations.push(violationAt('mjml', source, shielded, 0, toFault(error).message));
 	}
 
 	if (violations.length === 0) {
@@ -262,7 +262,7 @@ function isLiquidColour({message}: MjmlError, {pattern}: Shielded): boolean {
 }
 
 /** Returns the offset of an error. MJML reports only the line, so the first tag of the element on it is used. */
-function offsetOf(text: string, {line, tagName}: MjmlError): number {
+function parseOffset(text: string, {line, tagName}: MjmlError): number {
 	const lines = text.split('\n');
 	const start = lines.slice(0, line - 1).reduce((sum, before) => sum + before.length + 1, 0);
 	return start + Math.max(0, lines[line - 1]?.toLowerCase().indexOf(`<${tagName}`) ?? 0);
@@ -315,7 +315,7 @@ function borrowedPictures(source: string, shielded: Shielded, html: string): Vio
 
 /** Sets the direction of a right-to-left template, because MJML makes all sections and columns left-to-right. */
 function withDirection(text: string): string {
-	if (directionOf(text) !== 'rtl') {
+	if (parseDirection(text) !== 'rtl') {
 		return text;
 	}
 	const elements = ['mj-wrapper', 'mj-section', 'mj-group', 'mj-column'];
@@ -331,12 +331,12 @@ function withDirection(text: string): string {
  * Removes MJML's `ltr` if the direction is `auto` or Liquid, so that it is inherited unless an element sets its own.
  */
 function keepDirection(html: string, text: string): string {
-	const direction = directionOf(text);
+	const direction = parseDirection(text);
 	const isOpen = direction !== null && direction !== 'ltr' && direction !== 'rtl';
 	return isOpen && !/\sdirection\s*=/i.test(text) ? html.replace(/direction:ltr;?/g, '') : html;
 }
 
-function directionOf(text: string): string | null {
+function parseDirection(text: string): string | null {
 	return /<mjml\s(?:[^>]*\s)?dir\s*=\s*["']([^"']*)["']/i.exec(text)?.[1]?.trim().toLowerCase() ?? null;
 }
 

@@ -59,7 +59,7 @@ export function readMoment(value: unknown): Moment | undefined {
 	}
 	const text = typeof spelling === 'string' && spelling.length <= maxTextLength ? spelling.trim() : '';
 	if (/^(?:now|today)$/i.test(text)) {
-		return momentOf(Date.now(), undefined, false);
+		return toMoment(Date.now(), undefined, false);
 	}
 	const [, unix, fraction] = /^(-?\d+)(?:\.(\d+))?$/.exec(text) ?? [];
 	if (unix !== undefined) {
@@ -76,10 +76,10 @@ export function readMoment(value: unknown): Moment | undefined {
 
 function ofUnixTime(value: number, fraction: string | undefined): Moment | undefined {
 	const inSeconds = Math.abs(value) < firstMillisecondsValue;
-	return momentOf(inSeconds ? value * 1000 : value, inSeconds ? fraction : undefined, false);
+	return toMoment(inSeconds ? value * 1000 : value, inSeconds ? fraction : undefined, false);
 }
 
-function momentOf(milliseconds: number, fraction: string | undefined, wholeDay: boolean): Moment | undefined {
+function toMoment(milliseconds: number, fraction: string | undefined, wholeDay: boolean): Moment | undefined {
 	const at = Math.floor(milliseconds);
 	if (!Number.isFinite(new Date(at).getTime())) {
 		return undefined;
@@ -99,7 +99,7 @@ function ofFields(fields: Fields): Moment | undefined {
 	const [ofYear, ofMonth, ofDay] = [number('year'), monthOf(fields), number('day', 1)];
 	const hours = half === undefined ? number('hour') : (number('hour') % 12) + (/p/i.test(half) ? 12 : 0);
 	const [minutes, seconds] = [number('minute'), number('second')];
-	const offset = offsetOf(fields);
+	const offset = toOffset(fields);
 	const days = new Date(0);
 	days.setUTCFullYear(ofYear, ofMonth - 1, ofDay);
 	// `Date` would turn 30 February into 2 March.
@@ -114,7 +114,7 @@ function ofFields(fields: Fields): Moment | undefined {
 		return undefined;
 	}
 	const milliseconds = Number((fraction ?? '').slice(0, 3).padEnd(3, '0'));
-	return momentOf(days.getTime() + (ofClock - offset) * 1000 + milliseconds, fraction, hour === undefined);
+	return toMoment(days.getTime() + (ofClock - offset) * 1000 + milliseconds, fraction, hour === undefined);
 }
 
 function monthOf({month, name}: Fields): number {
@@ -122,7 +122,7 @@ function monthOf({month, name}: Fields): number {
 }
 
 /** Returns the offset in seconds, or `undefined` if it is invalid. */
-function offsetOf({zone, sign, offsetHour, offsetMinute}: Fields): number | undefined {
+function toOffset({zone, sign, offsetHour, offsetMinute}: Fields): number | undefined {
 	const hours = Number(offsetHour ?? 0);
 	const minutes = Number(offsetMinute ?? 0);
 	if (sign !== undefined) {
@@ -141,7 +141,7 @@ export function readZone(value: unknown): Zone | undefined {
 		return undefined;
 	}
 	const offset = /^(?<sign>[+-])(?<offsetHour>\d{2}):?(?<offsetMinute>\d{2})$/.exec(value)?.groups;
-	return offset ? offsetOf(offset) : offsetFormat(value) ? value : undefined;
+	return offset ? toOffset(offset) : offsetFormat(value) ? value : undefined;
 }
 
 const offsetFormat = (timeZone: string) => dateFormat('en-US', {timeZone, timeZoneName: 'longOffset'});
@@ -369,7 +369,7 @@ const decimal = /^-?\d{1,30}(?:\.\d{1,20})?$/;
 
 /** Formats an amount. Returns `undefined` if the amount or the currency is invalid. */
 export function formatCurrency({locale}: Place, amount: unknown, code: unknown): string | undefined {
-	const value = decimalOf(amount);
+	const value = toDecimal(amount);
 	if (value === undefined || typeof code !== 'string' || !/^[a-z]{3}$/i.test(code)) {
 		return undefined;
 	}
@@ -396,7 +396,7 @@ function isStyle(value: unknown): value is Style {
 }
 
 /** Returns digits as text, so that large amounts do not lose precision as doubles. */
-function decimalOf(amount: unknown): Intl.StringNumericLiteral | number | undefined {
+function toDecimal(amount: unknown): Intl.StringNumericLiteral | number | undefined {
 	const text = amount instanceof Numeral ? String(amount) : amount;
 	if (typeof text === 'string' && decimal.test(text)) {
 		return text as Intl.StringNumericLiteral;

@@ -2,7 +2,7 @@ import type {Liquid} from 'liquidjs';
 import {type CompileResult, compileVariant, type VariantSource} from './compile.ts';
 import {deepestPartials, maxPartials, maxSourceLength} from './limits.ts';
 import {liquidEngines} from './liquid-engine.ts';
-import {faultOf, type LiquidToken, liquidTokens, offsetAt, positionAt, type Violation} from './liquid-source.ts';
+import {type LiquidToken, liquidTokens, offsetAt, positionAt, toFault, type Violation} from './liquid-source.ts';
 
 /** A layout or a partial as its author wrote it. */
 export type Layout = {
@@ -61,7 +61,7 @@ function put(
 	try {
 		tokens = liquidTokens(engine, text);
 	} catch (error) {
-		return {field: part.field, ...faultOf(error), ...(file !== null && {file})};
+		return {field: part.field, ...toFault(error), ...(file !== null && {file})};
 	}
 
 	const marks = content ? tokens.filter(token => mark.test(token.text)) : [];
@@ -80,7 +80,7 @@ function put(
 			continue;
 		}
 		copy(token.text.startsWith('-', 2) ? Math.max(from, text.slice(0, token.begin).trimEnd().length) : token.begin);
-		const next = isMark ? content : partialOf(token, layouts, trail);
+		const next = isMark ? content : findPartial(token, layouts, trail);
 		const isTooMuch = part.length > maxSourceLength || (!isMark && ++part.partials > maxPartials);
 		const fault = isTooMuch
 			? `with its layout and partials it has more than ${maxSourceLength} characters or ${maxPartials} partials`
@@ -101,7 +101,7 @@ function put(
 }
 
 /** Returns the partial that a `{% render %}` refers to, or the reason why it cannot be inserted. */
-function partialOf({text}: LiquidToken, layouts: readonly Layout[], trail: readonly string[]): Text | string {
+function findPartial({text}: LiquidToken, layouts: readonly Layout[], trail: readonly string[]): Text | string {
 	const name = rendered.exec(text)?.[2];
 	if (name === undefined) {
 		return `write the name of a partial in quotes and without parameters, as in {% render 'footer' %}: it sees all variables`;

@@ -22,7 +22,7 @@ export function liquidFault(engine: Liquid, field: string, source: string): Viol
 		engine.parse(source);
 		return invisibleFault(engine, field, source);
 	} catch (error) {
-		return {field, ...faultOf(error)};
+		return {field, ...toFault(error)};
 	}
 }
 
@@ -52,7 +52,7 @@ export function liquidCount(source: string): number {
 }
 
 /** Returns the message and position of a Liquid error. Errors without a position are at the start of the source. */
-export function faultOf(error: unknown): Omit<Violation, 'field'> {
+export function toFault(error: unknown): Omit<Violation, 'field'> {
 	const said = error instanceof Error ? error.message : String(error);
 	const message = stackSpent.test(said) ? 'nests too deeply' : shortened(said.replace(/, line:\d+, col:\d+$/, ''));
 	const [line, column] = LiquidError.is(error) ? error.token.getPosition() : [1, 1];

@@ -1,11 +1,11 @@
 import type {Template} from 'liquidjs';
 import {LRUCache} from 'lru-cache';
 import {parseExact} from '../kit/exact-json.ts';
-import {constantOf, joined, type Pieces, withoutControls} from '../kit/text.ts';
+import {encodeConstant, joined, type Pieces, withoutControls} from '../kit/text.ts';
 import {limitWork, systemClocks, type WorkClocks} from '../kit/work-limit.ts';
 import {deepestHtml, largestPart, maxSubjectLength, renderTime} from './limits.ts';
 import {liquidEngines, parseDirect, renderTemplates} from './liquid-engine.ts';
-import {faultOf, liquidCount} from './liquid-source.ts';
+import {liquidCount, toFault} from './liquid-source.ts';
 import {nestsTooDeeply, textFromHtml, textPieces, tidyPieces} from './text-part.ts';
 
 /** A compiled variant. The id identifies its content, because versions are immutable. */
@@ -83,7 +83,7 @@ export function createRenderer({
 		if (!templates) {
 			templates = {
 				subject: parseDirect(engines.plain, subject, text => [text]),
-				html: parseDirect(engines.html, html, text => [constantOf(text)]),
+				html: parseDirect(engines.html, html, text => [encodeConstant(text)]),
 				text: text === null ? null : parseDirect(engines.plain, text, textPieces),
 			};
 			const source = subject + html + (text ?? '');
@@ -123,7 +123,7 @@ export function createRenderer({
 			const text = templates.text ? tidyPieces(rendered('text', templates.text)) : [textOf(joined(html))];
 			return {ok: true, subject, html, text};
 		} catch (error) {
-			const {message, line, column} = faultOf(error);
+			const {message, line, column} = toFault(error);
 			const limit = error instanceof RenderLimit || spentLimit.test(message);
 			return {
 				ok: false,

@@ -1,6 +1,6 @@
 import {compile, type DomNode} from 'html-to-text';
 import type {Liquid} from 'liquidjs';
-import {constantOf, type Pieces} from '../kit/text.ts';
+import {encodeConstant, type Pieces} from '../kit/text.ts';
 import {deepestHtml} from './limits.ts';
 import {type LiquidToken, liquidFault, shield} from './liquid-source.ts';
 
@@ -125,7 +125,7 @@ const withoutGaps = (text: string): string => text.replace(/\n(?:[ \t]*\n){2,}/g
 export function textPieces(text: string): Pieces {
 	const inner = text.trim();
 	const start = text.length - text.trimStart().length;
-	return [text.slice(0, start), constantOf(withoutGaps(inner)), text.slice(start + inner.length)];
+	return [text.slice(0, start), encodeConstant(withoutGaps(inner)), text.slice(start + inner.length)];
 }
 
 /** Like `tidyText`, for the rendered result of `textPieces`. */

@@ -2,7 +2,7 @@ import {gzipSync} from 'node:zlib';
 import type {AggregateReport} from '../mail/aggregate.ts';
 import {decodeText, decodeWords} from './decode.ts';
 import {readDmarcReport} from './dmarc-report.ts';
-import {fieldOf, fileNameOf, leavesOf, type Mail, type Part, readMail} from './mime.ts';
+import {collectLeaves, fileNameOf, findField, type Mail, type Part, readMail} from './mime.ts';
 import {readTlsReport} from './tls-report.ts';
 import {isGzip, isZip, unpack} from './unpack.ts';
 import {XmlFault} from './xml.ts';
@@ -21,11 +21,11 @@ const maxForwards = 3;
  * or inside a forwarded message. Never throws.
  */
 export function readAggregate(mail: Mail, raw: Buffer, forwards = 0): FoundAggregate | null {
-	if (!leavesOf(mail.root).some(part => mayHoldReport(part) || isMessage(part))) {
+	if (!collectLeaves(mail.root).some(part => mayHoldReport(part) || isMessage(part))) {
 		return null;
 	}
 	// Only messages that may hold a report are read again with room for large bodies.
-	for (const part of leavesOf(readMail(raw, largestAttachment).root)) {
+	for (const part of collectLeaves(readMail(raw, largestAttachment).root)) {
 		const found = isMessage(part) ? forwardedReport(part, forwards + 1) : attachedReport(mail, part);
 		if (found !== null) {
 			return found;
@@ -74,7 +74,7 @@ function beginsLikeReport(bytes: Buffer): boolean {
  * mistaken for a broken report.
  */
 function isMeantAsReport({root}: Mail, part: Part): boolean {
-	const isSaid = /\breport[\s-]+(?:domain|for)\b/i.test(decodeWords(fieldOf(root.fields, 'subject') ?? ''));
+	const isSaid = /\breport[\s-]+(?:domain|for)\b/i.test(decodeWords(findField(root.fields, 'subject') ?? ''));
 	// Office documents are zip files, too.
 	const mayBe = isLabeled(part) || fileNameOf(part) === '';
 	return (isSaid && mayBe) || reportName.test(fileNameOf(part)) || ofTls.test(part.type);
@@ -137,9 +137,9 @@ function reportIn({root}: Mail, part: Part): FoundAggregate | null {
 
 /** Returns the domains that a TLS report names outside its policies (RFC 8460 §5.1, §5.3). */
 function domainsNamed({fields}: Part, part: Part): string[] {
-	const subject = decodeWords(fieldOf(fields, 'subject') ?? '');
+	const subject = decodeWords(findField(fields, 'subject') ?? '');
 	return [
-		fieldOf(fields, 'tls-report-domain') ?? '',
+		findField(fields, 'tls-report-domain') ?? '',
 		reportName.exec(fileNameOf(part))?.[1] ?? '',
 		/\breport[\s-]+domain:\s*<?([^\s<>]+)/i.exec(subject)?.[1] ?? '',
 	];

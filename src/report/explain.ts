@@ -48,7 +48,7 @@ export function reportRows(kind: ReportKind, report: Report): readonly Row[] {
 		...(feedbackType === null ? [] : [['feedback', feedbackType] as const]),
 		...(refused
 			? judged(report)
-			: [['effect', effectOf(report)] as const, ...(rule === null ? [] : ruleRows({rule, matched}))]),
+			: [['effect', toEffect(report)] as const, ...(rule === null ? [] : ruleRows({rule, matched}))]),
 		...(said === '' ? [] : [['status', said] as const]),
 		...(host === null ? [] : [['host', host] as const]),
 		...(reason === '' ? [] : [['reason', reason] as const]),
@@ -61,7 +61,7 @@ export function replyRows(judgement: Judgement): readonly Row[] {
 }
 
 /** Parses a reply that a person entered into the form that is classified, or returns the problem and its fix. */
-export function evidenceOf(
+export function toEvidence(
 	reply: string,
 	phase: Phase,
 	mx: string | null,
@@ -79,7 +79,7 @@ export function evidenceOf(
 }
 
 function judged(judgement: Pick<Report, 'category' | 'suppresses' | 'rule' | 'matched'>): Row[] {
-	return [['category', judgement.category ?? 'none'], ['effect', effectOf(judgement)], ...ruleRows(judgement)];
+	return [['category', judgement.category ?? 'none'], ['effect', toEffect(judgement)], ...ruleRows(judgement)];
 }
 
 function whatFailed({type}: Pick<Report, 'type'>): string {
@@ -88,7 +88,7 @@ function whatFailed({type}: Pick<Report, 'type'>): string {
 		: 'failed, transient: the address may be valid';
 }
 
-function effectOf({suppresses, action}: Pick<Report, 'suppresses'> & {readonly action?: ReportAction}): string {
+function toEffect({suppresses, action}: Pick<Report, 'suppresses'> & {readonly action?: ReportAction}): string {
 	if (action === 'unsubscribe') {
 		return 'unsubscribes, like the link in the message';
 	}

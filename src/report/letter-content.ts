@@ -1,7 +1,7 @@
 import {cutText, withoutControls} from '../kit/text.ts';
 import type {ReadLetter} from '../mail/received.ts';
 import {stripHtml} from './decode.ts';
-import {fieldOf, fileNameOf, type Part, transferEncoding} from './mime.ts';
+import {fileNameOf, findField, type Part, transferEncoding} from './mime.ts';
 
 /** The parts of a message that people read. */
 type Content = {readonly text: string | null; readonly html: string | null};
@@ -16,9 +16,9 @@ const maxPartLength = 512 * 1024;
  * Returns the text and HTML of a message. If some parts are text and others HTML, both results contain all of them:
  * mail programs mix both around pictures, and mailing lists append footers.
  */
-export function contentOf(part: Part): Content {
+export function readContent(part: Part): Content {
 	if (part.parts.length > 0) {
-		const contents = part.parts.map(contentOf).filter(({text, html}) => text !== null || html !== null);
+		const contents = part.parts.map(readContent).filter(({text, html}) => text !== null || html !== null);
 		return part.type === 'multipart/alternative' ? oneOf(contents) : allOf(contents);
 	}
 	if (!isBody(part)) {
@@ -32,12 +32,12 @@ export function contentOf(part: Part): Content {
 /**
  * Returns the files of a message. `lineEnd` is the line ending of the original, because the parsed message has only LF.
  */
-export function filesOf(leaves: readonly Part[], lineEnd: '\r\n' | '\n'): LetterFile[] {
+export function toFiles(leaves: readonly Part[], lineEnd: '\r\n' | '\n'): LetterFile[] {
 	return leaves.filter(part => !isBody(part)).map(part => fileOf(part, lineEnd));
 }
 
 function isBody({type, fields}: Part): boolean {
-	return bodies.has(type) && /^\s*(?:inline\b|$)/i.test(fieldOf(fields, 'content-disposition') ?? '');
+	return bodies.has(type) && /^\s*(?:inline\b|$)/i.test(findField(fields, 'content-disposition') ?? '');
 }
 
 /** Joins alternative versions. A plain version is better than text derived from HTML. */
@@ -101,7 +101,7 @@ function unflowed(text: string, deletesSpace: boolean): string {
 
 function fileOf(part: Part, lineEnd: '\r\n' | '\n'): LetterFile {
 	const name = fileNameOf(part);
-	const id = withoutControls(fieldOf(part.fields, 'content-id') ?? '').replace(/^\s*<|>\s*$/g, '');
+	const id = withoutControls(findField(part.fields, 'content-id') ?? '').replace(/^\s*<|>\s*$/g, '');
 	const content = fileContent(part, lineEnd);
 	return {
 		name: name === '' ? null : cutText(withoutControls(name), maxNameLength),

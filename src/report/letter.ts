@@ -3,8 +3,8 @@ import {cutText, withoutControls} from '../kit/text.ts';
 import {type ReadLetter, unreadLetter, type Verdict} from '../mail/received.ts';
 import {addressesIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
-import {contentOf, filesOf} from './letter-content.ts';
-import {type Field, fieldOf, leavesOf, type Mail, type Part, readContentType, readMail} from './mime.ts';
+import {readContent, toFiles} from './letter-content.ts';
+import {collectLeaves, type Field, findField, type Mail, type Part, readContentType, readMail} from './mime.ts';
 import {hasRepeatedField} from './raw-header.ts';
 
 // Parses messages to people. It runs in the reader's thread, which limits time and memory.
@@ -32,9 +32,9 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 		return unread('a multipart without parts');
 	}
 	try {
-		const froms = mailboxesOf(fieldOf(fields, 'from') ?? '');
+		const froms = parseMailboxes(findField(fields, 'from') ?? '');
 		const isDoubled = hasRepeatedField(fields);
-		const {text, html} = contentOf(mail.root);
+		const {text, html} = readContent(mail.root);
 		return {
 			...ofHeader(mail, raw),
 			from: froms[0] ?? null,
@@ -42,7 +42,7 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 			text: text && cutText(text, maxTextLength),
 			html: html && cutText(html, maxTextLength),
 			cut: [text, html].some(one => one !== null && one.length > maxTextLength) || fields.length > maxFields,
-			files: filesOf(leavesOf(mail.root), raw.includes('\r\n') ? '\r\n' : '\n'),
+			files: toFiles(collectLeaves(mail.root), raw.includes('\r\n') ? '\r\n' : '\n'),
 			signatures: isDoubled ? signatures.map(one => ({...one, result: 'policy'})) : signatures,
 			fault: null,
 		};
@@ -55,13 +55,13 @@ export async function readLetter(raw: Buffer, signatures: readonly Verdict[]): P
 function ofHeader({root}: Mail, raw: Buffer) {
 	const {fields} = root;
 	const [header = ''] = raw.toString('utf8', 0, maxHeaderLength).replaceAll(/\r\n?/g, '\n').split('\n\n', 1);
-	const references = idsIn(fieldOf(fields, 'references')).reverse();
+	const references = idsIn(findField(fields, 'references')).reverse();
 	return {
-		subject: textOf(fieldOf(fields, 'subject') ?? '', maxSubjectLength),
+		subject: textOf(findField(fields, 'subject') ?? '', maxSubjectLength),
 		automatic: isAutomatic(root),
-		senders: addressesOf(header, 'from|sender|reply-to'),
-		addressees: addressesOf(header, 'to|cc'),
-		answers: [...new Set([...idsIn(fieldOf(fields, 'in-reply-to')), ...references])].slice(0, maxAnswers),
+		senders: parseAddresses(header, 'from|sender|reply-to'),
+		addressees: parseAddresses(header, 'to|cc'),
+		answers: [...new Set([...idsIn(findField(fields, 'in-reply-to')), ...references])].slice(0, maxAnswers),
 		headers: fields.slice(0, maxFields).map(({name, value}) => ({name, value: textOf(value, maxValueLength)})),
 	};
 }
@@ -72,7 +72,7 @@ const textOf = (value: string, longest: number) => cutText(withoutControls(decod
 /**
  * Returns every address in the fields of these names, even beyond what is shown: messages are found and erased by them.
  */
-function addressesOf(header: string, names: string): string[] {
+function parseAddresses(header: string, names: string): string[] {
 	const fields = header.matchAll(new RegExp(`^(?:${names})[ \\t]*:[^\\n]*(?:\\n[ \\t][^\\n]*)*`, 'gim'));
 	return addressesIn([...fields].join('\n'), maxAddresses);
 }
@@ -85,7 +85,7 @@ function idsIn(value: string | null): string[] {
 
 /** True even if the boundary is missing or never occurs. */
 function isMultipart(fields: readonly Field[]): boolean {
-	return /^\s*multipart\//i.test(fieldOf(fields, 'content-type') ?? '');
+	return /^\s*multipart\//i.test(findField(fields, 'content-type') ?? '');
 }
 
 /**
@@ -94,24 +94,24 @@ function isMultipart(fields: readonly Field[]): boolean {
  * too.
  */
 function isAutomatic({fields, parts}: Part): boolean {
-	const submitted = fieldOf(fields, 'auto-submitted');
+	const submitted = findField(fields, 'auto-submitted');
 	// A multipart whose parts cannot be found still has its declared type.
-	const {value: announced} = readContentType(fieldOf(fields, 'content-type'));
+	const {value: announced} = readContentType(findField(fields, 'content-type'));
 	// People attach parts of a report to their questions, while a gateway wraps a whole report to add its footer.
 	const isReport = reportType.test(announced) || parts.some(({type}) => type === 'multipart/report');
 	return (
 		(submitted !== null && !/^\s*no\b/i.test(submitted)) ||
-		/bulk|list|junk|auto.?reply/i.test(fieldOf(fields, 'precedence') ?? '') ||
-		['list-id', 'x-autoreply', 'x-autorespond'].some(name => fieldOf(fields, name) !== null) ||
+		/bulk|list|junk|auto.?reply/i.test(findField(fields, 'precedence') ?? '') ||
+		['list-id', 'x-autoreply', 'x-autorespond'].some(name => findField(fields, name) !== null) ||
 		isReport ||
-		/(?:^|[\s<"'(])mailer[-_ ]daemon(?:[\s@+>"')]|$)/i.test(decodeWords(fieldOf(fields, 'from') ?? ''))
+		/(?:^|[\s<"'(])mailer[-_ ]daemon(?:[\s@+>"')]|$)/i.test(decodeWords(findField(fields, 'from') ?? ''))
 	);
 }
 
 const reportType =
 	/^(?:multipart\/report|message\/(?:(?:global-)?(?:delivery-status|disposition-notification)|feedback-report))$/;
 
-function mailboxesOf(field: string) {
+function parseMailboxes(field: string) {
 	const found: Array<{readonly address: string; readonly name: string | null}> = [];
 	const add = ({address, name, group}: AddressOrGroup): void => {
 		const mailbox = mailboxIn(address ?? '');

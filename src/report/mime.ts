@@ -56,8 +56,8 @@ function readPart(bytes: Buffer, depth: number, limits: Limits): Part {
 	}
 	const fields = readFields(bytes.subarray(0, Math.min(end, maxHeaderLength)), limits);
 	const content = bytes.subarray(bytes[end] === 0x0a ? end + 1 : end);
-	const announced = readContentType(fieldOf(fields, 'content-type'));
-	const parts = partsOf(content, announced, depth, limits);
+	const announced = readContentType(findField(fields, 'content-type'));
+	const parts = parseParts(content, announced, depth, limits);
 	const isLeaf = parts === null;
 	const encoding = transferEncoding(fields);
 	const body = once(() => (isLeaf ? decodeBody(content, encoding, limits.maxBodyLength) : Buffer.alloc(0)));
@@ -79,13 +79,13 @@ function charsetOf({value, parameters: {charset}}: ContentType, body: Buffer): s
 
 /** Returns the transfer encoding, however it is spelled, or `null` if it is unknown. */
 export function transferEncoding(fields: readonly Field[]): TransferEncoding | null {
-	const text = withoutComments(fieldOf(fields, 'content-transfer-encoding') ?? '');
+	const text = withoutComments(findField(fields, 'content-transfer-encoding') ?? '');
 	const name = /^\W*(base[-_ ]?64|quoted[-_ ]?printable)\b/i.exec(text)?.[1]?.toLowerCase();
 	return name === undefined ? null : name.startsWith('b') ? 'base64' : 'quoted-printable';
 }
 
 /** Returns `null` if there are no parts. */
-function partsOf(content: Buffer, {value, parameters}: ContentType, depth: number, limits: Limits): Part[] | null {
+function parseParts(content: Buffer, {value, parameters}: ContentType, depth: number, limits: Limits): Part[] | null {
 	if (!value.startsWith('multipart/')) {
 		return null;
 	}
@@ -105,25 +105,25 @@ function partsOf(content: Buffer, {value, parameters}: ContentType, depth: numbe
 }
 
 /** Returns the first value of a field by its name in lower case. */
-export function fieldOf(fields: readonly Field[], name: string): string | null {
+export function findField(fields: readonly Field[], name: string): string | null {
 	return fields.find(field => field.name === name)?.value ?? null;
 }
 
 /** Returns the name of an attached file from either field that may hold it, or an empty string. */
 export function fileNameOf({fields, parameters}: Part): string {
-	const {filename} = readContentType(fieldOf(fields, 'content-disposition')).parameters;
+	const {filename} = readContentType(findField(fields, 'content-disposition')).parameters;
 	return decodeWords(filename || parameters.name || '');
 }
 
 /** Returns every part without subparts, in order. */
-export function leavesOf(part: Part): Part[] {
-	return part.parts.length === 0 ? [part] : part.parts.flatMap(leavesOf);
+export function collectLeaves(part: Part): Part[] {
+	return part.parts.length === 0 ? [part] : part.parts.flatMap(collectLeaves);
 }
 
 /** Parses header fields from a block of text, such as a returned header. Other lines are skipped. */
 export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): Field[] {
 	const fields: Array<{name: string; value: string}> = [];
-	for (const line of linesOf(bytes)) {
+	for (const line of parseLines(bytes)) {
 		const last = fields.at(-1);
 		if (line.startsWith(' ') || line.startsWith('\t')) {
 			if (last && last.value.length < maxValueLength) {
@@ -152,7 +152,7 @@ export function readFields(bytes: Buffer, limits: FieldLimits = {fault: null}): 
 }
 
 /** Decodes each line separately, because every program on the way may have added a field in another charset. */
-function linesOf(bytes: Buffer): string[] {
+function parseLines(bytes: Buffer): string[] {
 	// UTF-16 cannot be split by octets.
 	if (isAscii(bytes) || bytes.includes(0)) {
 		return decodeText(bytes, undefined).split('\n');

@@ -20,7 +20,7 @@ const quotedHeader = /^[ \t]*(?:subject|message-id|date)[ \t]*:/im;
 const maxAboutLength = 4096;
 
 /** Splits a text into paragraphs about recipients with these addresses, which are in lower case. */
-export function paragraphsOf(said: string, known: ReadonlySet<string>): Paragraph[] {
+export function splitParagraphs(said: string, known: ReadonlySet<string>): Paragraph[] {
 	const isNaming = (line: string) => addressesIn(line.slice(0, 1000)).some(one => known.has(one.toLowerCase()));
 	return said
 		.split(/\n[ \t]*(?:\n[ \t]*)+/)

@@ -17,7 +17,7 @@ export function withCrlf(raw: Buffer): Buffer {
 }
 
 /** Returns the header with a character per octet and CRLF line endings. Empty if it does not end within the limit. */
-export function headerOf(raw: Buffer): string {
+export function readHeader(raw: Buffer): string {
 	const text = raw.toString('latin1', 0, maxHeaderLength);
 	const end = text.search(/\r?\n\r?\n/);
 	const header = text.slice(0, Math.max(0, end)).replaceAll(/\r?\n/g, '\r\n');
@@ -29,7 +29,7 @@ export function headerOf(raw: Buffer): string {
  * Returns `null` if a line is neither a field nor a continuation, or if a CR stands alone. Parsers disagree about such
  * headers, so no signature can be trusted.
  */
-export function fieldsOf(header: string): RawField[] | null {
+export function parseFields(header: string): RawField[] | null {
 	const fields = header.split(/\r\n(?![ \t])/).map(line => ({
 		name: /^([!-9;-~]+)[ \t]*:/.exec(line)?.[1]?.toLowerCase() ?? '',
 		line,

@@ -1,4 +1,4 @@
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import type {Classify} from '../mail/bounce.ts';
 import type {Verdict} from '../mail/received.ts';
 import type {InboundMail, Reading, ReportKind} from '../mail/report.ts';
@@ -25,13 +25,15 @@ export async function readInbound(
 	classify: Classify,
 	clocks: SignatureClocks,
 ): Promise<Reading> {
-	const raw = bufferOf(bytes);
+	const raw = toBuffer(bytes);
 	const reading = readReport(raw, classify);
 	if (answers === null) {
 		return reading;
 	}
 	if (envelope === null) {
-		return countsBySigner(reading) ? {...reading, signers: signersOf(raw, reading.kind, answers, clocks)} : reading;
+		return countsBySigner(reading)
+			? {...reading, signers: findSigners(raw, reading.kind, answers, clocks)}
+			: reading;
 	}
 	const limits = letterLimits(raw.length);
 	const letter = await readLetter(raw, verifySignatures(raw, new KnownAnswers(answers), limits, clocks));
@@ -40,12 +42,12 @@ export async function readInbound(
 		return {...reading, letter, verdicts};
 	}
 	// A key that is valid only for TLS reports proves nothing about a message to people.
-	const signers = reading.kind === 'tls' ? signersOf(raw, 'tls', answers, clocks) : passedOf(letter.signatures);
+	const signers = reading.kind === 'tls' ? findSigners(raw, 'tls', answers, clocks) : passedOf(letter.signatures);
 	return {...reading, letter, verdicts, signers};
 }
 
 /** Returns the domains that signed a report. */
-export function signersOf(raw: Buffer, kind: ReportKind, answers: Answers, clocks: SignatureClocks): string[] {
+export function findSigners(raw: Buffer, kind: ReportKind, answers: Answers, clocks: SignatureClocks): string[] {
 	const limits = kind === 'tls' ? tlsReportLimits : reportLimits;
 	return passedOf(verifySignatures(raw, new KnownAnswers(answers), limits, clocks));
 }

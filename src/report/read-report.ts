@@ -4,21 +4,21 @@ import {type Clues, notRefused, type Reading, type Report, type ReportAction} fr
 import {addressesIn, addressIn, sameAddress, strangersIn} from './addresses-in-text.ts';
 import {readAggregate} from './aggregate-report.ts';
 import {decodeWords, stripHtml} from './decode.ts';
-import {type Field, fieldOf, leavesOf, type Mail, readMail} from './mime.ts';
-import {type Paragraph, paragraphsOf, paragraphsOn} from './paragraphs.ts';
-import {evidenceIn, hostIn, type Reply, reasonOf, replyAlone, replyIn} from './reply.ts';
-import {isAutoReply, readFeedback, readUnsubscribe, reportOfSender, senderOf} from './sender-mail.ts';
+import {collectLeaves, type Field, findField, type Mail, readMail} from './mime.ts';
+import {type Paragraph, paragraphsOn, splitParagraphs} from './paragraphs.ts';
+import {evidenceIn, findReason, hostIn, type Reply, replyAlone, replyIn} from './reply.ts';
+import {findSender, isAutoReply, readFeedback, readUnsubscribe, reportOfSender} from './sender-mail.ts';
 import {
-	addressOf,
 	type DeliveryStatus,
 	localPartOf,
+	parseAddress,
 	readStructured,
 	type Structured,
 	withoutType,
 } from './structured.ts';
-import {type BounceText, bounceTextOf, maxTextLength, returnedParts, returnedRecipient} from './text/bounce-text.ts';
+import {type BounceText, maxTextLength, readBounceText, returnedParts, returnedRecipient} from './text/bounce-text.ts';
 import {type Finding, maxFindings} from './text/listed.ts';
-import {actionInText, arrival, daemonSigns, findingsOf, readLetter} from './text/recipients-in-text.ts';
+import {actionInText, arrival, daemonSigns, findFindings, readLetter} from './text/recipients-in-text.ts';
 
 /** A forwarded message may have been forwarded before. */
 const deepest = 3;
@@ -30,7 +30,7 @@ export function readReport(raw: Buffer, classify: Classify): Reading {
 
 function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	const mail = readMail(raw);
-	const text = bounceTextOf(mail);
+	const text = readBounceText(mail);
 	const reading = readingOf(mail, text, classify);
 	const found = reading.kind === 'other' || reading.kind === 'auto_reply' ? readAggregate(mail, raw) : null;
 	if (found !== null) {
@@ -41,7 +41,7 @@ function readAt(raw: Buffer, classify: Classify, depth: number): Reading {
 	if (reading.kind !== 'other' || reading.reports.length > 0 || reading.fault !== null || depth >= deepest) {
 		return reading;
 	}
-	const leaves = leavesOf(mail.root);
+	const leaves = collectLeaves(mail.root);
 	const [attached, second] = returnedParts(leaves);
 	if (attached === undefined || second !== undefined) {
 		return reading; // It is unknown which of several is meant.
@@ -103,7 +103,7 @@ function whatItSays(
 		return {kind: 'other', reports: []};
 	}
 	const quiet = {action: 'none', rule: null, matched: null} as const;
-	return {kind: 'auto_reply', reports: senderOf(mail) === null ? [] : [reportOfSender(mail, quiet)]};
+	return {kind: 'auto_reply', reports: findSender(mail) === null ? [] : [reportOfSender(mail, quiet)]};
 }
 
 /**
@@ -111,7 +111,7 @@ function whatItSays(
  * if it mentions one. Never throws. Only 64 KB of text are read, which bounds time and memory.
  */
 export function readText(bounce: BounceText, classify: Classify): Report[] | null {
-	const found = findingsOf(bounce);
+	const found = findFindings(bounce);
 	const findings = (found.length > 0 ? found : readLetter(bounce, classify)).slice(0, maxFindings);
 	if (findings.length === 0) {
 		return null;
@@ -137,7 +137,7 @@ function reportOfFinding(finding: Finding, whole: string | null, classify: Class
 		status: evidence.enhanced ?? evidence.status,
 		code: evidence.code,
 		host: evidence.host,
-		reason: reasonOf(text),
+		reason: findReason(text),
 		feedbackType: null,
 	} as const;
 	return {...said, ...(action === 'failed' ? judgement : notRefused)};
@@ -145,12 +145,12 @@ function reportOfFinding(finding: Finding, whole: string | null, classify: Class
 
 /** Judges by the reply alone, then by all text about the recipient: daemons add text around the reply. */
 function judgeFinding(finding: Finding, text: string, classify: Classify): {evidence: Evidence; judgement: Judgement} {
-	const evidence = evidenceOf(finding, text);
+	const evidence = toEvidence(finding, text);
 	const judgement = classify({...evidence, text: replyAlone(text)});
 	return {evidence, judgement: judgement.category === 'undetermined' ? classify(evidence) : judgement};
 }
 
-function evidenceOf({phase, host}: Finding, text: string): Evidence {
+function toEvidence({phase, host}: Finding, text: string): Evidence {
 	const found = evidenceIn(text);
 	return {...found, phase: phase ?? found.phase, host: host ?? found.host};
 }
@@ -225,7 +225,7 @@ const pasted =
 
 /** Finds header fields in the text, where mailers without attachments put the returned message. */
 function pastedFields(mail: Mail): Field[] {
-	const leaves = leavesOf(mail.root);
+	const leaves = collectLeaves(mail.root);
 	const plain = leaves.filter(({type}) => type === 'text/plain').map(part => part.text().slice(0, maxPastedLength));
 	const html = plain.length > 0 ? undefined : leaves.find(({type}) => type === 'text/html');
 	const texts = html ? [stripHtml(html.text()).slice(0, maxPastedLength)] : plain.slice(0, 5);
@@ -271,9 +271,9 @@ function readDsn(
 		mail,
 		returned,
 		human: said,
-		said: paragraphsOf(said, known),
-		subject: fieldOf(mail.root.fields, 'subject') ?? '',
-		reporter: hostOf(fieldOf(status.message, 'reporting-mta')),
+		said: splitParagraphs(said, known),
+		subject: findField(mail.root.fields, 'subject') ?? '',
+		reporter: hostOf(findField(status.message, 'reporting-mta')),
 		only: status.recipients.length === 1,
 	};
 	const reports = recipients.map(fields => reportOfFields(fields, around, classify));
@@ -325,16 +325,16 @@ function reportOfFields(
 	const spoken = diagnostic === '' ? supplement || `${comment}\n${paragraphs}`.trim() : diagnostic;
 	const everything = `${diagnostic}\n${supplement}\n${paragraphs}`;
 	const reply = replyIn(spoken);
-	const action = actionOf(fields, reply.code, around.subject);
+	const action = toAction(fields, reply.code, around.subject);
 	const host = fields.remote ?? hostIn(everything) ?? around.reporter;
 	const about = {
 		recipient,
-		originalRecipient: sentToOf(original, recipient, paragraphs),
+		originalRecipient: findSentTo(original, recipient, paragraphs),
 		action,
 		status: specific(reply.enhanced) ?? specific(status) ?? reply.enhanced ?? status,
 		code: reply.code,
 		host,
-		reason: reasonOf(spoken),
+		reason: findReason(spoken),
 		feedbackType: null,
 	};
 	if (action !== 'failed' && action !== 'delayed') {
@@ -395,40 +395,43 @@ function namedElsewhere({mail, returned, human}: Around, diagnostic: string): st
 	const own = fields
 		.filter(({name}) => /^(?:to|from|delivered-to|x-original-to)$/.test(name))
 		.flatMap(({value}) => addressesIn(value));
-	const named = [fieldOf(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text => addressesIn(text));
-	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(fieldOf(header, 'to') ?? '', 2));
+	const named = [findField(fields, 'x-failed-recipients') ?? '', diagnostic, human].flatMap(text =>
+		addressesIn(text),
+	);
+	const sentTo = returned.flatMap((header: readonly Field[]) => addressesIn(findField(header, 'to') ?? '', 2));
 	return strangersIn(named, own)[0] ?? (sentTo.length === 1 ? sentTo[0] : null) ?? null;
 }
 
 /** Reads the fields of one recipient (RFC 3464 §2.3). Returns `null` if they say nothing. */
 function readRecipientFields(fields: readonly Field[]) {
-	const original = addressOf(fieldOf(fields, 'original-recipient'));
-	const final = addressOf(fieldOf(fields, 'final-recipient')) ?? addressOf(fieldOf(fields, 'x-actual-recipient'));
-	const status = fieldOf(fields, 'status') ?? '';
+	const original = parseAddress(findField(fields, 'original-recipient'));
+	const final =
+		parseAddress(findField(fields, 'final-recipient')) ?? parseAddress(findField(fields, 'x-actual-recipient'));
+	const status = findField(fields, 'status') ?? '';
 	const read = {
 		/** Final-Recipient, or a field that replaces it. */
 		named: final ?? original,
 		/** The local part, if Final-Recipient has no domain. */
-		local: localPartOf(fieldOf(fields, 'final-recipient')),
+		local: localPartOf(findField(fields, 'final-recipient')),
 		original,
 		/** As it is written. */
-		action: fieldOf(fields, 'action') || null,
+		action: findField(fields, 'action') || null,
 		status: /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status)?.[0] ?? null,
 		/** The text after the status: `5.4.4 (unknown host)`. */
 		comment: /\(([^()]{3,400})\)/.exec(status)?.[1] ?? '',
 		/** Every Diagnostic-Code, SMTP first. Empty if there is none. */
-		diagnostic: diagnosticOf(fields),
-		remote: hostOf(fieldOf(fields, 'remote-mta')),
+		diagnostic: findDiagnostic(fields),
+		remote: hostOf(findField(fields, 'remote-mta')),
 		/** The remote server's reply as IronPort adds it; IronPort's Diagnostic-Code has its own text. */
-		supplement: withoutType(fieldOf(fields, 'x-supplementary-info')?.replace(/^<|>$/g, '') ?? ''),
+		supplement: withoutType(findField(fields, 'x-supplementary-info')?.replace(/^<|>$/g, '') ?? ''),
 		/** A mailer's own category, in words that the rules know. */
-		hint: hints.get(fieldOf(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
+		hint: hints.get(findField(fields, 'x-powermta-bouncecategory')?.toLowerCase() ?? '') ?? '',
 	};
 	const saysNothing = [read.named, read.action, read.status].every(each => each === null) && read.diagnostic === '';
 	return saysNothing ? null : read;
 }
 
-function diagnosticOf(fields: readonly Field[]): string {
+function findDiagnostic(fields: readonly Field[]): string {
 	const values = fields.filter(({name}) => name === 'diagnostic-code').map(({value}) => decodeWords(value));
 	const smtp = values.filter(value => /^smtp/i.test(value));
 	return [...smtp, ...values.filter(value => !smtp.includes(value))].map(withoutType).join('\n').trim();
@@ -455,7 +458,7 @@ function hostOf(value: string | null): string | null {
 }
 
 /** Returns the address that was sent to if it differs, from its field or from Postfix's note about an alias. */
-function sentToOf(original: string | null, recipient: string | null, paragraphs: string): string | null {
+function findSentTo(original: string | null, recipient: string | null, paragraphs: string): string | null {
 	const expanded = /\(expanded\s{1,8}from:?\s{1,8}(<?[^\s<>()]{3,320})/i.exec(paragraphs)?.[1];
 	const address = original ?? (expanded === undefined ? null : addressIn(expanded));
 	return address !== null && (recipient === null || !sameAddress(address, recipient)) ? address : null;
@@ -470,7 +473,7 @@ const actions: ReadonlyArray<readonly [RegExp, ReportAction]> = [
 ];
 
 /** Returns the action. If it is missing or not one of RFC 3464, the code and the subject decide. */
-function actionOf(
+function toAction(
 	{action, status}: {readonly action: string | null; readonly status: string | null},
 	code: number | null,
 	subject: string,

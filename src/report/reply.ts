@@ -88,7 +88,7 @@ export function evidenceIn(whole: string): Evidence {
  */
 export function replyAlone(whole: string): string {
 	const text = whole.slice(0, maxTextLength);
-	const found = refusalOf(text, bothCodes) ?? refusalOf(text, spoken) ?? enhancedAlone.exec(text);
+	const found = findRefusal(text, bothCodes) ?? findRefusal(text, spoken) ?? enhancedAlone.exec(text);
 	if (found === null) {
 		return text;
 	}
@@ -101,7 +101,7 @@ export function replyAlone(whole: string): string {
 }
 
 /** Skips successful replies, with which transcripts begin. */
-function refusalOf(text: string, codes: RegExp): RegExpExecArray | undefined {
+function findRefusal(text: string, codes: RegExp): RegExpExecArray | undefined {
 	const found = [...text.matchAll(codes)];
 	return found.find(match => !match[1]?.startsWith('2')) ?? found[0];
 }
@@ -114,7 +114,7 @@ const maxReasonLength = 1024;
 const rest = /^(?:[\s:;.,>)\]]|[-=*_#]{3,})+/;
 
 /** Returns text from a server or a person as one line that is safe to store and print, at most 1,024 characters. */
-export function reasonOf(text: string): string {
+export function findReason(text: string): string {
 	// Cut generously first, because runs of white space collapse.
 	const line = text
 		.slice(0, 8 * maxReasonLength)

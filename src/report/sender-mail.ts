@@ -1,8 +1,8 @@
 import {notRefused, type Report, type ReportAction} from '../mail/report.ts';
 import {addressesIn, addressIn} from './addresses-in-text.ts';
 import {decodeWords} from './decode.ts';
-import {type Field, fieldOf, type Mail, type Part} from './mime.ts';
-import {reasonOf} from './reply.ts';
+import {type Field, findField, type Mail, type Part} from './mime.ts';
+import {findReason} from './reply.ts';
 import type {Structured} from './structured.ts';
 import type {BounceText} from './text/bounce-text.ts';
 import {daemonSigns} from './text/recipients-in-text.ts';
@@ -13,12 +13,12 @@ const unsaid = {...notRefused, originalRecipient: null, status: null, code: null
 
 /** Returns the decoded subject of a message. */
 export function subjectOf({root}: Mail): string {
-	return decodeWords(fieldOf(root.fields, 'subject') ?? '').trim();
+	return decodeWords(findField(root.fields, 'subject') ?? '').trim();
 }
 
 /** Returns the sender of a message from its From, or `null` if it has no From. */
-export function senderOf({root}: Mail): string | null {
-	return addressIn(fieldOf(root.fields, 'from') ?? '');
+export function findSender({root}: Mail): string | null {
+	return addressIn(findField(root.fields, 'from') ?? '');
 }
 
 /**
@@ -26,7 +26,7 @@ export function senderOf({root}: Mail): string | null {
  * the report is about its sender.
  */
 export function reportOfSender(mail: Mail, said: Pick<Report, 'action' | 'rule' | 'matched'>): Report {
-	return {...unsaid, recipient: senderOf(mail), reason: subjectOf(mail).slice(0, maxSubjectLength), ...said};
+	return {...unsaid, recipient: findSender(mail), reason: subjectOf(mail).slice(0, maxSubjectLength), ...said};
 }
 
 const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
@@ -37,7 +37,7 @@ const request = /^\W{0,3}(?:un-?subscribe|opt[ -]?out)\W{0,3}$/i;
  */
 export function readUnsubscribe(mail: Mail): Report[] | null {
 	const subject = subjectOf(mail);
-	const byApple = /^true$/i.test(fieldOf(mail.root.fields, 'x-apple-unsubscribe') ?? '');
+	const byApple = /^true$/i.test(findField(mail.root.fields, 'x-apple-unsubscribe') ?? '');
 	if (!byApple && !request.test(subject)) {
 		return null;
 	}
@@ -94,8 +94,8 @@ const subjects = new RegExp(
  */
 export function isAutoReply({root}: Mail, text: BounceText): boolean {
 	const {fields} = root;
-	const marked = marks.some(([name, pattern]) => pattern.test(fieldOf(fields, name) ?? '\n'));
-	const subject = decodeWords((fieldOf(fields, 'subject') ?? '').slice(0, 2048));
+	const marked = marks.some(([name, pattern]) => pattern.test(findField(fields, name) ?? '\n'));
+	const subject = decodeWords((findField(fields, 'subject') ?? '').slice(0, 2048));
 	if (!(marked || subjects.test(subject)) || hasReport(root)) {
 		return false;
 	}
@@ -137,30 +137,30 @@ export function readFeedback(
 	{feedback: fields, ses, returned, status}: Structured,
 ): Report[] | null {
 	if (fields) {
-		const about = {rule: 'feedback-type', host: reporterOf(fields), said: firstParagraph(text)};
-		return reportsOf(recipientsOf(fields, returned), typeIn(fieldOf(fields, 'feedback-type') ?? ''), about);
+		const about = {rule: 'feedback-type', host: findReporter(fields), said: firstParagraph(text)};
+		return toReports(findRecipients(fields, returned), typeIn(findField(fields, 'feedback-type') ?? ''), about);
 	}
 	const complaint = ses?.complaint;
 	if (complaint) {
 		const recipients = complaint.recipients.length > 0 ? complaint.recipients : [null];
-		return reportsOf(recipients, typeIn(complaint.type), {rule: 'feedback-ses', host: null, said: ''});
+		return toReports(recipients, typeIn(complaint.type), {rule: 'feedback-ses', host: null, said: ''});
 	}
 	const recipient = status === null ? junkReported(mail, returned) : undefined;
 	const about = {rule: 'feedback-jmrp', matched: junkField, host: null, said: firstParagraph(text)};
-	return recipient === undefined ? null : reportsOf([recipient], 'abuse', about);
+	return recipient === undefined ? null : toReports([recipient], 'abuse', about);
 }
 
 function typeIn(text: string): string {
 	return /[a-z][a-z0-9_-]{0,40}/i.exec(text)?.[0].toLowerCase() ?? 'abuse';
 }
 
-function reporterOf(fields: readonly Field[]): string | null {
-	return /[a-z0-9-]+(?:\.[a-z0-9-]+)+/i.exec(fieldOf(fields, 'reporting-mta') ?? '')?.[0].toLowerCase() ?? null;
+function findReporter(fields: readonly Field[]): string | null {
+	return /[a-z0-9-]+(?:\.[a-z0-9-]+)+/i.exec(findField(fields, 'reporting-mta') ?? '')?.[0].toLowerCase() ?? null;
 }
 
 /** Returns each address once, or a single `null` if the report hides them. */
-function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly Field[]>): Array<string | null> {
-	const named = valuesOf(fields, ['original-rcpt-to', 'removal-recipient']);
+function findRecipients(fields: readonly Field[], returned: ReadonlyArray<readonly Field[]>): Array<string | null> {
+	const named = findValues(fields, ['original-rcpt-to', 'removal-recipient']);
 	const found = (named.length > 0 ? named : returned.flatMap(sentTo)).filter(address => !isHidden(address));
 	const unique = [...new Map(found.map(address => [address.toLowerCase(), address])).values()];
 	return unique.length > 0 ? unique.slice(0, maxRecipients) : [null];
@@ -168,15 +168,15 @@ function recipientsOf(fields: readonly Field[], returned: ReadonlyArray<readonly
 
 /** Returns the recipients of a returned message: those its receiver recorded, or else a `To` of one address. */
 function sentTo(fields: readonly Field[]): string[] {
-	const traced = valuesOf(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(
+	const traced = findValues(fields, [junkField, 'x-original-to', 'delivered-to', 'envelope-to', 'x-rcpt-to']).slice(
 		0,
 		1,
 	);
-	const to = valuesOf(fields, ['to']);
+	const to = findValues(fields, ['to']);
 	return traced.length > 0 ? traced : to.length === 1 ? to : [];
 }
 
-function valuesOf(fields: readonly Field[], names: readonly string[]): string[] {
+function findValues(fields: readonly Field[], names: readonly string[]): string[] {
 	return fields.filter(({name}) => names.includes(name)).flatMap(({value}) => addressesIn(value));
 }
 
@@ -196,12 +196,12 @@ const junkField = 'x-hmxmroriginalrecipient';
  * without a feedback report. Returns `undefined` if it is something else.
  */
 function junkReported({root}: Mail, returned: ReadonlyArray<readonly Field[]>): string | null | undefined {
-	const [recipient] = valuesOf([...root.fields, ...returned.flat()], [junkField]);
+	const [recipient] = findValues([...root.fields, ...returned.flat()], [junkField]);
 	if (recipient !== undefined) {
 		return recipient;
 	}
-	const from = fieldOf(root.fields, 'from') ?? '';
-	const isComplaint = /complaint about message from/i.test(fieldOf(root.fields, 'subject') ?? '');
+	const from = findField(root.fields, 'from') ?? '';
+	const isComplaint = /complaint about message from/i.test(findField(root.fields, 'subject') ?? '');
 	return returned.length > 0 && isComplaint && /\bstaff@(?:hotmail|outlook)\.com\b/i.test(from) ? null : undefined;
 }
 
@@ -210,7 +210,7 @@ function firstParagraph({said}: Pick<BounceText, 'said'>): string {
 }
 
 /** Creates a report per recipient; `said` is the text for people. */
-function reportsOf(
+function toReports(
 	recipients: ReadonlyArray<string | null>,
 	type: string,
 	{rule, matched = type, host, said}: {rule: string; matched?: string; host: string | null; said: string},
@@ -225,7 +225,7 @@ function reportsOf(
 		suppresses: action === 'complaint',
 		rule,
 		matched,
-		reason: reasonOf(said),
+		reason: findReason(said),
 		feedbackType: type,
 	}));
 }

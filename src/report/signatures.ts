@@ -8,7 +8,7 @@ import {oversizedCode} from '../net/dns.ts';
 import {alignmentOf} from './alignment.ts';
 import {type BodyForm, isSignedBy, type ParsedSignature, parseSignature, type Signature} from './dkim-signature.ts';
 import type {KnownAnswers} from './known-answers.ts';
-import {authorDomains, fieldsOf, hasRepeatedField, headerOf, type RawField, withCrlf} from './raw-header.ts';
+import {authorDomains, hasRepeatedField, parseFields, type RawField, readHeader, withCrlf} from './raw-header.ts';
 
 // DKIM (RFC 6376). The work grows linearly with the size of a message. It is limited beforehand, and stopped when its
 // time is up.
@@ -56,7 +56,7 @@ function chosenSignatures(header: string): ParsedSignature[] {
 	const authors = authorDomains(header);
 	const rank = ({signature}: ParsedSignature): number =>
 		signature === null ? 3 : Math.min(2, ...authors.map(author => ranks[alignmentOf(signature.domain, author)]));
-	return (fieldsOf(header) ?? [])
+	return (parseFields(header) ?? [])
 		.filter(({name}) => name === 'dkim-signature')
 		.map(parseSignature)
 		.map(parsed => ({parsed, rank: rank(parsed)}))
@@ -91,12 +91,12 @@ export function verifySignatures(
 	limits: SignatureLimits,
 	clocks: SignatureClocks,
 ): Verdict[] {
-	const header = headerOf(raw);
+	const header = readHeader(raw);
 	const chosen = chosenSignatures(header).filter(({domain}) => domain !== null);
 	if (chosen.length === 0 || raw.length > limits.bytes || countLines(raw, limits.lines) > limits.lines) {
 		return [];
 	}
-	const fields = fieldsOf(header) ?? [];
+	const fields = parseFields(header) ?? [];
 	const all = (result: string) => chosen.map(({domain}) => ({result, domain}));
 	if (hasRepeatedField(fields)) {
 		return all('policy');
@@ -106,7 +106,7 @@ export function verifySignatures(
 	const body = new SignedBody(raw, isOver);
 	const mail: SignedMail = {fields, body, answers, services: limits.services, now: clocks.clock.now()};
 	const verdicts = chosen.map(({signature, domain}) => ({
-		...{domain, result: signature === null ? 'permerror' : resultOf(signature, mail)},
+		...{domain, result: signature === null ? 'permerror' : toResult(signature, mail)},
 	}));
 	return isOver() ? all('temperror') : verdicts;
 }
@@ -121,7 +121,7 @@ type SignedMail = {
 };
 
 /** Returns a result as named by RFC 8601 §2.7.1. */
-function resultOf(signature: Signature, mail: SignedMail): string {
+function toResult(signature: Signature, mail: SignedMail): string {
 	const {fields, body, now} = mail;
 	const {bodyForm, bodyHash, bodyLength, expires} = signature;
 	const found = body.inForm(bodyForm);

@@ -127,9 +127,9 @@ function macroValue(letter: string, values: MacroValues): string {
 /** Returns an IPv6 address as 32 hexadecimal digits separated by dots. */
 function dotted(client: string): string {
 	const address = ipaddr.parse(client);
-	return address instanceof ipaddr.IPv6 ? nibblesOf(address).join('.') : address.toString();
+	return address instanceof ipaddr.IPv6 ? toNibbles(address).join('.') : address.toString();
 }
 
-function nibblesOf(address: ipaddr.IPv6): string[] {
+function toNibbles(address: ipaddr.IPv6): string[] {
 	return [...address.parts.map(part => part.toString(16).padStart(4, '0')).join('')];
 }

@@ -1,6 +1,6 @@
 import {type JsonObject, objectOf, parsedJson} from '../kit/exact-json.ts';
 import {addressesIn, addressIn} from './addresses-in-text.ts';
-import {type Field, leavesOf, type Mail, type Part, readFields} from './mime.ts';
+import {collectLeaves, type Field, type Mail, type Part, readFields} from './mime.ts';
 import {isMailPart, isReturned, returnedHeaders} from './text/bounce-text.ts';
 
 /** A report with more recipients has no effect. */
@@ -18,11 +18,11 @@ export type Structured = {
 };
 
 export function readStructured(mail: Mail): Structured {
-	const leaves = leavesOf(mail.root);
+	const leaves = collectLeaves(mail.root);
 	const ses = readSesNotification(leaves);
 	return {
-		status: statusOf(leaves) ?? ses?.status ?? null,
-		feedback: feedbackOf(leaves),
+		status: findStatus(leaves) ?? ses?.status ?? null,
+		feedback: findFeedback(leaves),
 		ses,
 		returned: [...returnedHeaders(leaves), ...(ses ? [ses.returned] : [])],
 	};
@@ -31,19 +31,19 @@ export function readStructured(mail: Mail): Structured {
 const isStatus = ({type}: Part) => /^(?:message|text|application)\/(?:global-)?delivery-status$/.test(type);
 
 /** Prefers a status before the returned message: as boundaries are reused, a later one may belong to that message. */
-function statusOf(leaves: readonly Part[]): DeliveryStatus | null {
+function findStatus(leaves: readonly Part[]): DeliveryStatus | null {
 	const returned = leaves.findIndex(({type}) => isReturned(type));
 	const before = returned === -1 ? leaves : leaves.slice(0, returned);
 	const parts = before.some(isStatus) ? before.filter(isStatus) : leaves.filter(isStatus);
-	const texts = parts.length > 0 ? parts.map(textOf) : textsOf(leaves).filter(looksLikeDeliveryStatus);
+	const texts = parts.length > 0 ? parts.map(textOf) : collectTexts(leaves).filter(looksLikeDeliveryStatus);
 	const isCut = parts.some(part => part.body().length >= maxStatusLength);
 	return texts.length > 0 ? readDeliveryStatus(texts.join('\n\n'), isCut) : null;
 }
 
 /** Reads a feedback report. Blank lines between its fields mean nothing. */
-function feedbackOf(leaves: readonly Part[]): Field[] | null {
+function findFeedback(leaves: readonly Part[]): Field[] | null {
 	const part = leaves.find(({type}) => /^(?:message|text|application)\/feedback-report$/.test(type));
-	const text = part ? textOf(part) : textsOf(leaves).find(looksLikeFeedback);
+	const text = part ? textOf(part) : collectTexts(leaves).find(looksLikeFeedback);
 	return text === undefined ? null : readFields(Buffer.from(text.replace(/\n(?:[ \t]*\n)+/g, '\n')));
 }
 
@@ -54,7 +54,7 @@ function textOf(part: Part): string {
 }
 
 /** Returns texts that may contain fields: some mailers label them as plain text, or with no known type. */
-function textsOf(leaves: readonly Part[]): string[] {
+function collectTexts(leaves: readonly Part[]): string[] {
 	const isText = ({type}: Part) => type === 'text/plain' || type === 'application/octet-stream';
 	return leaves.filter((part, at) => isText(part) && !isMailPart(part, at)).map(part => part.text());
 }
@@ -91,13 +91,13 @@ function readSesNotification(leaves: readonly Part[]): SesNotification | null {
 	}
 	const complaint = objectOf(notification.complaint);
 	return {
-		status: sesStatusOf(kind, notification),
+		status: toSesStatus(kind, notification),
 		complaint:
 			kind === 'Complaint'
 				? {
-						type: stringOf(complaint.complaintFeedbackType) ?? 'abuse',
+						type: parseString(complaint.complaintFeedbackType) ?? 'abuse',
 						recipients: listOf(complaint.complainedRecipients).flatMap(each =>
-							addressesIn(stringOf(each.emailAddress) ?? '', 1),
+							addressesIn(parseString(each.emailAddress) ?? '', 1),
 						),
 					}
 				: null,
@@ -116,10 +116,10 @@ const subTypes: ReadonlyMap<string, string> = new Map([
 	['AttachmentRejected', 'attachment rejected'],
 ]);
 
-function sesStatusOf(kind: string, notification: JsonObject): DeliveryStatus | null {
+function toSesStatus(kind: string, notification: JsonObject): DeliveryStatus | null {
 	const bounce = objectOf(notification.bounce);
-	const recipients = recipientsOf(kind, notification).map(each => fieldsOf(each, bounce));
-	const reporter = stringOf(bounce.reportingMTA);
+	const recipients = toRecipients(kind, notification).map(each => toFields(each, bounce));
+	const reporter = parseString(bounce.reportingMTA);
 	return recipients.length > 0
 		? {
 				message: reporter === null ? [] : [{name: 'reporting-mta', value: reporter}],
@@ -129,7 +129,7 @@ function sesStatusOf(kind: string, notification: JsonObject): DeliveryStatus | n
 		: null;
 }
 
-function recipientsOf(kind: string, notification: JsonObject): JsonObject[] {
+function toRecipients(kind: string, notification: JsonObject): JsonObject[] {
 	const {recipients, smtpResponse} = objectOf(notification.delivery);
 	switch (kind) {
 		case 'Bounce':
@@ -150,12 +150,12 @@ function recipientsOf(kind: string, notification: JsonObject): JsonObject[] {
 	}
 }
 
-function fieldsOf({emailAddress, action, status, diagnosticCode}: JsonObject, {bounceSubType}: JsonObject): Field[] {
+function toFields({emailAddress, action, status, diagnosticCode}: JsonObject, {bounceSubType}: JsonObject): Field[] {
 	const values = {
-		'final-recipient': stringOf(emailAddress),
-		action: stringOf(action),
-		status: stringOf(status),
-		'diagnostic-code': stringOf(diagnosticCode) ?? subTypes.get(stringOf(bounceSubType) ?? '') ?? null,
+		'final-recipient': parseString(emailAddress),
+		action: parseString(action),
+		status: parseString(status),
+		'diagnostic-code': parseString(diagnosticCode) ?? subTypes.get(parseString(bounceSubType) ?? '') ?? null,
 	};
 	return Object.entries(values).flatMap(([name, value]) => (value === null ? [] : [{name, value}]));
 }
@@ -167,7 +167,7 @@ function jsonIn(text: string): JsonObject | null {
 	const end = whole.search(/\n[ \t]*\n--[ \t]*(?:\n|$)/);
 	const json = (end === -1 ? whole : whole.slice(0, end)).replace(/!?\n[ \t]?/g, '').trim();
 	const outer = parse(json);
-	const message = stringOf(outer?.Message);
+	const message = parseString(outer?.Message);
 	return message === null ? outer : parse(message);
 }
 
@@ -180,7 +180,7 @@ function listOf(value: unknown): JsonObject[] {
 	return Array.isArray(value) ? value.slice(0, most).map(objectOf) : [];
 }
 
-function stringOf(value: unknown): string | null {
+function parseString(value: unknown): string | null {
 	return typeof value === 'string' && value !== '' ? value.slice(0, 8192) : null;
 }
 
@@ -232,7 +232,7 @@ function looksLikeDeliveryStatus(text: string): boolean {
 export function readDeliveryStatus(text: string, isCut = false): DeliveryStatus {
 	const message: Field[] = [];
 	const recipients: Field[][] = [];
-	for (const block of blocksOf(text.slice(0, maxStatusLength))) {
+	for (const block of iterateBlocks(text.slice(0, maxStatusLength))) {
 		const last = recipients.at(-1);
 		if (last && completes(block, last)) {
 			last.push(...block);
@@ -267,7 +267,7 @@ export function withoutType(value: string): string {
 }
 
 /** Returns the address in a recipient field, or `null`. Accepts brackets, comments, and RFC 6533 `\x{..}`. */
-export function addressOf(value: string | null): string | null {
+export function parseAddress(value: string | null): string | null {
 	if (value === null) {
 		return null;
 	}
@@ -298,7 +298,7 @@ function hasField(fields: readonly Field[], name: string): boolean {
 	return fields.some(field => field.name === name);
 }
 
-function* blocksOf(text: string): Generator<Field[]> {
+function* iterateBlocks(text: string): Generator<Field[]> {
 	let block: Array<{name: string; value: string}> = [];
 	for (const line of text.split('\n')) {
 		if (line.trim() === '') {

@@ -75,7 +75,7 @@ export function readTlsReport(json: string, about: readonly string[] = []): TlsR
 			explained += n;
 			add(kind, wordIn(detail['result-type'], resultTypes), n);
 			if (failures.length < maxFailures) {
-				failures.push(failureOf(detail, n));
+				failures.push(toFailure(detail, n));
 			}
 		}
 		add(kind, 'unexplained', numberIn(sums['total-failure-session-count']) - explained);
@@ -90,7 +90,7 @@ const domainOf = ({policy}: JsonObject): string => textIn(objectOf(policy)['poli
 const maxAddressLength = 45;
 
 /** Returns `certificate-expired, 3 from 192.0.2.1 to mx.shop.example: …`, at most about 300 characters. */
-function failureOf(detail: JsonObject, n: number): string {
+function toFailure(detail: JsonObject, n: number): string {
 	const from = nameIn(textIn(detail['sending-mta-ip']), maxAddressLength);
 	const to = nameIn(textIn(detail['receiving-mx-hostname']) || textIn(detail['receiving-ip']));
 	const more = nameIn(textIn(detail['failure-reason-code']) || textIn(detail['additional-information']));

@@ -87,7 +87,7 @@ function fileInZip(zip: Buffer): Buffer | string {
 	if (end < last) {
 		return 'the archive is truncated';
 	}
-	const headers = fileHeadersOf(zip, {at: zip.readUInt32LE(end + 16), entries: zip.readUInt16LE(end + 10)});
+	const headers = readFileHeaders(zip, {at: zip.readUInt32LE(end + 16), entries: zip.readUInt16LE(end + 10)});
 	const [at] = headers;
 	if (at === undefined || headers.length > 1) {
 		return `the archive has ${headers.length} files instead of one`;
@@ -114,7 +114,7 @@ function fileInZip(zip: Buffer): Buffer | string {
 }
 
 /** Returns where the headers of the files begin in the directory, without those of folders. */
-function fileHeadersOf(zip: Buffer, directory: {readonly at: number; readonly entries: number}): number[] {
+function readFileHeaders(zip: Buffer, directory: {readonly at: number; readonly entries: number}): number[] {
 	const found: number[] = [];
 	let {at} = directory;
 	for (let entry = 0; entry < directory.entries; entry++) {

@@ -5,7 +5,7 @@ import {oversizedCode, type Question} from '../net/dns.ts';
 import {alignmentOf} from './alignment.ts';
 import {policyFor} from './dmarc-policy.ts';
 import {KnownAnswers} from './known-answers.ts';
-import {authorDomains, domainName, headerOf} from './raw-header.ts';
+import {authorDomains, domainName, readHeader} from './raw-header.ts';
 import {keyNames} from './signatures.ts';
 import {checkSpf} from './spf.ts';
 
@@ -19,7 +19,7 @@ const noVerdict: Verdict = {result: 'none', domain: null};
  * not matter, as for a report, which is trusted by its signatures alone.
  */
 export function missingAnswers(head: Buffer, envelope: Envelope | null, answers: KnownAnswers): readonly Question[] {
-	const header = headerOf(head);
+	const header = readHeader(head);
 	for (const name of keyNames(header)) {
 		answers.ask('txt', name);
 	}

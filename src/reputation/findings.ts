@@ -30,8 +30,8 @@ const kinds: readonly Kind[] = ['bounces', 'complaints'];
  * Returns the rates of a workspace that are too high, with those that pause it first. A rate pauses only if its Wilson
  * lower bound exceeds the warning limit, too: a few bounces of a small mailing may be chance.
  */
-export function findingsOf(windows: Windows, limits: ReputationLimits): Finding[] {
-	const findings = kinds.flatMap(kind => spans.flatMap(span => findingOf(kind, span, windows[span], limits) ?? []));
+export function findFindings(windows: Windows, limits: ReputationLimits): Finding[] {
+	const findings = kinds.flatMap(kind => spans.flatMap(span => toFinding(kind, span, windows[span], limits) ?? []));
 	return findings.sort((a, b) => Number(b.level === 'pause') - Number(a.level === 'pause'));
 }
 
@@ -39,14 +39,14 @@ export function findingsOf(windows: Windows, limits: ReputationLimits): Finding[
 export function isCalm(windows: Windows, {warn}: ReputationLimits): boolean {
 	return kinds.every(kind =>
 		spans.every(span => {
-			const {n, of, tells} = countsOf(kind, windows[span]);
+			const {n, of, tells} = toCounts(kind, windows[span]);
 			return !tells || n / of < warn[kind] * fineBelow;
 		}),
 	);
 }
 
-function findingOf(kind: Kind, span: Span, figures: Figures, {warn, pause}: ReputationLimits): Finding | null {
-	const {n, of, tells} = countsOf(kind, figures);
+function toFinding(kind: Kind, span: Span, figures: Figures, {warn, pause}: ReputationLimits): Finding | null {
+	const {n, of, tells} = toCounts(kind, figures);
 	const share = of === 0 ? 0 : n / of;
 	if (!tells || share < warn[kind]) {
 		return null;
@@ -57,7 +57,7 @@ function findingOf(kind: Kind, span: Span, figures: Figures, {warn, pause}: Repu
 	return {level, kind, span, n, of, share, limit: isSure ? pause[kind] : warn[kind]};
 }
 
-function countsOf(kind: Kind, {attempted, hard, delivered, complained}: Figures) {
+function toCounts(kind: Kind, {attempted, hard, delivered, complained}: Figures) {
 	return kind === 'bounces'
 		? {n: hard, of: attempted, tells: attempted >= minAttempted}
 		: {n: complained, of: delivered, tells: delivered >= minDelivered && complained >= minComplaints};

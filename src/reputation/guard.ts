@@ -6,7 +6,7 @@ import {recordAct} from '../store/audit.ts';
 import {bumpGeneration} from '../store/changes.ts';
 import {type ReputationStatus, readStatuses, updateJudged} from '../store/reputation.ts';
 import type {Store} from '../store/store.ts';
-import {type Finding, findingsOf, isCalm, pauseReason, windowStarts} from './findings.ts';
+import {type Finding, findFindings, isCalm, pauseReason, windowStarts} from './findings.ts';
 
 /** An automatic change of a workspace: paused, warned, or calm again. */
 export type Judged = {
@@ -147,7 +147,7 @@ export async function judge(
 
 /** Returns the change to make, or `null`. A paused workspace stays paused until an operator resumes it. */
 function judgedOf({id, name, pausedAt, warnedAt, windows}: ReputationStatus, limits: ReputationLimits): Judged | null {
-	const findings = findingsOf(windows, limits);
+	const findings = findFindings(windows, limits);
 	const about = {workspaceId: id, name, findings};
 	if (pausedAt !== null) {
 		return null;

@@ -45,7 +45,7 @@ type RouterOptions = {
 	readonly vault: Pick<Vault, 'open'>;
 	readonly resolver: Pick<Resolver, 'mx'>;
 	/** `null` if MTA-STS is not applied. */
-	readonly policies: Pick<StsPolicies, 'policyOf'> | null;
+	readonly policies: Pick<StsPolicies, 'policyFor'> | null;
 	readonly clock: Clock;
 };
 
@@ -73,17 +73,17 @@ export class Router {
 	constructor(options: RouterOptions) {
 		const {warmUps, relays} = options.settings;
 		this.#options = options;
-		this.#network = networkOf(options.settings);
+		this.#network = createNetwork(options.settings);
 		this.#shares = new WarmUpShares({...options, warmUps, relays, reader: options.store.reader});
 	}
 
 	/** Returns a known route at once. Rejects if the store cannot be read. Without DNS, the domain is the provider. */
-	routeOf(key: QueueKey): Found<Route> {
+	findRoute(key: QueueKey): Found<Route> {
 		return kept(this.#routes, `${key.workspaceId} ${key.destination}`, () => this.#find(key));
 	}
 
 	/** Returns a destination's own retry rules without its route. */
-	ownRetryOf(destination: string): Found<OwnRetry> {
+	findOwnRetry(destination: string): Found<OwnRetry> {
 		const {destinations, resolver} = this.#options;
 		return ownRetryOf(destination, this.#network.delivery, destinations(), resolver);
 	}
@@ -118,7 +118,7 @@ export class Router {
 		const shares = await this.#shares.today();
 		const route = chooseRoute(destination, hosts, preference, this.#network, destinations, shares);
 		return hostsCount && route.terms.nextHop.kind === 'mx'
-			? withPolicy((await policies?.policyOf(destination)) ?? null, route)
+			? withPolicy((await policies?.policyFor(destination)) ?? null, route)
 			: route;
 	}
 
@@ -159,7 +159,7 @@ function kept<T extends object>(cache: LRUCache<string, Found<T>>, key: string, 
 }
 
 /** Returns the settings that concern routes. */
-export function networkOf(settings: Settings): Network {
+export function createNetwork(settings: Settings): Network {
 	return {
 		delivery: settings.delivery,
 		relays: settings.relays,

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import type {AggregateReport, DmarcCount, DmarcReport, TlsCount, TlsReport} from '../mail/aggregate.ts';
 import {type DomainState, liveDomains} from './domains.ts';
-import {rowsOf} from './engine/dialect.ts';
+import {queryRows} from './engine/dialect.ts';
 import {insertReturning, insertRows} from './engine/rows.ts';
 import {bounds, fitCounts, groupKey, readUse, roomLeft} from './report-bounds.ts';
 
@@ -312,7 +312,7 @@ export async function listDueTlsReports(reader: Knex, day: string, now: string, 
 
 /** Claims a report for sending, unless another node has it. If this node dies, it is due again at `due`. */
 export async function claimTlsReport(trx: Knex.Transaction, {day, domain, now, due}: Due): Promise<boolean> {
-	const claimed = await rowsOf(
+	const claimed = await queryRows(
 		trx,
 		`insert into tls_reports_sent (day, domain, due_at, attempts) values (?, ?, ?, 1)
 			on conflict (day, domain) do update set attempts = tls_reports_sent.attempts + 1, due_at = excluded.due_at
@@ -374,7 +374,7 @@ const maxReportsPerRecipient = 5;
  * limit for that day.
  */
 export async function claimTlsRecipient(trx: Knex.Transaction, day: string, address: string): Promise<boolean> {
-	const claimed = await rowsOf(
+	const claimed = await queryRows(
 		trx,
 		`insert into tls_report_recipients (day, address, reports) values (?, ?, 1)
 			on conflict (day, address) do update set reports = tls_report_recipients.reports + 1

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {domainOf} from '../mail/address.ts';
 import type {DomainState} from './domains.ts';
-import {rowsOf} from './engine/dialect.ts';
+import {queryRows} from './engine/dialect.ts';
 import {type Pair, pairKey} from './engine/rows.ts';
 import {findSuppressed} from './suppressions.ts';
 
@@ -70,7 +70,7 @@ export async function takeAllowance(
 ): Promise<number | null> {
 	const past = storeTime(now - windowMs);
 	for (let slot = 1; slot <= uses; slot++) {
-		const taken = await rowsOf(
+		const taken = await queryRows(
 			trx,
 			`insert into alert_allowances (name, slot, used_at) values (?, ?, ?)
 				on conflict (name, slot) do update set used_at = excluded.used_at where alert_allowances.used_at <= ?

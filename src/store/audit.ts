@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {idFloor} from '../mail/ids.ts';
 import type {Acting} from '../mail/operator.ts';
-import {alongIndex, columnsOf} from './engine/rows.ts';
+import {alongIndex, toColumns} from './engine/rows.ts';
 
 /** A privileged action as it is recorded. It contains no secrets and no content of messages. */
 export type Act = {
@@ -24,7 +24,7 @@ const maxDelay = 60_000;
 
 /** Records an action. Call it in the transaction that performs the action. */
 export async function recordAct(trx: Knex.Transaction, acting: Acting, act: Act): Promise<void> {
-	await trx('audit').insert(rowOf(acting, act));
+	await trx('audit').insert(toRow(acting, act));
 }
 
 /**
@@ -35,16 +35,16 @@ export function beginAct(
 	acting: Acting,
 	act: Omit<Act, 'detail'>,
 ): (trx: Knex.Transaction, detail: Act['detail']) => Promise<void> {
-	const row = rowOf(acting, act);
+	const row = toRow(acting, act);
 	return async (trx, detail) => {
 		await trx('audit')
-			.insert({...row, detail: detailOf(acting, detail)})
+			.insert({...row, detail: toDetail(acting, detail)})
 			.onConflict('id')
 			.merge(['detail']);
 	};
 }
 
-function rowOf(acting: Acting, {action, workspaceId, target, detail, recipient, at}: Act) {
+function toRow(acting: Acting, {action, workspaceId, target, detail, recipient, at}: Act) {
 	return {
 		id: acting.newId('aud'),
 		at: at ?? storeTime(acting.clock.now()),
@@ -53,12 +53,12 @@ function rowOf(acting: Acting, {action, workspaceId, target, detail, recipient, 
 		origin: acting.operator.from,
 		action,
 		target,
-		detail: detailOf(acting, detail),
+		detail: toDetail(acting, detail),
 		recipient: recipient ?? null,
 	};
 }
 
-function detailOf({operator: {sudoUser}}: Acting, detail: Act['detail']): string {
+function toDetail({operator: {sudoUser}}: Acting, detail: Act['detail']): string {
 	return JSON.stringify({...detail, ...(sudoUser !== undefined && {sudo_user: sudoUser})});
 }
 
@@ -77,7 +77,7 @@ export type AuditEntry = {
 
 type Row = Omit<AuditEntry, 'detail'> & {readonly detail: string | null; readonly recipient: string | null};
 
-const columns = [...columnsOf('id at workspaceId actor action target detail recipient').selected, 'origin as from'];
+const columns = [...toColumns('id at workspaceId actor action target detail recipient').selected, 'origin as from'];
 
 type AuditFilter = {
 	/** If absent, the actions of all workspaces and those that concern all. */

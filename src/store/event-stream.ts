@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
 import {hasDays} from './engine/dialect.ts';
 import {isReadable} from './erasures.ts';
-import {acceptedEvent, eventsOf, readLastPosition, rowColumns, type StoredEvent, type StoredRow} from './timeline.ts';
+import {acceptedEvent, readLastPosition, rowColumns, type StoredEvent, type StoredRow, toEvents} from './timeline.ts';
 
 /** An event in the stream with its message. Events that share a row have the same position. */
 export type StreamedEvent = StoredEvent & {
@@ -46,7 +46,7 @@ export async function readStream(reader: Knex, workspaceId: string, {after, upTo
 			position: Number(one.position),
 			events: [{...one, ...acceptedEvent(one.messageId, createdAt)}],
 		})),
-		...rows.map(row => ({position: Number(row.position), events: eventsOf(row)})),
+		...rows.map(row => ({position: Number(row.position), events: toEvents(row)})),
 	];
 	const read = places.sort((a, b) => a.position - b.position).slice(0, rowsAtOnce);
 	return {
@@ -136,6 +136,6 @@ export async function findAtPosition(reader: Knex, position: number): Promise<re
 	if (message === undefined) {
 		return undefined;
 	}
-	const events = row === undefined ? [acceptedEvent(message.id, message.createdAt)] : eventsOf(row);
+	const events = row === undefined ? [acceptedEvent(message.id, message.createdAt)] : toEvents(row);
 	return events.map(({id}) => id);
 }

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {Mode} from '../mail/message.ts';
-import {rowSource, rowsOf} from './engine/dialect.ts';
+import {queryRows, rowSource} from './engine/dialect.ts';
 
 /** The scope in which an Idempotency-Key is unique, and the key. */
 export type KeyName = {readonly workspaceId: string; readonly mode: Mode; readonly key: string};
@@ -55,7 +55,7 @@ export async function takeKeys(
 			use.createdAt,
 		]);
 	const {sql, bindings} = rowSource(trx, rows, 8);
-	const taken: NameRow[] = await rowsOf(
+	const taken: NameRow[] = await queryRows(
 		trx,
 		`insert into idempotency_keys (workspace_id, mode, key, fingerprint, others, response, message_id, created_at) ${sql}
 			on conflict (workspace_id, mode, key) do update set fingerprint = excluded.fingerprint, others = excluded.others,
@@ -74,7 +74,7 @@ export async function findKeyUses(
 	expiredBefore: string,
 ): Promise<Map<string, StoredUse>> {
 	const {sql, bindings} = rowSource(reader, names.map(nameRow), 3);
-	const rows: UseRow[] = await rowsOf(
+	const rows: UseRow[] = await queryRows(
 		reader,
 		`select workspace_id, mode, key, fingerprint, others, response, message_id, created_at from idempotency_keys
 			where (workspace_id, mode, key) in (${sql})`,

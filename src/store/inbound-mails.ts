@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {type CameIn, type InboundSource, type Kept, keptLength, type ReadingTurn} from '../mail/report.ts';
 import {liveDomains} from './domains.ts';
-import {rowSource, rowsOf} from './engine/dialect.ts';
-import {columnsOf, insertReturning} from './engine/rows.ts';
+import {queryRows, rowSource} from './engine/dialect.ts';
+import {insertReturning, toColumns} from './engine/rows.ts';
 
 /** An inbound message, which is stored until it has been read. */
 export type NewInbound = CameIn &
@@ -21,7 +21,7 @@ export type UnreadInbound = CameIn & {
 	readonly begun: number;
 };
 
-const newColumns = columnsOf(
+const newColumns = toColumns(
 	'id digest source node workspaceId mailFrom rcptTo client helo raw size receivedAt precedence turn',
 );
 
@@ -246,7 +246,7 @@ export async function countUnreadEvents(reader: Knex, workspaceId: string, most:
 /** Returns addresses of recipients by their ids. Removed recipients are missing. */
 export async function findRecipientAddresses(reader: Knex, ids: readonly string[]): Promise<Map<string, string>> {
 	const marks = new Array(ids.length).fill('?').join(',');
-	const rows: Array<{id: string; address: string}> = await rowsOf(
+	const rows: Array<{id: string; address: string}> = await queryRows(
 		reader,
 		`select id, address from recipients where id in (${marks})`,
 		[...ids],

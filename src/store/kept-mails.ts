@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {type CameIn, type Kept, keptLength} from '../mail/report.ts';
-import {columnsOf} from './engine/rows.ts';
+import {toColumns} from './engine/rows.ts';
 
 /** A retained inbound message, without its content. */
 export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'receivedAt'> & {
@@ -14,7 +14,7 @@ export type KeptMail = Pick<CameIn, 'id' | 'source' | 'mailFrom' | 'rcptTo' | 'r
 	readonly head: Uint8Array | null;
 };
 
-const {selected: columns} = columnsOf('id kept source mailFrom rcptTo size receivedAt reading fault');
+const {selected: columns} = toColumns('id kept source mailFrom rcptTo size receivedAt reading fault');
 const head = "case when kept = 'operator' then substr(raw, 1, 16384) end as head";
 
 /** Returns retained messages, newest first. With `before`, only those older than that one. */

@@ -84,7 +84,7 @@ export function byRows(reader: Knex, rows: (range: IdRange) => Knex.QueryBuilder
 
 /** Leads by the messages that any of these terms lists. */
 function byTerms(reader: Knex, workspaceId: string, asked: Asked): Lead {
-	const lists = listsOf(workspaceId, asked);
+	const lists = toTermLists(workspaceId, asked);
 	return {
 		async count(range, most) {
 			let counted = 0;
@@ -103,7 +103,7 @@ function byTerms(reader: Knex, workspaceId: string, asked: Asked): Lead {
 	};
 }
 
-function listsOf(workspaceId: string, asked: Asked): TermList[] {
+function toTermLists(workspaceId: string, asked: Asked): TermList[] {
 	const terms: readonly Term[] = typeof asked === 'string' ? [asked] : asked;
 	return terms.map(term => ({workspaceId, term}));
 }
@@ -163,7 +163,7 @@ export async function scanMessages(
 	{after, limit}: {readonly after: string | null; readonly limit: number},
 ): Promise<Scanned> {
 	const match = isExact(filter) ? null : (ids: readonly string[]) => thoseThatMatch(reader, filter, ids);
-	const ranges = newestFirst(reader, 'msg', rangeOf('msg', filter, after));
+	const ranges = newestFirst(reader, 'msg', toRange('msg', filter, after));
 	return await scanRanges(ranges, await leadsOf(reader, filter), match, limit);
 }
 
@@ -218,7 +218,7 @@ async function scanRange(leads: readonly Lead[], match: Match, range: IdRange, w
 	}
 }
 
-export function rangeOf(prefix: IdPrefix, {since, until, id}: Partial<MessageFilter>, after: string | null): IdRange {
+export function toRange(prefix: IdPrefix, {since, until, id}: Partial<MessageFilter>, after: string | null): IdRange {
 	// The id followed by any character sorts directly after the id.
 	const below = [until === undefined ? null : idFloor(prefix, until), id === undefined ? null : `${id}0`, after];
 	const from = [since === undefined ? null : idFloor(prefix, since), id ?? null];
@@ -290,7 +290,7 @@ async function thoseThatMatch(
 		query.whereIn('m.id', waiting.select('q.scheduled_message'));
 	}
 	for (const asked of terms) {
-		const inLists = listsOf(workspaceId, asked).map(list => isInList(reader, list, ids));
+		const inLists = toTermLists(workspaceId, asked).map(list => isInList(reader, list, ids));
 		query.where(reader.raw(`(${inLists.map(() => '?').join(' or ')})`, inLists));
 	}
 	return (await query.select('m.id as id')).map(({id}: {id: string}) => id);

@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
 import {inParts} from '../kit/collections.ts';
 import type {Recipient, RecipientState} from '../mail/message.ts';
-import {isListed, listedStates, stateTerm, subjectTerms, type Term, termsOf} from '../mail/terms.ts';
-import {type IdRange, lockLists, type Row, rowSource, rowsOf} from './engine/dialect.ts';
+import {isListed, listedStates, stateTerm, subjectTerms, type Term, toTerms} from '../mail/terms.ts';
+import {type IdRange, lockLists, queryRows, type Row, rowSource} from './engine/dialect.ts';
 import {alongIndex, insertRows, nearIds} from './engine/rows.ts';
 
 /*
@@ -133,7 +133,7 @@ export async function readListed(
 			.limit(rowsAtOnce)
 			.select('w.message_id', 'w.members');
 		below = rows.length < rowsAtOnce ? '' : (rows.at(-1)?.message_id ?? '');
-		members = [...members, ...rows.flatMap(membersOf)].sort().reverse();
+		members = [...members, ...rows.flatMap(parseMembers)].sort().reverse();
 		// The remaining rows only contain messages before theirs.
 		const settled = members.findIndex(id => id < (below ?? ''));
 		for (const id of members.splice(0, settled === -1 ? members.length : settled)) {
@@ -148,7 +148,7 @@ export async function readListed(
 type Listed = {readonly message_id: string; readonly members: string | null};
 type ListRow = Listed & {readonly workspace_id: string; readonly term: Term};
 
-function membersOf({message_id: id, members}: Listed): string[] {
+function parseMembers({message_id: id, members}: Listed): string[] {
 	return members?.split(' ').map(end => secondOf(id) + end) ?? [id];
 }
 
@@ -200,7 +200,7 @@ export async function eraseTerms(trx: Knex.Transaction, messageIds: readonly str
 			terms.map(term => [workspaceId, term, messageId, secondOf(messageId) + afterSecond] as const),
 		);
 		for (const some of inParts(keys, keysAtOnce)) {
-			const rows = (await readRows(trx, some)).filter(row => membersOf(row).some(id => gone.has(id)));
+			const rows = (await readRows(trx, some)).filter(row => parseMembers(row).some(id => gone.has(id)));
 			await listOthers(
 				trx,
 				await deleteRows(
@@ -225,7 +225,7 @@ async function readRows(
 		'msg',
 		keys.map(([, , id]) => id),
 	);
-	return await rowsOf(
+	return await queryRows(
 		trx,
 		`select distinct ${columns.map(column => `w.${column}`).join(', ')} from (${sql}) as v join message_terms as w
 			on w.workspace_id = v.column1 and w.term = v.column2 and w.message_id >= v.column3 and w.message_id < v.column4
@@ -249,7 +249,7 @@ async function deleteRows(
 		'msg',
 		keys.map(([, , id]) => id),
 	);
-	return await rowsOf(
+	return await queryRows(
 		trx,
 		`delete from message_terms where (${keyColumns.join(', ')}) in (select column1, column2, column3 from (${sql}) as v)
 			and ${near} returning ${columns.join(', ')}`,
@@ -260,7 +260,7 @@ async function deleteRows(
 /** Lists the messages of deleted rows again if they still exist. */
 async function listOthers(trx: Knex.Transaction, rows: readonly ListRow[], gone: ReadonlySet<string>): Promise<void> {
 	const others = rows.flatMap(({workspace_id: workspaceId, term, ...row}) =>
-		membersOf(row)
+		parseMembers(row)
 			.filter(id => !gone.has(id))
 			.map(messageId => ({workspaceId, messageId, terms: [term]})),
 	);
@@ -310,5 +310,5 @@ async function readTerms(
 /** Returns all terms of a stored message, except its state. */
 function storedTerms({id, workspace_id: workspaceId, subject, ...row}: Found): MessageTerms {
 	const attachments = row.filename ? [{filename: row.filename, contentType: row.content_type ?? ''}] : [];
-	return {workspaceId, messageId: id, terms: [...termsOf({...row, attachments}), ...subjectTerms(subject ?? '')]};
+	return {workspaceId, messageId: id, terms: [...toTerms({...row, attachments}), ...subjectTerms(subject ?? '')]};
 }

@@ -4,7 +4,7 @@ import type {RecipientState} from '../mail/message.ts';
 import {type Attachment, type Extras, type Mode, readExtras, submittedType} from '../mail/message.ts';
 import type {WebhookMessage} from '../mail/webhook.ts';
 import type {Row} from './engine/dialect.ts';
-import {columnsOf, insertReturning, insertRows, nearIds} from './engine/rows.ts';
+import {insertReturning, insertRows, nearIds, toColumns} from './engine/rows.ts';
 import {isReadable} from './erasures.ts';
 import {insertPlaced, shown, stateColumns} from './timeline.ts';
 
@@ -43,17 +43,17 @@ export type NewMessage = {
 	readonly createdAt: string;
 };
 
-const columns = columnsOf(
+const columns = toColumns(
 	'id workspaceId mode fromAddress fromKey toAddress toKey replyTo cc templateId versionId data metadata tags topicId topicCode',
 	'locale timezone tracking extras sealed attachments resentFrom createdAt',
 );
 
 /** Inserts messages. The row of a message is also its `accepted` event, and has a position for it. */
 export async function insertMessages(trx: Knex.Transaction, messages: readonly NewMessage[]): Promise<void> {
-	await insertPlaced(trx, 'messages', columns.names, messages.map(rowOf));
+	await insertPlaced(trx, 'messages', columns.names, messages.map(toRow));
 }
 
-function rowOf(one: NewMessage): Row {
+function toRow(one: NewMessage): Row {
 	return columns.valuesOf({...one, fromAddress: one.from, toAddress: one.to});
 }
 
@@ -204,7 +204,7 @@ export type SentMessage = Pick<MessageStatus, 'erasedAt'> &
 		| 'createdAt'
 	>;
 
-const sentColumns = columnsOf(
+const sentColumns = toColumns(
 	'mode replyTo cc templateId data metadata tags topicCode locale timezone tracking extras erasedAt',
 );
 

@@ -4,9 +4,9 @@ import {domainOf} from '../mail/address.ts';
 import {idFloor} from '../mail/ids.ts';
 import {type Received, type ReceivedContent, wildcardOf} from '../mail/received.ts';
 import {type Domain, liveDomains} from './domains.ts';
-import {alongIndex, among, columnsOf, insertReturning, insertRows} from './engine/rows.ts';
+import {alongIndex, among, insertReturning, insertRows, toColumns} from './engine/rows.ts';
 import {isReadableMail} from './erasures.ts';
-import {byRows, rangeOf, scanRanges} from './message-scan.ts';
+import {byRows, scanRanges, toRange} from './message-scan.ts';
 import {deleteDeliveries, findAbout} from './webhooks.ts';
 
 /** A row of `inbound_addresses`: messages to it belong to its workspace. */
@@ -115,7 +115,7 @@ export async function findReplied(
 	reader: Knex,
 	ids: readonly string[],
 ): Promise<Array<Record<'id' | 'workspaceId' | 'messageId' | 'address', string>>> {
-	const {selected} = columnsOf('id workspaceId messageId address');
+	const {selected} = toColumns('id workspaceId messageId address');
 	return ids.length === 0 ? [] : await reader('recipients').whereIn('id', ids).select(selected);
 }
 
@@ -136,8 +136,8 @@ export type NewReceived = Omit<Received, 'size'> & {
 	readonly raw: Buffer;
 };
 
-const listed = columnsOf('id workspaceId inReplyTo fault summary size receivedAt');
-const stored = columnsOf('id workspaceId inReplyTo fault summary size receivedAt inboundId content raw');
+const listed = toColumns('id workspaceId inReplyTo fault summary size receivedAt');
+const stored = toColumns('id workspaceId inReplyTo fault summary size receivedAt inboundId content raw');
 
 /** Stores messages and returns the new ones. The same message is stored only once for a workspace. */
 export async function insertReceived(trx: Knex.Transaction, mails: readonly NewReceived[]): Promise<NewReceived[]> {
@@ -195,7 +195,7 @@ export async function listReceived(
 		const sets = (await Promise.all(found)).map(some => new Set<string>(some));
 		return ids.filter(id => sets.every(set => set.has(id)));
 	};
-	const {ids, next} = await scanRanges([rangeOf('rcv', times, after)], leads, terms.length > 1 ? match : null, limit);
+	const {ids, next} = await scanRanges([toRange('rcv', times, after)], leads, terms.length > 1 ? match : null, limit);
 	const rows: Row[] = await reader('received')
 		.whereRaw(...among(reader, 'id', ids))
 		.whereRaw(isReadableMail)

@@ -1,18 +1,18 @@
 import type {Knex} from 'knex';
 import {type Priority, type Recipient, type RecipientState, type Role, statesBefore} from '../mail/message.ts';
 import type {Asked, Attempt} from '../mail/outcome.ts';
-import {lockLate, type Row, rowSource, rowsOf} from './engine/dialect.ts';
-import {columnsOf, insertRows, nearIds} from './engine/rows.ts';
+import {lockLate, queryRows, type Row, rowSource} from './engine/dialect.ts';
+import {insertRows, nearIds, toColumns} from './engine/rows.ts';
 import {listState} from './message-terms.ts';
 import type {Claimed} from './queue/claims.ts';
 import {dequeue, enqueue, lockOpen, type Waiting} from './queue/open-recipients.ts';
 import {shown, stateColumns, stateOf, storeQueued, takeQueued} from './timeline.ts';
 
-const newColumns = columnsOf('id workspace_id message_id address address_key role destination state state_at');
+const newColumns = toColumns('id workspace_id message_id address address_key role destination state state_at');
 
 /** Inserts the recipients of new messages, and enqueues those that have a next attempt. */
 export async function insertRecipients(trx: Knex.Transaction, recipients: readonly NewRecipient[]): Promise<void> {
-	await insertRows(trx, 'recipients', [...newColumns.names, 'attempts', 'crashes'], recipients.map(rowOf));
+	await insertRows(trx, 'recipients', [...newColumns.names, 'attempts', 'crashes'], recipients.map(toRow));
 	await enqueue(trx, recipients.flatMap(waitingOf));
 }
 
@@ -25,7 +25,7 @@ type NewRecipient = Omit<Recipient, 'attempts' | 'sent_at' | 'last_reply'> & {
 	readonly expires_at?: string | null;
 };
 
-function rowOf(one: NewRecipient): Row {
+function toRow(one: NewRecipient): Row {
 	return [...newColumns.valuesOf(one), 0, 0];
 }
 
@@ -232,16 +232,17 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 		counts.map(one => [one.recipientId, one.kind, one.url, one.n, one.machineN, one.firstAt, one.lastAt]),
 		7,
 	);
-	const rows: Array<{recipient_id: string; kind: string; url: string; n: number; machine_n: number}> = await rowsOf(
-		trx,
-		`insert into engagement (recipient_id, kind, url, n, machine_n, first_at, last_at) ${sql}
+	const rows: Array<{recipient_id: string; kind: string; url: string; n: number; machine_n: number}> =
+		await queryRows(
+			trx,
+			`insert into engagement (recipient_id, kind, url, n, machine_n, first_at, last_at) ${sql}
 		on conflict (recipient_id, kind, url) do update set
 			n = engagement.n + excluded.n,
 			machine_n = engagement.machine_n + excluded.machine_n,
 			last_at = case when excluded.last_at > engagement.last_at then excluded.last_at else engagement.last_at end
 		returning recipient_id, kind, url, n, machine_n`,
-		bindings,
-	);
+			bindings,
+		);
 	const totals = new Map(rows.map(row => [`${row.recipient_id} ${row.kind} ${row.url}`, row]));
 	// If the total equals what was added, the row is new.
 	return counts.map(one => {
@@ -251,7 +252,7 @@ export async function addEngagement(trx: Knex.Transaction, counts: readonly Enga
 	});
 }
 
-const followed = columnsOf('id workspace_id message_id address role destination state state_at links');
+const followed = toColumns('id workspace_id message_id address role destination state state_at links');
 
 /**
  * Returns the recipients of these messages, except those that were removed or erased, and locks them until the
@@ -279,7 +280,7 @@ export async function findTrackedRecipients(
 		.select(...followed.selectedOf('r'), 'w.track_opens_at', 'w.track_clicks_at');
 }
 
-const engagement = columnsOf('recipientId kind url n machineN firstAt lastAt');
+const engagement = toColumns('recipientId kind url n machineN firstAt lastAt');
 
 /** Returns a message's opens and clicks by recipient, opens first. */
 export async function readEngagement(reader: Knex, messageId: string): Promise<EngagementCount[]> {

@@ -1,9 +1,9 @@
 import type {Knex} from 'knex';
 import type {EventType, Recipient} from '../mail/message.ts';
 import type {ReportKind} from '../mail/report.ts';
-import {columnsOf, insertReturning, nearIds} from './engine/rows.ts';
+import {insertReturning, nearIds, toColumns} from './engine/rows.ts';
 
-const copies = columnsOf('id workspace_id message_id address address_key role destination state sent_at attempts');
+const copies = toColumns('id workspace_id message_id address address_key role destination state sent_at attempts');
 
 /**
  * Returns the recipients with these ids, or of these messages, and locks them until the transaction ends. Recipients of
@@ -87,7 +87,7 @@ export type NewReport = {
 	readonly createdAt: string;
 };
 
-const columns = columnsOf(
+const columns = toColumns(
 	'id workspaceId messageId recipientId inboundSha256 kind category rule matched detail createdAt',
 );
 
@@ -144,7 +144,7 @@ export type StoredReport = Omit<NewReport, 'workspaceId' | 'messageId' | 'inboun
 	readonly detail: Readonly<Record<string, unknown>>;
 };
 
-const shownColumns = columnsOf('id recipientId kind category rule matched detail createdAt');
+const shownColumns = toColumns('id recipientId kind category rule matched detail createdAt');
 
 /** Returns the reports about a message, oldest first, at most `limit`. */
 export async function readReports(reader: Knex, messageId: string, limit: number): Promise<StoredReport[]> {

@@ -135,7 +135,7 @@ export async function readStatuses(reader: Knex, {starts, ids}: StatusQuery): Pr
 		pausedAt: row.paused_at,
 		since: row.reputation_since,
 		warnedAt: row.reputation_warned_at,
-		windows: {day: figuresOf(row, 'day'), week: figuresOf(row, 'week')},
+		windows: {day: toFigures(row, 'day'), week: toFigures(row, 'week')},
 	}));
 }
 
@@ -153,7 +153,7 @@ export async function readReputationHours(
 }
 
 // Refusals that turned out to be caused by us are subtracted, perhaps from a row that was removed, hence the minimum.
-function figuresOf(row: StatusRow, span: string): Figures {
+function toFigures(row: StatusRow, span: string): Figures {
 	const of = (name: string) => Math.max(0, Number(row[`${span}_${name}`] ?? 0));
 	return {attempted: of('attempted'), hard: of('hard'), delivered: of('delivered'), complained: of('complained')};
 }
@@ -207,7 +207,7 @@ async function newestIn(
 }
 
 /** Queries the `to` recipients of messages of the sample, newest first. */
-function recipientsOf(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
+function selectRecipients(reader: Knex, {since}: Sample, messageIds: readonly string[]): Knex.QueryBuilder {
 	return reader('recipients as r')
 		.whereRaw(...among(reader, 'r.message_id', messageIds))
 		.whereRaw("r.role = 'to'")
@@ -218,7 +218,7 @@ function recipientsOf(reader: Knex, {since}: Sample, messageIds: readonly string
 /** Returns how long the delivery of each of the newest delivered messages took, in milliseconds. */
 export async function readDeliveryTimes(reader: Knex, sample: Sample): Promise<number[]> {
 	const delivered = await newestIn(reader, sample, 'delivered');
-	const rows: Array<{message_id: string; state_at: string; destination: string}> = await recipientsOf(
+	const rows: Array<{message_id: string; state_at: string; destination: string}> = await selectRecipients(
 		reader,
 		sample,
 		delivered,
@@ -243,7 +243,7 @@ export type Refusal = {
 /** Returns the errors of the newest messages that bounced, and of the newest ones that wait. */
 export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusal[]> {
 	const [ofSince, since] = idsSince(reader, 'e.message_id', 'msg', sample.since);
-	const bounced: Array<{destination: string; detail: string | null}> = await recipientsOf(
+	const bounced: Array<{destination: string; detail: string | null}> = await selectRecipients(
 		reader,
 		sample,
 		await newestIn(reader, sample, 'bounced'),
@@ -265,7 +265,7 @@ export async function readRefusals(reader: Knex, sample: Sample): Promise<Refusa
 			return {destination, category, reply: reason, waits: false};
 		});
 	for (const state of ['queued', 'sent'] as const) {
-		const recipients = recipientsOf(reader, sample, await newestIn(reader, sample, state))
+		const recipients = selectRecipients(reader, sample, await newestIn(reader, sample, state))
 			.select('r.destination', 'r.last_category as category', 'r.last_reply as reply')
 			.select(reader.raw(`${queued} as queued`));
 		const waiting: Array<Omit<Refusal, 'waits'>> = await reader

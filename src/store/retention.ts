@@ -10,7 +10,7 @@ import {
 	submittedType,
 } from '../mail/message.ts';
 import {messageIdTerm} from '../mail/terms.ts';
-import {type Dialect, holdsBytes, lockLate, rowSource, rowsOf} from './engine/dialect.ts';
+import {type Dialect, holdsBytes, lockLate, queryRows, rowSource} from './engine/dialect.ts';
 import {alongIndex, nearIds} from './engine/rows.ts';
 import type {Erasure} from './erasures.ts';
 import {dropTerms, eraseTerms, listState, readListed} from './message-terms.ts';
@@ -48,7 +48,7 @@ export async function removeMessages(
 	{after, before, workspaceId, limit}: Removal,
 ): Promise<Removed> {
 	const [scope, only] = workspaceId === undefined ? ['', []] : ['workspace_id = ? and', [workspaceId]];
-	const rows: Array<{id: string}> = await rowsOf(
+	const rows: Array<{id: string}> = await queryRows(
 		trx,
 		`select id from messages where ${scope} id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
 		[...only, after, before, limit],
@@ -100,7 +100,7 @@ export async function emptyMessages(
 	dialect: Dialect,
 	{after, before, workspaceId, limit}: Required<Removal>,
 ): Promise<Emptied> {
-	const rows: Array<{id: string; extras: string | null}> = await rowsOf(
+	const rows: Array<{id: string; extras: string | null}> = await queryRows(
 		trx,
 		`select id, extras from messages where workspace_id = ? and id > ? and id < ? order by id limit ? ${dialect.skipLocked}`,
 		[workspaceId, after, before, limit],

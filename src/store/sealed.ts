@@ -136,7 +136,7 @@ export const sealedColumns: readonly SealedColumn[] = [
 ];
 
 /** Returns the id of the key that sealed a value; `null` if it is not a sealed secret. */
-function sealingIdOf(sealed: string): number | null {
+function toSealingId(sealed: string): number | null {
 	const [, id] = /^v1\.([1-9]\d{0,2})\./.exec(sealed) ?? [];
 	return id === undefined ? null : Number(id);
 }
@@ -150,7 +150,7 @@ export async function sealingIds(reader: Knex): Promise<number[]> {
 			.distinct(reader.raw('substr(??, 1, ?) as value', [column, head]));
 		for (const {value} of heads) {
 			each(value, sealed => {
-				const id = sealingIdOf(sealed);
+				const id = toSealingId(sealed);
 				if (id !== null) {
 					ids.add(id);
 				}
@@ -216,7 +216,7 @@ export async function resealRows(
 function resealedValue(owner: string, value: string, each: SealedColumn['each'], vault: Vault): string | null {
 	try {
 		return each(value, sealed =>
-			sealingIdOf(sealed) === vault.current() ? sealed : vault.seal(owner, vault.open(owner, sealed)),
+			toSealingId(sealed) === vault.current() ? sealed : vault.seal(owner, vault.open(owner, sealed)),
 		);
 	} catch {
 		return null;
@@ -244,7 +244,7 @@ type Matched =
 	| {readonly ok: false; readonly fault: KeyFault};
 
 /** Returns what the store retains of a key: proof of the key that does not reveal it. */
-function proofOf(key: Uint8Array): string {
+function toProof(key: Uint8Array): string {
 	return Buffer.from(hkdfSync('sha256', key, '', 'mailctl secret key proof', 32)).toString('base64url');
 }
 
@@ -275,7 +275,7 @@ export async function matchKeys(
 ): Promise<Matched> {
 	const noted = await readKnown(reader);
 	const known = noted.size > 0 ? noted : await provenBySecrets(reader, configured);
-	if (known === null || (known.size > 0 && !configured.some(({key}) => known.has(proofOf(key))))) {
+	if (known === null || (known.size > 0 && !configured.some(({key}) => known.has(toProof(key))))) {
 		return {ok: false, fault: {kind: 'foreign'}};
 	}
 
@@ -284,7 +284,7 @@ export async function matchKeys(
 	const ids: number[] = [];
 	const fresh: FreshKey[] = [];
 	for (const {id: own, key} of configured) {
-		const proof = proofOf(key);
+		const proof = toProof(key);
 		const knownId = known.get(proof);
 		const id = knownId ?? own ?? freeId(used);
 		if (id === null) {
@@ -327,7 +327,7 @@ async function provenBySecrets(
 		if (key === undefined) {
 			return null;
 		}
-		proven.set(proofOf(key), id);
+		proven.set(toProof(key), id);
 	}
 	return proven;
 }

@@ -4,13 +4,13 @@ import type {Mode} from '../mail/message.ts';
 import type {SuppressionReason} from '../mail/suppression.ts';
 import {
 	alongIndex,
-	columnsOf,
 	insertReturning,
 	insertRows,
 	type Pair,
 	pairKey,
 	rowOfAddress,
 	selectPairs,
+	toColumns,
 } from './engine/rows.ts';
 
 export type NewSuppression = {
@@ -38,7 +38,7 @@ export type Suppression = {
 };
 
 const columns = ['id', 'address', 'reason', 'source', 'mode', 'created_at'] as const;
-const newColumns = columnsOf('id workspaceId address addressKey reason source mode createdAt');
+const newColumns = toColumns('id workspaceId address addressKey reason source mode createdAt');
 
 /**
  * Adds entries; returns the ids of the added ones. An address that is already listed keeps its entry, but an entry of a

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {storeTime} from '../kit/time.ts';
 import {idTime} from '../mail/ids.ts';
 import type {EventType, RecipientState, Role} from '../mail/message.ts';
-import {hasOneWriter, type Row, rowSource, rowsOf} from './engine/dialect.ts';
+import {hasOneWriter, queryRows, type Row, rowSource} from './engine/dialect.ts';
 import {among, insertRows, namedIds, nearIds} from './engine/rows.ts';
 
 // Each event has a position in the stream of all events. A reader that has read up to a settled position has missed no
@@ -167,7 +167,7 @@ function isImpliedBy(event: NewEvent, next: NewEvent | undefined): event is NewE
 }
 
 /** Returns the events of a row in order, each with the row's other columns. */
-export function eventsOf<Row extends StoredRow>({
+export function toEvents<Row extends StoredRow>({
 	earlier,
 	detail: text,
 	...last
@@ -232,10 +232,10 @@ export async function insertEvents(trx: Knex.Transaction, events: readonly NewEv
 		return;
 	}
 	const columns = ['id', 'message_id', 'recipient_id', 'type', 'occurred_at', 'recorded_at', 'detail', 'earlier'];
-	await insertPlaced(trx, 'events', columns, sharedRows(events).map(rowOf));
+	await insertPlaced(trx, 'events', columns, sharedRows(events).map(toRow));
 }
 
-function rowOf(one: ReturnType<typeof sharedRows>[number]): Row {
+function toRow(one: ReturnType<typeof sharedRows>[number]): Row {
 	return [
 		...[one.id, one.messageId, one.recipientId, one.type, one.occurredAt, one.recordedAt],
 		...[one.detail, one.earlier],
@@ -260,7 +260,7 @@ export async function readEvents(
 	// page.
 	const beyond = page.length < limit ? undefined : await findQueuedRow(reader, messageId);
 	const events = new Map(
-		[...begun, ...[...page, ...(beyond ? [beyond] : [])].flatMap(eventsOf)].map(event => [event.id, event]),
+		[...begun, ...[...page, ...(beyond ? [beyond] : [])].flatMap(toEvents)].map(event => [event.id, event]),
 	);
 	return [...events.values()]
 		.filter(({id}) => id > (after ?? ''))
@@ -364,7 +364,7 @@ export async function takeClaims(
 	lock = lockInOrder,
 ): Promise<Claim[]> {
 	const taken: Claim[] = await lock(claims.orderBy('recipient_id').select([...claimColumns]));
-	await (taken.length > 0 && claimsOf(trx, taken).delete());
+	await (taken.length > 0 && selectClaims(trx, taken).delete());
 	return taken;
 }
 
@@ -381,14 +381,14 @@ export async function takeQueued(
 			.orderBy('recipient_id')
 			.select([...claimColumns]),
 	);
-	await (first.length > 0 && claimsOf(trx, first).update({queued: null}));
+	await (first.length > 0 && selectClaims(trx, first).update({queued: null}));
 	return first;
 }
 
 /** For use before rows of the queue are locked. After that, use `lockLate`. */
 const lockInOrder = async (claims: Knex.QueryBuilder): Promise<Claim[]> => await claims.forUpdate();
 
-function claimsOf(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBuilder {
+function selectClaims(trx: Knex.Transaction, claims: readonly Claim[]): Knex.QueryBuilder {
 	return trx('claims').whereRaw(
 		...among(
 			trx,
@@ -417,7 +417,7 @@ export async function storeQueued(trx: Knex.Transaction, claims: readonly Claim[
 		'recipients.id',
 		first.map(({id}) => id),
 	);
-	const moved: Array<{id: string; message_id: string; role: Role}> = await rowsOf(
+	const moved: Array<{id: string; message_id: string; role: Role}> = await queryRows(
 		trx,
 		`update recipients set state = 'queued', state_at = v.column2 from (${sql}) as v
 		where recipients.id = v.column1 and recipients.state = 'accepted' and ${named}

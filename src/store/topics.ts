@@ -4,7 +4,6 @@ import {maxPublicTopics} from '../mail/workspace-limits.ts';
 import type {Row} from './engine/dialect.ts';
 import {
 	alongIndex,
-	columnsOf,
 	insertReturning,
 	insertRows,
 	type Pair,
@@ -12,6 +11,7 @@ import {
 	rowOfAddress,
 	selectOfPairs,
 	selectPairs,
+	toColumns,
 } from './engine/rows.ts';
 import {findSuppressed} from './suppressions.ts';
 
@@ -120,7 +120,7 @@ export type OptOut = {
 export const isInForce = ({until}: Pick<OptOut, 'until'>, now: string): boolean => until === null || until > now;
 
 /** Returns what blocks messages to an address, given its opt-outs and a time in the store's form. */
-export function barsOf(optOuts: ReadonlyMap<string, OptOut> | undefined, now: string) {
+export function toBars(optOuts: ReadonlyMap<string, OptOut> | undefined, now: string) {
 	const left = [...(optOuts ?? [])].filter(([, optOut]) => isInForce(optOut, now));
 	return {
 		topics: left.flatMap(([code]) => (code === noTopic ? [] : [code])).sort(),
@@ -152,7 +152,7 @@ type NewOptOut = OptOut & {
 	readonly createdAt: string;
 };
 
-const optOutColumns = columnsOf('workspaceId code addressKey address source createdAt until');
+const optOutColumns = toColumns('workspaceId code addressKey address source createdAt until');
 
 /** Opts an address out of topics. It replaces pauses, but not opt-outs. Returns the added or changed codes. */
 export async function insertOptOuts(trx: Knex.Transaction, optOuts: readonly NewOptOut[]): Promise<string[]> {
@@ -310,7 +310,7 @@ export type Contact = Preferences & {
 
 type ContactRow = Omit<Contact, 'topics' | 'leftOther' | 'pausedUntil' | 'suppressed'>;
 
-const {selected: columns} = columnsOf('id address addressKey locale timezone createdAt updatedAt');
+const {selected: columns} = toColumns('id address addressKey locale timezone createdAt updatedAt');
 
 type ContactPart = {
 	/** Only the contact with this comparison form of its address. */
@@ -357,7 +357,7 @@ async function withBars(
 	const optedOut = await findOptedOut(reader, pairs);
 	return rows.map(row => {
 		const pair = pairKey(workspaceId, row.addressKey);
-		const {topics, leftOther, pausedUntil} = barsOf(optedOut.get(pair), now);
+		const {topics, leftOther, pausedUntil} = toBars(optedOut.get(pair), now);
 		return {
 			...{...row, topics, leftOther, pausedUntil},
 			suppressed: suppressed.get(pair) === 'live',
@@ -406,10 +406,10 @@ export async function readAddressees(trx: Knex, pairs: readonly Pair[]): Promise
 			left join topic_optouts as o on o.workspace_id = p.column1 and o.address_key = p.column2 and o.code = '${noTopic}'
 			left join contacts as c on c.workspace_id = p.column1 and c.address_key = p.column2`,
 	);
-	return new Map(rows.map(addresseeOf));
+	return new Map(rows.map(toAddressee));
 }
 
-function addresseeOf(row: AddresseeRow): readonly [pair: string, Addressee] {
+function toAddressee(row: AddresseeRow): readonly [pair: string, Addressee] {
 	const {suppressed, left, until, contact, locale, timezone} = row;
 	return [
 		pairKey(row.workspace_id, row.address_key),

@@ -1,7 +1,7 @@
 import type {Knex} from 'knex';
 import {idFloor} from '../mail/ids.ts';
 import {simulatorDomain} from '../mail/simulator.ts';
-import {domainOf, hasDays, jsonField, readBy, rowSource, rowsOf} from './engine/dialect.ts';
+import {domainOf, hasDays, jsonField, queryRows, readBy, rowSource} from './engine/dialect.ts';
 import {insertRows, lagMs} from './engine/rows.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 
@@ -88,7 +88,7 @@ export async function countMonth(
 	counts: readonly MonthCount[],
 ): Promise<Map<string, number>> {
 	const [sql, bindings] = addition(trx, month, counts);
-	const counted: Array<{workspace_id: string; accepted: number}> = await rowsOf(
+	const counted: Array<{workspace_id: string; accepted: number}> = await queryRows(
 		trx,
 		`${sql} returning workspace_id, accepted`,
 		bindings,
@@ -184,7 +184,7 @@ const outcomes = {
  * never leave the machine. Ids are in the order of time, so this reads only the recipients of the range.
  */
 export async function countStats(reader: Knex, query: StatsQuery): Promise<StatsRow[]> {
-	const recipients = recipientsOf(reader, query, tablesOf(reader, query)).select('r.state');
+	const recipients = selectRecipients(reader, query, toTables(reader, query)).select('r.state');
 	const sums = Object.entries(outcomes).map(
 		([name, states]) =>
 			`sum(case when state in (${states.map(state => `'${state}'`).join()}) then 1 else 0 end) as ${name}`,
@@ -206,11 +206,11 @@ export async function countStats(reader: Knex, query: StatsQuery): Promise<Stats
 type Engaged = {readonly opened: number; readonly clicked: number};
 
 async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string | null, Engaged>> {
-	const recipients = tablesOf(reader, query);
+	const recipients = toTables(reader, query);
 	// Starts with whatever is smaller: the recipients of one workspace, or the engagement of all workspaces.
 	const tables =
 		query.workspaceId === undefined ? ['engagement as e', ...recipients] : [...recipients, 'engagement as e'];
-	const engaged = recipientsOf(reader, query, tables)
+	const engaged = selectRecipients(reader, query, tables)
 		.whereRaw('e.recipient_id = r.id')
 		.whereBetween('e.recipient_id', [idFloor('rcp', query.from), idFloor('rcp', query.to + lagMs)])
 		.select('e.recipient_id', 'e.kind');
@@ -225,7 +225,7 @@ async function countEngaged(reader: Knex, query: StatsQuery): Promise<Map<string
 const messages = 'messages as m';
 
 /** Returns the tables of recipients in the order in which SQLite reads them. Only messages are indexed by workspace. */
-function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
+function toTables(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 	if (workspaceId !== undefined) {
 		// With an index that covers more columns, SQLite would read all messages of the workspace.
 		return [readBy(reader, messages, 'messages_by_workspace'), 'recipients as r'];
@@ -234,7 +234,7 @@ function tablesOf(reader: Knex, {workspaceId, by}: StatsQuery): string[] {
 }
 
 /** Queries the `to` recipients of the messages, with the key of their group. */
-function recipientsOf(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
+function selectRecipients(reader: Knex, query: StatsQuery, tables: readonly string[]): Knex.QueryBuilder {
 	const {workspaceId, by, from, to} = query;
 	const range = {from: idFloor('msg', from), below: idFloor('msg', to)};
 	const recipients = reader

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import type {WebhookRetry} from '../mail/webhook.ts';
-import {rowSource, rowsOf} from './engine/dialect.ts';
+import {queryRows, rowSource} from './engine/dialect.ts';
 import {among, insertRows, namedIds, selectInTurns, type TurnLimits} from './engine/rows.ts';
 import type {Claimable} from './held-claims.ts';
 
@@ -114,7 +114,7 @@ async function findFirst(trx: Knex.Transaction, permits: readonly EndpointPermit
 		1,
 	);
 	const most = Math.max(...permits.map(({limit}) => limit));
-	return await rowsOf(
+	return await queryRows(
 		trx,
 		`select e.id as "endpointId", e.url as "url", e.secret as "secret",
 			e.previous_secret as "previousSecret", e.previous_until as "previousUntil", e.failing_since as "failingSince", e.retry as "retry",
@@ -142,7 +142,7 @@ async function markClaimed(
 		return [];
 	}
 	const [unclaimed, due] = among(trx, 'delivery_id', [...wanted.keys()]);
-	const marked: Marked[] = await rowsOf(
+	const marked: Marked[] = await queryRows(
 		trx,
 		`update webhook_queue set claimed_by = ? where ${unclaimed} and claimed_by is null
 		returning delivery_id as "id", generation as "generation"`,
@@ -169,7 +169,7 @@ async function readClaimed(trx: Knex.Transaction, ids: readonly string[]): Promi
 		return [];
 	}
 	const [named, bindings] = among(trx, 'id', ids);
-	return await rowsOf(
+	return await queryRows(
 		trx,
 		`select id as "id", workspace_id as "workspaceId", endpoint_id as "endpointId", message_id as "messageId",
 			event_type as "eventType", body as "body", attempts as "attempts",
@@ -298,7 +298,7 @@ export async function writeDeliveryEnds(
 		'webhook_deliveries.id',
 		held.map(({id}) => id),
 	);
-	const rows: Array<{id: string}> = await rowsOf(
+	const rows: Array<{id: string}> = await queryRows(
 		trx,
 		`update webhook_deliveries set state = v.column2, attempts = cast(v.column3 as integer),
 			last_attempt_at = coalesce(v.column4, last_attempt_at)
@@ -354,7 +354,7 @@ async function changeQueued(
 		'delivery_id',
 		ends.map(({id}) => id),
 	);
-	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = await rowsOf(
+	const rows: Array<Pick<DeliveryEnd, 'id' | 'generation'>> = await queryRows(
 		trx,
 		`${statement(sql)} and ${named} returning delivery_id as "id", generation as "generation"`,
 		[...bindings, boot, ...ids],

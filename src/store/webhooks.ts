@@ -3,7 +3,7 @@ import {idFloor} from '../mail/ids.ts';
 import type {Mode, WebhookEventType} from '../mail/message.ts';
 import {type DeliveryState, type DisabledReason, type EndpointForm, listenerUrl} from '../mail/webhook.ts';
 import {rowSource, textAsBytes} from './engine/dialect.ts';
-import {alongIndex, columnsOf, firstThatFit, insertRows, newestFirst} from './engine/rows.ts';
+import {alongIndex, firstThatFit, insertRows, newestFirst, toColumns} from './engine/rows.ts';
 import {findHidden} from './erasures.ts';
 import {unanswered} from './postgres/postgres-client.ts';
 import {dequeueDeliveries, enqueueDeliveries} from './webhook-queue.ts';
@@ -39,7 +39,7 @@ export function endpointState({
 
 type Row = Omit<Endpoint, 'events'> & {readonly events: string};
 
-const columns = columnsOf(
+const columns = toColumns(
 	'id workspaceId mode url events format retry secret previousSecret previousUntil disabledAt disabledReason failingSince createdAt',
 );
 
@@ -292,7 +292,7 @@ export type StoredDelivery = {
 	readonly lastError: string | null;
 };
 
-const {selected: deliveryColumns} = columnsOf(
+const {selected: deliveryColumns} = toColumns(
 	'id endpointId messageId eventType body state attempts lastAttemptAt createdAt',
 );
 

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
-import {rowsOf} from './engine/dialect.ts';
-import {columnsOf} from './engine/rows.ts';
+import {queryRows} from './engine/dialect.ts';
+import {toColumns} from './engine/rows.ts';
 import {deleteDeliveries} from './webhooks.ts';
 
 /** A row of `workspaces`. */
@@ -43,7 +43,7 @@ export type Workspace = {
 	readonly created_at: string;
 };
 
-const {names: columns} = columnsOf(
+const {names: columns} = toColumns(
 	'id name locale timezone monthly_quota track_opens_at track_clicks_at paused_at pause_reason paused_by reputation_since',
 	'reputation_warned_at queue_lifetime_s source_pool route branding default_topic retention_days content_days max_attachments',
 	'max_attachment_bytes limits created_at',
@@ -139,7 +139,7 @@ export async function updateWorkspace(trx: Knex.Transaction, id: string, changes
  * engine.
  */
 export async function readDeletedWorkspaces(trx: Knex.Transaction): Promise<ReadonlySet<string>> {
-	const rows: Array<{id: string}> = await rowsOf(trx, 'select id from workspaces where deleted_at is not null');
+	const rows: Array<{id: string}> = await queryRows(trx, 'select id from workspaces where deleted_at is not null');
 	return new Set(rows.map(({id}) => id));
 }
 

@@ -302,7 +302,7 @@ export function readSubmitted(raw: Buffer, trace: string): ReadMail {
 		return wishes;
 	}
 	const kept = fields.filter(({name}) => !dropped.has(name) && !name.startsWith(own));
-	const source = mailOf([{line: trace}, ...kept], body);
+	const source = toMail([{line: trace}, ...kept], body);
 	const messageId = value('message-id');
 	return {
 		ok: true,
@@ -344,14 +344,14 @@ function repaired({fields: given, body}: Source): ReadSource {
 			`the body has ${longLine} (its line ${line}), ${signedAlready}: use quoted-printable before you sign`,
 		);
 	}
-	const left = start === -1 && isAscii(body) ? null : sevenBitFault(mailOf(fields, body));
+	const left = start === -1 && isAscii(body) ? null : sevenBitFault(toMail(fields, body));
 	return left === null ? {ok: true, source: {fields, body}} : fault(left);
 }
 
 const longLine = `a line of more than ${maxLineLength} octets`;
 const signedAlready = 'which cannot be repaired because of the DKIM-Signature';
 
-function mailOf(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buffer {
+function toMail(fields: readonly Pick<SourceField, 'line'>[], body: Buffer): Buffer {
 	return Buffer.concat([Buffer.from(`${fields.map(({line}) => `${line}\r\n`).join('')}\r\n`, 'latin1'), body]);
 }
 

@@ -3,11 +3,11 @@ import type {SigningKey} from '../compose/dkim.ts';
 import {type Letter, needsSmtputf8} from '../compose/header-field.ts';
 import type {Clock} from '../kit/clock.ts';
 import {joined} from '../kit/text.ts';
-import {type Links, messageIdOf, type PageLinks} from '../links/links.ts';
+import {type Links, type PageLinks, toMessageId} from '../links/links.ts';
 import {rewrite} from '../links/rewrite.ts';
 import type {Claims} from '../links/tokens.ts';
 import {domainOf} from '../mail/address.ts';
-import {erasedAddress, hiddenValue, readExtras, startOf, submittedSource, trackingOf} from '../mail/message.ts';
+import {erasedAddress, hiddenValue, readExtras, startOf, submittedSource, toTracking} from '../mail/message.ts';
 import {isUnder} from '../net/host-name.ts';
 import type {MakeJob, MakeResult} from '../queue/renderers.ts';
 import {chooseVariant, mailLocale} from '../render/locale.ts';
@@ -91,10 +91,10 @@ class MessageMaker {
 				mailto: listening ? `${links.unsubscribeLocal(id, address)}@${returnPathDomain}` : null,
 			},
 			ref: links.ref(id, address),
-			feedbackId: feedbackIdOf(recipient, senderId),
+			feedbackId: toFeedbackId(recipient, senderId),
 			// RFC 9477 §3.1.4: receivers ignore the field unless a signature covers it.
-			cfblAddress: cfbl === null || signing.length === 0 ? null : cfblAddressOf(from, returnPathDomain, cfbl),
-			messageIdHeader: messageIdOf(links, messageId, from),
+			cfblAddress: cfbl === null || signing.length === 0 ? null : toCfblAddress(from, returnPathDomain, cfbl),
+			messageIdHeader: toMessageId(links, messageId, from),
 			date,
 		};
 		return {pages, claims, stamp, envelopeFrom: `${links.returnPathLocal(id, address)}@${returnPathDomain}`};
@@ -176,7 +176,7 @@ class MessageMaker {
 			...stamp,
 			from: {address: recipient.from_address, name: recipient.sender_name},
 			to: recipient.to_address,
-			cc: ccOf(recipient),
+			cc: toCc(recipient),
 			replyTo:
 				extras.replyTracking && replies
 					? `${links.replyLocal(id, address)}@${returnPathDomain}`
@@ -196,7 +196,7 @@ function track(
 	{recipient, variables}: MakeJob,
 	{pages, claims}: Basis,
 ): {readonly html: Letter['html']; readonly firstLink: string | null; readonly links: number} {
-	const tracking = trackingOf(recipient);
+	const tracking = toTracking(recipient);
 	const {opens} = tracking;
 	// A click event stores its URL, which may contain a sensitive variable.
 	const clicks = tracking.clicks && variables === null;
@@ -220,7 +220,7 @@ const plainStream = 'transactional';
  * Returns the value of Feedback-ID, by which Gmail groups complaints: template, workspace, topic, and the sender at the
  * right. Nothing in it identifies a recipient (R3.20).
  */
-export function feedbackIdOf(
+export function toFeedbackId(
 	{template_id: template, workspace_id: workspace, topic_code: topic}: MakeJob['recipient'],
 	senderId: string,
 ): string {
@@ -239,7 +239,7 @@ export type FeedbackAddresses = {
  * Returns the CFBL-Address for a recipient's message: the first one at or below the sender's domain, so that the
  * sender's signature covers it (RFC 9477 §3.1), or `null` if there is none.
  */
-export function cfblAddressOf(
+export function toCfblAddress(
 	from: string,
 	returnPathDomain: string,
 	{own, listening}: FeedbackAddresses,
@@ -249,7 +249,7 @@ export function cfblAddressOf(
 }
 
 /** Returns the addresses for the Cc header, without erased ones. */
-function ccOf({cc}: MakeJob['recipient']): string[] {
+function toCc({cc}: MakeJob['recipient']): string[] {
 	const addresses: string[] = cc === null ? [] : JSON.parse(cc);
 	return addresses.filter(address => address !== erasedAddress);
 }

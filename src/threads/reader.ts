@@ -1,7 +1,7 @@
 import {parentPort, workerData} from 'node:worker_threads';
 import {createClassify} from '../bounce/classify.ts';
 import type {NewRules, ReaderJob, ReaderResult} from '../inbound/mail-reader.ts';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import {systemClocks} from '../kit/work-limit.ts';
 import type {BounceRule} from '../mail/bounce.ts';
 import {type FromWorker, progress, type ToWorker} from '../pool/foreign-work.ts';
@@ -36,7 +36,7 @@ async function doAll(jobs: readonly ReaderJob[]): Promise<void> {
 	for (const job of jobs) {
 		Atomics.add(cells, progress.begun, 1);
 		Atomics.store(cells, progress.working, 1);
-		const result = await resultOf(job);
+		const result = await readResult(job);
 		// Not in a `finally`: after an error the thread ends, and the parent must learn which job caused it.
 		Atomics.store(cells, progress.working, 0);
 		// Sent at once, because the next job may take long.
@@ -44,10 +44,10 @@ async function doAll(jobs: readonly ReaderJob[]): Promise<void> {
 	}
 }
 
-async function resultOf(job: ReaderJob): Promise<ReaderResult> {
+async function readResult(job: ReaderJob): Promise<ReaderResult> {
 	switch (job.kind) {
 		case 'missing':
-			return missingAnswers(bufferOf(job.head), job.envelope, new KnownAnswers(job.answers));
+			return missingAnswers(toBuffer(job.head), job.envelope, new KnownAnswers(job.answers));
 		case 'event':
 			return readEvent(job.raw, classify);
 		case 'mail':

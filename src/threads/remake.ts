@@ -7,7 +7,7 @@ import {submittedSource} from '../mail/message.ts';
 import type {MakeJob} from '../queue/renderers.ts';
 import {answer} from '../render/in-worker.ts';
 import {createRenderer} from '../render/render.ts';
-import {leavesOf, readMail} from '../report/mime.ts';
+import {collectLeaves, readMail} from '../report/mime.ts';
 import {createMake, type MakeOptions, type Variant} from './make.ts';
 import type {SigningKeyText} from './renderer.ts';
 
@@ -56,12 +56,12 @@ function remake({options, keys, publicUrl, now, job, variants, signing}: Remake)
 		return {ok: false, message: result.unmade.message};
 	}
 	const {mail, subject} = result.made;
-	return {ok: true, mail, content: submittedSource(job.attachments) === null ? content : {subject, ...textsOf(mail)}};
+	return {ok: true, mail, content: submittedSource(job.attachments) === null ? content : {subject, ...toTexts(mail)}};
 }
 
 /** Returns the content of a submitted message, which is not rendered from a template. */
-function textsOf(mail: Uint8Array): {readonly html: string; readonly text: string} {
-	const leaves = leavesOf(readMail(Buffer.from(mail)).root);
+function toTexts(mail: Uint8Array): {readonly html: string; readonly text: string} {
+	const leaves = collectLeaves(readMail(Buffer.from(mail)).root);
 	const textOf = (wanted: string) => leaves.find(({type}) => type === wanted)?.text() ?? '';
 	return {html: textOf('text/html'), text: textOf('text/plain')};
 }

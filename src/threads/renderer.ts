@@ -149,7 +149,7 @@ function makeInTime(job: SentJob): MakeResult {
 	Atomics.add(cells, progress.begun, 1);
 	Atomics.store(cells, progress.working, 1);
 	try {
-		const ingredients = ingredientsOf(job);
+		const ingredients = findIngredients(job);
 		return ingredients.ok ? make(job, ingredients, job.renderMs) : {ok: false, unmade: ingredients.unmade};
 	} catch (error) {
 		return {
@@ -162,7 +162,7 @@ function makeInTime(job: SentJob): MakeResult {
 }
 
 /** Returns an error if the stored template or key is unusable. The message waits until that is repaired. */
-function ingredientsOf({
+function findIngredients({
 	recipient: {version_id: versionId},
 	signing,
 }: MakeJob): ({ok: true} & Ingredients) | {ok: false; unmade: Unmade} {

@@ -18,7 +18,7 @@ export type Attempt = {readonly address: string; readonly account: string | null
 type Limit = {readonly most: number; readonly windows: LRUCache<string, Window>};
 
 /** Each limit has its own cache, so that failures from many networks cannot evict those of an account. */
-function limitOf(most: number): Limit {
+function createLimit(most: number): Limit {
 	return {most, windows: new LRUCache<string, Window>(atMost(maxRetained))};
 }
 
@@ -32,10 +32,10 @@ function limitOf(most: number): Limit {
  */
 export class FailedLogIns {
 	readonly #clock: Pick<Clock, 'monotonic'>;
-	readonly #ofNetwork = limitOf(30);
-	readonly #ofPair = limitOf(10);
-	readonly #ofAccount = limitOf(100);
-	readonly #ofCodes = limitOf(10);
+	readonly #ofNetwork = createLimit(30);
+	readonly #ofPair = createLimit(10);
+	readonly #ofAccount = createLimit(100);
+	readonly #ofCodes = createLimit(10);
 
 	constructor(clock: Pick<Clock, 'monotonic'>) {
 		this.#clock = clock;

@@ -221,7 +221,7 @@ async function derive(password: string, salt: Buffer, cost: Cost): Promise<Buffe
 		return null;
 	}
 	waiting++;
-	const made = last.then(() => scryptOf(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
+	const made = last.then(() => computeScrypt(password, salt, {...cost, maxmem: 256 * cost.N * cost.r}));
 	last = made.catch(() => undefined).then(() => waiting--);
 	return await made;
 }
@@ -231,7 +231,7 @@ const maxCodeUnits = maxCharacters * 2 + 1;
 
 // Normalized, because keyboards compose the same letters differently. The text is cut first, because normalizing a
 // megabyte of combining marks would take minutes.
-function scryptOf(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
+function computeScrypt(password: string, salt: Buffer, options: ScryptOptions): Promise<Buffer> {
 	const composed = password
 		.slice(0, maxCodeUnits)
 		.normalize('NFKC')

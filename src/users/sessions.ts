@@ -18,7 +18,7 @@ import {
 	updateUser,
 	updateUserSession,
 } from '../store/users.ts';
-import {createToken, operatorOf, recordUserAct, tokenHash} from './users.ts';
+import {createToken, recordUserAct, tokenHash, toOperator} from './users.ts';
 
 const idleMs = 12 * hourMs;
 const wholeMs = 7 * 24 * hourMs;
@@ -99,7 +99,7 @@ export class Sessions {
 				agent: agent.slice(0, 200),
 			});
 			await updateUser(trx, user.id, {last_login_at: at});
-			await recordUserAct(trx, {clock, newId, operator: operatorOf(user, address)}, user, 'logged_in', {by});
+			await recordUserAct(trx, {clock, newId, operator: toOperator(user, address)}, user, 'logged_in', {by});
 		});
 		return token;
 	}

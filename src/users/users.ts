@@ -20,7 +20,7 @@ export function emailKey(text: string): string {
 }
 
 /** Returns the user as the audit trail names them. `address` is the IP address of their client. */
-export function operatorOf({email}: Pick<User, 'email'>, address: string): Operator {
+export function toOperator({email}: Pick<User, 'email'>, address: string): Operator {
 	return {actor: `user:${email}`, from: address};
 }
 

@@ -251,7 +251,7 @@ export class PostFault extends Error {
 export type Fault = {readonly error: string; readonly detail: string | null};
 
 /** Hides texts of the system and libraries from the owner: they may name addresses of the internal network. */
-export function faultOf(error: unknown): Fault {
+export function toFault(error: unknown): Fault {
 	if (error instanceof PostFault) {
 		return {error: error.message, detail: error.detail};
 	}

@@ -3,13 +3,13 @@ import {isIP} from 'node:net';
 import {LRUCache} from 'lru-cache';
 import type {Client, Dispatcher} from 'undici';
 import {type Clock, inTime} from '../kit/clock.ts';
-import {bufferOf} from '../kit/text.ts';
+import {toBuffer} from '../kit/text.ts';
 import {type Calls, type Replies, ThreadCaller} from '../kit/thread-calls.ts';
-import {type AskAddresses, addressesOf} from '../net/pinned-connection.ts';
+import {type AskAddresses, findAddresses} from '../net/pinned-connection.ts';
 import {Thread, type ThreadOptions} from '../pool/foreign-work.ts';
 import type {EndpointSecrets} from '../store/webhooks.ts';
 import {type AddressGuard, hostOf, portOf} from './address-guard.ts';
-import {type Connection, type Connections, type Fault, faultOf, PostFault, type Target} from './connections.ts';
+import {type Connection, type Connections, type Fault, PostFault, type Target, toFault} from './connections.ts';
 
 /** A delivery to post. The body is sent exactly as stored. */
 export type Post = {
@@ -72,7 +72,7 @@ export class Poster {
 		const began = clock.monotonic();
 		const end = await this.#attempt(post, began + timeoutMs).catch(error => ({
 			status: null,
-			...faultOf(error),
+			...toFault(error),
 			answer: null,
 			address: null,
 			tls: null,
@@ -156,13 +156,13 @@ export class Poster {
 	#endOf({address, tls}: Connection, answered: Answered): Omit<PostEnd, 'ms'> {
 		if (answered.ok) {
 			const {status, begin, retryAfter} = answered;
-			const error = refusalOf(status);
+			const error = describeRefusal(status);
 			const answer = error === null || begin === '' ? null : begin;
-			const retryAfterMs = retryAfterOf(retryAfter, this.#options.clock.now());
+			const retryAfterMs = parseRetryAfter(retryAfter, this.#options.clock.now());
 			return {status, error, detail: null, answer, address, tls, retryAfterMs};
 		}
 		const late: Fault = {error: `no response within ${this.#options.timeoutMs / 1000} s`, detail: null};
-		return {status: null, ...(answered.late ? late : faultOf(answered.error)), answer: null, address, tls};
+		return {status: null, ...(answered.late ? late : toFault(answered.error)), answer: null, address, tls};
 	}
 }
 
@@ -171,7 +171,7 @@ export class Poster {
  * the current ones are checked. Concurrent attempts to one host share the query.
  */
 async function lookUp(host: string, resolver: PosterOptions['resolver']): Promise<readonly string[]> {
-	const found = await addressesOf(host, resolver, true);
+	const found = await findAddresses(host, resolver, true);
 	switch (found.kind) {
 		case 'found':
 			return found.addresses;
@@ -184,7 +184,7 @@ async function lookUp(host: string, resolver: PosterOptions['resolver']): Promis
 	}
 }
 
-function refusalOf(status: number): string | null {
+function describeRefusal(status: number): string | null {
 	if (status >= 200 && status < 300) {
 		return null;
 	}
@@ -192,7 +192,7 @@ function refusalOf(status: number): string | null {
 }
 
 /** Parses seconds or a date. Returns `undefined` for anything else. */
-function retryAfterOf(text: unknown, now: number): number | undefined {
+function parseRetryAfter(text: unknown, now: number): number | undefined {
 	const ms = /^\d+$/.test(String(text)) ? Number(text) * 1000 : Date.parse(String(text)) - now;
 	return ms > 0 ? ms : undefined;
 }
@@ -270,7 +270,7 @@ function exchange(
 				finish(status === null ? {ok: false, error, late: false} : answered(status), false);
 			},
 		};
-		client.dispatch({path, method: 'POST', headers, body: bufferOf(body)}, handler);
+		client.dispatch({path, method: 'POST', headers, body: toBuffer(body)}, handler);
 	});
 }
 

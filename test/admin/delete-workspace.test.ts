@@ -1,6 +1,6 @@
 import {readFileSync} from 'node:fs';
 import test from 'ava';
-import {deleteWorkspace, type RemovalOptions, removalOf} from '../../src/admin/delete-workspace.ts';
+import {createRemoval, deleteWorkspace, type RemovalOptions} from '../../src/admin/delete-workspace.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {listAudit} from '../../src/store/audit.ts';
 import {listVerifiedDomains} from '../../src/store/domains.ts';
@@ -130,7 +130,7 @@ const rowsOf = async (store: Store, id: string) => {
 
 async function remove(store: Store, workspace: Workspace, options: Partial<RemovalOptions> = {}) {
 	const deleted = await deleteWorkspace({store, tools: testTools()}, workspace);
-	const step = removalOf({store, clock: systemClock, removeCaptured: async () => {}, ...options});
+	const step = createRemoval({store, clock: systemClock, removeCaptured: async () => {}, ...options});
 	while (await step()) {
 		// Nothing else waits for the store.
 	}
@@ -200,11 +200,11 @@ storeTest(
 			}
 		};
 		const options = {store, clock: systemClock, removeCaptured: async () => {}};
-		const interrupted = removalOf({...options, onStep});
+		const interrupted = createRemoval({...options, onStep});
 		t.true(await interrupted());
 		await t.throwsAsync(interrupted, {message: 'power is gone'});
 		const seen: number[] = [];
-		const step = removalOf({...options, onStep: messages => void seen.push(messages)});
+		const step = createRemoval({...options, onStep: messages => void seen.push(messages)});
 		while (await step()) {
 			// Nothing else waits for the store.
 		}

@@ -1,13 +1,13 @@
 import test from 'ava';
 import {
 	addVersion,
-	conflictOf,
 	createTemplate,
-	fingerprintOf,
+	findConflict,
 	isTooLargeVersion,
 	removeTemplate,
 	rollBack,
 	saveTemplate,
+	toFingerprint,
 } from '../../src/admin/templates.ts';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import type {Store} from '../../src/store/store.ts';
@@ -142,7 +142,7 @@ sqliteTest(test, 'a rollback saves an old version again, compiled as it was', as
 		t.fail(saved);
 		return;
 	}
-	t.like(saved, {version: 3, sample: '{"a":1}', fingerprint: fingerprintOf(old)});
+	t.like(saved, {version: 3, sample: '{"a":1}', fingerprint: toFingerprint(old)});
 	t.deepEqual(await listVariants(store.reader, saved.id), old);
 	t.is(await back(3), 'newest');
 	t.is(await back(4), undefined);
@@ -194,7 +194,7 @@ sqliteTest(test, 'two workspaces share the id of a template and no version of it
 		const found = await lookUpTemplate(store.reader, owner, named.id);
 		t.like(await listVariants(store.reader, found?.version_id as string), [{subject: owner}]);
 	}
-	const conflict = (id: string | null, name: string) => conflictOf(store.reader, other, {id, name});
+	const conflict = (id: string | null, name: string) => findConflict(store.reader, other, {id, name});
 	t.is(await conflict('tpl_receipt', 'receipt'), null);
 	t.is(await conflict('tpl_new', 'new'), null);
 	t.is(await conflict(null, 'receipt'), null);
@@ -218,8 +218,8 @@ test('a version is too large by all its languages together, and by what they are
 });
 
 test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {
-	const mark = fingerprintOf([variant]);
-	t.is(fingerprintOf([{...variant, html: 'other', text: null}]), mark);
+	const mark = toFingerprint([variant]);
+	t.is(toFingerprint([{...variant, html: 'other', text: null}]), mark);
 	for (const change of [
 		{locale: 'en'},
 		{subject: 'x'},
@@ -228,6 +228,6 @@ test('the fingerprint covers all that the author wrote and nothing that the comp
 		{text_source: 'x'},
 		{own_source: 'x'},
 	] as const) {
-		t.not(fingerprintOf([{...variant, ...change}]), mark);
+		t.not(toFingerprint([{...variant, ...change}]), mark);
 	}
 });

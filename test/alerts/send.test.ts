@@ -2,7 +2,7 @@ import {createHmac} from 'node:crypto';
 import test, {type ExecutionContext} from 'ava';
 import {sendAlert} from '../../src/alerts/send.ts';
 import {loadSettings} from '../../src/config/settings.ts';
-import {guardOf, postingOf} from '../../src/daemon/webhook-posting.ts';
+import {postingOf, toGuard} from '../../src/daemon/webhook-posting.ts';
 import {createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import type {AlertMessage, AlertWay, Condition} from '../../src/mail/alert.ts';
@@ -143,7 +143,7 @@ test('by webhook: a post signed as those of events; to Slack: its text; redirect
 		/^127\.0\.0\.1:\d+: it answered 302/,
 	);
 
-	const guard = new AddressGuard(guardOf({...settings, delivery: 'mx'}));
+	const guard = new AddressGuard(toGuard({...settings, delivery: 'mx'}));
 	for (const target of [at, 'https://10.0.0.1/x', 'https://localhost/x', 'ftp://x.example', 'x']) {
 		t.throws(() => checkTarget(url => guard.urlFault(url), {way: 'webhook', target}), {message: /^webhook must/});
 	}

@@ -1,6 +1,6 @@
 import test from 'ava';
 import {CsvReader, type CsvRecord} from '../../src/admin/csv.ts';
-import {csvColumns, pagesOf} from '../../src/admin/csv-lists.ts';
+import {csvColumns, readPages} from '../../src/admin/csv-lists.ts';
 import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
@@ -123,7 +123,7 @@ test('pages follow each other to the end or to as many rows as are wanted', asyn
 	};
 	const read = async (most?: number) => {
 		const rows: number[] = [];
-		for await (const page of pagesOf(scan, {most})) {
+		for await (const page of readPages(scan, {most})) {
 			rows.push(...page);
 		}
 		return rows;

@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {sendBody} from '../../src/api/schemas/send.ts';
-import {checkOf} from '../../src/api/validate.ts';
+import {compileCheck} from '../../src/api/validate.ts';
 import {conforms} from '../helpers/conforms.ts';
 
-const check = checkOf(sendBody);
+const check = compileCheck(sendBody);
 const good = {from: 'hello@example.com', to: 'user@example.org', templateId: 'tpl_1'};
 const attachment = {filename: 'a.pdf', contentType: 'application/pdf', content: 'YQ=='};
 const base64 = (bytes: number) => Buffer.alloc(bytes).toString('base64');

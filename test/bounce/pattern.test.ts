@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
 import {plainText} from '../../src/bounce/classify.ts';
-import {patternOf} from '../../src/bounce/rule-table.ts';
+import {parsePattern} from '../../src/bounce/rule-table.ts';
 
 function holds(written: string, text: string): boolean {
-	const read = patternOf(written);
+	const read = parsePattern(written);
 	if (!read.ok) {
 		throw new Error(`${written} ${read.problem}`);
 	}
@@ -57,7 +57,7 @@ test('what could not hold, or not as it is meant, is refused with the way to fix
 		['gone|', 'matches every text: add something that must occur in it'],
 	];
 	for (const [written, problem] of problems) {
-		t.deepEqual(patternOf(written), {ok: false, problem});
+		t.deepEqual(parsePattern(written), {ok: false, problem});
 	}
 });
 
@@ -112,7 +112,7 @@ test('every pattern that is taken can be tried, alone and beside others', t => {
 	fc.assert(
 		fc.property(pieces, pieces, (some, more) => {
 			const sources = [some, more].flatMap(each => {
-				const read = patternOf(each.join(''));
+				const read = parsePattern(each.join(''));
 				return read.ok ? [read.source] : [];
 			});
 			t.notThrows(() => new RegExp(sources.join('|'), 'i'));
@@ -124,7 +124,7 @@ test('every plain word that is taken is found where it stands', t => {
 	const letters = fc.constantFrom(...'abzéèüßłıÅçñø_@ '.split(''), 'e\u0301', 'ящик', '宛先', 'が', '’');
 	fc.assert(
 		fc.property(fc.array(letters, {minLength: 1, maxLength: 8}), word => {
-			const read = patternOf(word.join(''));
+			const read = parsePattern(word.join(''));
 			t.true(!read.ok || holds(word.join(''), `1${word.join('')}1`), word.join(''));
 		}),
 	);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {wordingOf} from '../../src/bounce/classify.ts';
+import {toWording} from '../../src/bounce/classify.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
 test('replies that say the same of different people have the same wording', t => {
@@ -27,23 +27,23 @@ test('replies that say the same of different people have the same wording', t =>
 		],
 	];
 	for (const [one, other, wording] of same) {
-		t.is(wordingOf(one), wordingOf(other));
-		t.is(wordingOf(one), wording);
+		t.is(toWording(one), toWording(other));
+		t.is(toWording(one), wording);
 	}
 });
 
 test('what says otherwise stays apart', t => {
-	t.not(wordingOf('550 5.1.1 no'), wordingOf('550 5.7.1 no'));
-	t.not(wordingOf('550 no'), wordingOf('450 no'));
-	t.is(wordingOf('5.1.1 no'), '5.1.1 no');
-	t.is(wordingOf('connect ETIMEDOUT'), 'connect ETIMEDOUT');
-	t.is(wordingOf(''), '');
+	t.not(toWording('550 5.1.1 no'), toWording('550 5.7.1 no'));
+	t.not(toWording('550 no'), toWording('450 no'));
+	t.is(toWording('5.1.1 no'), '5.1.1 no');
+	t.is(toWording('connect ETIMEDOUT'), 'connect ETIMEDOUT');
+	t.is(toWording(''), '');
 });
 
 test('whatever a host says, its wording is short, of one line, and numbers stand only in the codes', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar, maxLength: 2000}), text => {
-			const wording = wordingOf(text);
+			const wording = toWording(text);
 			t.true(wording.length <= 2000);
 			t.notRegex(wording, /\n/);
 			t.notRegex(wording.replace(/^(?:[245]\d\d(?= |$) ?)?(?:[245]\.\d{1,3}\.\d{1,3}(?= |$))?/, ''), /\d/);

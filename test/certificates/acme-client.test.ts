@@ -7,8 +7,8 @@ import {createSecureContext, createServer as createTls} from 'node:tls';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {Agent} from 'undici';
-import {AcmeClient, windowOf} from '../../src/certificates/acme-client.ts';
-import {AcmeError, waitOf} from '../../src/certificates/acme-connection.ts';
+import {AcmeClient, parseWindow} from '../../src/certificates/acme-client.ts';
+import {AcmeError, parseWait} from '../../src/certificates/acme-connection.ts';
 import {challengesFor, renewAt, stateOf, waitAfter} from '../../src/certificates/renewal.ts';
 import {challengeCertificate, newKey, readChain} from '../../src/certificates/x509.ts';
 import type {Certificate, ChallengeType} from '../../src/store/certificates.ts';
@@ -321,15 +321,15 @@ test('a name is proved by TLS, or by the one way that the CA offers', async t =>
 
 test('Retry-After is seconds or a date, and bounded', t => {
 	const now = Date.parse('2026-06-09T10:00:00.000Z');
-	t.is(waitOf('', now), null);
-	t.is(waitOf('soon', now), null);
-	t.is(waitOf('120', now), 120_000);
-	t.is(waitOf('Tue, 09 Jun 2026 11:00:00 GMT', now), hour);
-	t.is(waitOf('Tue, 09 Jun 2020 11:00:00 GMT', now), 0);
-	t.is(waitOf('999999999', now), 30 * day);
+	t.is(parseWait('', now), null);
+	t.is(parseWait('soon', now), null);
+	t.is(parseWait('120', now), 120_000);
+	t.is(parseWait('Tue, 09 Jun 2026 11:00:00 GMT', now), hour);
+	t.is(parseWait('Tue, 09 Jun 2020 11:00:00 GMT', now), 0);
+	t.is(parseWait('999999999', now), 30 * day);
 	fc.assert(
 		fc.property(fc.string(), text => {
-			const wait = waitOf(text, now);
+			const wait = parseWait(text, now);
 			t.true(wait === null || (wait >= 0 && wait <= 30 * day));
 		}),
 	);
@@ -337,16 +337,16 @@ test('Retry-After is seconds or a date, and bounded', t => {
 
 test('a window is two times in order, or none', t => {
 	const [start, end] = ['2026-06-09T10:00:00Z', '2026-06-10T10:00:00Z'];
-	t.deepEqual(windowOf({suggestedWindow: {start, end}}, 5), {
+	t.deepEqual(parseWindow({suggestedWindow: {start, end}}, 5), {
 		start: Date.parse(start),
 		end: Date.parse(end),
 		retryAfterMs: 5,
 	});
-	t.is(windowOf({suggestedWindow: {start: end, end: start}}, null), null);
-	t.is(windowOf({suggestedWindow: {start}}, null), null);
+	t.is(parseWindow({suggestedWindow: {start: end, end: start}}, null), null);
+	t.is(parseWindow({suggestedWindow: {start}}, null), null);
 	fc.assert(
 		fc.property(fc.anything(), suggestedWindow => {
-			const window = windowOf({suggestedWindow}, null);
+			const window = parseWindow({suggestedWindow}, null);
 			t.true(window === null || window.end > window.start);
 		}),
 	);

@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import {capturedName} from '../../src/deliver/local-delivery.ts';
 import {storeTime} from '../../src/kit/time.ts';
-import {termsOf} from '../../src/mail/terms.ts';
+import {toTerms} from '../../src/mail/terms.ts';
 import {insertTerms} from '../../src/store/message-terms.ts';
 import type {Store} from '../../src/store/store.ts';
 import {type Cli, golden, newCli, refused} from '../helpers/cli.ts';
@@ -184,7 +184,7 @@ test('message list: filters, and the newest first', async t => {
 	t.deepEqual(await list('--status', 'queued', '--since', '1h'), [id]);
 	t.deepEqual(await list('--recipient', 'OTHER@fast.example', '--limit', '1'), [second]);
 	t.deepEqual(await list('--from', 'hello@example.com', '--until', '2000-01-01'), []);
-	const terms = termsOf({metadata: '{"order":"A 1042"}', tags: null, attachments: []});
+	const terms = toTerms({metadata: '{"order":"A 1042"}', tags: null, attachments: []});
 	await store.writer.transaction(trx => insertTerms(trx, [{workspaceId, messageId: id, terms}]));
 	t.deepEqual(await list('--metadata', 'order=A 1042', '--metadata', 'a 1042'), [id]);
 	t.deepEqual(await list('--metadata', 'A 1042', '--metadata', 'order=1042'), []);

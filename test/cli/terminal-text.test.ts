@@ -9,7 +9,7 @@ import {
 	nextTry,
 	printable,
 	table,
-	tableOf,
+	toTable,
 	widthOf,
 } from '../../src/cli/terminal-text.ts';
 import {anyChar} from '../helpers/any-char.ts';
@@ -157,7 +157,7 @@ test('ids are shown as far as they differ where the line is longer than the term
 });
 
 test('an empty list says so', t => {
-	t.deepEqual(tableOf({none: 'no keys', json: row => row, fields: []}, [], 80), ['no keys']);
+	t.deepEqual(toTable({none: 'no keys', json: row => row, fields: []}, [], 80), ['no keys']);
 });
 
 test('a column that is cut first leaves the others whole as long as it can', t => {

@@ -3,7 +3,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {evenPart, NodeShares, termMs} from '../../src/cluster/node-shares.ts';
 import {connectionsOf, mailsAllowed, newSite, spend} from '../../src/pace/site-state.ts';
-import {newSiteOf, type Site} from '../../src/queue/site.ts';
+import {createSite, type Site} from '../../src/queue/site.ts';
 import type {NodeTerm} from '../../src/store/queue/sites.ts';
 import {routeTo} from '../helpers/routes.ts';
 
@@ -72,7 +72,7 @@ class ModelNode {
 		});
 		this.sites = caps.map(([connections, perMinute], n) => {
 			const route = routeTo(`mx${n}.example`, {connections, startConnections: connections, perMinute});
-			const site = newSiteOf(route, newSite(route.pace, this.shares.newShare(route.site)), false);
+			const site = createSite(route, newSite(route.pace, this.shares.newShare(route.site)), false);
 			site.state.connections = connections;
 			return site;
 		});

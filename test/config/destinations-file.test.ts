@@ -2,7 +2,7 @@ import {chmodSync, writeFileSync} from 'node:fs';
 import path from 'node:path';
 import test from 'ava';
 import fc from 'fast-check';
-import {destinationsOf, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
+import {checkDestinations, loadDestinations, parseDestinations} from '../../src/config/destinations-file.ts';
 import type {PaceReaction} from '../../src/mail/route.ts';
 import {effectivePace, maxWaitOfAll, minLifetimeOf} from '../../src/pace/choose-route.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
@@ -224,19 +224,19 @@ test('whatever stands in a file: an answer, or faults with their paths', t => {
 test('a file of one’s own is read where it is named, over the shipped one', async t => {
 	const file = path.join(await temporaryFolder(t), 'own.json');
 	writeFileSync(file, '{"google": {"connections": 2}}');
-	const read = destinationsOf({...settings, destinationsFile: file});
+	const read = checkDestinations({...settings, destinationsFile: file});
 	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.google.com']).pace.connections === 2);
 	t.true(read.ok && effectivePace(read.destinations, 'a.test', ['x.icloud.com']).name === 'apple');
 	writeFileSync(file, '{"d": {"mx": ["d.test"], "route": "smtp://app:hunter2@relay.example"}}');
 	chmodSync(file, 0o640);
 	const exposed = `holds a password or key and others can read it: run chmod 600 ${file}`;
-	t.deepEqual(destinationsOf({...settings, destinationsFile: file}), {
+	t.deepEqual(checkDestinations({...settings, destinationsFile: file}), {
 		ok: false,
 		faults: [`MAILCTL_DESTINATIONS_FILE="${file}" ${exposed}`],
 	});
 	chmodSync(file, 0o600);
-	t.true(destinationsOf({...settings, destinationsFile: file}).ok);
+	t.true(checkDestinations({...settings, destinationsFile: file}).ok);
 	writeFileSync(file, '{"google": {"connections": "hunter2"');
-	const broken = destinationsOf({...settings, destinationsFile: file});
+	const broken = checkDestinations({...settings, destinationsFile: file});
 	t.deepEqual(broken, {ok: false, faults: [`MAILCTL_DESTINATIONS_FILE="${file}" is not JSON: see line 1`]});
 });

@@ -15,7 +15,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {ConfigError} from '../../src/config/config-error.ts';
 import {keys256} from '../../src/config/parsers.ts';
-import {addSecret, freeId, loadSecrets, parseSecrets, secretKeysOf} from '../../src/config/secrets-file.ts';
+import {addSecret, freeId, loadSecrets, parseSecrets, readSecretKeys} from '../../src/config/secrets-file.ts';
 
 const folder = () => mkdtempSync(join(tmpdir(), 'mailctl-secrets-'));
 const key = Buffer.alloc(32, 5);
@@ -165,15 +165,15 @@ const [one, two] = [new Uint8Array(32).fill(5), new Uint8Array(32).fill(6)];
 const text = (...keys: readonly Uint8Array[]) => keys.map(key => Buffer.from(key).toString('base64')).join(',');
 
 test('keys come from the setting or its file, the first is first', t => {
-	t.deepEqual(secretKeysOf({secretKey: [two, one], secretKeyFile: null}), [two, one]);
+	t.deepEqual(readSecretKeys({secretKey: [two, one], secretKeyFile: null}), [two, one]);
 	const secretKeyFile = join(mkdtempSync(join(tmpdir(), 'mailctl-secrets-')), 'key');
 	writeFileSync(secretKeyFile, `${text(one)}, ${text(two)}\n`, {mode: 0o640});
-	t.deepEqual(secretKeysOf({secretKey: null, secretKeyFile}), [one, two]);
+	t.deepEqual(readSecretKeys({secretKey: null, secretKeyFile}), [one, two]);
 });
 
 test('a file that everybody can read, or without keys, is refused and not shown', t => {
 	const secretKeyFile = join(mkdtempSync(join(tmpdir(), 'mailctl-secrets-')), 'key');
-	const read = () => secretKeysOf({secretKey: null, secretKeyFile});
+	const read = () => readSecretKeys({secretKey: null, secretKeyFile});
 	writeFileSync(secretKeyFile, text(one));
 	chmodSync(secretKeyFile, 0o644);
 	t.throws(read, {instanceOf: ConfigError, message: /by everyone/});
@@ -190,7 +190,7 @@ test('what is no file of keys is refused at once: a FIFO, a device, a folder, no
 	const fifo = join(folder, 'fifo');
 	execFileSync('mkfifo', ['-m', '600', fifo]);
 	for (const secretKeyFile of [fifo, '/dev/zero', folder, join(folder, 'none')]) {
-		const read = () => secretKeysOf({secretKey: null, secretKeyFile});
+		const read = () => readSecretKeys({secretKey: null, secretKeyFile});
 		t.throws(read, {instanceOf: ConfigError, message: /^MAILCTL_SECRET_KEY_FILE="[^"]+" cannot be read: /});
 	}
 });

@@ -2,7 +2,7 @@ import {once} from 'node:events';
 import {type AddressInfo, connect} from 'node:net';
 import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
-import {createRedirect, redirectOf} from '../../src/daemon/redirect.ts';
+import {createRedirect, toRedirect} from '../../src/daemon/redirect.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 import {newId} from '../helpers/workspace.ts';
@@ -51,7 +51,7 @@ test('a POST with a body is redirected too', async t => {
 });
 
 test('the public URL’s port is kept', t => {
-	t.is(redirectOf('links.example:8080', '/a', 'https://mail.example:8443/', isOurs), 'https://links.example:8443/a');
+	t.is(toRedirect('links.example:8080', '/a', 'https://mail.example:8443/', isOurs), 'https://links.example:8443/a');
 });
 
 test('hosts that are not ours, and requests without one, lead nowhere', async t => {
@@ -148,7 +148,7 @@ test('whatever a client sends, a redirect leads to https at a host of ours', t =
 	);
 	fc.assert(
 		fc.property(fc.option(hostile, {nil: undefined}), path, (host, url) => {
-			const location = redirectOf(host, url, publicUrl, isOurs);
+			const location = toRedirect(host, url, publicUrl, isOurs);
 			if (location !== null) {
 				const {protocol, hostname, username, port} = new URL(location);
 				t.deepEqual([protocol, username, port], ['https:', '', '']);

@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fieldsOf} from '../../src/dashboard/forms.ts';
+import {parseFields} from '../../src/dashboard/forms.ts';
 import {act, withToken} from '../../src/dashboard/markup.ts';
 import {openPages} from '../../src/dashboard/pages.ts';
 import {html} from '../../src/hosted/html.ts';
@@ -92,11 +92,11 @@ test('the fields of a form are those that URLSearchParams finds', t => {
 	fc.assert(
 		fc.property(fc.array(piece, {maxLength: 60}), pieces => {
 			const body = pieces.join('');
-			t.deepEqual([...(fieldsOf(Buffer.from(body)) ?? [])], [...new URLSearchParams(body)]);
+			t.deepEqual([...(parseFields(Buffer.from(body)) ?? [])], [...new URLSearchParams(body)]);
 		}),
 	);
 	t.is(
-		fieldsOf(Buffer.alloc(1024 * 1024 - 2, '+').fill('a=', 0, 2))
+		parseFields(Buffer.alloc(1024 * 1024 - 2, '+').fill('a=', 0, 2))
 			?.get('a')
 			?.trim(),
 		'',

@@ -1,9 +1,9 @@
 import test from 'ava';
-import {adviceOf, stepOf} from '../../src/domains/dmarc.ts';
+import {stepOf, toAdvice} from '../../src/domains/dmarc.ts';
 import type {Domain} from '../../src/store/domains.ts';
 
 const domain = {name: 'shop.example', return_path_domain: null} as Domain;
-const names = {receives: true} as Parameters<typeof adviceOf>[1];
+const names = {receives: true} as Parameters<typeof toAdvice>[1];
 const value = 'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example';
 
 function advise(text: string | null, {mine = 1000, lost = 0, theirs = 0, days = 30, receives = true} = {}) {
@@ -12,7 +12,7 @@ function advise(text: string | null, {mine = 1000, lost = 0, theirs = 0, days = 
 	const published = {name: '_dmarc.shop.example', value, state, found, problem: null} as const;
 	const ours = {ip: '192.0.2.1', why: '', spf: 0, dkim: 0, n: mine, aligned: mine - lost};
 	const by = {own: mine > 0 ? [ours] : [], ownDays: mine > 0 ? days : 0, lost: lost + theirs, days: 30};
-	return adviceOf(domain, {...names, receives}, published, by);
+	return toAdvice(domain, {...names, receives}, published, by);
 }
 
 test('one step at a time, with the tags of the record that is there', t => {
@@ -78,8 +78,8 @@ test('our address is there only if it is named whole', t => {
 test('a wrong record, or DNS that is silent', t => {
 	const published = {name: '_dmarc.shop.example', value, found: ['v=DMARC1; p=non'], problem: 'its p= is wrong'};
 	const none = {own: [], ownDays: 0, lost: 0, days: 30};
-	t.like(adviceOf(domain, names, {...published, state: 'different'}, none), {
+	t.like(toAdvice(domain, names, {...published, state: 'different'}, none), {
 		...{policy: null, next: 'none', record: value, why: 'the record is invalid: its p= is wrong'},
 	});
-	t.like(adviceOf(domain, names, {...published, state: 'unknown'}, none), {policy: null, next: null});
+	t.like(toAdvice(domain, names, {...published, state: 'unknown'}, none), {policy: null, next: null});
 });

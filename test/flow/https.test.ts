@@ -131,7 +131,7 @@ test('https without a proxy: certificates of a CA, a link host, redirects, and a
 		clock: systemClock,
 	});
 	t.deepEqual(
-		await policies.policyOf('bounce.shop.example'),
+		await policies.policyFor('bounce.shop.example'),
 		{mode: 'testing', mx: ['mail.example']},
 		JSON.stringify(failures),
 	);

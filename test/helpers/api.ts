@@ -21,7 +21,7 @@ import type {SendingNames} from '../../src/domains/domain-records.ts';
 import {publicRoutes} from '../../src/hosted/public-routes.ts';
 import {Collector} from '../../src/hosted/tracking.ts';
 import {type Clock, systemClock} from '../../src/kit/clock.ts';
-import {createLinks, type Links, messageIdOf} from '../../src/links/links.ts';
+import {createLinks, type Links, toMessageId} from '../../src/links/links.ts';
 import type {RateLimit} from '../../src/mail/api-key.ts';
 import {createEngagementWrite} from '../../src/outcome/engagement.ts';
 import {Eraser} from '../../src/outcome/erase.ts';
@@ -237,7 +237,7 @@ export async function startApi(
 				return {url: links.personUrl({...person, expiresAt}), expiresAt};
 			},
 			readMessageId: links.readMessageId,
-			messageIdOf: (id, from) => messageIdOf(links, id, from),
+			messageIdOf: (id, from) => toMessageId(links, id, from),
 			webhooks: {
 				guard: new AddressGuard({allowCidrs: [], takesLocal: false}),
 				onDue: eventWriter.onDue,

@@ -1,5 +1,5 @@
 import {createHash, randomBytes} from 'node:crypto';
-import {candidatesOf} from '../../src/inbound/reading.ts';
+import {findCandidates} from '../../src/inbound/reading.ts';
 import {storeTime} from '../../src/kit/time.ts';
 import {createLinks} from '../../src/links/links.ts';
 import type {CameIn, Clues, Reading, Report} from '../../src/mail/report.ts';
@@ -102,7 +102,7 @@ export async function taken(
 		.onConflict('id')
 		.ignore();
 	const found: Reading = {...read, clues: {...read.clues, ...clues}};
-	return {cameIn, size: bytes.length, reading: found, candidates: candidatesOf(links, cameIn, found), reporter, at};
+	return {cameIn, size: bytes.length, reading: found, candidates: findCandidates(links, cameIn, found), reporter, at};
 }
 
 export type Recipient = {

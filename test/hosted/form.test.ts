@@ -1,9 +1,9 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {formOf, readFields, readMultipart} from '../../src/hosted/form.ts';
+import {readFields, readMultipart, toForm} from '../../src/hosted/form.ts';
 
 const urlencoded = 'application/x-www-form-urlencoded';
-const readForm = (body: Uint8Array, contentType: string) => formOf(readFields(body, contentType));
+const readForm = (body: Uint8Array, contentType: string) => toForm(readFields(body, contentType));
 const none = {token: null, action: null};
 
 function multipart(fields: Record<string, string>, boundary: string): Buffer {

@@ -4,7 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import fc from 'fast-check';
 import {apiError, sendError} from '../../src/api/errors.ts';
 import {createApi} from '../../src/api/server.ts';
-import {Collector, isMachine, maxUserAgentLength, trackingRoutes, userAgentOf} from '../../src/hosted/tracking.ts';
+import {Collector, isMachine, maxUserAgentLength, toUserAgent, trackingRoutes} from '../../src/hosted/tracking.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createLinks} from '../../src/links/links.ts';
 import type {Claims} from '../../src/links/tokens.ts';
@@ -284,7 +284,7 @@ test('what is fetched ahead says so', t => {
 });
 
 test('any name is judged, and kept cut', t => {
-	t.is(userAgentOf({'user-agent': 'a'.repeat(16_000)}), 'a'.repeat(maxUserAgentLength));
-	t.is(userAgentOf({}), null);
+	t.is(toUserAgent({'user-agent': 'a'.repeat(16_000)}), 'a'.repeat(maxUserAgentLength));
+	t.is(toUserAgent({}), null);
 	fc.assert(fc.property(fc.string({maxLength: 400}), agent => typeof isMachine({'user-agent': agent}) === 'boolean'));
 });

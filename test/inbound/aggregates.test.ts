@@ -6,7 +6,7 @@ import {takeIn} from '../../src/inbound/take-in.ts';
 import {systemClocks} from '../../src/kit/work-limit.ts';
 import {precedence} from '../../src/mail/report.ts';
 import {createReportWrite} from '../../src/outcome/reports.ts';
-import {headerOf} from '../../src/report/raw-header.ts';
+import {readHeader} from '../../src/report/raw-header.ts';
 import {readInbound} from '../../src/report/read-inbound.ts';
 import {keyNames} from '../../src/report/signatures.ts';
 import {countDmarcDays, readDmarc, readTlsFailures, readTlsSums} from '../../src/store/aggregate-reports.ts';
@@ -48,7 +48,7 @@ async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.exa
 		write: createReportWrite(eventWriter, {retentionDays: () => 90}),
 	};
 	const key = {kind: 'found', records: [value]} as const;
-	const answers = new Map(keyNames(headerOf(bytes)).map(name => [`txt ${name}`, key] as const));
+	const answers = new Map(keyNames(readHeader(bytes)).map(name => [`txt ${name}`, key] as const));
 	const reading = await readInbound({raw: bytes, envelope: null, answers}, classify, systemClocks);
 	await recordReading(recording, cameIn, reading, bytes);
 	const row = await store.reader('inbound').where({id}).first('kept', 'fault', 'read_at');

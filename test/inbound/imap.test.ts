@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
 import type {FoundMail} from '../../src/inbound/mail-files.ts';
-import {type ImapMailbox, imapFault, MailboxFollower, mailboxOf, openFolder} from '../../src/inbound/mailboxes.ts';
+import {createMailbox, type ImapMailbox, imapFault, MailboxFollower, openFolder} from '../../src/inbound/mailboxes.ts';
 import {type ImapServer, startImapServer} from '../helpers/peers/dovecot-imap.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -20,7 +20,7 @@ function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailb
 	const rounds: Round[] = [];
 	const failures: unknown[] = [];
 	let position: string | null = null;
-	const followed = mailboxOf(mailboxOn(server, more), {
+	const followed = createMailbox(mailboxOn(server, more), {
 		async takeIn(found) {
 			const id = createHash('sha256').update(found.raw).digest('hex');
 			const isNew = !mails.has(id);

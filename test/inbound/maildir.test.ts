@@ -3,7 +3,7 @@ import path from 'node:path';
 import test, {type ExecutionContext} from 'ava';
 import type {Round} from '../../src/inbound/imap-folder.ts';
 import {mailFiles, newMails, putAside} from '../../src/inbound/mail-files.ts';
-import {MailboxFollower, mailboxFault, mailboxOf} from '../../src/inbound/mailboxes.ts';
+import {createMailbox, MailboxFollower, mailboxFault} from '../../src/inbound/mailboxes.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
@@ -26,7 +26,7 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 	const unwatched: unknown[] = [];
 	const following = new MailboxFollower({
 		waitLimitMs: 60_000,
-		mailbox: mailboxOf(
+		mailbox: createMailbox(
 			{kind: 'maildir', path: folder},
 			{
 				async takeIn({raw}) {

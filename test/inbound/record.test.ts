@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {candidatesOf} from '../../src/inbound/reading.ts';
+import {findCandidates} from '../../src/inbound/reading.ts';
 import type {CameIn, Clues, Reading} from '../../src/mail/report.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {newId} from '../helpers/messages.ts';
@@ -15,7 +15,7 @@ const m = links.messageIdLocal(msg);
 
 function candidates(rcptTo: string[], clues: Partial<Clues>, more: Partial<Reading> = {}, came: Partial<CameIn> = {}) {
 	const cameIn: CameIn = {id: '', digest: '', source: 'smtp', mailFrom: '', rcptTo, receivedAt: '', ...came};
-	return candidatesOf(links, cameIn, reading([hard], {clues: {...noClues, ...clues}, ...more}));
+	return findCandidates(links, cameIn, reading([hard], {clues: {...noClues, ...clues}, ...more}));
 }
 
 test('every way, in its order, each with its id and its proof', t => {

@@ -2,7 +2,14 @@ import test from 'ava';
 import fc from 'fast-check';
 import {retrySchedule} from '../../src/config/parsers.ts';
 import {table} from '../../src/config/table.ts';
-import {endOfLife, nextAttempt, noOwnRetry, type Retry, type RetrySchedule, retryOf} from '../../src/mail/retry.ts';
+import {
+	endOfLife,
+	nextAttempt,
+	noOwnRetry,
+	type Retry,
+	type RetrySchedule,
+	resolveRetry,
+} from '../../src/mail/retry.ts';
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -76,12 +83,12 @@ test('a lifetime of minutes, as for one-time passwords', t => {
 
 test('a destination’s own schedule replaces the settings’, its lifetime only shortens', t => {
 	const own = {schedule: {waits: [minute], repeatLast: false}, lifetime: 10 * minute};
-	t.deepEqual(retryOf(noOwnRetry, usual, null), usual);
-	t.deepEqual(retryOf(noOwnRetry, usual, 60), {...usual, lifetime: minute});
-	t.deepEqual(retryOf(own, usual, null), own);
-	t.deepEqual(retryOf(own, usual, 60), {...own, lifetime: minute});
-	t.deepEqual(retryOf(own, usual, 3600), own);
-	t.deepEqual(retryOf({...own, lifetime: 99 * usual.lifetime}, usual, null), {...own, lifetime: usual.lifetime});
+	t.deepEqual(resolveRetry(noOwnRetry, usual, null), usual);
+	t.deepEqual(resolveRetry(noOwnRetry, usual, 60), {...usual, lifetime: minute});
+	t.deepEqual(resolveRetry(own, usual, null), own);
+	t.deepEqual(resolveRetry(own, usual, 60), {...own, lifetime: minute});
+	t.deepEqual(resolveRetry(own, usual, 3600), own);
+	t.deepEqual(resolveRetry({...own, lifetime: 99 * usual.lifetime}, usual, null), {...own, lifetime: usual.lifetime});
 });
 
 test('a lifetime of seconds leaves a tenth of itself to the last try, a lifetime of zero one try', t => {

@@ -9,7 +9,7 @@ import {
 	searchTerms,
 	subjectTerms,
 	tagTerm,
-	termsOf,
+	toTerms,
 	valueTerm,
 } from '../../src/mail/terms.ts';
 import {anyChar} from '../helpers/any-char.ts';
@@ -46,21 +46,21 @@ test('no two pairs of metadata, and nothing else, share a term', t => {
 			t.false([tagTerm(a), ...subjectTerms(a)].includes(metadataTerm(keyB, b)));
 		}),
 	);
-	t.deepEqual(termsOf({metadata: '{"a":"1","b":""}', tags: '["x","x","y"]', attachments: []}), [
+	t.deepEqual(toTerms({metadata: '{"a":"1","b":""}', tags: '["x","x","y"]', attachments: []}), [
 		'm1:a=1',
 		'm1:b=',
 		'v:1',
 		't:x',
 		't:y',
 	]);
-	t.deepEqual(termsOf({metadata: null, tags: null, attachments: []}), []);
+	t.deepEqual(toTerms({metadata: null, tags: null, attachments: []}), []);
 	const terms = (messageId: string | null) =>
-		termsOf({metadata: null, tags: null, attachments: [submittedFile(messageId, Buffer.alloc(0))]});
+		toTerms({metadata: null, tags: null, attachments: [submittedFile(messageId, Buffer.alloc(0))]});
 	t.deepEqual(terms('<1@a.example>'), ['i:1@a.example']);
 	t.deepEqual(terms('<1@a.example>'), [messageIdTerm('1@a.example')]);
 	t.deepEqual(terms(null), []);
 	const file = {filename: '<1@a.example>', contentType: 'text/plain'};
-	t.deepEqual(termsOf({metadata: null, tags: null, attachments: [file]}), [], 'of a caller of the API');
+	t.deepEqual(toTerms({metadata: null, tags: null, attachments: [file]}), [], 'of a caller of the API');
 });
 
 test('whatever a subject holds, its terms are few, short, storable and found', t => {
@@ -87,7 +87,7 @@ test('a text finds a message by words of its subject, its values, or both', t =>
 	};
 	const terms = [
 		...subjectTerms('Your receipt 55'),
-		...termsOf({metadata: JSON.stringify(metadata), tags: null, attachments: []}),
+		...toTerms({metadata: JSON.stringify(metadata), tags: null, attachments: []}),
 	];
 	const finds = (text: string) => searchTerms(text).every(asked => [asked].flat().some(term => terms.includes(term)));
 	const found = [
@@ -111,7 +111,7 @@ test('a text finds a message by words of its subject, its values, or both', t =>
 test('any value is found by itself, and its term fits an index', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar, minLength: 1, maxLength: 500}), value => {
-			const terms = termsOf({metadata: JSON.stringify({a: value}), tags: null, attachments: []});
+			const terms = toTerms({metadata: JSON.stringify({a: value}), tags: null, attachments: []});
 			const term = valueTerm(value);
 			t.is(terms.includes(term), value.trim() !== '');
 			t.true(Buffer.byteLength(term) <= 2100);

@@ -55,7 +55,7 @@ async function start(t: ExecutionContext, setup: Setup = {}) {
 	});
 	return {
 		...{host, dns, saved, failures},
-		policyOf: () => policies.policyOf('example.test'),
+		policyOf: () => policies.policyFor('example.test'),
 		requests: () => host.receiver.received.length,
 		pass(ms: number) {
 			passed += ms;

@@ -2,7 +2,7 @@ import test from 'ava';
 import {createWorkspace} from '../../src/admin/workspaces.ts';
 import {generateSigningKeys} from '../../src/compose/dkim.ts';
 import {addDomain, removeDomain} from '../../src/domains/domains.ts';
-import {receivedOf} from '../../src/inbound/received.ts';
+import {toReceived} from '../../src/inbound/received.ts';
 import {addInbound} from '../../src/ops/inbound.ts';
 import {performIn, Refused} from '../../src/ops/operation.ts';
 import {findOwnDomain} from '../../src/store/aggregate-reports.ts';
@@ -80,6 +80,6 @@ storeTest(test, "the operator's addresses are no workspace's, whatever takes all
 	await add(owner, '*@in.shop.example');
 	const rcptTo = ['postmaster', 'abuse', 'fbl', 'dmarc', 'TLSRPT'].map(local => `${local}@in.shop.example`);
 	const options = {reader: store.reader, links: {readReplyLocal: () => null}};
-	const received = receivedOf(options as never, {rcptTo} as never, {letter: null} as never, Buffer.alloc(0));
+	const received = toReceived(options as never, {rcptTo} as never, {letter: null} as never, Buffer.alloc(0));
 	t.deepEqual(await received, []);
 });

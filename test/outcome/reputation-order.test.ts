@@ -3,7 +3,7 @@ import {storeTime} from '../../src/kit/time.ts';
 import type {Attempt, AttemptResult, Outcome} from '../../src/mail/outcome.ts';
 import type {Report} from '../../src/mail/report.ts';
 import {createRecordWrite} from '../../src/outcome/record.ts';
-import {figuresOf, type Weight} from '../../src/outcome/reputation.ts';
+import {toFigures, type Weight} from '../../src/outcome/reputation.ts';
 import {decideNext} from '../../src/outcome/settle.ts';
 import {migrate} from '../../src/store/engine/migrate.ts';
 import {type Claimed, readRecipient} from '../../src/store/queue/claims.ts';
@@ -123,7 +123,7 @@ test('a copy adds one at most to each figure, and nothing before a try has ended
 			taken: (n & 2) > 0,
 			weights: new Set(weights.filter((_, index) => (n & (4 << index)) > 0)),
 		};
-		const {attempted, hard, delivered, complained} = figuresOf(course);
+		const {attempted, hard, delivered, complained} = toFigures(course);
 		const all = [attempted, hard, delivered, complained];
 		t.true(all.every(figure => figure === 0 || (figure === 1 && course.tried)));
 		t.true(hard <= attempted && delivered <= attempted && complained <= attempted);

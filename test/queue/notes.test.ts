@@ -2,7 +2,7 @@ import test from 'ava';
 import type {Route} from '../../src/mail/route.ts';
 import {newSite} from '../../src/pace/site-state.ts';
 import {QueueNotes} from '../../src/queue/notes.ts';
-import {type DestinationQueue, newQueue, newSiteOf} from '../../src/queue/site.ts';
+import {createSite, type DestinationQueue, newQueue} from '../../src/queue/site.ts';
 import type {QueueWaitNote} from '../../src/store/queue/open-recipients.ts';
 import {routeTo} from '../helpers/routes.ts';
 
@@ -11,7 +11,7 @@ const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};
 /** A queue with mail that came due just now. */
 function queueAt(destination: string, changes: Partial<DestinationQueue> = {}): DestinationQueue {
 	const route = routeTo(`mx.${destination}`);
-	const site = newSiteOf(route, newSite(route.pace), false);
+	const site = createSite(route, newSite(route.pace), false);
 	const placed = {own: route, route, site, foundAt: moment.monotonic};
 	return {
 		...newQueue({destination, workspaceId: 'ws_1'}),

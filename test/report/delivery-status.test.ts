@@ -1,6 +1,6 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {addressOf, readDeliveryStatus} from '../../src/report/structured.ts';
+import {parseAddress, readDeliveryStatus} from '../../src/report/structured.ts';
 
 const recipientsOf = (text: string) =>
 	readDeliveryStatus(text).recipients.map(fields => Object.fromEntries(fields.map(({name, value}) => [name, value])));
@@ -82,7 +82,7 @@ for (const [value, address] of [
 	['', null],
 ] as const) {
 	test(`address of ${value}`, t => {
-		t.is(addressOf(value), address);
+		t.is(parseAddress(value), address);
 	});
 }
 

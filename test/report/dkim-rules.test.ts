@@ -5,7 +5,7 @@ import {systemClocks} from '../../src/kit/work-limit.ts';
 import {relaxedHeader} from '../../src/mail/dkim-canonical.ts';
 import type {Verdict} from '../../src/mail/received.ts';
 import {KnownAnswers} from '../../src/report/known-answers.ts';
-import {signersOf} from '../../src/report/read-inbound.ts';
+import {findSigners} from '../../src/report/read-inbound.ts';
 import {letterLimits, verifySignatures} from '../../src/report/signatures.ts';
 import {rfc8463} from '../compose/rfc8463.ts';
 
@@ -46,7 +46,7 @@ function judged(raw: Buffer, text: string | readonly string[] = record): Verdict
 	const verdicts = verifySignatures(raw, new KnownAnswers(answers), letterLimits(raw.length), systemClocks);
 	const passed = verdicts.flatMap(({result, domain}) => (result === 'pass' ? [domain] : []));
 	// Reports count by the same function.
-	if (JSON.stringify(signersOf(raw, 'arf', answers, systemClocks)) !== JSON.stringify(passed)) {
+	if (JSON.stringify(findSigners(raw, 'arf', answers, systemClocks)) !== JSON.stringify(passed)) {
 		throw new Error('a report has other signers');
 	}
 	return verdicts;
@@ -112,7 +112,7 @@ test('a key that may not be used for it verifies nothing', t => {
 	}
 	const tls = `${record}; s=tlsrpt`;
 	const answers = new Map([['txt s1._domainkey.bank.example', {kind: 'found', records: [tls]}]] as const);
-	t.deepEqual(signersOf(signed(), 'tls', answers, systemClocks), ['bank.example'], 'RFC 8460 §3');
+	t.deepEqual(findSigners(signed(), 'tls', answers, systemClocks), ['bank.example'], 'RFC 8460 §3');
 	t.is(resultOf(signed(), record.replace('k=rsa', 'k=ed25519')), 'permerror', 'of another kind');
 	t.is(resultOf(signed(), record.replace('DKIM1', 'DKIM2')), 'neutral', 'of another version');
 	t.is(resultOf(signed(), 'v=DKIM1; p='), 'neutral', 'revoked');
@@ -154,5 +154,5 @@ test('the mail of RFC 8463 passes by both of its keys', t => {
 	const answers = new Map(
 		[ed25519, second].map(({record: text}, n) => [names[n] as string, {kind: 'found', records: [text]}] as const),
 	);
-	t.deepEqual(signersOf(raw, 'arf', answers, systemClocks), ['football.example.com', 'football.example.com']);
+	t.deepEqual(findSigners(raw, 'arf', answers, systemClocks), ['football.example.com', 'football.example.com']);
 });

@@ -1,11 +1,11 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {fieldOf, leavesOf, readMail} from '../../src/report/mime.ts';
+import {collectLeaves, findField, readMail} from '../../src/report/mime.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
 const read = (text: string) => readMail(Buffer.from(text, 'latin1'));
-const texts = (text: string) => leavesOf(read(text).root).map(part => part.text());
-const types = (text: string) => leavesOf(read(text).root).map(part => part.type);
+const texts = (text: string) => collectLeaves(read(text).root).map(part => part.text());
+const types = (text: string) => collectLeaves(read(text).root).map(part => part.type);
 
 const twoParts =
 	'Subject: x\nContent-Type: multipart/mixed; boundary="b"\n\npreamble\n--b\n\none\n--b\nContent-Type: text/html\n\ntwo\n--b--\nepilogue\n';
@@ -36,7 +36,7 @@ for (const [name, start] of [
 	['blank lines', '\n\n'],
 ] as const) {
 	test(`${name} may stand first`, t => {
-		t.is(fieldOf(read(`${start}${twoParts}`).root.fields, 'subject'), 'x');
+		t.is(findField(read(`${start}${twoParts}`).root.fields, 'subject'), 'x');
 		t.deepEqual(texts(`${start}${twoParts}`), ['one', 'two']);
 	});
 }
@@ -95,7 +95,7 @@ test('a line in a header that is no field is passed over', t => {
 });
 
 test('header fields are unfolded', t => {
-	t.is(fieldOf(read('Subject: a\n b\n\tc\n\n').root.fields, 'subject'), 'a b c');
+	t.is(findField(read('Subject: a\n b\n\tc\n\n').root.fields, 'subject'), 'a b c');
 });
 
 for (const [field, type, boundary] of [
@@ -119,7 +119,7 @@ for (const [field, type, boundary] of [
 		t.is(root.type, type);
 		t.is(root.parameters.boundary, boundary);
 		t.deepEqual(
-			leavesOf(root).map(part => part.text()),
+			collectLeaves(root).map(part => part.text()),
 			boundary === undefined ? [content] : ['one'],
 		);
 	});
@@ -188,7 +188,10 @@ test('what lies too deep, and what is too much, is left out and said', t => {
 	);
 	t.is(read(`${layers.join('')}\ntext`).fault, 'parts are nested too deeply');
 	t.is(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).fault, 'too many parts');
-	t.is(leavesOf(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).root).length, 200);
+	t.is(
+		collectLeaves(read(`Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\na\n'.repeat(300)}`).root).length,
+		200,
+	);
 	t.is(read('X-A: b\n'.repeat(2000)).fault, 'too many header fields');
 	t.is(read(twoParts).fault, null);
 });
@@ -231,7 +234,7 @@ test('any bytes are read, and no part holds more than the mail', t => {
 			),
 			chunks => {
 				const raw = Buffer.concat(chunks);
-				const leaves = leavesOf(readMail(raw).root);
+				const leaves = collectLeaves(readMail(raw).root);
 				const sum = leaves.reduce((all, part) => all + part.body().length, 0);
 				t.true(sum <= raw.length);
 				t.true(leaves.every(part => typeof part.text() === 'string'));

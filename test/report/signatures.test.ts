@@ -4,8 +4,8 @@ import {dkimRecordValue, generateSigningKeys} from '../../src/compose/dkim.ts';
 import {systemClocks} from '../../src/kit/work-limit.ts';
 import type {DnsAnswer} from '../../src/net/dns.ts';
 import {KnownAnswers} from '../../src/report/known-answers.ts';
-import {headerOf} from '../../src/report/raw-header.ts';
-import {signersOf} from '../../src/report/read-inbound.ts';
+import {readHeader} from '../../src/report/raw-header.ts';
+import {findSigners} from '../../src/report/read-inbound.ts';
 import {keyNames, letterLimits, reportLimits, verifySignatures} from '../../src/report/signatures.ts';
 
 const {rsa} = await generateSigningKeys();
@@ -23,10 +23,10 @@ const found: DnsAnswer<string> = {kind: 'found', records: [record]};
 
 /** What DNS says of the keys that a mail names. */
 const answersFor = (raw: Buffer, answer: DnsAnswer<string> = found) =>
-	new Map(keyNames(headerOf(raw)).map(name => [`txt ${name}`, answer] as const));
+	new Map(keyNames(readHeader(raw)).map(name => [`txt ${name}`, answer] as const));
 
 const signers = (raw: Buffer, answer: DnsAnswer<string> = found) =>
-	signersOf(raw, 'arf', answersFor(raw, answer), systemClocks);
+	findSigners(raw, 'arf', answersFor(raw, answer), systemClocks);
 
 test('who signed a report', async t => {
 	const mail = await signed('arf.reporter.test');
@@ -57,7 +57,7 @@ test('DNS that does not answer, or garbage: nobody', async t => {
 
 test('a header beyond the limits has no signature that is looked at', async t => {
 	const mail = await signed('arf.reporter.test');
-	const names = (field: string) => keyNames(headerOf(Buffer.concat([Buffer.from(field), mail])));
+	const names = (field: string) => keyNames(readHeader(Buffer.concat([Buffer.from(field), mail])));
 	for (const field of [
 		'X-A: b\r\n'.repeat(1500),
 		`X-A: b${'\r\n\tc'.repeat(1500)}\r\n`,
@@ -82,7 +82,7 @@ test('of many signatures those of the author are looked at first', async t => {
 	const broken = 'DKIM-Signature: v=1; a=rsa-sha256; d=reporter.test; s=s; h=to; bh=eA==; b=eA==\r\n';
 	const many = `${broken.repeat(9)}${Array.from({length: 60}, (_, n) => other(n)).join('')}`;
 	const raw = Buffer.concat([Buffer.from(many), mail]);
-	t.deepEqual(keyNames(headerOf(raw)), [
+	t.deepEqual(keyNames(readHeader(raw)), [
 		's1._domainkey.reporter.test',
 		...[0, 1, 2, 3].map(n => `s._domainkey.d${n}.test`),
 	]);

@@ -1,13 +1,13 @@
 import test from 'ava';
 import {defaultReputationLimits as limits} from '../../src/mail/reputation.ts';
-import {findingsOf, isCalm, pauseReason} from '../../src/reputation/findings.ts';
+import {findFindings, isCalm, pauseReason} from '../../src/reputation/findings.ts';
 
 const none = {attempted: 0, hard: 0, delivered: 0, complained: 0};
 
 /** What the same figures in both windows come to. */
 function levelOf(figures: Partial<typeof none>): string {
 	const whole = {...none, ...figures};
-	return findingsOf({day: whole, week: whole}, limits)[0]?.level ?? 'fine';
+	return findFindings({day: whole, week: whole}, limits)[0]?.level ?? 'fine';
 }
 
 for (const [hard, attempted, expected] of [
@@ -50,15 +50,15 @@ for (const [complained, delivered, expected] of [
 test('a share that pauses only warns while chance may have made it', t => {
 	const close = {warn: {bounces: 0.09, complaints: 0.001}, pause: {bounces: 0.1, complaints: 0.005}};
 	const few = {...none, attempted: 200, hard: 22};
-	t.is(findingsOf({day: few, week: few}, close)[0]?.level, 'warn', 'at least 7.4 %');
+	t.is(findFindings({day: few, week: few}, close)[0]?.level, 'warn', 'at least 7.4 %');
 	const many = {...none, attempted: 20_000, hard: 2200};
-	t.is(findingsOf({day: many, week: many}, close)[0]?.level, 'pause', 'at least 10.6 %');
+	t.is(findFindings({day: many, week: many}, close)[0]?.level, 'pause', 'at least 10.6 %');
 });
 
 test('each window and each kind is judged by itself, what pauses comes first', t => {
 	const week = {attempted: 10_000, hard: 600, delivered: 9000, complained: 45};
 	const day = {...none, attempted: 200, hard: 40};
-	const findings = findingsOf({day, week}, limits);
+	const findings = findFindings({day, week}, limits);
 	t.deepEqual(
 		findings.map(({level, kind, span}) => `${level} ${kind} ${span}`),
 		['pause bounces day', 'pause complaints week', 'warn bounces week'],
@@ -67,7 +67,7 @@ test('each window and each kind is judged by itself, what pauses comes first', t
 		pauseReason(findings),
 		'reputation: 40 of 200 bounced in 24 hours (20%, limit 10%); 45 of 9000 complained in 7 days (0.5%, limit 0.5%)',
 	);
-	t.deepEqual(findingsOf({day: none, week: none}, limits), []);
+	t.deepEqual(findFindings({day: none, week: none}, limits), []);
 });
 
 test('fine again is below four fifths of the warning, or too few to tell', t => {

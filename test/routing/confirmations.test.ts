@@ -1,11 +1,11 @@
 import test from 'ava';
-import {confirmationsOf} from '../../src/deliver/find-hosts.ts';
+import {toConfirmations} from '../../src/deliver/find-hosts.ts';
 
 const minute = 60_000;
 const ended = Date.UTC(2026, 5, 9, 10, 0, 0);
 const usual = {waits: [minute, 4 * 60 * minute], repeatLast: true};
 const after = (category: string | null, waited: number, schedule = usual) =>
-	confirmationsOf({last_category: category, state_at: new Date(ended).toISOString()}, schedule, ended + waited);
+	toConfirmations({last_category: category, state_at: new Date(ended).toISOString()}, schedule, ended + waited);
 const none = {nxdomainBefore: false, noAddressBefore: false};
 
 test('a second "no such domain" counts 15 minutes after the first, "no address" an hour', t => {

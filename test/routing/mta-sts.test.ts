@@ -73,7 +73,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 	return {
 		...{host, dns, failures},
 		async mtaSts(destination = 'example.test') {
-			return (await routes.routeOf({destination, workspaceId})).terms.mtaSts;
+			return (await routes.findRoute({destination, workspaceId})).terms.mtaSts;
 		},
 		policyQueries: () => dns.queries.filter(query => query.startsWith('TXT')),
 	};

@@ -62,7 +62,7 @@ async function start(t: Teardown, store: Store, env: Record<string, string> = {}
 		dns,
 		routes,
 		workspaceId,
-		route: async (destination: string) => await routes.routeOf({destination, workspaceId}),
+		route: async (destination: string) => await routes.findRoute({destination, workspaceId}),
 		reload(own: object) {
 			const base = {default: {connections: 5, startConnections: 2}};
 			const next = parseDestinations(base, own, {pools: [], hasRelay: true});
@@ -107,7 +107,7 @@ storeTest(test, 'in capture mode and by a smarthost nothing is looked up', async
 	await capture.change({route: {text: 'mx', vault: testVault}});
 	t.is((await capture.route('one.test')).site, 'capture');
 	t.deepEqual(capture.dns.queries, []);
-	t.is((await capture.routes.routeOf({destination: 'one.test', workspaceId: 'ws_gone'})).site, 'capture');
+	t.is((await capture.routes.findRoute({destination: 'one.test', workspaceId: 'ws_gone'})).site, 'capture');
 });
 
 storeTest(test, 'a workspace’s pool and route hold from the next look at them on', async (t, store) => {
@@ -158,25 +158,25 @@ storeTest(test, 'rules for retries: those of the route, asked for without it', a
 	const {route, routes, reload, dns} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	const none = {schedule: null, lifetime: null};
 	const own = {schedule: {waits: [1000, 60_000], repeatLast: true}, lifetime: 1_800_000};
-	t.deepEqual(await routes.ownRetryOf('own.test'), none);
+	t.deepEqual(await routes.findOwnRetry('own.test'), none);
 	reload({one: {domains: ['one.test'], route: 'relay', retry: '1s,1m*', lifetime: '30m'}});
-	t.deepEqual(await routes.ownRetryOf('one.test'), own);
-	t.deepEqual(await routes.ownRetryOf('own.test'), none);
+	t.deepEqual(await routes.findOwnRetry('one.test'), own);
+	t.deepEqual(await routes.findOwnRetry('own.test'), none);
 	t.deepEqual(dns.queries, [], 'only where mail hosts decide');
 	t.deepEqual((await route('one.test')).retry, own, 'also by a smarthost');
 	t.deepEqual((await route('own.test')).retry, none);
 	reload({own: {mx: ['own.test'], retry: '1s,1m*', lifetime: '30m'}});
 	for (const domain of ['own.test', 'one.test', 'simulator.test', 'broken.test']) {
-		t.deepEqual(await routes.ownRetryOf(domain), (await route(domain)).retry);
+		t.deepEqual(await routes.findOwnRetry(domain), (await route(domain)).retry);
 	}
 
-	t.deepEqual(await routes.ownRetryOf('own.test'), own);
+	t.deepEqual(await routes.findOwnRetry('own.test'), own);
 });
 
 storeTest(test, 'rules for retries in capture mode: none, and nothing is looked up', async (t, store) => {
 	const capture = await start(t, store, {MAILCTL_DELIVERY: 'capture'});
 	capture.reload({own: {mx: ['own.test'], retry: '1s'}});
-	t.deepEqual(await capture.routes.ownRetryOf('own.test'), {schedule: null, lifetime: null});
+	t.deepEqual(await capture.routes.findOwnRetry('own.test'), {schedule: null, lifetime: null});
 	t.deepEqual(capture.dns.queries, []);
 });
 

@@ -5,12 +5,12 @@ import {createIdSource, idTime} from '../../src/mail/ids.ts';
 import {eventTypes} from '../../src/mail/message.ts';
 import {findAtPosition, readStream} from '../../src/store/event-stream.ts';
 import {
-	eventsOf,
 	insertEvents,
 	type NewEvent,
 	readEvents,
 	readLastPosition,
 	sharedRows,
+	toEvents,
 } from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
@@ -70,7 +70,7 @@ test('whatever is put into rows comes out of them', t => {
 		fc.property(fc.array(event), events => {
 			const rows = sharedRows(events);
 			t.deepEqual(
-				rows.flatMap(eventsOf).map(({messageId: _m, recipientId: _r, ...one}) => one),
+				rows.flatMap(toEvents).map(({messageId: _m, recipientId: _r, ...one}) => one),
 				events.map(shownAs),
 			);
 		}),

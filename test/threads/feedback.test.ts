@@ -1,7 +1,7 @@
 import test from 'ava';
 import fc from 'fast-check';
 import type {MakeJob} from '../../src/queue/renderers.ts';
-import {cfblAddressOf, feedbackIdOf} from '../../src/threads/make.ts';
+import {toCfblAddress, toFeedbackId} from '../../src/threads/make.ts';
 
 const recipient = {
 	template_id: 'tpl_01jxa',
@@ -13,15 +13,15 @@ const recipient = {
 } as unknown as MakeJob['recipient'];
 
 test('Feedback-ID: template, workspace, topic, sender', t => {
-	t.is(feedbackIdOf(recipient, 'shop1'), 'tpl_01jxa:ws_01jxa:transactional:shop1');
-	t.is(feedbackIdOf({...recipient, topic_code: 'news-2026'}, 'shop1'), 'tpl_01jxa:ws_01jxa:news-2026:shop1');
+	t.is(toFeedbackId(recipient, 'shop1'), 'tpl_01jxa:ws_01jxa:transactional:shop1');
+	t.is(toFeedbackId({...recipient, topic_code: 'news-2026'}, 'shop1'), 'tpl_01jxa:ws_01jxa:news-2026:shop1');
 });
 
 test('Feedback-ID tells recipients and messages not apart', t => {
 	fc.assert(
 		fc.property(fc.string(), fc.string(), fc.string(), (address, id, message_id) => {
 			const other = {...recipient, address, to_address: address, cc: address, id, message_id, data: address};
-			t.is(feedbackIdOf(other, 'shop1'), feedbackIdOf(recipient, 'shop1'));
+			t.is(toFeedbackId(other, 'shop1'), toFeedbackId(recipient, 'shop1'));
 		}),
 		{numRuns: 20},
 	);
@@ -38,6 +38,6 @@ for (const [title, from, returnPathDomain, address, listening, expected] of [
 	['a domain above the sender', 'a@mail.shop.example', 'shop.example', 'fbl@shop.example', true, null],
 ] as const) {
 	test(`CFBL-Address, ${title}: ${expected}`, t => {
-		t.is(cfblAddressOf(from, returnPathDomain, {own: address, listening}), expected);
+		t.is(toCfblAddress(from, returnPathDomain, {own: address, listening}), expected);
 	});
 }

@@ -7,7 +7,7 @@ import {findUserByEmail, listUsers} from '../../src/store/users.ts';
 import {findWorkspace} from '../../src/store/workspaces.ts';
 import {setPassword} from '../../src/users/log-in.ts';
 import {Sessions} from '../../src/users/sessions.ts';
-import {addUser, changeUser, emailKey, linkFor, operatorOf, removeUser, useLink} from '../../src/users/users.ts';
+import {addUser, changeUser, emailKey, linkFor, removeUser, toOperator, useLink} from '../../src/users/users.ts';
 import {newStore, sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
@@ -102,7 +102,7 @@ sqliteTest(test, 'sessions end one by one, all but one, with a new password, and
 	const lives = async () =>
 		await Promise.all([own, other, bobs].map(async one => (await sessions.find(one)) !== null));
 	const idOf = async (token: string) => (await sessions.find(token))?.sessionId ?? '';
-	const operator = operatorOf(user, client.address);
+	const operator = toOperator(user, client.address);
 
 	t.is(await sessions.end(user.id, {id: await idOf(bobs)}, operator), 0, 'a session of somebody else');
 	t.is(await sessions.end(user.id, {id: await idOf(other)}, operator), 1);

@@ -1,10 +1,10 @@
 import test from 'ava';
 import fc from 'fast-check';
-import {faultOf, PostFault} from '../../src/webhook/connections.ts';
+import {PostFault, toFault} from '../../src/webhook/connections.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
 const coded = (code: string, message = 'no') => Object.assign(new Error(message), {code});
-const errorOf = (error: unknown) => faultOf(error).error;
+const errorOf = (error: unknown) => toFault(error).error;
 
 test('known codes have a sentence of ours, others show their code alone', t => {
 	t.is(errorOf(coded('ECONNREFUSED')), 'the connection was refused: nothing is listening there (ECONNREFUSED)');
@@ -30,7 +30,7 @@ test('addresses are for the operator alone, whatever names them', t => {
 		new PostFault('the host has an address that is not public', 'the host has the address 10.1.2.3'),
 	];
 	for (const fault of faults) {
-		const {error, detail} = faultOf(fault);
+		const {error, detail} = toFault(fault);
 		t.notRegex(error, /10\.1|192\.168|fd00|corp/, error);
 		t.regex(detail ?? '', /10\.1\.2\.3|fd00::7/);
 	}
@@ -39,7 +39,7 @@ test('addresses are for the operator alone, whatever names them', t => {
 test('nothing can draw on a terminal, and nothing is long', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), fc.string({unit: anyChar}), (code, message) => {
-			const {error, detail} = faultOf(coded(code, message));
+			const {error, detail} = toFault(coded(code, message));
 			t.regex(error, /^[ -~]{1,200}$/);
 			t.notRegex(detail ?? '', /[\p{Cc}\p{Cf}]/u);
 			t.true((detail ?? '').length <= 200);

@@ -1,11 +1,11 @@
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Static} from 'typebox';
-import {type Accepted, type Idempotency, idempotencyOf, type Send} from '../../accept/draft.ts';
+import {type Accepted, type Idempotency, type Send, toIdempotency} from '../../accept/draft.ts';
 import {type ApiErrorCode, apiErrors, type Violation} from '../../mail/api-error.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {Type} from '../../mail/type.ts';
 import type {ApiParts, Route} from '../api-parts.ts';
-import {callerOf} from '../auth.ts';
+import {requireCaller} from '../auth.ts';
 import type {Caller} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, toApiError, unavailable} from '../errors.ts';
@@ -17,7 +17,7 @@ import {rateLimited, readBatchItem} from '../read-send.ts';
 import {type BatchItem, batchItem, sendExample} from '../schemas/send.ts';
 import {notAnswered, threaded} from '../thread-of.ts';
 import {inSlice} from '../turns.ts';
-import {checkOf, maxViolations} from '../validate.ts';
+import {compileCheck, maxViolations} from '../validate.ts';
 
 const strict = {additionalProperties: false} as const;
 /** The maximum number of items in a batch. */
@@ -86,8 +86,8 @@ const jsonLimits = {
 
 const bodyFaults: ReadonlySet<number> = new Set([400, 413, 415, 422]);
 
-const checkQuery = checkOf(noQuery);
-const checkBody = checkOf(batchBody);
+const checkQuery = compileCheck(noQuery);
+const checkBody = compileCheck(batchBody);
 
 const batchSchema = {
 	...describe({
@@ -121,7 +121,7 @@ export const sendBatchRoute: Route = parts => api => {
 				throw unavailable();
 			}
 			const messages = readMessages(request);
-			const caller = callerOf(request);
+			const caller = requireCaller(request);
 			if (await accept.isPaused(caller.workspaceId)) {
 				throw apiError('sending_paused');
 			}
@@ -135,7 +135,7 @@ export const sendBatchRoute: Route = parts => api => {
 			return {
 				data: items.map((item, index) =>
 					'send' in item
-						? resultOf(index, results.next().value as Accepted, item)
+						? toResult(index, results.next().value as Accepted, item)
 						: failed(index, item.fault),
 				),
 			};
@@ -157,12 +157,12 @@ function readMessages({body, query}: FastifyRequest): unknown[] {
 
 /** Reads the items one by one. Each counts against the rate limit of the key, whether it is accepted or not. */
 async function readItems(parts: ApiParts, request: FastifyRequest, messages: unknown[]): Promise<Item[]> {
-	const caller = callerOf(request);
+	const caller = requireCaller(request);
 	const items: Item[] = [];
 	const taken = await parts.limits.take(caller, 'batch', messages.length);
 	for (const [index, item] of messages.entries()) {
 		if (index >= taken) {
-			items.push({fault: faultOf('rate_limited')});
+			items.push({fault: toFault('rate_limited')});
 		} else {
 			const read = request.isHeavy
 				? await inSlice(() => readItem(parts, item, caller))
@@ -177,16 +177,16 @@ async function readItems(parts: ApiParts, request: FastifyRequest, messages: unk
 
 function readItem({vault, tools}: ApiParts, item: unknown, caller: Caller): Item {
 	if (item === oversized) {
-		return {fault: faultOf('payload_too_large')};
+		return {fault: toFault('payload_too_large')};
 	}
 	const read = readBatchItem(item, caller, tools.clock.now());
 	if (read.ok) {
 		const {idempotencyKey: key, ...sent} = item as BatchItem;
-		return {send: read.send, idempotency: key === undefined ? null : idempotencyOf(vault, key, sent)};
+		return {send: read.send, idempotency: key === undefined ? null : toIdempotency(vault, key, sent)};
 	}
 	const [first] = read.violations ?? [];
 	if (first === undefined) {
-		return {fault: faultOf(read.code)};
+		return {fault: toFault(read.code)};
 	}
 	return {fault: faultIn(first, read.code)};
 }
@@ -214,9 +214,9 @@ async function drawForRefused(
 	throw error;
 }
 
-function resultOf(index: number, result: Accepted, {idempotency}: {readonly idempotency: Idempotency | null}): object {
+function toResult(index: number, result: Accepted, {idempotency}: {readonly idempotency: Idempotency | null}): object {
 	if (!result.ok) {
-		return failed(index, faultOf(result.code));
+		return failed(index, toFault(result.code));
 	}
 	const replayed = idempotency === null ? {} : {replayed: result.replayed !== false};
 	return {index, status: 'accepted', id: result.id, ...replayed};
@@ -230,6 +230,6 @@ function faultIn({field, message}: Violation, code: ApiErrorCode): Fault {
 	return {code, message: `${field === 'body' ? 'the item' : field} ${message}`};
 }
 
-function faultOf(code: ApiErrorCode): Fault {
+function toFault(code: ApiErrorCode): Fault {
 	return {code, message: apiErrors[code].message};
 }

@@ -122,7 +122,7 @@ const updateContactRoute = apiRoute({
 	body: contactChanges,
 	async handle({caller, workspaceId, id, body, tools}, parts) {
 		await mayChange(parts, caller, id);
-		const changed = await parts.change(trx => changeContact(trx, tools, {workspaceId, id}, changesOf(body)));
+		const changed = await parts.change(trx => changeContact(trx, tools, {workspaceId, id}, toChanges(body)));
 		return contactView(changed ?? missing());
 	},
 });
@@ -192,7 +192,7 @@ function missing(): never {
 	throw apiError('not_found');
 }
 
-function changesOf({locale, timezone}: Static<typeof contactChanges>): Partial<Preferences> {
+function toChanges({locale, timezone}: Static<typeof contactChanges>): Partial<Preferences> {
 	return {
 		...(locale !== undefined && {locale: canonicalLocale(locale ?? '')}),
 		...(timezone !== undefined && {timezone: timezone || null}),

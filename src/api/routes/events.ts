@@ -2,14 +2,14 @@ import type {ServerResponse} from 'node:http';
 import {Readable} from 'node:stream';
 import type {FastifyReply, FastifyRequest} from 'fastify';
 import type {Knex} from 'knex';
-import {csvColumns, csvOf} from '../../admin/csv-lists.ts';
+import {csvColumns, streamCsv} from '../../admin/csv-lists.ts';
 import {Type} from '../../mail/type.ts';
 import {eventsUntilNow, findAtPosition, type StreamedEvent, type StreamPart} from '../../store/event-stream.ts';
 import type {Vault} from '../../store/sealed.ts';
 import {readLastPosition} from '../../store/timeline.ts';
 import type {ApiParts, Route} from '../api-parts.ts';
 import {asksForCsv, sendCsv} from '../api-route.ts';
-import {callerOf} from '../auth.ts';
+import {requireCaller} from '../auth.ts';
 import {visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, retryAfter} from '../errors.ts';
@@ -127,7 +127,7 @@ class EventStreams {
 	/** Responds with a stream, or with the existing events as CSV. */
 	async answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
 		const {reader, feed, vault} = this.#parts;
-		const {keyId, workspaceId} = callerOf(request);
+		const {keyId, workspaceId} = requireCaller(request);
 		const ids = streamIds(vault, workspaceId);
 		const place = await findPlace(reader, request, ids);
 		const {raw} = reply;
@@ -136,7 +136,7 @@ class EventStreams {
 				after: place?.after ?? 0,
 				isShown: event => isShown(request, event) && !place?.seen.has(event.id),
 			});
-			return await sendCsv(reply, 'events', csvOf(csvColumns.events, pages, streamedEventView));
+			return await sendCsv(reply, 'events', streamCsv(csvColumns.events, pages, streamedEventView));
 		}
 		if (request.method === 'HEAD' || raw.destroyed) {
 			return sendStream(reply);
@@ -217,7 +217,7 @@ async function findPlace(reader: Knex, {headers, query}: FastifyRequest, ids: St
 /** Whether the event has one of the requested types and the key may see it. */
 function isShown(request: FastifyRequest, {type, mode}: StreamedEvent): boolean {
 	const {types} = request.query as {types?: string};
-	return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(callerOf(request)) ?? mode);
+	return (types?.split(',').includes(type) ?? true) && mode === (visibleMode(requireCaller(request)) ?? mode);
 }
 
 /** The connection closes with the stream, so shutdown need not wait. The last header stops nginx from buffering. */

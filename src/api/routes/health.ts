@@ -68,10 +68,10 @@ export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 /** Returns a hook that passes requests with the token and refuses all others. */
 export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler {
 	// Digests have a fixed length, so that comparing them does not reveal the length of the token.
-	const wanted = digestOf(token);
+	const wanted = toDigest(token);
 	return (request, reply, done) => {
 		const given = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '')?.[1];
-		if (given !== undefined && timingSafeEqual(digestOf(given), wanted)) {
+		if (given !== undefined && timingSafeEqual(toDigest(given), wanted)) {
 			done();
 			return;
 		}
@@ -79,6 +79,6 @@ export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler
 	};
 }
 
-function digestOf(text: string): Buffer {
+function toDigest(text: string): Buffer {
 	return createHash('sha256').update(text).digest();
 }

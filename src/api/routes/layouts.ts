@@ -3,11 +3,11 @@ import {Diffs, foresee} from '../../admin/layout-changes.ts';
 import {
 	type Change,
 	checkLayoutRoom,
+	describeUsers,
 	planChange,
 	readKnown,
 	removeLayout,
 	saveChange,
-	usersOf,
 } from '../../admin/layouts.ts';
 import {apiTime} from '../../kit/time.ts';
 import {Type} from '../../mail/type.ts';
@@ -107,7 +107,7 @@ const getLayoutRoute = apiRoute({
 		}
 		const layouts = await listLayouts(reader, workspaceId);
 		const users = await listLayoutUsers(reader, workspaceId);
-		return {...view(found), files: found.files, used_by: usersOf({layouts, users}, found)};
+		return {...view(found), files: found.files, used_by: describeUsers({layouts, users}, found)};
 	},
 });
 

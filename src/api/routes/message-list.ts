@@ -110,9 +110,9 @@ export const messageListRoute = listRoute({
 	query: messageQuery,
 	find({caller, query}, {reader, readMessageId, tools}) {
 		const {workspaceId} = caller;
-		const filter = filterOf(query, caller, readMessageId);
+		const filter = toFilter(query, caller, readMessageId);
 		return {
-			filters: textsOf({...filter, scheduled: query.scheduled}),
+			filters: toTexts({...filter, scheduled: query.scheduled}),
 			async scan(part) {
 				// A malformed template id matches nothing, and PostgreSQL rejects some texts. A test key sees no
 				// live messages.
@@ -132,7 +132,7 @@ export const messageListRoute = listRoute({
 type Filter = Omit<MessageFilter, 'workspaceId'>;
 type Query = Static<typeof messageQuery>;
 
-function filterOf(query: Query, caller: Caller, readMessageId: ApiParts['readMessageId']): Filter {
+function toFilter(query: Query, caller: Caller, readMessageId: ApiParts['readMessageId']): Filter {
 	// A Message-ID without our token can only belong to a message submitted over SMTP.
 	const id = query.messageId === undefined ? undefined : (readMessageId(query.messageId) ?? undefined);
 	return {
@@ -161,7 +161,7 @@ function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string |
 }
 
 /** Returns the given filters as texts, which a cursor is bound to. */
-export function textsOf(filter: object): Record<string, string> {
+export function toTexts(filter: object): Record<string, string> {
 	return Object.fromEntries(
 		Object.entries(filter).flatMap(([name, value]) =>
 			value === undefined ? [] : [[name, typeof value === 'string' ? value : JSON.stringify(value)]],

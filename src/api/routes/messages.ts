@@ -1,8 +1,8 @@
 import type {Knex} from 'knex';
-import {idempotencyOf, resendIdempotency} from '../../accept/draft.ts';
+import {resendIdempotency, toIdempotency} from '../../accept/draft.ts';
 import {readResend} from '../../accept/send.ts';
 import {csvColumns} from '../../admin/csv-lists.ts';
-import {bufferOf} from '../../kit/text.ts';
+import {toBuffer} from '../../kit/text.ts';
 import {sendBodyLimit} from '../../mail/attachment-limits.ts';
 import {readSendAt, sendAtRule} from '../../mail/schedule.ts';
 import {Type} from '../../mail/type.ts';
@@ -12,7 +12,7 @@ import {listRecipients, pageAttempts} from '../../store/recipients.ts';
 import {readEvents} from '../../store/timeline.ts';
 import type {ApiParts, Route} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
-import {callerOf} from '../auth.ts';
+import {requireCaller} from '../auth.ts';
 import {type Caller, visibleMessage, visibleMode} from '../caller.ts';
 import {describe} from '../describe.ts';
 import {apiError, bodyMissing, unavailable} from '../errors.ts';
@@ -24,7 +24,7 @@ import {idParams} from '../schemas/page.ts';
 import {type SendBody, sendBody, sendHeaders} from '../schemas/send.ts';
 import {previewSchema} from '../schemas/template.ts';
 import {notAnswered, threaded} from '../thread-of.ts';
-import {checkBody, checkOf, emptyBody, maxViolations, optionalBody} from '../validate.ts';
+import {checkBody, compileCheck, emptyBody, maxViolations, optionalBody} from '../validate.ts';
 import {attemptView, eventView, messageView, recipientView} from '../views.ts';
 
 const sendSchema = {
@@ -41,7 +41,7 @@ const sendSchema = {
 	body: sendBody,
 };
 
-const checkQuery = checkOf(noQuery);
+const checkQuery = compileCheck(noQuery);
 
 export const sendMessageRoute: Route = parts => api => {
 	const {auth, accept, limits, vault, tools, mayAccept} = parts;
@@ -65,7 +65,7 @@ export const sendMessageRoute: Route = parts => api => {
 				throw bodyMissing();
 			}
 			const key = readIdempotencyKey(request.headers['idempotency-key']);
-			const caller = callerOf(request);
+			const caller = requireCaller(request);
 			const read = readSend(request.body, caller, clock.now());
 			const unknown = checkQuery(request.query);
 			if (unknown.length > 0) {
@@ -80,7 +80,7 @@ export const sendMessageRoute: Route = parts => api => {
 			if (send === null) {
 				throw apiError('validation_failed', {violations: [notAnswered]});
 			}
-			const idempotency = key === null ? null : idempotencyOf(vault, key, body);
+			const idempotency = key === null ? null : toIdempotency(vault, key, body);
 			return answerSend(reply, await accept.single(send, idempotency), clock.now());
 		},
 	);
@@ -175,7 +175,7 @@ const downloadMessageRoute = apiRoute({
 		const recipientId = await chosenRecipient(parts, caller, id, query.recipient);
 		const mail = (await parts.mails.captured(recipientId)) ?? (await remade(parts, caller, recipientId)).mail;
 		reply.type('message/rfc822').header('content-disposition', `attachment; filename="${id}.eml"`);
-		return bufferOf(mail);
+		return toBuffer(mail);
 	},
 });
 
@@ -228,7 +228,7 @@ const listRecipientsRoute = listRoute({
 	find: ({caller, id}, {reader}) => ({
 		filters: {message: id},
 		async read({after, limit}) {
-			const recipients = await recipientsOf(reader, caller, id);
+			const recipients = await readRecipients(reader, caller, id);
 			const start = after === null ? 0 : recipients.findIndex(recipient => recipient.id === after) + 1;
 			return recipients.slice(start, start + limit);
 		},
@@ -247,7 +247,7 @@ const listAttemptsRoute = listRoute({
 	item: attemptSchema,
 	find: ({caller, id}, {reader}) => ({
 		filters: {message: id},
-		read: async part => await pageAttempts(reader, await recipientsOf(reader, caller, id), part),
+		read: async part => await pageAttempts(reader, await readRecipients(reader, caller, id), part),
 	}),
 	view: attempt => attemptView(attempt),
 });
@@ -255,7 +255,7 @@ const listAttemptsRoute = listRoute({
 /** The routes of a message's recipients and of their delivery attempts. */
 export const messageRecipientRoutes: readonly Route[] = [listRecipientsRoute, listAttemptsRoute];
 
-async function recipientsOf(reader: Knex, caller: Caller, id: string) {
+async function readRecipients(reader: Knex, caller: Caller, id: string) {
 	await visibleMessage(reader, caller, id);
 	return await listRecipients(reader, caller.workspaceId, id);
 }
@@ -335,7 +335,7 @@ export const resendMessageRoute: Route = parts => api => {
 			checkBody(request);
 			const key = readIdempotencyKey(request.headers['idempotency-key']);
 			const {id} = request.params;
-			const caller = callerOf(request);
+			const caller = requireCaller(request);
 			await visibleMessage(reader, caller, id);
 			const send = await readResend(reader, caller.workspaceId, id);
 			if (send === undefined) {

@@ -22,7 +22,7 @@ import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {textOrNull as text, time} from '../schemas/page.ts';
 import {inboundView} from '../views.ts';
-import {textsOf} from './message-list.ts';
+import {toTexts} from './message-list.ts';
 
 const verdict = Type.Object({
 	result: Type.String({description: '`pass`, `fail`, `none`, `temperror` … (RFC 8601)'}),
@@ -161,7 +161,7 @@ const listReceivedRoute = listRoute({
 	query,
 	find({caller: {workspaceId, mode}, query}, {reader}) {
 		const {to, from, in_reply_to: answered, subject, since, until} = query;
-		const named = textsOf({
+		const named = toTexts({
 			to: to && queryAddressKey(to),
 			from: from && queryAddressKey(from),
 			re: answered,
@@ -174,7 +174,7 @@ const listReceivedRoute = listRoute({
 			until: until === undefined ? undefined : parseQueryTime(until),
 		};
 		return {
-			filters: {...named, ...textsOf({subject, since, until})},
+			filters: {...named, ...toTexts({subject, since, until})},
 			scan: async part => (mode === 'live' ? await listReceived(reader, filter, part) : {rows: [], next: null}),
 		};
 	},

@@ -8,13 +8,13 @@ import {addSuppression, removeSuppression} from '../../ops/suppressions.ts';
 import {listSuppressions} from '../../store/suppressions.ts';
 import {type Api, type ApiParts, isPlain, type Route, refuseOtherBodies} from '../api-parts.ts';
 import {apiRoute, listRoute, operationRoute} from '../api-route.ts';
-import {actAs, callerOf} from '../auth.ts';
+import {actAs, requireCaller} from '../auth.ts';
 import {describe} from '../describe.ts';
 import {ApiError, apiError, unavailable} from '../errors.ts';
 import {pageQuery} from '../paging.ts';
 import {queryAddressKey} from '../schemas/formats.ts';
 import {time} from '../schemas/page.ts';
-import {validatorOf} from '../validate.ts';
+import {createValidator} from '../validate.ts';
 import {suppressionView} from '../views.ts';
 
 const example = {
@@ -190,13 +190,13 @@ const importRoute: Route = parts => api => {
 				schema: importSchema,
 				// The handler reads the body as a stream.
 				validatorCompiler: ({schema, httpPart}) =>
-					httpPart === 'body' ? () => true : validatorOf(schema, httpPart),
+					httpPart === 'body' ? () => true : createValidator(schema, httpPart),
 			},
 			async request => {
 				if (!request.body) {
 					throw apiError('bad_request', {message: 'The body must be a CSV file.'});
 				}
-				const leave = parts.work.imports.take(callerOf(request).workspaceId);
+				const leave = parts.work.imports.take(requireCaller(request).workspaceId);
 				if (leave === undefined) {
 					throw unavailable();
 				}
@@ -216,7 +216,7 @@ const importRoute: Route = parts => api => {
 export const suppressionFileRoutes: readonly Route[] = [importRoute, exportRoute];
 
 async function importFile({tools, writer}: ApiParts, request: FastifyRequest, reason: SuppressionReason | undefined) {
-	const {workspaceId, mode} = callerOf(request);
+	const {workspaceId, mode} = requireCaller(request);
 	const acting = actAs(tools, request);
 	const reading = new SuppressionImport({
 		acting,
@@ -225,7 +225,7 @@ async function importFile({tools, writer}: ApiParts, request: FastifyRequest, re
 		reason,
 		write: insertEntries(acting, workspaceId, writer.transaction),
 	});
-	const wrong = await reading.read(chunksOf(request.body as IncomingMessage));
+	const wrong = await reading.read(readChunks(request.body as IncomingMessage));
 	if (wrong) {
 		throw apiError('unprocessable_entity', {message: `The file ${wrong.fault}: ${wrong.fix}.`});
 	}
@@ -247,7 +247,7 @@ function acceptCsv(scope: Api): void {
 	refuseOtherBodies(scope, csvExpected);
 }
 
-async function* chunksOf(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
+async function* readChunks(payload: IncomingMessage): AsyncGenerator<Uint8Array> {
 	let bytes = 0;
 	try {
 		// Otherwise an error in the middle would close the connection before the response is read.

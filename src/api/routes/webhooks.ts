@@ -148,7 +148,7 @@ const rotateEndpointSecretRoute = apiRoute({
 	body: rotationBody,
 	isBodyOptional: true,
 	async handle({caller, workspaceId, id, body, tools}, parts) {
-		const overlap = overlapOf(body?.overlap ?? null);
+		const overlap = toOverlap(body?.overlap ?? null);
 		const input = {workspaceId, id, overlap};
 		await visibleEndpoint(parts.reader, caller, id);
 		const rotated = await parts.change(trx => rotateSecret(trx, tools, parts.vault, input));
@@ -198,7 +198,7 @@ function visibleDelivery({scopes}: Caller, delivery: StoredDelivery): StoredDeli
 }
 
 /** Converts a validated overlap to milliseconds. */
-function overlapOf(given: string | number | null): number {
+function toOverlap(given: string | number | null): number {
 	return given === null ? defaultOverlap : (parseDuration(String(given)) ?? defaultOverlap);
 }
 

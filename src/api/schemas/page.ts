@@ -13,7 +13,7 @@ export function idParams(prefix: string) {
 }
 
 /** A page of a list, with the example of its item. */
-export function pageOf(item: TSchema) {
+export function pageSchema(item: TSchema) {
 	const {examples = []} = item as {examples?: readonly unknown[]};
 	return Type.Object(
 		{data: Type.Array(item), next_cursor: textOrNull('`null` on the last page.')},

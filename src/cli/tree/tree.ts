@@ -28,7 +28,7 @@ export function completionCommand(command: CliCommand, load: () => Promise<CliCo
 		.sample('mailctl completion bash > /etc/bash_completion.d/mailctl')
 		.argument('<shell>', Object.keys(shells).join(', '), oneOf('the shell', Object.keys(shells)))
 		.does<object, [keyof typeof shells]>(async ({terminal, json}, _, shell) => {
-			const script = shells[shell](tablesOf(await load()));
+			const script = shells[shell](toTables(await load()));
 			await (json ? terminal.printJson({shell, script}) : terminal.pour(script));
 		});
 }
@@ -39,10 +39,10 @@ function wordsOf({parseArg}: {readonly parseArg?: unknown}): Choice[] {
 	return choices.map(word => [word, '']);
 }
 
-function tablesOf(program: CliCommand): Tables {
+function toTables(program: CliCommand): Tables {
 	const help: Choice = ['--help', 'display help'];
 	const common = program.options.filter(({long}) => long !== '--version').flatMap(choicesOf);
-	const places = placesOf(program, '');
+	const places = listPlaces(program, '');
 	const taking = places.flatMap(({path, command}) =>
 		command.options
 			.filter(({required}) => required)
@@ -66,9 +66,9 @@ function tablesOf(program: CliCommand): Tables {
 	};
 }
 
-function placesOf(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
+function listPlaces(command: CliCommand, path: string): Array<{readonly path: string; readonly command: CliCommand}> {
 	const below = command.commands.flatMap(each =>
-		placesOf(each, path === '' ? each.name() : `${path} ${each.name()}`),
+		listPlaces(each, path === '' ? each.name() : `${path} ${each.name()}`),
 	);
 	return [{path, command}, ...below];
 }
@@ -258,7 +258,7 @@ This page is generated from the code: \`npm run build && node dist/src/cli/tree/
 function section(title: string, description: string, verbs: readonly CliCommand[]): string {
 	const rows = verbs.map(verb => {
 		const example = `${verb.example}`.replaceAll(/\s*\\\n\s*/g, ' ').replaceAll('\n', '; ');
-		return `| \`${cell(usageOf(verb))}\` | ${cell(verb.description())} | \`${cell(example)}\` |`;
+		return `| \`${cell(toUsage(verb))}\` | ${cell(verb.description())} | \`${cell(example)}\` |`;
 	});
 	const options = verbs
 		.filter(verb => explainedOptions(verb).length > 0)
@@ -279,7 +279,7 @@ function explainedOptions({options}: CliCommand): readonly Option[] {
 }
 
 /** Returns a usage such as `workspace delete <workspace> [options] [--yes]`. */
-function usageOf(command: CliCommand): string {
+function toUsage(command: CliCommand): string {
 	const {length} = explainedOptions(command);
 	const options = [length > 0 ? ' [options]' : '', command.options.length > length ? ' [--yes]' : ''];
 	return [pathOf(command), ...command.registeredArguments.map(placeOf)].join(' ') + options.join('');

@@ -1,6 +1,6 @@
 import {readAddress} from '../../api/schemas/formats.ts';
 import {Seats} from '../../api/turns.ts';
-import {type CheckedRecord, keyAlgorithms, openProofs, purposeOf} from '../../domains/check-records.ts';
+import {type CheckedRecord, describePurpose, keyAlgorithms, openProofs} from '../../domains/check-records.ts';
 import {dmarcPeriod, firstDay, readReportedTls} from '../../domains/dmarc.ts';
 import {type DomainRecord, readDomainRecords, returnPathHost, zoneFile} from '../../domains/domain-records.ts';
 import {removeDomain} from '../../domains/domains.ts';
@@ -33,7 +33,7 @@ import {checkTyped, pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, page, type Route, type Visit} from '../route.ts';
 import {dmarcPage} from './dmarc.ts';
-import {chosenDomain, domainBadge, linksInput, linksOf} from './list.ts';
+import {chosenDomain, domainBadge, linksInput, parseLinks} from './list.ts';
 import {isSenderAsked, senderForm, sendersSection} from './senders.ts';
 
 /** Pages and forms of one workspace that ask DNS at once. */
@@ -52,7 +52,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		readDomainRecords(reader, domains.names, domain, keys, tools.clock.now());
 
 	/** With what DNS answers, where it is to be asked and not too many look already. */
-	async function recordsOf(
+	async function findRecords(
 		domain: Domain,
 		keys: readonly DkimKey[],
 		isAsked: boolean,
@@ -70,7 +70,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 		const domain = await chosen(visit);
 		const keys = await listDkimKeys(reader, domain.id);
 		const isAsked = query.get('dns') === 'now';
-		const records = await recordsOf(domain, keys, isAsked);
+		const records = await findRecords(domain, keys, isAsked);
 		const hosts = [domain.name, returnPathHost(domain)];
 		const tls = await readReportedTls(reader, domain, hosts, firstDay(dmarcPeriod.usual, now));
 		const next = domains.areChecked ? nextCheckAt(domain, keys, now) : null;
@@ -143,7 +143,7 @@ export function domainPages({reader, change, settings, domains, tools, vault}: D
 
 	async function changeLinks(visit: Visit): Promise<Answer> {
 		const domain = await chosen(visit);
-		const host = linksOf(visit.form);
+		const host = parseLinks(visit.form);
 		const {link_host: now} = await change(trx => changeLinkHost(trx, visit.tools, domain, host, domains.ownHosts));
 		const said = now === null ? 'Links name the public URL.' : `Links name ${now} once DNS leads it here.`;
 		return go(`/domains/${domain.id}`, said);
@@ -263,7 +263,7 @@ function recordCards(records: readonly ShownRecord[]): Html {
 
 function card(record: ShownRecord): Html {
 	const {type, name: owner, value, note, ready, problem = null, found, state, ok} = record;
-	const purpose = purposeOf(record);
+	const purpose = describePurpose(record);
 	const said = ok ? [] : found.map(text => html`<p><code>${name(text)}</code></p>`);
 	return html`<li class="card"><h3>${type} <span class="soft">${purpose}</span> ${recordBadge(record)}</h3>${facts([
 		['Name', copyable(owner, `the name of ${owner}`)],

@@ -5,7 +5,7 @@ import {parseDomain} from '../../mail/address.ts';
 import {isId} from '../../mail/ids.ts';
 import {notFound} from '../../ops/operation.ts';
 import {type Domain, type DomainState, findDomainById, pageDomains} from '../../store/domains.ts';
-import {pageOf, pager} from '../lists.ts';
+import {pager, toPage} from '../lists.ts';
 import {act, badge, input, join, opened, type Tone, table, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -17,7 +17,7 @@ const perPage = 100;
 export function domainListPages({reader, change, vault, domains: sending}: DashboardParts): readonly Route[] {
 	async function list({query, form, workspace, may, now}: Visit, problem: string | null = null): Promise<Answer> {
 		const found = await pageDomains(reader, workspace.id, {after: query.get('after'), limit: perPage + 1});
-		const {rows, last} = pageOf(found, perPage);
+		const {rows, last} = toPage(found, perPage);
 		const asksForOne = may('admin') && (rows.length === 0 || problem !== null);
 		const domains = table<Domain>({
 			label: 'Domains',
@@ -61,7 +61,7 @@ export function domainListPages({reader, change, vault, domains: sending}: Dashb
 			wrong(`The return path ${fault}.`);
 		}
 		const keys = await sending.makeKeys(workspace.id);
-		const links = linksOf(form);
+		const links = parseLinks(form);
 		const input = {
 			...{workspaceId: workspace.id, name, returnPathDomain, keys},
 			links: links === null ? null : {host: links, ownHosts: sending.ownHosts},
@@ -82,7 +82,7 @@ export async function chosenDomain(reader: Knex, {workspace, params: {id = ''}}:
 }
 
 /** The host of links that a form names; null: none. */
-export function linksOf(form: URLSearchParams): string | null {
+export function parseLinks(form: URLSearchParams): string | null {
 	const typed = form.get('link_host')?.trim() ?? '';
 	return typed === ''
 		? null

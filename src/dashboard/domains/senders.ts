@@ -5,12 +5,11 @@ import {type Html, html} from '../../hosted/html.ts';
 import {isId} from '../../mail/ids.ts';
 import {notFound} from '../../ops/operation.ts';
 import {type Domain, findSenderById, pageDomainSenders, type Sender} from '../../store/domains.ts';
-import {pageOf} from '../lists.ts';
+import {toPage} from '../lists.ts';
 import {
 	act,
 	badge,
 	facts,
-	hrefOf,
 	input,
 	join,
 	name,
@@ -20,6 +19,7 @@ import {
 	type Tone,
 	table,
 	time,
+	toHref,
 } from '../markup.ts';
 import {checkTyped, pageForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -37,7 +37,7 @@ const tones: Readonly<Record<ReturnType<typeof senderState>, Tone>> = {
 export async function sendersSection(reader: Knex, visit: Visit, domain: Domain): Promise<Html> {
 	const {query, form, may, now} = visit;
 	const found = await pageDomainSenders(reader, domain.id, {after: query.get('senders'), limit: perPage + 1});
-	const {rows, last} = pageOf(found, perPage);
+	const {rows, last} = toPage(found, perPage);
 	const to = `/domains/${domain.id}`;
 	const shown = table<Sender>({
 		label: 'Senders',
@@ -52,7 +52,7 @@ export async function sendersSection(reader: Knex, visit: Visit, domain: Domain)
 		empty: html`<p>No senders yet.</p><p>Add the addresses that mail comes from, such as no-reply@${domain.name}.</p>`,
 	});
 	const more =
-		last && html`<p><a href="${hrefOf(to, query, {senders: last.address_key})}" rel="next">More senders</a></p>`;
+		last && html`<p><a href="${toHref(to, query, {senders: last.address_key})}" rel="next">More senders</a></p>`;
 	return section(
 		'Senders',
 		html`${shown}${more ?? null}`,

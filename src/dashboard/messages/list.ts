@@ -1,5 +1,5 @@
 import type {Knex} from 'knex';
-import {csvColumns, csvOf, pagesOf} from '../../admin/csv-lists.ts';
+import {csvColumns, readPages, streamCsv} from '../../admin/csv-lists.ts';
 import {readAddress} from '../../api/schemas/formats.ts';
 import {messageView, streamedEventView} from '../../api/views.ts';
 import {type Html, html, plainName} from '../../hosted/html.ts';
@@ -25,7 +25,6 @@ import {
 	type Choice,
 	chipRow,
 	chips,
-	hrefOf,
 	name,
 	nothing,
 	section,
@@ -34,6 +33,7 @@ import {
 	type Tone,
 	table,
 	time,
+	toHref,
 } from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, page, type Route, type Visit} from '../route.ts';
@@ -49,8 +49,8 @@ const times = timeChoices(1, 24, 168, 720);
 export function messagePages({reader, readMessageId, settings, tools: {clock}}: DashboardParts): readonly Route[] {
 	const shared = createShared(clock);
 
-	async function contentOf({query, workspace, now}: Visit): Promise<Html> {
-		const filter = filterOf(query, now, readMessageId);
+	async function renderContent({query, workspace, now}: Visit): Promise<Html> {
+		const filter = parseFilter(query, now, readMessageId);
 		const after = query.get('after');
 		const {ids, next} =
 			filter === null
@@ -70,7 +70,7 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 		const templates = await templateChoices(reader, workspace.id, query.get('template') ?? '');
 		return html`${messageSearch(query, templates)}${searchedChips(query)}${statusChips(query)}${timeChips('Accepted', query, '/messages', times)}${live(
 			'messages',
-			after === null ? hrefOf('/messages', query) : null,
+			after === null ? toHref('/messages', query) : null,
 			html`${table(found)}${pager('/messages', query, next)}${newest}`,
 			'mail',
 		)}`;
@@ -78,27 +78,27 @@ export function messagePages({reader, readMessageId, settings, tools: {clock}}: 
 
 	/** What it shows depends on nothing of the user: pages that follow share it as it is written. */
 	async function list(visit: Visit): Promise<Answer> {
-		const content = await shared(visit, `${visit.workspace.id} ${visit.query}`, () => contentOf(visit));
-		const actions = html`<a class="button" href="${hrefOf('/messages/export', visit.query, {after: null})}">Export</a><a class="button" href="/messages/export-events">Export events</a>`;
+		const content = await shared(visit, `${visit.workspace.id} ${visit.query}`, () => renderContent(visit));
+		const actions = html`<a class="button" href="${toHref('/messages/export', visit.query, {after: null})}">Export</a><a class="button" href="/messages/export-events">Export events</a>`;
 		return {kind: 'page', place: 'messages', title: 'Messages', actions, content};
 	}
 
 	async function file({query, workspace, now}: Visit): Promise<Answer> {
-		const filter = filterOf(query, now, readMessageId);
-		const rows = pagesOf<StoredMessage>(async part =>
+		const filter = parseFilter(query, now, readMessageId);
+		const rows = readPages<StoredMessage>(async part =>
 			filter === null
 				? {rows: [], next: null}
 				: await pageMessages(reader, {...filter, workspaceId: workspace.id}, part),
 		);
 		return await csvContent(
 			'messages',
-			csvOf(csvColumns.messages, rows, row => messageView(row)),
+			streamCsv(csvColumns.messages, rows, row => messageView(row)),
 		);
 	}
 
 	async function eventFile({workspace}: Visit): Promise<Answer> {
 		const rows = eventsUntilNow(reader, workspace.id, {after: 0});
-		return await csvContent('events', csvOf(csvColumns.events, rows, streamedEventView));
+		return await csvContent('events', streamCsv(csvColumns.events, rows, streamedEventView));
 	}
 
 	return [
@@ -200,7 +200,7 @@ function searchedChips(query: URLSearchParams): Html | null {
 		if (!isChip(part)) {
 			return [];
 		}
-		const href = hrefOf('/messages', query, {q: parts.toSpliced(index, 1).join(' ') || null, after: null});
+		const href = toHref('/messages', query, {q: parts.toSpliced(index, 1).join(' ') || null, after: null});
 		return [
 			html`<a class="chip" aria-current="true" href="${href}" title="Search without it">${name(part)} <span aria-hidden="true">×</span></a>`,
 		];
@@ -236,7 +236,7 @@ const searchHint =
 	'an address, words of the subject, order_id=1042 or 1042 alone, tag:receipt, from:a@b.example, an id or Message-ID';
 
 /** The filter that a page's query asks for; null: nothing can match, or it asks for too much. */
-function filterOf(
+function parseFilter(
 	query: URLSearchParams,
 	now: number,
 	readMessageId: (messageId: string) => string | null,

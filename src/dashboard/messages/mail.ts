@@ -3,7 +3,7 @@ import {LRUCache} from 'lru-cache';
 import {createTurns} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {writeExact} from '../../kit/exact-json.ts';
-import {bufferOf} from '../../kit/text.ts';
+import {toBuffer} from '../../kit/text.ts';
 import {isId} from '../../mail/ids.ts';
 import {erasedAddress} from '../../mail/message.ts';
 import {notFound} from '../../ops/operation.ts';
@@ -12,7 +12,7 @@ import {readRecipients, type StoredRecipient} from '../../store/recipients.ts';
 import {type Looks, lookAt} from '../look.ts';
 import {mailFrame, maxLinkLength} from '../mail-frame.ts';
 import {fileList, imagesNote} from '../mail-parts.ts';
-import {chips, code, copyButton, count, emptyNote, hrefOf, name, nothing, section, table} from '../markup.ts';
+import {chips, code, copyButton, count, emptyNote, name, nothing, section, table, toHref} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import type {Visit} from '../route.ts';
 import type {SeenHtml, SeenMail} from '../seen-mail.ts';
@@ -92,7 +92,7 @@ export class MailReader {
 		}
 		const captured = await this.#mails.captured(recipient.id);
 		if (captured !== null) {
-			return {raw: bufferOf(captured), isCaptured: true};
+			return {raw: toBuffer(captured), isCaptured: true};
 		}
 		const key = keyOf(opened);
 		const known = this.#remade.get(key);
@@ -106,7 +106,7 @@ export class MailReader {
 		if (!made.ok) {
 			return {missing: `The mail cannot be made: ${made.message.replace(/\.$/, '')}.`};
 		}
-		const raw = bufferOf(made.mail);
+		const raw = toBuffer(made.mail);
 		this.#remade.set(key, raw);
 		return {raw, isCaptured: false};
 	}
@@ -161,10 +161,10 @@ export function previewContent({message, mail, query}: Looked): Html {
 	const look = query.get('look') ?? '';
 	const isDark = query.get('scheme') === 'dark';
 	const isPhone = look === 'phone';
-	const frame = hrefOf(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
+	const frame = toHref(`/messages/${message.id}/frame`, kept(query, ['copy', 'images']));
 	return html`${remade(mail)}<div class="looks">${chips('Width', query, 'look', looks, path)}${chips('Colours', query, 'scheme', schemes, path)}</div>${mail.html.hasRemoteImages ? imagesNote(query, path) : nothing}
 ${mailFrame({path: frame, title: 'The mail', phone: isPhone, dark: isDark})}
-${fileList(mail.files, index => hrefOf(`/messages/${message.id}/attachments/${index}`, kept(query, ['copy'])))}${linkList(mail.html)}`;
+${fileList(mail.files, index => toHref(`/messages/${message.id}/attachments/${index}`, kept(query, ['copy'])))}${linkList(mail.html)}`;
 }
 
 const looks = [
@@ -237,7 +237,7 @@ const spelled = (field: string) =>
 const maxSourceLength = 1024 * 1024;
 
 export function sourceContent({message, mail, query}: Omit<Looked, 'mail'> & {readonly mail: RawMail}): Html {
-	const href = hrefOf(`/messages/${message.id}/raw`, kept(query, ['copy']));
+	const href = toHref(`/messages/${message.id}/raw`, kept(query, ['copy']));
 	const text = mail.raw.toString('utf8', 0, maxSourceLength);
 	return html`${remade({...mail, fault: null})}<p><a class="button" href="${href}" download>Download the mail (.eml)</a> <span class="soft">${count(mail.raw.length)} octets</span></p><pre>${lines(text)}</pre>`;
 }

@@ -3,7 +3,7 @@ import {readResend} from '../../accept/send.ts';
 import {isBuiltIn} from '../../admin/templates.ts';
 import {type Html, html, plainName, type Value} from '../../hosted/html.ts';
 import {parseExact, writeExact} from '../../kit/exact-json.ts';
-import {bufferOf} from '../../kit/text.ts';
+import {toBuffer} from '../../kit/text.ts';
 import {type Address, parseAddress} from '../../mail/address.ts';
 import {apiErrors} from '../../mail/api-error.ts';
 import {erasedAddress, readExtras} from '../../mail/message.ts';
@@ -24,14 +24,14 @@ import {
 	copyButton,
 	emptyNote,
 	facts,
-	hrefOf,
 	input,
 	join,
 	name,
 	select,
 	time,
+	toHref,
 } from '../markup.ts';
-import {contextOf, operationForms, pageForms, wrong} from '../operation-form.ts';
+import {operationForms, pageForms, toContext, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
 import {type Answer, go, type Page, page, type Route, type Visit} from '../route.ts';
 import {stateBadge} from './list.ts';
@@ -47,7 +47,7 @@ import {
 	textContent,
 	variablesContent,
 } from './mail.ts';
-import {timelineOf} from './timeline.ts';
+import {renderTimeline} from './timeline.ts';
 
 /** The pages of one message, and what may be done with it. */
 export function oneMessagePages(parts: DashboardParts): readonly Route[] {
@@ -60,7 +60,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 
 	async function timeline(visit: Visit, problem: string | null = null): Promise<Answer> {
 		const opened = await openMessage(reader, visit);
-		const content = await timelineOf(parts, opened, visit.now);
+		const content = await renderTimeline(parts, opened, visit.now);
 		const isMoving = opened.recipients.some(recipient => recipient.next_attempt_at !== null);
 		return await shown(visit, opened, {tab: '', content, problem, isMoving});
 	}
@@ -118,11 +118,11 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 
 	async function suppress(visit: Visit): Promise<Answer> {
 		const {message, recipient, isErased} = await openMessage(reader, visit);
-		const address = addressOf(recipient.address);
+		const address = toAddress(recipient.address);
 		if (isErased || address === null) {
 			wrong('The address was erased.');
 		}
-		const context = {...contextOf(parts, visit), mode: message.mode};
+		const context = {...toContext(parts, visit), mode: message.mode};
 		const {isNew} = await perform(addSuppression, context, {recipient: address.spelling});
 		const said = isNew ? 'is on the suppression list now' : 'was on the suppression list already';
 		return go(tabPath(message.id, ''), `${recipient.address} ${said}.`);
@@ -154,7 +154,7 @@ export function oneMessagePages(parts: DashboardParts): readonly Route[] {
 			({name, content}) => ({
 				kind: 'content',
 				type: 'application/octet-stream',
-				body: bufferOf(content),
+				body: toBuffer(content),
 				saveAs: name,
 			}),
 		),
@@ -225,8 +225,8 @@ function tabLinks(id: string, chosen: Tab, query: URLSearchParams): Html {
 	const kept = new URLSearchParams([...query].filter(([key]) => key === 'copy'));
 	const links = tabs.map(([tab, title]) =>
 		tab === chosen
-			? html`<a href="${hrefOf(tabPath(id, tab), kept)}" aria-current="page">${title}</a>`
-			: html`<a href="${hrefOf(tabPath(id, tab), kept)}">${title}</a>`,
+			? html`<a href="${toHref(tabPath(id, tab), kept)}" aria-current="page">${title}</a>`
+			: html`<a href="${toHref(tabPath(id, tab), kept)}">${title}</a>`,
 	);
 	return html`<nav class="tabs" aria-label="Of this message">${links}</nav>`;
 }
@@ -283,7 +283,7 @@ function found(searches: ReadonlyArray<readonly [text: string, search: string]>)
 	const links = searches.map(([text, search]) =>
 		/\s/.test(search)
 			? html`<span class="chip">${name(text)}</span> `
-			: html`${chip(hrefOf('/messages', new URLSearchParams({q: search})), name(text))} `,
+			: html`${chip(toHref('/messages', new URLSearchParams({q: search})), name(text))} `,
 	);
 	return links.length === 0 ? null : join(links);
 }
@@ -294,7 +294,7 @@ function recipientChips({recipients, recipient}: Opened, path: string, query: UR
 		return null;
 	}
 	const links = recipients.map(({id, role, address}) =>
-		chip(hrefOf(path, query, {copy: id}), html`${role} ${name(address)}`, id === recipient.id),
+		chip(toHref(path, query, {copy: id}), html`${role} ${name(address)}`, id === recipient.id),
 	);
 	return chipRow('Copy', links);
 }
@@ -353,14 +353,14 @@ async function suppression(
 	{message, recipients, recipient}: Opened,
 ): Promise<Html> {
 	const [only] = recipients;
-	const address = recipients.length === 1 && only ? addressOf(only.address) : null;
+	const address = recipients.length === 1 && only ? toAddress(only.address) : null;
 	const listed = address && (await findSuppression(reader, workspace.id, {addressKey: address.key}));
 	if (listed) {
 		const note = html`<p>${name(address.spelling)} is on the suppression list since ${time(listed.created_at, now)}: ${listed.reason}.</p>`;
 		return behind('Suppressed', note);
 	}
 	const choices = recipients
-		.filter(({address}) => addressOf(address) !== null)
+		.filter(({address}) => toAddress(address) !== null)
 		.map(({id, address}) => ({value: id, label: plainName(address)}));
 	const fields = html`${select({name: 'copy', label: 'Recipient', value: recipient.id}, choices)}<p>They get no mail of this workspace any more, until somebody removes the entry.</p>`;
 	return behind(
@@ -369,7 +369,7 @@ async function suppression(
 	);
 }
 
-function addressOf(text: string): Address | null {
+function toAddress(text: string): Address | null {
 	const parsed = text === erasedAddress ? null : parseAddress(text, {utf8Local: true});
 	return parsed?.ok ? parsed.address : null;
 }

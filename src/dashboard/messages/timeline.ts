@@ -11,8 +11,8 @@ import {
 } from '../../store/recipients.ts';
 import {readReports, type StoredReport} from '../../store/reports.ts';
 import {readEvents, type StoredEvent} from '../../store/timeline.ts';
-import {reasonsOf} from '../daemons.ts';
-import {hrefOf, join, name, section, type Tone, time} from '../markup.ts';
+import {findReasons} from '../daemons.ts';
+import {join, name, section, type Tone, time, toHref} from '../markup.ts';
 import type {DashboardParts} from '../parts.ts';
 import {mailTable} from '../received.ts';
 import {stateBadge} from './list.ts';
@@ -22,7 +22,7 @@ const maxEvents = 1000;
 const maxReports = 100;
 
 /** What happened to a message: why it waits, its events, each recipient's attempts, what came back. */
-export async function timelineOf(
+export async function renderTimeline(
 	parts: Pick<DashboardParts, 'reader' | 'settings' | 'ownRetryOf'>,
 	{workspaceId, message, recipients}: Opened,
 	now: number,
@@ -33,7 +33,7 @@ export async function timelineOf(
 	const engagement = await readEngagement(reader, message.id);
 	const answers = await listReceived(reader, {workspaceId, terms: [`re:${message.id}`]});
 	const waiting = recipients.filter(recipient => recipient.next_attempt_at !== null).map(({id}) => id);
-	const reasons = await reasonsOf(parts, waiting, now);
+	const reasons = await findReasons(parts, waiting, now);
 	const several = recipients.length > 1;
 	return html`${waits(reasons, now)}<ol class="timeline">${events.map(event => entry(event, several, now))}</ol>
 ${answers.rows.length === 0 ? null : section('Answers', mailTable(answers.rows, now))}${recipients.map(recipient => {
@@ -49,7 +49,7 @@ function waits(reasons: readonly Why[], now: number): Html | null {
 	}
 	const several = reasons.length > 1;
 	const each = reasons.map(why => {
-		const queue = hrefOf(`/queue/${encodeURIComponent(why.destination)}`, new URLSearchParams());
+		const queue = toHref(`/queue/${encodeURIComponent(why.destination)}`, new URLSearchParams());
 		return html`${several ? html`<h3>${name(why.address)}</h3>` : null}${reasonText(why, now)}${why.also.map(more =>
 			reasonText({...more, detail: `Besides: ${more.detail}`}, now),
 		)}<p class="soft">It is given up ${time(why.gives_up_at, now)}. <a href="${queue}">Queue of ${name(why.destination)}</a></p>`;

@@ -78,7 +78,7 @@ export async function changesBetween(before: Side, after: Side): Promise<Html[]>
 		const lines = await inSlice(() => fold(compared));
 		const shown = beginningOf(lines, maxShown / changed.length);
 		const more = shown !== lines ? html`<em>Only the beginning is shown.</em>` : null;
-		changes.push(section(title, html`<pre class="diff">${shown.map(lineOf)}${more}</pre>`));
+		changes.push(section(title, html`<pre class="diff">${shown.map(renderLine)}${more}</pre>`));
 	}
 	return changes;
 }
@@ -100,7 +100,7 @@ function beginningOf(lines: readonly Folded[], room: number): readonly Folded[] 
 	return lines;
 }
 
-function lineOf(line: Folded): Html {
+function renderLine(line: Folded): Html {
 	switch (line.kind) {
 		case 'folded':
 			return html`<span class="soft">… ${count(line.count)} ${line.count === 1 ? 'line is' : 'lines are'} the same</span>`;

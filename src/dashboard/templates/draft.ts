@@ -6,7 +6,7 @@ import {previewVariant, storedVariant} from '../../admin/templates.ts';
 import {variablesFault} from '../../api/schemas/send.ts';
 import {createTurns} from '../../api/turns.ts';
 import {isObject, type JsonObject, parseExact} from '../../kit/exact-json.ts';
-import {linksOf} from '../../links/rewrite.ts';
+import {extractLinks} from '../../links/rewrite.ts';
 import {cidWarnings} from '../../mail/content-id.ts';
 import {missingPaths, type VariantSource} from '../../render/compile.ts';
 import {renderInWorker} from '../../render/in-worker.ts';
@@ -175,7 +175,7 @@ export function createChecks(reader: Knex) {
 			faults: [],
 			doubts: [
 				...(missing.length > 0 ? [`Not in the sample: ${named(missing)}.`] : []),
-				...(rendered.ok ? doubtsOf(rendered) : [`With this sample it fails at ${rendered.message}.`]),
+				...(rendered.ok ? findDoubts(rendered) : [`With this sample it fails at ${rendered.message}.`]),
 			],
 			variant,
 			sample: read.sample,
@@ -222,8 +222,8 @@ function placed({field, file, message, line, column}: Violation, {subject, sourc
 }
 
 /** What a reader of the mail would stumble over. */
-function doubtsOf({subject, html}: {readonly subject: string; readonly html: string}): string[] {
-	const links = linksOf(html).filter(link => !isUrl(link));
+function findDoubts({subject, html}: {readonly subject: string; readonly html: string}): string[] {
+	const links = extractLinks(html).filter(link => !isUrl(link));
 	const octets = Buffer.byteLength(html);
 	return [
 		...(subject === '' ? ['The subject is empty.'] : []),

@@ -71,7 +71,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 
 	async function open(visit: Visit): Promise<Answer> {
 		const found = await edited(visit, null);
-		return editorPage({...found, draft: draftOf(found.base, visit.query), checked: null});
+		return editorPage({...found, draft: toDraft(found.base, visit.query), checked: null});
 	}
 
 	async function checkOnly(visit: Visit): Promise<Answer> {
@@ -161,7 +161,7 @@ export function editorPages({reader, change}: DashboardParts): readonly Route[] 
 			noTemplate();
 		}
 		if (rest.length === 0) {
-			const draft = draftOf(base, new URLSearchParams({locale}));
+			const draft = toDraft(base, new URLSearchParams({locale}));
 			const problem = 'This is the only language: delete the template instead.';
 			return editorPage({...found, draft, checked: null, problem});
 		}
@@ -195,7 +195,7 @@ function staleLayout(error: unknown): string {
 }
 
 /** What the editor begins with: the variant that the query names, or one of a new language, like the first one. */
-function draftOf(base: Saved | null, query: URLSearchParams): Draft {
+function toDraft(base: Saved | null, query: URLSearchParams): Draft {
 	const variant = base && chosenVariant(base.variants, query.get('locale'));
 	if (!variant) {
 		return firstDraft;

@@ -1,6 +1,6 @@
 import type {Knex} from 'knex';
 import {foresee} from '../../admin/layout-changes.ts';
-import {type Change, planChange, readKnown, removeLayout, saveChange, usersOf} from '../../admin/layouts.ts';
+import {type Change, describeUsers, planChange, readKnown, removeLayout, saveChange} from '../../admin/layouts.ts';
 import {createTurns} from '../../api/turns.ts';
 import {type Html, html} from '../../hosted/html.ts';
 import {notFound} from '../../ops/operation.ts';
@@ -47,7 +47,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 			columns: [
 				{title: 'Name', cell: row => row.name},
 				{title: 'Kind', cell: row => row.kind},
-				{title: 'Used by', cell: row => usersOf(known, row).join(', ') || 'nothing yet', cut: true},
+				{title: 'Used by', cell: row => describeUsers(known, row).join(', ') || 'nothing yet', cut: true},
 				{title: 'Changed', cell: row => time(row.updated_at, now), right: true, wide: true},
 			],
 			rows: known.layouts,
@@ -78,7 +78,7 @@ export function layoutPages({reader, change}: DashboardParts): readonly Route[] 
 	/** The one that the path names, as it is or as the form has it. */
 	async function show(visit: Visit, problem: string | null = null, changes: Html | null = null): Promise<Answer> {
 		const {layout, isSaved} = await chosen(visit);
-		const users = usersOf(await readUses(reader, visit.workspace.id), layout);
+		const users = describeUsers(await readUses(reader, visit.workspace.id), layout);
 		const mayAct = visit.may('operator');
 		return {
 			...{

@@ -3,7 +3,7 @@ import {html} from '../../hosted/html.ts';
 import {labelFault} from '../../kit/text.ts';
 import {isId, isTemplateId, templateIdForm} from '../../mail/ids.ts';
 import {pageTemplates, type Template} from '../../store/templates.ts';
-import {pageOf, pager} from '../lists.ts';
+import {pager, toPage} from '../lists.ts';
 import {act, badge, code, input, join, name, nothing, opened, table, time} from '../markup.ts';
 import {pageForms, wrong} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -16,7 +16,7 @@ export function templateListPages({reader, change}: DashboardParts): readonly Ro
 	async function list({query, form, workspace, now, may}: Visit, problem: string | null = null): Promise<Answer> {
 		const asked = query.get('after') ?? '';
 		const after = isId('tpl', asked) ? asked : null;
-		const {rows, last} = pageOf(await pageTemplates(reader, workspace.id, {after, limit: perPage + 1}), perPage);
+		const {rows, last} = toPage(await pageTemplates(reader, workspace.id, {after, limit: perPage + 1}), perPage);
 		const content = html`${problem === null ? null : html`<div class="card stack">${newTemplate(form)}</div>`}${table<Template>(
 			{
 				label: 'Templates',

@@ -33,7 +33,6 @@ import {
 	emptyNote,
 	facts,
 	hidden,
-	hrefOf,
 	input,
 	join,
 	name,
@@ -43,6 +42,7 @@ import {
 	select,
 	table,
 	time,
+	toHref,
 } from '../markup.ts';
 import {checkTyped, operationForms, pageForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -89,7 +89,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 			saved && saved.version.version === latest
 				? opened('Send a test', testForm(id, saved, query, await listSenders(reader, workspace.id)))
 				: nothing;
-		return html`${test}<a class="button main" href="/templates/${id}/edit${languageOf(query)}">Edit</a>`;
+		return html`${test}<a class="button main" href="/templates/${id}/edit${parseLanguage(query)}">Edit</a>`;
 	}
 
 	async function versions(template: Template, {query, now, may}: Visit): Promise<Html> {
@@ -194,7 +194,7 @@ export function templatePages(parts: DashboardParts): readonly Route[] {
 	];
 }
 
-function languageOf(query: URLSearchParams): string {
+function parseLanguage(query: URLSearchParams): string {
 	const locale = query.get('locale');
 	return locale === null ? '' : `?locale=${encodeURIComponent(locale)}`;
 }
@@ -230,12 +230,12 @@ function look({id}: Template, {version, variants}: Saved, query: URLSearchParams
 	const path = `/templates/${id}`;
 	const way = query.get('show') ?? '';
 	const languages = variants.map(one =>
-		chip(hrefOf(path, query, {locale: one.locale ?? ''}), localeName(one.locale), one === variant),
+		chip(toHref(path, query, {locale: one.locale ?? ''}), localeName(one.locale), one === variant),
 	);
 	const images = query.get('images') === '1';
-	const shows = ways.map(({value, label}) => chip(hrefOf(path, query, {show: value || null}), label, value === way));
+	const shows = ways.map(({value, label}) => chip(toHref(path, query, {show: value || null}), label, value === way));
 	if (way === '' || way === 'phone') {
-		const href = hrefOf(path, query, {images: images ? null : '1'});
+		const href = toHref(path, query, {images: images ? null : '1'});
 		shows.push(chip(href, images ? 'Hide remote images' : 'Show remote images'));
 	}
 	const asked = new URLSearchParams({version: String(version.version), locale: variant.locale ?? ''});

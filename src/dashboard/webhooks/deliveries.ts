@@ -16,7 +16,6 @@ import {
 	code,
 	count,
 	facts,
-	hrefOf,
 	join,
 	name,
 	nothing,
@@ -27,6 +26,7 @@ import {
 	type Tone,
 	table,
 	time,
+	toHref,
 } from '../markup.ts';
 import {pageForms} from '../operation-form.ts';
 import type {DashboardParts} from '../parts.ts';
@@ -53,7 +53,7 @@ export async function deliveriesSection(reader: Knex, {query, may, now}: Visit, 
 	const list = html`${table({...deliveryTable(to, now), rows, empty})}${pager(to, query, next)}`;
 	return section(
 		'Deliveries',
-		html`${chips('State', query, 'state', statesAndAll, to)}${timeChips('Time', query, to, times)}${live('deliveries', after === null ? hrefOf(to, query) : null, list)}`,
+		html`${chips('State', query, 'state', statesAndAll, to)}${timeChips('Time', query, to, times)}${live('deliveries', after === null ? toHref(to, query) : null, list)}`,
 		may('operator') ? html`<div class="actions">${opened('Replay many', replayForm(to, events))}</div>` : nothing,
 	);
 }

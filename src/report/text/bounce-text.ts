@@ -1,6 +1,6 @@
 import {findAddresses, strangersIn} from '../addresses-in-text.ts';
 import {decodeWords, stripHtml} from '../decode.ts';
-import {type Field, fieldOf, type Mail, type Part, readFields, withLineFeeds} from '../mime.ts';
+import {type Field, findField, type Mail, type Part, readFields, withLineFeeds} from '../mime.ts';
 
 /** A message as the bounce readers see it. */
 export type BounceText = {
@@ -23,8 +23,8 @@ const maxHtmlLength = 256 * 1024;
 const maxReturnedLength = 32 * 1024;
 
 /** Reads the text of a message: plain text, or HTML if it has no plain text. */
-export function bounceTextOf({root}: Mail): BounceText {
-	const field = (name: string) => decodeWords((fieldOf(root.fields, name) ?? '').slice(0, 8192));
+export function readBounceText({root}: Mail): BounceText {
+	const field = (name: string) => decodeWords((findField(root.fields, name) ?? '').slice(0, 8192));
 	const leaves = leavesBeforeReturned(root);
 	const plain = textOf(
 		leaves.parts.filter(part => part.type !== 'text/html'),
@@ -83,7 +83,7 @@ export function returnedRecipient({field, said, senders, returned}: BounceText):
 	if (own !== undefined) {
 		return own;
 	}
-	const addresses = recipientsOf(returned);
+	const addresses = findRecipients(returned);
 	const spoken = said.toLowerCase();
 	return addresses.length === 1
 		? (addresses[0] as string)
@@ -91,7 +91,7 @@ export function returnedRecipient({field, said, senders, returned}: BounceText):
 }
 
 /** Returns the recipients in the header of a returned message. */
-export function recipientsOf(returned: string): string[] {
+export function findRecipients(returned: string): string[] {
 	const text = returned.slice(0, 16_384);
 	const fields = readFields(Buffer.from(text.slice(Math.max(0, text.search(/^[\w-]+[ \t]?:/m)))));
 	return fields
@@ -215,7 +215,7 @@ export function isReturned(type: string): boolean {
  * files that begin like a message count.
  */
 export function returnedHeaders(leaves: readonly Part[]): Field[][] {
-	return returnedParts(leaves).slice(0, maxMails).map(headerOf);
+	return returnedParts(leaves).slice(0, maxMails).map(parseHeader);
 }
 
 /** Returns the parts that are messages, judged by their types, or else by their first lines. */
@@ -230,7 +230,7 @@ export function isMailPart(part: Part, at: number): boolean {
 }
 
 function beginsLikeMail(part: Part): boolean {
-	return new Set(headerOf(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
+	return new Set(parseHeader(part).flatMap(({name}) => (everyMails.has(name) ? [name] : []))).size >= 2;
 }
 
 const everyMails: ReadonlySet<string> = new Set([
@@ -243,7 +243,7 @@ const everyMails: ReadonlySet<string> = new Set([
 	'mime-version',
 ]);
 
-function headerOf(part: Part): Field[] {
+function parseHeader(part: Part): Field[] {
 	const bytes = withLineFeeds(part.body().subarray(0, maxHeaderLength));
 	const start = bytes.findIndex(byte => byte > 0x20);
 	const header = bytes.subarray(Math.max(0, start));

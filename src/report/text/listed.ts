@@ -86,7 +86,7 @@ export function readListed(
 	const findings =
 		parts.length === 1
 			? shareReasons(read(list), text.slice(0, start.index))
-			: parts.flatMap(part => read(part).map(cut => headed(cut, headingOf(part))));
+			: parts.flatMap(part => read(part).map(cut => headed(cut, findHeading(part))));
 	return mergeSame(findings);
 }
 
@@ -96,11 +96,11 @@ function headed({recipient, originalRecipient, text}: Cut, heading: string): Fin
 }
 
 function isListing(line: string): boolean {
-	return recipientsOf(line).addresses.length > 0;
+	return parseRecipients(line).addresses.length > 0;
 }
 
 /** Returns the line above the first recipient. */
-function headingOf(part: string): string {
+function findHeading(part: string): string {
 	const lines = part.split('\n');
 	return lines[lines.findIndex(isListing) - 1] ?? '';
 }
@@ -131,7 +131,7 @@ function cutPerRecipient(
 	const cuts: Cut[] = [];
 	let indent = Number.POSITIVE_INFINITY;
 	for (const line of text.split('\n')) {
-		const listed = begins.test(line) && indentOf(line) <= indent ? recipientsOf(line) : none;
+		const listed = begins.test(line) && indentOf(line) <= indent ? parseRecipients(line) : none;
 		const onLine = listed.addresses.length > 1 ? [] : knownOnLine(line, known);
 		const isSeveral = onLine.flatMap(({addresses}) => addresses).length > 1;
 		const parts = isSeveral || listed.addresses.length === 0 ? onLine : splitAtNext(listed);
@@ -214,7 +214,7 @@ function indentOf(line: string): number {
 }
 
 /** Returns the addresses at the start of a line, or all of a line that only lists addresses. */
-function recipientsOf(line: string): Named {
+function parseRecipients(line: string): Named {
 	const found = findAddresses(line.slice(0, 1000));
 	const first = found[0];
 	if (first === undefined || command.test(line)) {

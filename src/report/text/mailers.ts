@@ -1,6 +1,6 @@
 import {findAddresses, sameAddress} from '../addresses-in-text.ts';
 import {evidenceIn} from '../reply.ts';
-import {domainOf, recipientsOf} from './bounce-text.ts';
+import {domainOf, findRecipients} from './bounce-text.ts';
 import {behind, type Detector, type Finding, maxFindings, originIn, readListed} from './listed.ts';
 
 const listHead =
@@ -47,7 +47,7 @@ function readTranscript(text: string, returned: string): Transcript {
 			common += current === null ? `\n${host}\n${line}` : '';
 		}
 		const own = verb !== undefined ? null : ownLine.exec(line.replace(reply, ''))?.[1];
-		const about: string | null = own ? addressOf(own, returned) : current;
+		const about: string | null = own ? findAddress(own, returned) : current;
 		if (own && about !== null && /@/.test(about)) {
 			current = about;
 		}
@@ -61,11 +61,11 @@ function readTranscript(text: string, returned: string): Transcript {
 }
 
 /** Completes a local part or host of an old transcript to the address in the returned message. */
-function addressOf(own: string, returned: string): string | null {
+function findAddress(own: string, returned: string): string | null {
 	const address = findAddresses(own)[0]?.address;
 	return (
 		address ??
-		recipientsOf(returned).find(
+		findRecipients(returned).find(
 			one => sameAddress(one.split('@')[0] as string, own) || sameAddress(domainOf(one), own),
 		) ??
 		null

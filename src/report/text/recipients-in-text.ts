@@ -20,7 +20,7 @@ import {
 } from './mailers.ts';
 
 /** Returns what a message's text says about recipients, or nothing if it is not a bounce. */
-export function findingsOf(bounce: BounceText): Finding[] {
+export function findFindings(bounce: BounceText): Finding[] {
 	for (const detect of [readFml, ...(mayBeBounce(bounce) ? [...detectors, readGeneric] : [])]) {
 		const findings = detect(bounce);
 		if (findings.length > 0) {
@@ -62,7 +62,7 @@ const sentences: readonly RegExp[] = [
 /** Mail systems that name each recipient in a sentence of its own. */
 const readSentences: Detector = ({said}) => {
 	for (const sentence of sentences) {
-		const found = recipientsOf(said, sentence);
+		const found = findRecipients(said, sentence);
 		if (found.length > 0) {
 			return found;
 		}
@@ -70,7 +70,7 @@ const readSentences: Detector = ({said}) => {
 	return [];
 };
 
-function recipientsOf(said: string, sentence: RegExp): Finding[] {
+function findRecipients(said: string, sentence: RegExp): Finding[] {
 	const places = [...said.matchAll(sentence)]
 		.slice(0, maxFindings)
 		.map(match => ({start: match.index, at: match.index + match[0].length}));

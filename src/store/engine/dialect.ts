@@ -150,7 +150,7 @@ export function isInUse(error: unknown): boolean {
 const schemaLock = 0x6d61696c;
 
 /** Returns the rows of a statement, which each driver returns in its own way. */
-export async function rowsOf<Row>(database: Knex, sql: string, bindings: readonly unknown[] = []): Promise<Row[]> {
+export async function queryRows<Row>(database: Knex, sql: string, bindings: readonly unknown[] = []): Promise<Row[]> {
 	const answer = await database.raw(sql, bindings as Knex.RawBinding[]);
 	return Array.isArray(answer) ? answer : answer.rows;
 }
@@ -166,10 +166,10 @@ export function wideRows<Row>(columns: readonly string[], source: string) {
 		sql,
 		async read(database: Knex, condition: string, bindings: readonly unknown[]): Promise<Row[]> {
 			if (database.client.driverName === 'pg') {
-				return await rowsOf(database, `${sql} ${condition}`, bindings);
+				return await queryRows(database, `${sql} ${condition}`, bindings);
 			}
 			const packed = `select json_object(${fields.join(', ')}) as json ${source} ${condition}`;
-			return (await rowsOf<{json: string}>(database, packed, bindings)).map(({json}) => JSON.parse(json));
+			return (await queryRows<{json: string}>(database, packed, bindings)).map(({json}) => JSON.parse(json));
 		},
 	};
 }
@@ -188,11 +188,11 @@ export async function packedRows<Row>(
 	const entries = Object.entries(columns);
 	if (database.client.driverName === 'pg') {
 		const selected = entries.map(([name, column]) => `${column} as "${name}"`);
-		return await rowsOf(database, `${before} select ${selected.join(', ')} ${source}`, bindings);
+		return await queryRows(database, `${before} select ${selected.join(', ')} ${source}`, bindings);
 	}
 	const fields = entries.map(([name, column]) => `'${name}', ${column}`);
 	const packed = `${before} select json_group_array(json_object(${fields.join(', ')})) as json ${source}`;
-	const [row] = await rowsOf<{json: string}>(database, packed, bindings);
+	const [row] = await queryRows<{json: string}>(database, packed, bindings);
 	return JSON.parse(row?.json ?? '[]');
 }
 

@@ -3,7 +3,7 @@ import {systemClock} from '../../kit/clock.ts';
 import {dayMs, hourMs} from '../../kit/time.ts';
 import {type IdPrefix, idFloor, idTime, isId} from '../../mail/ids.ts';
 import {copyText, unanswered} from '../postgres/postgres-client.ts';
-import {hasBytes, hasDays, type IdRange, isWithin, type Row, rowSource, rowsOf} from './dialect.ts';
+import {hasBytes, hasDays, type IdRange, isWithin, queryRows, type Row, rowSource} from './dialect.ts';
 
 type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? First | Words<Rest> : Text;
 
@@ -11,7 +11,7 @@ type Words<Text extends string> = Text extends `${infer First} ${infer Rest}` ? 
  * The columns of a table for insert and select, by the names of their fields in code: the field `workspaceId` is the
  * column `workspace_id`. Each text contains some of them, separated by spaces.
  */
-export function columnsOf<const Texts extends readonly string[]>(...texts: Texts) {
+export function toColumns<const Texts extends readonly string[]>(...texts: Texts) {
 	type Field = Words<Texts[number]>;
 	const fields = texts.flatMap(text => text.split(' ')) as Field[];
 	const names = fields.map(field => field.replaceAll(/[A-Z]/g, letter => `_${letter.toLowerCase()}`));
@@ -65,7 +65,7 @@ export async function insertReturning<Returned>(
 ): Promise<Returned[]> {
 	const returned: Returned[] = [];
 	for (const {sql, bindings} of inserts(trx, table, columns, rows)) {
-		returned.push(...(await rowsOf<Returned>(trx, `${sql} ${suffix}`, bindings)));
+		returned.push(...(await queryRows<Returned>(trx, `${sql} ${suffix}`, bindings)));
 	}
 	return returned;
 }
@@ -119,7 +119,7 @@ export async function selectOfPairs<Row>(
 	const found: Row[] = [];
 	for (let start = 0; start < pairs.length; start += maxPairs) {
 		const {sql, bindings} = rowSource(trx, pairs.slice(start, start + maxPairs), 2);
-		found.push(...(await rowsOf<Row>(trx, query(sql), bindings)));
+		found.push(...(await queryRows<Row>(trx, query(sql), bindings)));
 	}
 	return found;
 }

@@ -103,7 +103,7 @@ const escapes = new Map([
 ]);
 const special = /[\\\t\n\r\0]/g;
 
-function fieldOf(value: Row[number]): string {
+function toField(value: Row[number]): string {
 	if (value === null) {
 		return '\\N';
 	}
@@ -112,7 +112,7 @@ function fieldOf(value: Row[number]): string {
 
 /** Formats rows without bytes in the text format of COPY: a line for each row, tabs between its values. */
 export function copyText(rows: readonly Row[]): string {
-	return rows.map(row => `${row.map(fieldOf).join('\t')}\n`).join('');
+	return rows.map(row => `${row.map(toField).join('\t')}\n`).join('');
 }
 
 /**

@@ -5,7 +5,7 @@ import {storeTime} from '../../kit/time.ts';
 import {idFloor, idTime, type NewId} from '../../mail/ids.ts';
 import {levelOf, type Mode, type Role} from '../../mail/message.ts';
 import {laneText, type QueueKey} from '../../mail/route.ts';
-import {type Dialect, rowsOf, textInTurn, wideRows} from '../engine/dialect.ts';
+import {type Dialect, queryRows, textInTurn, wideRows} from '../engine/dialect.ts';
 import {among, madeBetween, nearIds} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {noTopic} from '../topics.ts';
@@ -90,7 +90,7 @@ type NewClaim = {readonly id: string; readonly queued: string | null};
  * Returns the claimed recipient. It modifies the row, because copying each row would cost as much as reading it. A
  * recipient whose claim was given back has been queued before.
  */
-function claimedOf(row: MailRow, {queued}: NewClaim, now: number): Claimed {
+function toClaimed(row: MailRow, {queued}: NewClaim, now: number): Claimed {
 	const {stop, state} = row;
 	return Object.assign(row, {
 		stop: stop === 'suppressed' ? stop : stop === null || stop <= storeTime(now) ? null : 'opted_out',
@@ -135,7 +135,7 @@ async function readClaimed(
 	const [condition, ids] = among(trx, 'r.id', [...left.keys()]);
 	const found: Claimed[] = [];
 	for (const row of await recipientsWithMail.read(trx, `where ${condition} and ${near}`, [...ids, ...about])) {
-		found.push(claimedOf(row, left.get(row.id) as NewClaim, now));
+		found.push(toClaimed(row, left.get(row.id) as NewClaim, now));
 		left.delete(row.id);
 	}
 	return near === always ? found : [...found, ...(await readClaimed(trx, [...left.values()], now, [always, []]))];
@@ -322,7 +322,7 @@ async function claimRecent(
 	const [message, ofMessage] = madeBetween('m.id', 'msg', from, to);
 	// `offset 0` makes PostgreSQL look up each recipient; otherwise it may join all recipients of a day. The claim's
 	// `id` comes last, because of two columns with one name the last one wins.
-	const rows = await rowsOf<(MailRow | Record<Exclude<keyof MailRow, 'id'>, null>) & NewClaim>(
+	const rows = await queryRows<(MailRow | Record<Exclude<keyof MailRow, 'id'>, null>) & NewClaim>(
 		trx,
 		`with claimed as (${claiming}) select found.*, claimed.* from claimed
 		left join lateral (${recipientsWithMail.sql} where r.id = claimed.id and ${recipient} and ${message} offset 0) as found on true`,
@@ -333,7 +333,7 @@ async function claimRecent(
 		if (row.state === null) {
 			older.push(row);
 		} else {
-			found.push(claimedOf(row, row, now));
+			found.push(toClaimed(row, row, now));
 		}
 	}
 	return [...found, ...(await readClaimed(trx, older, now))];
@@ -361,7 +361,7 @@ async function readNextDue(
 	{destination, workspaceId, priority}: Claim,
 	now: string,
 ): Promise<string | null> {
-	const [row]: Array<{due: string | null}> = await rowsOf(
+	const [row]: Array<{due: string | null}> = await queryRows(
 		trx,
 		`select min(next_attempt_at) as due from queue
 		where destination = ? and workspace_id = ? and priority = ? and next_attempt_at > ? and held_at is null`,
@@ -400,7 +400,7 @@ export async function readAged(
 			'held_at' | 'send_at' | 'paused_at',
 			string | null
 		>
-	> = await rowsOf(
+	> = await queryRows(
 		reader,
 		`select q.recipient_id as id, q.destination, q.held_at, q.send_at, w.paused_at, w.queue_lifetime_s
 		from (select recipient_id, workspace_id, destination, held_at, send_at from queue
@@ -417,7 +417,7 @@ export async function readAged(
 
 /** Returns recipients whose send has expired, held or not, that have no attempt in progress; the earliest first. */
 export async function readExpired(reader: Knex, now: string, limit: number): Promise<string[]> {
-	const rows: Array<{id: string}> = await rowsOf(
+	const rows: Array<{id: string}> = await queryRows(
 		reader,
 		`select q.recipient_id as id from queue as q where q.expires_at <= ? and ${isUnclaimed('q')}
 		order by q.expires_at limit ?`,

@@ -3,8 +3,8 @@ import {levelOf, type Recipient, type RecipientState, statesBefore} from '../../
 import {laneText, type QueueKey} from '../../mail/route.ts';
 import {type WaitReason, waitParameters} from '../../mail/wait-reason.ts';
 import {bumpGeneration} from '../changes.ts';
-import {joinOne, packedRows, type Row, rowSource, rowsOf} from '../engine/dialect.ts';
-import {among, columnsOf, insertRows, nearIds} from '../engine/rows.ts';
+import {joinOne, packedRows, queryRows, type Row, rowSource} from '../engine/dialect.ts';
+import {among, insertRows, nearIds, toColumns} from '../engine/rows.ts';
 import type {GroupWrite} from '../engine/writer.ts';
 import {listState} from '../message-terms.ts';
 import {unanswered} from '../postgres/postgres-client.ts';
@@ -101,7 +101,7 @@ const firstColumns = (of: string) =>
  * A recursive query, `firsts`, of a recipient that is due first in each destination queue. `condition` restricts the
  * recipients `q`; its parameters are bound twice.
  */
-export function firstsOf(reader: Knex, condition = 'true'): string {
+export function selectFirsts(reader: Knex, condition = 'true'): string {
 	const first = (columns: string, after = '') =>
 		`(select ${columns} from queue as q where ${after} q.held_at is null and ${condition} order by ${order} limit 1)`;
 	// The next queue begins after all times of this one. SQLite compares rows by the index only if one of them contains
@@ -135,7 +135,7 @@ const queueColumns = {
 
 /** Returns the destination queues of workspaces that are not paused, each with the due time of its first recipient. */
 export async function readWaitingQueues(reader: Knex): Promise<DueQueue[]> {
-	return await packedRows(reader, firstsOf(reader), queueColumns, `from firsts as l where ${isGoing}`, []);
+	return await packedRows(reader, selectFirsts(reader), queueColumns, `from firsts as l where ${isGoing}`, []);
 }
 
 /** An SQL condition. A scalar subquery looks up each claim; PostgreSQL might implement a join by scanning the queue. */
@@ -151,7 +151,7 @@ export async function readDue(reader: Knex, until: string): Promise<DueQueue[]> 
 	const columns = {...queueColumns, due: unclaimedDue};
 	const rows: Array<QueueKey & {readonly due: string | null}> = await packedRows(
 		reader,
-		firstsOf(reader),
+		selectFirsts(reader),
 		columns,
 		source,
 		[until, until],
@@ -175,7 +175,7 @@ export async function readOpenOf(reader: Knex, workspaceId: string, limit: numbe
 		([name, part]) => `select q.recipient_id as id from ${name} cross join queue as q
 			where q.destination = ${name}.destination and q.workspace_id = ? and ${part}`,
 	);
-	const rows: Array<{id: string}> = await rowsOf(
+	const rows: Array<{id: string}> = await queryRows(
 		reader,
 		`with recursive ${destinations.join(', ')} ${recipients.join(' union all ')} limit ?`,
 		[workspaceId, workspaceId, limit],
@@ -215,7 +215,7 @@ export function createQueueWaitWrite(node: string): GroupWrite<QueueWaitNote, vo
 					trx,
 					'lane_waits',
 					waitColumns,
-					rows.toSorted(byKey).map(row => rowOf(node, row)),
+					rows.toSorted(byKey).map(row => toRow(node, row)),
 					`on conflict (destination, workspace_id, node) do update set ${replaced.join(', ')}`,
 				);
 			}
@@ -224,7 +224,7 @@ export function createQueueWaitWrite(node: string): GroupWrite<QueueWaitNote, vo
 	};
 }
 
-function rowOf(node: string, row: QueueWaitRow): Array<string | null> {
+function toRow(node: string, row: QueueWaitRow): Array<string | null> {
 	const {reason} = row;
 	const parameters = waitParameters(reason);
 	return [row.destination, row.workspaceId, node, row.site, reason.code, parameters, row.until, row.at];
@@ -269,7 +269,7 @@ export type Step = {
 	readonly silentSince: string | null;
 };
 
-const rowColumns = columnsOf(
+const rowColumns = toColumns(
 	'id workspaceId messageId address addressKey role destination state stateAt attempts sentAt lastReply',
 ).names;
 
@@ -310,7 +310,7 @@ export async function releaseHeld(trx: Knex.Transaction, {ids}: Pick<Step, 'ids'
 export async function makeDue(trx: Knex.Transaction, {ids, now}: Pick<Step, 'ids' | 'now'>): Promise<Recipient[]> {
 	const due = await idsOf(
 		waiting(trx, ids)
-			.whereNotExists(claimOf(trx))
+			.whereNotExists(selectClaim(trx))
 			.whereNull('held_at')
 			.where('next_attempt_at', '>', now)
 			.whereRaw('(send_at is null or send_at <= ?)', [now])
@@ -373,14 +373,14 @@ export async function reschedule(
 }
 
 export async function findClaimed(reader: Knex, ids: readonly string[]): Promise<string[]> {
-	return await waiting(reader, ids).whereExists(claimOf(reader)).pluck('recipient_id');
+	return await waiting(reader, ids).whereExists(selectClaim(reader)).pluck('recipient_id');
 }
 
 function waiting(connection: Knex, ids: readonly string[]): Knex.QueryBuilder {
 	return connection('queue').whereIn('recipient_id', ids);
 }
 
-function claimOf(connection: Knex): Knex.QueryBuilder {
+function selectClaim(connection: Knex): Knex.QueryBuilder {
 	return connection('claims').whereRaw('claims.recipient_id = queue.recipient_id').select('claims.recipient_id');
 }
 

@@ -2,7 +2,7 @@ import type {Knex} from 'knex';
 import {groupBy} from '../../kit/collections.ts';
 import {nextStates, type RecipientState, recipientStates} from '../../mail/message.ts';
 import {type Attempt, providerIdIn} from '../../mail/outcome.ts';
-import {type Row, rowSource, rowsOf} from '../engine/dialect.ts';
+import {queryRows, type Row, rowSource} from '../engine/dialect.ts';
 import {among, insertRows, namedIds} from '../engine/rows.ts';
 import {dequeue, postpone} from './open-recipients.ts';
 
@@ -45,7 +45,7 @@ export async function endClaims(trx: Knex.Transaction, boot: string, tries: read
 			'recipient_id',
 			some.map(({recipientId}) => recipientId),
 		);
-		const rows: Array<{id: string; queued: string | null}> = await rowsOf(
+		const rows: Array<{id: string; queued: string | null}> = await queryRows(
 			trx,
 			`delete from claims where claimed_by = ? and attempts = ? and ${condition} returning recipient_id as id, queued`,
 			[boot, attempts, ...ids],
@@ -87,7 +87,7 @@ export async function writeOutcomes(
 		'recipients.id',
 		ended.map(({recipientId}) => recipientId),
 	);
-	const rows: Array<{id: string; state: RecipientState}> = await rowsOf(
+	const rows: Array<{id: string; state: RecipientState}> = await queryRows(
 		trx,
 		`update recipients set
 			state = case when ${mayMove} then v.column2 else recipients.state end,

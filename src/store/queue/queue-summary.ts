@@ -7,7 +7,7 @@ import {type FormerWaitReason, readWaitReason, type WaitCode, type WaitReason} f
 import {packedRows} from '../engine/dialect.ts';
 import {nearIds} from '../engine/rows.ts';
 import {shown, stateColumns, stateOf} from '../timeline.ts';
-import {firstsOf, isNewestOfQueue, ofQueue} from './open-recipients.ts';
+import {isNewestOfQueue, ofQueue, selectFirsts} from './open-recipients.ts';
 
 /** Selects recipients of the queue. Absent properties do not restrict the selection. */
 export type QueueFilter = {
@@ -256,7 +256,7 @@ async function summarizeDue(reader: Knex, now: string, {workspaceId, destination
 	const [own, whose] = workspaceId === undefined ? ['true', []] : ['l.workspace_id = ?', [workspaceId]];
 	return await packedRows(
 		reader,
-		`${firstsOf(reader, here)},
+		`${selectFirsts(reader, here)},
 		lanes as materialized (select l.destination, l.workspace_id, l.priority, ${idAndCount('q.next_attempt_at <= ?')} as due,
 			${idAndCount('q.next_attempt_at > ?')} as later from firsts as l where ${own}),
 		claimed as (select q.destination, q.workspace_id, q.priority, cast(count(*) as integer) as n,
@@ -422,12 +422,12 @@ export async function readRecipientFacts(reader: Knex, ids: readonly string[]): 
 			.whereIn('r.id', some)
 			.whereRaw(...nearIds(reader, 'm.id', 'msg', some))
 			.orderBy('r.id');
-		all.push(...rows.map(factsOf));
+		all.push(...rows.map(toFacts));
 	}
 	return all;
 }
 
-function factsOf({waits_for: code, wait_detail: detail, level, ...row}: FactsRow): RecipientFacts {
+function toFacts({waits_for: code, wait_detail: detail, level, ...row}: FactsRow): RecipientFacts {
 	return {
 		...shown(row),
 		priority: level === null ? null : priorityOf(level),

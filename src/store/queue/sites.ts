@@ -128,7 +128,7 @@ async function writeNotes(
 		trx,
 		'sites',
 		quoted,
-		notes.flatMap(({site, provider, saved, at}) => (saved ? [rowOf(site, provider, saved, at)] : [])),
+		notes.flatMap(({site, provider, saved, at}) => (saved ? [toRow(site, provider, saved, at)] : [])),
 		`on conflict (site) do update set ${replaced}`,
 	);
 }
@@ -143,7 +143,7 @@ export async function purgeSites(trx: Knex.Transaction, since: string, now: stri
 	return await old().whereIn('site', old().orderBy('site').limit(limit).select('site')).delete();
 }
 
-function rowOf(site: string, provider: string, saved: SavedSite, at: string): Array<string | number | null> {
+function toRow(site: string, provider: string, saved: SavedSite, at: string): Array<string | number | null> {
 	const time = (wall: number | null) => (wall === null ? null : storeTime(wall));
 	return [
 		site,

@@ -2,7 +2,7 @@ import type {Evidence} from '../../../src/mail/bounce.ts';
 import type {Report} from '../../../src/mail/report.ts';
 import {readMail} from '../../../src/report/mime.ts';
 import {readText} from '../../../src/report/read-report.ts';
-import {bounceTextOf} from '../../../src/report/text/bounce-text.ts';
+import {readBounceText} from '../../../src/report/text/bounce-text.ts';
 
 /** Header fields of a bounce, beside those that every one has. */
 export type Header = Readonly<Record<string, string>>;
@@ -27,10 +27,19 @@ export function readBounce(
 	text: string,
 ): {readonly reports: Report[] | null; readonly asked: Evidence[]} {
 	const asked: Evidence[] = [];
-	const reports = readText(bounceTextOf(readMail(mailOf({Subject: 'Returned mail', ...header}, text))), evidence => {
-		asked.push(evidence);
-		return {category: 'undetermined', type: 'transient', suppresses: false, rule: evidence.phase, matched: null};
-	});
+	const reports = readText(
+		readBounceText(readMail(mailOf({Subject: 'Returned mail', ...header}, text))),
+		evidence => {
+			asked.push(evidence);
+			return {
+				category: 'undetermined',
+				type: 'transient',
+				suppresses: false,
+				rule: evidence.phase,
+				matched: null,
+			};
+		},
+	);
 	return {reports, asked};
 }
 
