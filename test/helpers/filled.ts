@@ -15,7 +15,9 @@ const rowsAtOnce = 10_000;
 const rare = 3;
 /** So many messages, older than all of the workspace, are of the other one, which has sent none since. */
 const idle = {sqlite: 2000, postgres: 40_000};
-/** So many copies wait in the queue, and as many mails that came in are kept. */
+/** So many recipients are scheduled. */
+const scheduled = 10_000;
+/** So many received messages are retained, and half as many recipients held. */
 const waiting = 200;
 
 const at = storeTime(Date.UTC(2026, 5, 9));
@@ -97,7 +99,7 @@ export async function fillLists(store: Store, own: Workspace, other: Workspace, 
 	};
 	const held_at = `case when i <= ${waiting / 2} then ${time} end`;
 	const send_at = {send_at: "'2099'", scheduled_message: 'id(msg)'};
-	await insert(store, 'queue', {...open, held_at, ...send_at}, {rows: waiting, newer: older});
+	await insert(store, 'queue', {...open, held_at, ...send_at}, {rows: scheduled, newer: older});
 	for (const kind of ['w:', 't:', 'm1:k=']) {
 		await insert(store, 'message_terms', {
 			...{workspace_id: ws, term: rareOr(`${kind}many`, `${kind}rare`), message_id: 'id(msg)'},

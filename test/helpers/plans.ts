@@ -44,12 +44,12 @@ export async function planOfQuery(store: Store, engine: Engine, query: Knex.Quer
 	return await planOf(store, engine, sql, bindings);
 }
 
-/** How the engine would run each statement that the work gives to it, by the first time that it does. */
+/** How the engine would run each statement that the work gives to it, in order. */
 export async function plansDuring(store: Store, engine: Engine, work: () => Promise<unknown>): Promise<string[]> {
-	const statements = new Map<string, readonly Knex.RawBinding[]>();
+	const statements: Array<{sql: string; bindings: readonly Knex.RawBinding[]}> = [];
 	const note = (query: {sql: string; bindings?: readonly Knex.RawBinding[]}) =>
 		// PostgreSQL's client has numbered the bindings by then.
-		statements.set(query.sql.replaceAll(/\$\d+/g, '?'), query.bindings ?? []);
+		statements.push({sql: query.sql.replaceAll(/\$\d+/g, '?'), bindings: query.bindings ?? []});
 	const connections = new Set([store.reader, store.database, ...store.writing]);
 	for (const connection of connections) {
 		connection.on('query', note);
@@ -58,11 +58,9 @@ export async function plansDuring(store: Store, engine: Engine, work: () => Prom
 	for (const connection of connections) {
 		connection.removeListener('query', note);
 	}
-	const explained = [...statements].filter(([sql]) =>
-		/^\s*(?:select|with|update|delete|insert into claims)\b/i.test(sql),
-	);
+	const explained = statements.filter(({sql}) => /^\s*(?:select|with|update|delete|insert into claims)\b/i.test(sql));
 	return await Promise.all(
-		explained.map(async ([sql, bindings]) => `${sql}\n${await planOf(store, engine, sql, bindings)}`),
+		explained.map(async ({sql, bindings}) => `${sql}\n${await planOf(store, engine, sql, bindings)}`),
 	);
 }
 
