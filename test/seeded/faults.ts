@@ -39,7 +39,7 @@ export const faults: readonly Fault[] = [
 	{
 		name: 'suppressions: addresses in cc are not looked for on the list',
 		file: 'src/accept/write.ts',
-		from: "'cc', making.barred.reasonOf(entry.draft, address.key), making",
+		from: "'cc', making.barred.findReason(entry.draft, address.key), making",
 		to: "'cc', null, making",
 		foundBy: ['test/accept/send.test.ts'],
 	},
@@ -88,7 +88,7 @@ export const faults: readonly Fault[] = [
 	{
 		name: 'idempotency: a key that comes again with other data repeats the first response',
 		file: 'src/accept/draft.ts',
-		from: 'digestOf([from, to, templateId, data])',
+		from: 'toDigest([from, to, templateId, data])',
 		to: 'digestOf([from, to, templateId])',
 		foundBy: ['test/accept/idempotency.test.ts'],
 	},
