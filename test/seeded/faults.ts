@@ -89,7 +89,7 @@ export const faults: readonly Fault[] = [
 		name: 'idempotency: a key that comes again with other data repeats the first response',
 		file: 'src/accept/draft.ts',
 		from: 'toDigest([from, to, templateId, data])',
-		to: 'digestOf([from, to, templateId])',
+		to: 'toDigest([from, to, templateId])',
 		foundBy: ['test/accept/idempotency.test.ts'],
 	},
 	{
