@@ -53,17 +53,6 @@ const matches = pattern =>
 	[...sources].flatMap(([file, text]) => [...text.matchAll(pattern)].map(([all]) => `${file} ${all.trim()}`));
 const holding = pattern => [...sources].filter(([, text]) => pattern.test(text)).map(([file]) => file);
 
-/** Words and phrases that a reader has to translate (docs/internals/flow.md has the usual terms). */
-const odd =
-	/\b(whoever|whomever|whatever|nobody|somebody|whose|of whom|of which|is none|are none|so many|so much|so long|told|tells?|spoken|speaks?|heard|hears?|mend\w*|anew|besides|put off|left alone|leads? to|stands? in|bears?|came of|comes of|becomes? of|became of|took in|takes in|due to this|has none|had none)\b/i;
-const comments = [...sources].flatMap(([file, text]) =>
-	text
-		.split('\n')
-		.map((line, at) => [at + 1, line])
-		.filter(([, line]) => /^\s*(\/\/|\/?\*)/.test(line) && odd.test(line))
-		.map(([at, line]) => `${file}:${at} ${line.trim()}`),
-);
-
 /** Outside the dashboard, files are opened by name, so no two should have the same name. */
 const baseNames = new Map();
 for (const file of [...sources.keys()].filter(name => !name.startsWith('src/dashboard/'))) {
@@ -79,7 +68,6 @@ const rows = {
 	factories: matches(/^export (?:async )?(?:function|const) create\w+/gm),
 	'engine-aware': holding(/driverName|dialect\.name\b/),
 	circles: circles(),
-	'odd-comments': comments,
 	'private-exports': privateExports(sources),
 	migrations: execFileSync('git', ['ls-files', 'migrations'], {encoding: 'utf8'}).split('\n').filter(Boolean),
 };

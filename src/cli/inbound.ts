@@ -5,9 +5,10 @@ import {sendingNames} from '../domains/domain-records.ts';
 import {domainOf, parseDomain} from '../mail/address.ts';
 import {addInbound, checkNotOurs, removeInbound} from '../ops/inbound.ts';
 import {type InboundAddress, listInboundAddresses} from '../store/received.ts';
-import {asking, hostLines} from './domain.ts';
+import {asking} from './domain.ts';
 import {CliError} from './fault.ts';
 import type {CliCommand} from './program.ts';
+import {hostLines} from './record-lines.ts';
 import {openResolver, type Session} from './session.ts';
 import {type Noun, shortTime} from './terminal-text.ts';
 

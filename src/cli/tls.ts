@@ -2,9 +2,10 @@ import {recordsView, storedTime} from '../api/views.ts';
 import {lookAtHost} from '../domains/check-records.ts';
 import {dmarcPeriod, firstDay} from '../domains/dmarc.ts';
 import {readTlsFailures, readTlsSums, type TlsSum} from '../store/aggregate-reports.ts';
-import {asking, hostLines} from './domain.ts';
+import {asking} from './domain.ts';
 import {count} from './options.ts';
 import type {CliCommand} from './program.ts';
+import {hostLines} from './record-lines.ts';
 import {type Column, folded, grouped, printable, table} from './terminal-text.ts';
 
 export function tlsCommand(command: CliCommand): void {

@@ -387,9 +387,7 @@ function sentToLocal({returned}: Around, local: string | null): string | null {
 	return new Set(found.map(address => address.toLowerCase())).size === 1 ? (found[0] as string) : null;
 }
 
-/**
- * Finds a recipient that the status omits: in `X-Failed-Recipients`, the diagnostic, then the returned message's `To`.
- */
+/** Finds a recipient that the status omits: in `X-Failed-Recipients`, the diagnostic, or the returned `To`. */
 function namedElsewhere({mail, returned, human}: Around, diagnostic: string): string | null {
 	const {fields} = mail.root;
 	const own = fields
@@ -414,7 +412,6 @@ function readRecipientFields(fields: readonly Field[]) {
 		/** The local part, if Final-Recipient has no domain. */
 		local: localPartOf(findField(fields, 'final-recipient')),
 		original,
-		/** As it is written. */
 		action: findField(fields, 'action') || null,
 		status: /(?<![\d.])[245]\.\d{1,3}\.\d{1,3}(?![.\d])/.exec(status)?.[0] ?? null,
 		/** The text after the status: `5.4.4 (unknown host)`. */
