@@ -1,13 +1,5 @@
-import {randomBytes} from 'node:crypto';
 import {resolve} from 'node:path';
 import process from 'node:process';
-import {setTimeout} from 'node:timers/promises';
-import {createClassify} from '../bounce/classify.ts';
-import {loadBounceRules} from '../config/bounce-rules.ts';
-import type {Settings} from '../config/settings.ts';
-import {liveDaemon} from '../data-folder/daemon-file.ts';
-import {freeBytes} from '../data-folder/data-dir.ts';
-import {askDns} from '../inbound/dns-answers.ts';
 import {
 	type FoundMail,
 	isMbox,
@@ -20,28 +12,17 @@ import {
 	readMailFile,
 	startOf,
 } from '../inbound/mail-files.ts';
-import {ReadingLoop, recordReading} from '../inbound/reading.ts';
-import {type Taken, takeAll, takeIn} from '../inbound/take-in.ts';
+import {takeAll} from '../inbound/take-in.ts';
 import {openRegular, RefusedFileError} from '../kit/regular-file.ts';
 import {storeTime} from '../kit/time.ts';
-import {systemClocks} from '../kit/work-limit.ts';
-import {createLinks} from '../links/links.ts';
-import {precedence, type Reading} from '../mail/report.ts';
-import {createReportWrite} from '../outcome/reports.ts';
-import {readEvent} from '../providers/read-event.ts';
 import {mailOfReport} from '../report/aggregate-report.ts';
-import {KnownAnswers} from '../report/known-answers.ts';
-import {countsBySigner, findSigners} from '../report/read-inbound.ts';
-import {readReport} from '../report/read-report.ts';
-import {missingAnswers} from '../report/verdicts.ts';
-import {bumpGeneration} from '../store/changes.ts';
 import {readCheckpoint, saveCheckpoint} from '../store/mailbox-checkpoints.ts';
-import {hasWorkspace} from '../store/workspaces.ts';
+import {type Intake, startIntake} from './bounce-intake.ts';
 import {CliError, exitCodes, report} from './fault.ts';
-import {countLines, countRead, nothingYet} from './ingest-counts.ts';
+import {countLines} from './ingest-counts.ts';
 import {collect} from './options.ts';
 import type {CliCommand} from './program.ts';
-import {openResolver, type Session} from './session.ts';
+import type {Session} from './session.ts';
 import {grouped} from './terminal-text.ts';
 
 type IngestOptions = {rcpt?: string[]; again?: boolean};
@@ -174,7 +155,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	refuseFailed(paths.join(', '), files.length, passed, intake.counts.mails);
 }
 
-function show(session: Session, {counts}: Awaited<ReturnType<typeof startIntake>>, {noMail, failed}: Passed): void {
+function show(session: Session, {counts}: Intake, {noMail, failed}: Passed): void {
 	const {length: n} = noMail;
 	session.show({...counts, files_without_mail: n, files_failed: failed.length}, () => [
 		...countLines(counts),
@@ -289,151 +270,4 @@ const lookedAt = 8192;
 function looksLikeMail(raw: Buffer): boolean {
 	const text = raw.toString('latin1', 0, lookedAt);
 	return !text.includes('\0') && /^[a-z][\w-]{0,75}[ \t]*:/im.test(text);
-}
-
-const someMails = 128;
-
-/**
- * Stores and reads messages in this process, as the daemon does. `rcptTo` lists the recipients of the messages, if they
- * are known.
- */
-export async function startIntake(session: Session, rcptTo: readonly string[]) {
-	const settings = session.settings();
-	const store = await session.store();
-	// A pipe that runs with the settings of another folder would silently lose every message.
-	if (!(await hasWorkspace(store.reader))) {
-		throw new CliError(
-			'config',
-			'there is no workspace in this store, so no report can match one of its messages',
-			'set MAILCTL_DATA_DIR or MAILCTL_DATABASE_URL to the values that the daemon uses',
-		);
-	}
-	await requireRoom(settings);
-	const {clock, newId} = session.tools;
-	const counts = {...nothingYet};
-	/** Messages that were stored here and not read yet. */
-	const unread = new Set<string>();
-	let began = clock.monotonic();
-	let announced = 0;
-	let found = 0;
-	let failure: unknown;
-
-	const classify = createClassify(loadBounceRules(settings));
-	const node = newId('req');
-	const recording = {
-		reader: store.reader,
-		writer: store.writer,
-		links: createLinks({keys: await session.secrets(), publicUrl: '', random: randomBytes}),
-		// The daemon checks what is due when it is notified of a change.
-		write: createReportWrite({newId, onDue: () => undefined}, {retentionDays: () => settings.retentionDays}),
-		reporters: settings.feedbackReporters,
-		ours: [settings.returnPathDomain, settings.hostname],
-		clock,
-	};
-	const resolver = openResolver(session);
-
-	/** Reads a message as the daemon does, with its signers, on which the effect of some reports depends. */
-	async function read(raw: Buffer): Promise<Reading> {
-		const reading = readReport(raw, classify);
-		if (!countsBySigner(reading)) {
-			return reading;
-		}
-		const {known: answers, done} = askDns({
-			resolver,
-			clock,
-			missing: async known => missingAnswers(raw, null, new KnownAnswers(known)),
-		});
-		await done;
-		return {...reading, signers: findSigners(raw, reading.kind, answers, systemClocks)};
-	}
-
-	const reading = new ReadingLoop({
-		store,
-		node,
-		alone: false,
-		lane: {precedence: precedence.proven, perTurn: someMails, maxRows: someMails},
-		read: async (raw, {source}) => (source === 'provider' ? readEvent(raw, classify) : await read(raw)),
-		async record(cameIn, reading, raw) {
-			const effect = await recordReading(recording, cameIn, reading, raw);
-			if (unread.delete(cameIn.id)) {
-				countRead(counts, reading, effect);
-			}
-		},
-		clock,
-		observer: {
-			inboundUnreadable({id}) {
-				counts.unreadable += unread.delete(id) ? 1 : 0;
-			},
-			// The message is stored and counted as unreadable.
-			inboundUnrecorded: () => undefined,
-			storeFailed(error) {
-				// The messages are stored, so the next reader of the store reads them.
-				failure ??= error;
-				void reading.stop();
-			},
-		},
-	});
-
-	/** Reads everything that was stored. */
-	async function readAll(): Promise<void> {
-		reading.wake();
-		await reading.idle();
-		if (counts.events > announced) {
-			announced = counts.events;
-			await session.write(bumpGeneration);
-		}
-	}
-
-	/**
-	 * Is called after each message. Every `someMails` messages it runs `before`, reads what was stored, and lets other
-	 * writers work.
-	 */
-	async function drain(before: () => void | Promise<void>): Promise<void> {
-		found++;
-		if (found % someMails !== 0) {
-			return;
-		}
-		await before();
-		await readAll();
-		// SQLite has one writer at a time, so a running daemon gets the same amount of time.
-		if (settings.databaseUrl === null && liveDaemon(settings.dataDir) !== null) {
-			await setTimeout(clock.monotonic() - began);
-		}
-		began = clock.monotonic();
-	}
-
-	return {
-		counts,
-		async takeIn({raw, source, mailFrom, cut}: FoundMail): Promise<Taken> {
-			const taken = await takeIn({writer: store.writer, node, clock}, {raw, source, mailFrom, rcptTo});
-			counts.mails++;
-			counts[taken.isNew ? 'taken' : 'known']++;
-			counts.cut += cut ? 1 : 0;
-			if (taken.isNew) {
-				unread.add(taken.id);
-			}
-			return taken;
-		},
-		drain,
-		/** Stops reading. Returns the error because of which some messages were not read, if any. */
-		async end(): Promise<unknown> {
-			await readAll();
-			await reading.stop();
-			counts.waiting = unread.size;
-			return failure;
-		},
-	};
-}
-
-/**
- * Refuses like the daemon's listener: a mail server that pipes messages in keeps them after exit code 75 and retries.
- */
-async function requireRoom({dataDir, databaseUrl, minFreeDisk}: Settings): Promise<void> {
-	if (databaseUrl === null && (await freeBytes(dataDir)) < minFreeDisk) {
-		throw new CliError(
-			'temporary',
-			`the disk of ${dataDir} has less free space than MAILCTL_MIN_FREE_DISK`,
-			'free some space and try again',
-		);
-	}
 }

@@ -80,39 +80,12 @@ export function messageCommands(message: CliCommand): void {
 		.verb('events', 'Print the events of all messages, oldest first')
 		.sample('mailctl message events --csv')
 		.requiredOption('--csv', 'print CSV')
-		.does(async session => {
-			const {reader, workspaceId} = await session.inWorkspace();
-			await session.csv(
-				streamCsv(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView),
-			);
-		});
+		.does(printEvents);
 
 	message
 		.verb('show <id>', 'Show a message: status, timeline, attempts and reports')
 		.sample('mailctl message show msg_06f…')
-		.does<object, [string]>(async (session, _options, id) => {
-			const found = await chosenMessage(session, id);
-			const {reader, workspaceId} = await session.inWorkspace();
-			const events = await readEvents(reader, found.id, {after: null, limit: maxEvents});
-			const recipients = await readRecipients(reader, workspaceId, found.id);
-			const engagement = await readEngagement(reader, found.id);
-			const reports = await readReports(reader, found.id, maxReports);
-			const {rows: answers} = await listReceived(reader, {workspaceId, terms: [`re:${found.id}`]});
-			session.show(
-				{
-					message: messageView(found),
-					// The store's exact times with milliseconds, because the order matters.
-					events: events.map(event => ({
-						...eventView(event),
-						occurred_at: event.occurredAt,
-						recorded_at: event.recordedAt,
-					})),
-					recipients: recipients.map(recipient => recipientView(session, recipient, engagement, reports)),
-					answers: answers.map(mail => ({id: mail.id, from: senderOf(mail), received_at: mail.receivedAt})),
-				},
-				() => describe(session, found, events, recipients, {engagement, reports, answers}),
-			);
-		});
+		.does<object, [string]>(show);
 
 	message
 		.verb('resend <id>', 'Send a message again as a new message, with all checks')
@@ -125,11 +98,7 @@ export function messageCommands(message: CliCommand): void {
 	message
 		.verb('cancel <id>', 'Cancel a message before its first attempt')
 		.sample('mailctl message cancel msg_06f…')
-		.does<object, [string]>(async (session, _options, id) => {
-			const {id: messageId} = await chosenMessage(session, id);
-			const ended = await session.perform(cancelMessage, {id: messageId});
-			session.show(messageView(ended), () => [`cancelled ${ended.id}`]);
-		});
+		.does<object, [string]>(cancel);
 
 	message
 		.verb(
@@ -137,36 +106,75 @@ export function messageCommands(message: CliCommand): void {
 			'Change when a message is sent, before its first attempt: a time, or +90m, +2h, +3d',
 		)
 		.sample('mailctl message reschedule msg_06f… +2h')
-		.does<object, [string, string]>(async (session, _options, id, sendAt) => {
-			const {id: messageId} = await chosenMessage(session, id);
-			const moved = await session.perform(rescheduleMessage, {id: messageId, sendAt});
-			session.show(messageView(moved), () => [`${moved.id} is sent at ${moved.extras.sendAt ?? 'once'}`]);
-		});
+		.does<object, [string, string]>(reschedule);
 
 	message
 		.verb('raw <id>', 'Print the message as it is sent')
 		.sample('mailctl message raw msg_06f… > mail.eml')
 		.option('--recipient <address>', 'the message to this recipient')
-		.does<{recipient?: string}, [string]>(async (session, {recipient: to}, id) => {
-			const found = await chosenMessage(session, id);
-			const {id: workspaceId} = await session.workspace();
-			const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
-			const wanted = to === undefined ? undefined : address(to, true).key;
-			const recipient = recipients.find(
-				each => wanted === undefined || address(each.address, true).key === wanted,
-			);
-			if ((await findMessageStatus(await session.reader(), workspaceId, found.id))?.isEmptied) {
-				throw new CliError(
-					'data',
-					'the content was removed',
-					'the workspace retains content for less time than messages',
-				);
-			}
-			if (!recipient) {
-				throw new CliError('data', `the message has no recipient ${to}`, `see mailctl message show ${id}`);
-			}
-			session.terminal.write(await rawMail(session, workspaceId, recipient.id));
-		});
+		.does<{recipient?: string}, [string]>(printRaw);
+}
+
+/** Prints the events of the workspace until now as CSV. */
+async function printEvents(session: Session): Promise<void> {
+	const {reader, workspaceId} = await session.inWorkspace();
+	await session.csv(streamCsv(csvColumns.events, eventsUntilNow(reader, workspaceId, {after: 0}), streamedEventView));
+}
+
+async function show(session: Session, _options: object, id: string): Promise<void> {
+	const found = await chosenMessage(session, id);
+	const {reader, workspaceId} = await session.inWorkspace();
+	const events = await readEvents(reader, found.id, {after: null, limit: maxEvents});
+	const recipients = await readRecipients(reader, workspaceId, found.id);
+	const engagement = await readEngagement(reader, found.id);
+	const reports = await readReports(reader, found.id, maxReports);
+	const {rows: answers} = await listReceived(reader, {workspaceId, terms: [`re:${found.id}`]});
+	session.show(
+		{
+			message: messageView(found),
+			// The store's exact times with milliseconds, because the order matters.
+			events: events.map(event => ({
+				...eventView(event),
+				occurred_at: event.occurredAt,
+				recorded_at: event.recordedAt,
+			})),
+			recipients: recipients.map(recipient => recipientView(session, recipient, engagement, reports)),
+			answers: answers.map(mail => ({id: mail.id, from: senderOf(mail), received_at: mail.receivedAt})),
+		},
+		() => describe(session, found, events, recipients, {engagement, reports, answers}),
+	);
+}
+
+async function cancel(session: Session, _options: object, id: string): Promise<void> {
+	const {id: messageId} = await chosenMessage(session, id);
+	const ended = await session.perform(cancelMessage, {id: messageId});
+	session.show(messageView(ended), () => [`cancelled ${ended.id}`]);
+}
+
+async function reschedule(session: Session, _options: object, id: string, sendAt: string): Promise<void> {
+	const {id: messageId} = await chosenMessage(session, id);
+	const moved = await session.perform(rescheduleMessage, {id: messageId, sendAt});
+	session.show(messageView(moved), () => [`${moved.id} is sent at ${moved.extras.sendAt ?? 'once'}`]);
+}
+
+/** Renders a message again for one of its recipients and prints it. */
+async function printRaw(session: Session, {recipient: to}: {recipient?: string}, id: string): Promise<void> {
+	const found = await chosenMessage(session, id);
+	const {id: workspaceId} = await session.workspace();
+	const recipients = await readRecipients(await session.reader(), workspaceId, found.id);
+	const wanted = to === undefined ? undefined : address(to, true).key;
+	const recipient = recipients.find(each => wanted === undefined || address(each.address, true).key === wanted);
+	if ((await findMessageStatus(await session.reader(), workspaceId, found.id))?.isEmptied) {
+		throw new CliError(
+			'data',
+			'the content was removed',
+			'the workspace retains content for less time than messages',
+		);
+	}
+	if (!recipient) {
+		throw new CliError('data', `the message has no recipient ${to}`, `see mailctl message show ${id}`);
+	}
+	session.terminal.write(await rawMail(session, workspaceId, recipient.id));
 }
 
 /** Finds a message. Throws bad data (65) if the workspace does not have it. */

@@ -1,5 +1,5 @@
 import test from 'ava';
-import {startIntake} from '../../src/cli/bounce-ingest.ts';
+import {startIntake} from '../../src/cli/bounce-intake.ts';
 import type {Session} from '../../src/cli/session.ts';
 import {loadSettings} from '../../src/config/settings.ts';
 import {writeDaemonFile} from '../../src/data-folder/daemon-file.ts';
