@@ -295,6 +295,6 @@ test('the key comes from a file, standard input or the relay, and never from thi
 		/there is no key for the API of sendgrid, put only the/,
 	);
 	writeFileSync(path.join(cli.folder, 'key.txt'), 'two\nlines\n');
-	refused(t, await cli.run(...command, '--key-file', 'key.txt'), 64, /key\.txt has no key/);
+	refused(t, await cli.run(...command, '--key-file', 'key.txt'), 64, /key\.txt contains no valid key/);
 	refused(t, await cli.run(...command.slice(0, 2), 'brevo'), 64, /the provider "brevo" is not allowed/);
 });

@@ -18,7 +18,7 @@ import {join, resolve} from 'node:path';
 import process from 'node:process';
 import test, {type ExecutionContext} from 'ava';
 import {openStore} from '../../src/store/store.ts';
-import {type Cli, newCli, refused} from '../helpers/cli.ts';
+import {type Cli, refused, storelessCli} from '../helpers/cli.ts';
 import {eventsOf, prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {oncePerFile} from '../helpers/once-per-file.ts';
@@ -35,7 +35,7 @@ const leftFolder = oncePerFile(test, async scope => {
 
 /** A copy of it, and commands on that. */
 async function usedFolder(t: ExecutionContext): Promise<Cli & {readonly data: string}> {
-	const cli = await newCli(t);
+	const cli = await storelessCli(t);
 	const data = join(cli.folder, 'data');
 	cpSync(leftFolder(), data, {recursive: true});
 	return {...cli, data};
@@ -114,7 +114,7 @@ for (const settings of [
 	test.serial(
 		`${settings.MAILCTL_DELIVERY}: init makes no sender and names the next command, and no key but in its file`,
 		async t => {
-			const cli = await newCli(t, settings);
+			const cli = await storelessCli(t, settings);
 			const file = join(cli.folder, 'data/first-keys.txt');
 			const {code, stdout, stderr} = await cli.run('init');
 			t.is(code, 0);
@@ -186,7 +186,7 @@ test.serial('a port in use is named, with what to do, and nothing is created', a
 		'MAILCTL_SUBMISSION_LISTEN',
 	];
 	for (const listener of listeners) {
-		const other = await newCli(t, {
+		const other = await storelessCli(t, {
 			MAILCTL_ACME: 'true',
 			MAILCTL_HOSTNAME: 'mail.lab.test',
 			MAILCTL_PUBLIC_URL: 'https://mail.lab.test',
@@ -219,7 +219,7 @@ test.serial('a first start that broke off before it showed its keys is continued
 });
 
 test.serial('a PostgreSQL that cannot be reached is worth another attempt, and nothing is created', async t => {
-	const cli = await newCli(t, {
+	const cli = await storelessCli(t, {
 		MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@127.0.0.1:1/mailctl',
 		MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
 	});
@@ -234,7 +234,7 @@ test.serial('a PostgreSQL that cannot be reached is worth another attempt, and n
 
 test.serial('a data folder that is a file, or below one, is refused with what to do', async t => {
 	for (const folder of ['file', 'file/below']) {
-		const cli = await newCli(t, {MAILCTL_DATA_DIR: `./${folder}`});
+		const cli = await storelessCli(t, {MAILCTL_DATA_DIR: `./${folder}`});
 		writeFileSync(join(cli.folder, 'file'), '');
 		refused(t, await cli.run('serve'), 78, /data folder .*file.* cannot be written .*set MAILCTL_DATA_DIR/);
 	}
@@ -341,7 +341,7 @@ for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
 }
 
 test.serial('every wrong setting is named at once, and nothing is made', async t => {
-	const program = await newCli(t, {
+	const program = await storelessCli(t, {
 		MAILCTL_HTTP_LISTEN: 'nowhere',
 		MAILCTL_DELIVERY: 'pigeon',
 		MAILCTL_RETRY_SCHEDULE: '1m,soon',
