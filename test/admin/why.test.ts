@@ -179,7 +179,7 @@ sqliteTest(test, 'reports why the daemon is not sending due messages', async (t,
 		t.is(why.until, until);
 		t.deepEqual(why.also, []);
 	}
-	// Recipients that are not due need no capacity; finished ones and other workspaces’ queues do not block this one.
+	// The reason of a queue applies only to due recipients of its workspace, and only until it ends.
 	await store.database('lane_waits').update({waits_for: 'pace'});
 	await changeRecipients(store.database, all => all, {next_attempt_at: minutes(3), attempts: 1});
 	const later = await asked(t, store, id);

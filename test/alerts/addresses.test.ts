@@ -60,7 +60,7 @@ storeTest(test, 'sends alert emails only to users, verified domains and confirme
 		await addUser(trx, tools, {...user, email: 'ann@mail.test', workspaceId: acme});
 		await addUser(trx, tools, {...user, email: 'root@mail.test', workspaceId: null});
 		await addUser(trx, tools, {...user, email: 'bob@mail.test', workspaceId: other});
-		// Named by an admin of the workspace, who can name any address.
+		// Added by an admin of the workspace, who can add any address.
 		await addUser(trx, tools, {role: 'viewer', email: 'victim@mail.test', workspaceId: acme});
 	});
 	const statuses: Readonly<Record<string, string>> = {

@@ -182,7 +182,7 @@ storeTest(test, 'detects each kind of condition while it lasts and not afterward
 	noteBackup(dataDir, now);
 	await reads('backup_old', []);
 
-	// The certificate is good for two days, which is soon.
+	// The certificate expires in two days, which counts as soon.
 	const {cert, key} = makeCertificate('bounces.shop.example');
 	writeFileSync(join(dataDir, 'cert.pem'), cert);
 	writeFileSync(join(dataDir, 'key.pem'), key);
@@ -199,7 +199,7 @@ storeTest(test, 'detects each kind of condition while it lasts and not afterward
 		[{fault, tries: 3}, true],
 		[{fault: null, tries: 0, ...ends(15)}, false],
 		[{fault: null, tries: 0, ...ends(13)}, true],
-		// As while an operator has it ordered again.
+		// As when the operator orders it again.
 		[{fault, tries: 0, ...ends(13)}, true],
 		[{fault, tries: 0, ...ends(15)}, false],
 		[{fault, tries: 0, ...ends(13), unused: 'it leads elsewhere'}, false],

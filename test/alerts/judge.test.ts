@@ -12,8 +12,8 @@ const clock: Condition = {...disk, kind: 'clock'};
 type Look = {after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true};
 
 /**
- * Plays looks, each so many seconds after the one before, and says what is news. `restarts`: the process is new at this
- * look.
+ * Runs checks, each `after` seconds after the one before, and returns what is announced. `restarts` means that the
+ * process has restarted before this check.
  */
 function play(looks: readonly Look[]) {
 	const rows = new Map<string, KnownCondition>();

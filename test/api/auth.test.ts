@@ -166,7 +166,7 @@ sqliteTest(test, 'counts failures per client behind a trusted proxy', async (t, 
 	t.is(await statusOf('2001:db8:0:1::1'), 401);
 	t.is((await ask(behind.base, `Bearer ${behind.key}`, from('192.0.2.1'))).status, 200);
 
-	// Who is not behind it cannot choose an address.
+	// A client that is not behind the proxy cannot choose its address.
 	const direct = await startApi(t, store, {clock, authFailures: few, like: behind});
 	const direct4 = [];
 	for (const ip of ['192.0.2.1', '192.0.2.2', '192.0.2.3', '192.0.2.4']) {

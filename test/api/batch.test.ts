@@ -193,7 +193,7 @@ sqliteTest(test, 'an idempotencyKey creates one message within one batch or acro
 		[0, 1, 3].map(index => first[index]?.id),
 	);
 
-	// What is refused takes no key, and a known key goes before any check.
+	// A rejected item stores no key, and a known key is replayed before any check.
 	await store.database('workspaces').update({monthly_quota: 3});
 	api.clear();
 	const second = resultsOf(await batch(api, [keyed('c'), keyed('b', {metadata: {n: '1'}}), keyed('')]));
@@ -308,7 +308,7 @@ sqliteTest(test, 'a batch gives each item the result it would get as a single se
 			const together = resultsOf(await batch(api, items));
 			for (const [index, result] of together.entries()) {
 				const alone = await api.post('/v1/messages', items[index]);
-				// A body that is no object at all is malformed; within a batch it is an item of a wrong shape.
+				// A body that is not an object is malformed; within a batch, it is an invalid item.
 				const code = alone.status === 400 ? 'validation_failed' : codeOf(alone);
 				t.is(result.error?.code, code, JSON.stringify(items[index]));
 				if (alone.status === 202) {

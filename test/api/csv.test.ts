@@ -71,7 +71,7 @@ storeTest(test, 'exports all matching messages as CSV, beyond the page size', as
 		ids.slice(0, 30).toReversed(),
 	);
 
-	// JSON is what comes unless CSV is asked for.
+	// The response is JSON unless CSV is requested.
 	const both = ['application/json, text/csv', 'text/csv;q=0.5, application/json', 'text/csv;a=b;q=0'];
 	const none = ['*/*', 'application/json', 'text/*', 'text/csv;q=0', 'text/csv; q=0.0, */*', 'text/csvx', ...both];
 	for (const accept of none) {

@@ -192,7 +192,7 @@ test('refuses an invalid stream position, a key without the scope and unknown ty
 	}
 	const bare = await addKey(store, api.workspace.id, {scopes: '["messages:read"]'});
 	t.is(codeOf(await api.get('/v1/events', bare)), 'insufficient_scope');
-	// Retention may have removed the message since.
+	// Retention may have removed the message in the meantime.
 	await store.database('messages').delete();
 	t.is(await refused(t, api, {headers: {'last-event-id': accepted?.id ?? ''}}), 200);
 });
@@ -234,7 +234,7 @@ test('sends heartbeats with the current position while there are no events', asy
 	monotonic += 15_000;
 	let beat = await beaten();
 	if (beat?.position === 1) {
-		// Of a look that had begun before the event was written. The next one has seen it.
+		// This heartbeat may come from a read that started before the event was written. The next one includes it.
 		monotonic += 15_000;
 		beat = await beaten();
 	}
@@ -283,7 +283,7 @@ test('stops reading events for a client that does not read, and can still shut d
 	socket.pause();
 	await once(socket, 'connect');
 	socket.write(`GET /v1/events${behind(api, 0)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.key}\r\n\r\n`);
-	// What another one reads meanwhile shows that time has passed.
+	// What another stream reads meanwhile shows that time has passed.
 	const reading = await openStream(t, api.base, api.key, {query: behind(api, 1)});
 	await next(reading, count);
 	const readByOther = Math.ceil(count / 200);

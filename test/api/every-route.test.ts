@@ -126,7 +126,7 @@ test('responds with 405 and Allow to other methods, with or without a key, and w
 	for (const {path, method} of routes) {
 		methodsOf.set(path, [...(methodsOf.get(path) ?? []), method, ...(method === 'GET' ? ['HEAD'] : [])]);
 	}
-	// The interface leaves no way to edit an entry or a topic.
+	// The API has no way to edit an entry or a topic.
 	t.deepEqual(methodsOf.get('/v1/suppressions/{id}'), ['DELETE']);
 	t.deepEqual(methodsOf.get('/v1/unsubscribe-groups/{id}'), ['DELETE']);
 	for (const [path, methods] of methodsOf) {
@@ -239,7 +239,7 @@ if (engines.includes('postgres')) {
 		await migrate(store.database);
 		const api = await startApi(t, store);
 		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
-		// The key is remembered before the store goes.
+		// Caches the key before the store becomes unreachable.
 		t.is((await api.get('/v1/messages/x')).status, 404);
 		proxy.cut();
 		const unknown = 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n';

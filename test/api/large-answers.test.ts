@@ -101,7 +101,7 @@ test('reads as many large responses as there are seats, and the next one when a 
 	const {ask, url, reads} = await start(t);
 	const sockets = await Promise.all(Array.from({length: 12}, () => ask('/v1/flagged')));
 	await waitFor('four are read', () => reads() === 4);
-	// What takes no seat shows that the others would have been read by now.
+	// A request that needs no seat shows that the others would have been read by now.
 	t.is((await fetch(`${url}/v1/none`)).status, 404);
 	t.is(reads(), 4);
 	for (const [index, socket] of sockets.entries()) {

@@ -5,7 +5,7 @@ import {addKey} from '../helpers/workspace.ts';
 
 type Violations = ReadonlyArray<{readonly field: string; readonly message: string}>;
 
-sqliteTest(test, 'returns names and header fields as sent, and only in the full message', async (t, store) => {
+sqliteTest(test, 'returns names and header fields as sent, and omits them if none were set', async (t, store) => {
 	const api = await startApi(t, store);
 	const sent = await api.send({
 		...{toName: 'Zoë Müller', replyTo: 'help@example.com', replyToName: 'Help, please'},
@@ -120,7 +120,7 @@ sqliteTest(
 		});
 		t.is(data[2]?.status, 'accepted');
 
-		// A long thread keeps its first mail and its newest.
+		// A long thread keeps the IDs of its first and its newest messages.
 		let last = second;
 		for (let n = 0; n < 20; n++) {
 			last = idOf(await api.send({inReplyTo: last}));

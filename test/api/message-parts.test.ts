@@ -176,7 +176,7 @@ test('content and raw explain why they cannot be returned, and reveal nothing er
 	};
 	await refused(/The message cannot be rendered again: The template version has no variant\./);
 	await addVariant(api, 'x', '{% for a in (1..999999999) %}{% for b in (1..999999999) %}{% endfor %}{% endfor %}');
-	// It renders for seconds, until it is ended.
+	// It renders for seconds, until it is stopped.
 	await refused(/The message cannot be rendered again: .*limit/, ['content']);
 	await api.store.database('senders').delete();
 	await refused(/The message cannot be rendered again: its sender was removed\./);

@@ -35,7 +35,7 @@ sqliteTest(test, 'limits the sends of a key in a window that starts with the min
 	t.is(refused.headers.get('retry-after'), '40');
 	t.is((await store.reader('messages')).length, 2);
 
-	// Others do not share it, and reading is not limited.
+	// Other keys do not share it, and reads are not limited.
 	t.deepEqual(limitsIn(await api.send({}, await addKey(store, api.workspace.id))), [3, 2, reset]);
 	t.deepEqual(limitsIn(await api.get(`/v1/messages/${id}`)), [3, 0, reset]);
 
@@ -160,7 +160,7 @@ test('handles changed settings, clock steps and expired windows', t => {
 	t.is(limits.take(caller, 'send', 1), 1);
 	t.is(limits.take({...caller, rateLimit: '0'}, 'send', 1), 1);
 
-	// A million keys, one after the other: their windows do not stay.
+	// The windows of a million keys, used one after another, are not retained.
 	usual = readRateLimit('1/1') ?? null;
 	const before = heldBytes();
 	for (let n = 0; n < 1_000_000; n++) {

@@ -384,7 +384,7 @@ test('a client that disconnects during its body affects no other request', async
 		goes.resetAndDestroy();
 		await once(goes, 'close');
 		t.is((await fetch(`${base}/v1/things`)).status, 200);
-		// Half of a body is nonsense.
+		// An invalid chunk gets a 400.
 		t.regex(await rawHttp(port, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n`), /^HTTP\/1\.1 400 /);
 	}
 });

@@ -45,7 +45,7 @@ sqliteTest(test, 'responds with 400 to a repeated significant header, even if eq
 	}
 	t.deepEqual(await store.reader('messages'), []);
 
-	// Lists may come in several lines (RFC 9110 §5.3).
+	// List headers may be repeated (RFC 9110 §5.3).
 	const lists = ['X-Forwarded-For', 'Accept-Language', 'Via'].flatMap(name => [
 		[name, 'a'] as const,
 		[name, 'b'] as const,

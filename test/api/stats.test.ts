@@ -33,7 +33,7 @@ storeTest(test, 'counts a workspace’s own messages of the last days, in total 
 	await store.database('recipients').where({address: 'c@example.net'}).update({state: 'delivered'});
 	const today = Math.floor(Date.now() / dayMs) * dayMs;
 
-	// What is sent has the machine's time; it grows old as the clock goes on.
+	// Messages have the machine's time and age as the test's clock advances.
 	time = today + 29.5 * dayMs;
 	const all = {key: 'total', ...zeros, accepted: 3, delivered: 1};
 	t.deepEqual(await stats(), {

@@ -114,7 +114,7 @@ test('a file full of quotes does not hold up other requests', async t => {
 	});
 	let answers = 0;
 	while (isRunning) {
-		// Needs no store, which a busy machine may let answer seldom: only the turns of this thread count.
+		// Needs no store, which may be slow on a busy machine: only the turns of this thread count.
 		t.is((await api.get('/v1/suppressions?limit=0')).status, 422);
 		answers++;
 	}
@@ -144,7 +144,7 @@ test('refuses a file that is not CSV or too large, and keeps the connection open
 	t.regex(await rawHttp(port, `${head}Content-Length: 0\r\n\r\n`), /^HTTP\/1\.1 400 /);
 	const chunked = `${head}Content-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n`;
 	t.regex(await rawHttp(port, `${chunked}f\r\na@example.org\r\n\r\n0\r\n\r\n`), /^HTTP\/1\.1 200 /);
-	// The request ends within its body: what waits for the rest ends too, or the server could not stop.
+	// The request breaks off within its body. Whatever waits for the rest must end too, or the server could not stop.
 	t.regex(await rawHttp(port, `${chunked}f\r\na@example.org\r\n\r\nnonsense\r\n`), /^HTTP\/1\.1 400 /);
 	t.deepEqual(api.reported, []);
 });

@@ -270,8 +270,8 @@ test.serial('hostile templates get a response and do not hold up other requests'
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const preview = `/v1/templates/${api.workspace.templateId}/preview`;
 	/**
-	 * Answers others while this one is worked on. If they came later once, the disk may have been slow: had they waited
-	 * for it, they would come later each time.
+	 * Sends other requests while this one is processed. If they finish later once, the disk may have been slow; if they
+	 * waited for it, they would finish later every time.
 	 */
 	async function beside(work: () => Promise<Answer>, triesLeft = 9): Promise<Answer> {
 		let done = false;
@@ -289,7 +289,7 @@ test.serial('hostile templates get a response and do not hold up other requests'
 		t.false(done, 'others did not wait for it');
 		return await answer;
 	}
-	// One that renders for too long, and one that compiles for too long: test/render/hostile.test.ts has more of each.
+	// One renders for too long and one compiles for too long; test/render/hostile.test.ts has more of each.
 	const html = '{% for a in n %}{% for b in n %}{% for c in n %}{% endfor %}{% endfor %}{% endfor %}';
 	const saved = await beside(() => api.post(versions(api), {variants: [{subject: 's', html}]}));
 	t.is(saved.status, 201, saved.text);

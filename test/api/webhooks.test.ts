@@ -375,7 +375,7 @@ sqliteTest(
 		t.like((await api.patch(path, {active: false})).body, {active: false, events: ['opened', 'bounced']});
 		t.like((await api.patch(path, {})).body, {active: false, url: 'https://new.example/hook'});
 		await store.database('webhook_endpoints').update({failing_since: '2026-01-01T00:00:00.000Z'});
-		// It starts anew: an old failure must not disable it again.
+		// It starts afresh: an old failure must not disable it again.
 		t.like((await api.patch(path, {active: true, url})).body, {active: true, url, failing_since: null});
 		t.deepEqual((await api.get('/v1/webhooks')).body, {
 			data: [{...made, events: ['opened', 'bounced']}],

@@ -842,7 +842,7 @@ sqliteTest(
 			[['w11.example.com', 'waiting']],
 			'people see what waits; what is not asked for any more has gone',
 		);
-		// An earlier failure of the same name does not bypass the limit.
+		// A name that already has a row because of its error is limited too.
 		await change(12);
 		await change(13, false);
 		t.is(

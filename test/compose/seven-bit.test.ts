@@ -40,7 +40,7 @@ test('encodes the parts with 8-bit octets and leaves the others unchanged', asyn
 	t.true(read.text?.startsWith('Grüße\t'), read.text);
 	t.true(read.text?.includes('nur größe'));
 	t.true(`${read.html}`.startsWith('<p>Grüße</p>'));
-	// The preamble is read by nobody (RFC 2046 §5.1.1).
+	// Nobody reads the preamble (RFC 2046 §5.1.1).
 	t.true(isSevenBit(made.subarray(made.indexOf('--a b'))));
 });
 
