@@ -17,7 +17,7 @@ const keyed = (api: TestApi, key: string, fields: object = {}, bearer?: string) 
 const isReplay = ({headers}: Answer) => headers.get('idempotent-replayed') === 'true';
 const countMessages = async (store: Store) => (await store.reader('messages')).length;
 
-/** A transaction of another machine, for as long as the test needs it: the server would end it after seven seconds. */
+/** Begins a transaction of another node that the server does not end after seven seconds, as it usually would. */
 async function beginElsewhere({database}: Store) {
 	const trx = await database.transaction();
 	await trx.raw('set local idle_in_transaction_session_timeout = 0');
@@ -36,7 +36,7 @@ async function suppress({store, workspace}: TestApi, address: string): Promise<v
 	});
 }
 
-storeTest(test, '50 sends at once with one key make one message and 50 equal answers', async (t, store) => {
+storeTest(test, '50 concurrent sends with one key create one message and get equal responses', async (t, store) => {
 	conforms(t, 'idempotency.replay', 'messages.send.idempotency-header');
 	const api = await startApi(t, store);
 	const answers = await Promise.all(Array.from({length: 50}, () => keyed(api, 'order 77')));
@@ -55,7 +55,7 @@ storeTest(test, '50 sends at once with one key make one message and 50 equal ans
 	t.like(await store.reader('usage_months').first(), {accepted: 1});
 });
 
-sqliteTest(test, '60 keys, each sent twice at once: each makes one message', async (t, store) => {
+sqliteTest(test, '60 keys, each sent twice concurrently, create one message each', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = new Set<string>();
 	let replays = 0;
@@ -71,7 +71,7 @@ sqliteTest(test, '60 keys, each sent twice at once: each makes one message', asy
 });
 
 if (engines.includes('postgres')) {
-	test('two machines: 50 sends at once with one key make one message and 50 equal answers', async t => {
+	test('50 concurrent sends with one key to two nodes create one message and get equal responses', async t => {
 		const nodes = await startTwoNodes(t);
 		for (const key of ['a', 'b']) {
 			const answers = await Promise.all(Array.from({length: 50}, (_, n) => keyed(nodes[n % 2] as TestApi, key)));
@@ -83,7 +83,7 @@ if (engines.includes('postgres')) {
 		t.deepEqual([...nodes[0].reported, ...nodes[1].reported], []);
 	});
 
-	test('two machines: a key that the other one is taking is waited for', async t => {
+	test('waits for a key that another node is storing', async t => {
 		const [{store}, api] = await startTwoNodes(t);
 		const blocked = () =>
 			store
@@ -121,7 +121,7 @@ if (engines.includes('postgres')) {
 		t.is(await countMessages(store), 2);
 	});
 
-	test('a machine that hangs does not hold another one up for ever: 503, and nothing is stored', async t => {
+	test('responds with 503 and stores nothing if another node hangs while storing the key', async t => {
 		const [{store}, api] = await startTwoNodes(t);
 		await Promise.all(api.store.writing.map(connection => connection.raw(`set lock_timeout = '300ms'`)));
 		const hung = await beginElsewhere(store);
@@ -143,7 +143,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-storeTest(test, 'a key that a former version or another sealing key stored is still replayed', async (t, store) => {
+storeTest(test, 'replays a key stored by an earlier version or with another encryption key', async (t, store) => {
 	const api = await startApi(t, store);
 	const first = await keyed(api, 'k', {data: {code: '123456'}});
 	const stored = async () =>
@@ -163,12 +163,14 @@ storeTest(test, 'a key that a former version or another sealing key stored is st
 	const again = await keyed(api, 'k', {data: {code: '123456'}});
 	t.deepEqual([again.text, again.headers.get('idempotent-replayed')], [first.text, 'true']);
 	t.is(codeOf(await keyed(api, 'k', {data: {code: '123457'}})), 'idempotency_key_reused');
-	await change({fingerprint: createVault({current: 1, keys: {1: randomBytes(32)}}).macs('idempotency', plain)[0]});
+	await change({
+		fingerprint: createVault({current: 1, keys: {1: randomBytes(32)}}).macs('idempotency', plain)[0],
+	});
 	t.true(isReplay(await keyed(api, 'k', {data: {code: '123456'}})), 'a key that only another node has yet');
 	t.is(await countMessages(store), 1);
 });
 
-sqliteTest(test, 'what makes a send another one: from, to, templateId and data, nothing else', async (t, store) => {
+sqliteTest(test, 'sends differ only by from, to, templateId and data', async (t, store) => {
 	conforms(t, 'idempotency.reused', 'idempotency.scope');
 	const api = await startApi(t, store);
 	const data = {order: {number: 7, lines: [1, 2]}, name: 'Zoë'};
@@ -203,7 +205,7 @@ sqliteTest(test, 'what makes a send another one: from, to, templateId and data, 
 	t.is(await countMessages(store), 2);
 });
 
-sqliteTest(test, 'numbers make a send another one by their digits', async (t, store) => {
+sqliteTest(test, 'compares the numbers of two sends by their digits', async (t, store) => {
 	const api = await startApi(t, store);
 	const {templateId} = api.workspace;
 	const post = (data: string, key: string) =>
@@ -230,7 +232,7 @@ sqliteTest(test, 'numbers make a send another one by their digits', async (t, st
 	}
 });
 
-sqliteTest(test, 'a key belongs to a workspace and a mode', async (t, store) => {
+sqliteTest(test, 'scopes a key to its workspace and mode', async (t, store) => {
 	conforms(t, 'idempotency.scope', 'idempotency.none');
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
@@ -251,7 +253,7 @@ sqliteTest(test, 'a key belongs to a workspace and a mode', async (t, store) => 
 	t.not(idOf(await api.send()), idOf(await api.send()), 'without a key');
 });
 
-sqliteTest(test, 'a key has 1 to 255 printable ASCII characters', async (t, store) => {
+sqliteTest(test, 'accepts keys of 1 to 255 printable ASCII characters', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const key of ['', ' ', 'x'.repeat(256), 'é', 'a\tb', '\u00a0']) {
 		const answer = await keyed(api, key, {to: 'x'});
@@ -264,7 +266,7 @@ sqliteTest(test, 'a key has 1 to 255 printable ASCII characters', async (t, stor
 	}
 });
 
-sqliteTest(test, 'a replay goes before every check of what is sent', async (t, store) => {
+sqliteTest(test, 'replays before it checks the content of the send', async (t, store) => {
 	const api = await startApi(t, store);
 	const first = await keyed(api, 'k', {unsubscribeGroup: undefined});
 	const stillReplays = async (what: string) => {
@@ -292,7 +294,7 @@ sqliteTest(test, 'a replay goes before every check of what is sent', async (t, s
 	t.is(await countMessages(store), 1);
 });
 
-sqliteTest(test, 'rejections are not kept: the next send with the key is judged by itself', async (t, store) => {
+sqliteTest(test, 'does not store rejections: the next send with the key is checked anew', async (t, store) => {
 	const api = await startApi(t, store);
 	await suppress(api, 'gone@example.org');
 	const answers = await Promise.all([
@@ -306,7 +308,7 @@ sqliteTest(test, 'rejections are not kept: the next send with the key is judged 
 	t.true(isReplay(await keyed(api, 'k')));
 });
 
-storeTest(test, 'a key whose send the quota refused is free again', async (t, store) => {
+storeTest(test, 'frees the key of a send that the quota refused', async (t, store) => {
 	const api = await startApi(t, store);
 	await store.database('workspaces').update({monthly_quota: 1});
 	const answers = await Promise.all(['a', 'b'].map(key => keyed(api, key, {to: `${key}@example.org`})));
@@ -319,7 +321,7 @@ storeTest(test, 'a key whose send the quota refused is free again', async (t, st
 	t.is(codeOf(await keyed(api, free)), 'idempotency_key_reused');
 });
 
-storeTest(test, 'after its retention a key is new, purged or not', async (t, store) => {
+storeTest(test, 'a key can be reused after its retention, purged or not', async (t, store) => {
 	let now = Date.UTC(2026, 5, 9);
 	const api = await startApi(t, store, {
 		clock: {now: () => now, monotonic: () => now},
@@ -335,7 +337,7 @@ storeTest(test, 'after its retention a key is new, purged or not', async (t, sto
 	t.not(idOf(second), idOf(first));
 	t.is((await keyed(api, 'k', {data: {other: true}})).text, second.text);
 	t.is((await store.reader('idempotency_keys')).length, 1);
-	// Also where the send would be refused.
+	// Even if the send would be rejected.
 	now += 60_000;
 	await suppress(api, 'user@example.org');
 	t.is(codeOf(await keyed(api, 'k', {data: {other: true}})), 'recipient_suppressed');
@@ -344,7 +346,7 @@ storeTest(test, 'after its retention a key is new, purged or not', async (t, sto
 	t.is(codeOf(await keyed(api, 'k', {data: {other: true}})), 'sending_paused');
 });
 
-storeTest(test, 'who waits too long for the first send is told to come again', async (t, store) => {
+storeTest(test, 'responds with 503 if the first send takes too long', async (t, store) => {
 	const api = await startApi(t, store, {keyWait: 100});
 	let release = () => {};
 	const held = new Promise<void>(resolve => {
@@ -364,7 +366,7 @@ storeTest(test, 'who waits too long for the first send is told to come again', a
 	t.is(await countMessages(store), 1);
 });
 
-storeTest(test, 'a send that fails with the store frees its key', async (t, store) => {
+storeTest(test, 'frees the key of a send that the store failed to write', async (t, store) => {
 	const api = await startApi(t, store);
 	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
 	const failing = {is: true};

@@ -3,7 +3,7 @@ import {type Accepted, accepted, createInFlight, refused} from '../../src/accept
 
 type Run = {readonly end: (result: Accepted) => void; readonly fail: (error: Error) => void};
 
-/** Sends that end when the test says so, in the order in which they began. */
+/** Starts sends that finish when the test says so, in the order in which they started. */
 function start(waitMs = 600_000) {
 	const inFlight = createInFlight(waitMs);
 	const begun: Run[] = [];
@@ -19,7 +19,7 @@ function start(waitMs = 600_000) {
 
 const turn = () => new Promise(resolve => setImmediate(resolve));
 
-test('while one is under way others wait, then repeat its answer or are told that they differ', async t => {
+test('sends wait for the one in progress, then replay its response or fail if they differ', async t => {
 	const {send, run, begun} = start();
 	const sends = [send(), send(), send('other'), send('f', 'another name'), send('f', 'n', 'p')];
 	t.is(begun.length, 2);
@@ -33,7 +33,7 @@ test('while one is under way others wait, then repeat its answer or are told tha
 	t.is(begun.length, 2);
 });
 
-test('after a rejection or a failure the next is judged by itself, one at a time', async t => {
+test('after a rejection or failure, the next send is checked anew, one at a time', async t => {
 	const {send, run, begun} = start();
 	const [first, second, third, fourth] = [send(), send('other'), send(), send()];
 	run(0).end(refused('recipient_suppressed'));
@@ -53,7 +53,7 @@ test('after a rejection or a failure the next is judged by itself, one at a time
 	t.like(await again, {ok: true, id: 'msg_2'});
 });
 
-test('who waits too long is turned away, and nothing is begun for it', async t => {
+test('a send that waits too long is refused without being started', async t => {
 	const {send, run, begun} = start(1);
 	const [first, second] = [send(), send()];
 	t.deepEqual(await second, refused('unavailable'));

@@ -5,10 +5,10 @@ import {sqliteTest} from '../helpers/databases.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
-/** It stands still: the day of a limit must not end during the test. */
+/** Stopped, because the day of a limit must not end during the test. */
 const clock = {now: () => Date.UTC(2026, 5, 9, 12), monotonic: () => 0};
 
-/** What is wrong with a request, or with what it meets; two faults of the same part exclude each other. */
+/** An error of a request or of the data it refers to. Two errors of the same part exclude each other. */
 type Fault = {
 	readonly code: string;
 	readonly request?: (prepared: Prepared) => {
@@ -31,7 +31,7 @@ type Prepared = {
 const user = {address: 'user@example.org', address_key: 'user@example.org', created_at: at};
 const ofNews = () => ({unsubscribeGroup: 'news'});
 
-/** Every fault of a send in the order in which their codes win. */
+/** Every error of a send, in the order in which they are reported. */
 const faults: readonly Fault[] = [
 	{code: 'Unauthorized', request: () => ({bearer: 'key_live_x'})},
 	{code: 'insufficient_scope', request: ({scopeless}) => ({bearer: scopeless})},
@@ -122,7 +122,7 @@ async function sendWith(prepared: Prepared, spoiling: readonly Fault[]): Promise
 const outcomeOf = (answer: Answer) =>
 	answer.status === 401 ? (answer.body as {error: string}).error : (codeOf(answer) ?? String(answer.status));
 
-sqliteTest(test, 'of any two faults of a send the earlier one is told, and nothing is stored', async (t, store) => {
+sqliteTest(test, 'reports the earlier of any two errors of a send and stores nothing', async (t, store) => {
 	conforms(t, 'messages.send.checks', 'messages.send.rejections', 'errors.no-message', 'overview.opt-outs');
 	conforms(t, 'errors.403.insufficient_scope', 'errors.403.sending_paused');
 	conforms(t, 'errors.409.idempotency_key_reused', 'errors.422.template_not_found');

@@ -44,9 +44,9 @@ async function checkExact(t: ExecutionContext, api: TestApi, quota: number): Pro
 	t.is(codeOf(answer), 'quota_exceeded');
 }
 
-storeTest(test, '600 sends by 64 connections against a quota of 573: exactly 573 are accepted', async (t, store) => {
+storeTest(test, 'accepts exactly 573 of 600 sends over 64 connections with a quota of 573', async (t, store) => {
 	t.timeout(300_000);
-	// Its clock stands still, or midnight would divide the count between two days.
+	// Its clock is stopped, or midnight could split the count between two days.
 	const api = await startApi(t, store, {clock});
 	await setQuota(api, 573);
 	t.like(await load(order(api, 600, 64)), {accepted: 573, refused: 27});
@@ -55,7 +55,7 @@ storeTest(test, '600 sends by 64 connections against a quota of 573: exactly 573
 });
 
 if (engines.includes('postgres')) {
-	test('two machines share a quota: exactly as many are accepted', async t => {
+	test('two nodes share a quota and together accept exactly that many', async t => {
 		t.timeout(300_000);
 		const [one, other] = await startTwoNodes(t, {clock});
 		await setQuota(one, 573);
@@ -67,7 +67,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-storeTest(test, 'when the quota refuses, the headers are about the month', async (t, store) => {
+storeTest(test, 'the headers describe the month when the quota refuses a send', async (t, store) => {
 	conforms(t, 'rate.quota');
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 100, windowMs: 60_000}});
 	await setQuota(api, 1);
@@ -84,7 +84,7 @@ storeTest(test, 'when the quota refuses, the headers are about the month', async
 	t.is(await countOf(store, 'messages'), 1);
 	t.is(await countOf(store, 'contacts'), 1);
 
-	// A quota below what was sent, none left, none at all.
+	// A quota below the count, a used-up quota, and none at all.
 	await setQuota(api, 0);
 	t.is((await api.send()).headers.get('ratelimit-limit'), '0');
 	await setQuota(api, null);
@@ -92,7 +92,7 @@ storeTest(test, 'when the quota refuses, the headers are about the month', async
 	t.like(await months(store), [{month: '2026-12', accepted: 2, test: 0}]);
 });
 
-storeTest(test, 'a new month begins at zero', async (t, store) => {
+storeTest(test, 'starts each month at zero', async (t, store) => {
 	let time = now;
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
 	await setQuota(api, 1);
@@ -107,13 +107,13 @@ storeTest(test, 'a new month begins at zero', async (t, store) => {
 	]);
 });
 
-storeTest(test, 'tests and mail for the simulator alone count apart, and no quota stops them', async (t, store) => {
+storeTest(test, 'counts test and simulator messages separately and without a quota', async (t, store) => {
 	const api = await startApi(t, store, {clock});
 	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
 	await setQuota(api, 1);
 	t.is((await api.send({}, testKey)).status, 202);
 	t.is((await api.send({to: 'delivered@simulator.test', cc: ['bounced@simulator.test']})).status, 202);
-	// A copy that leaves the machine makes it real.
+	// One recipient outside the simulator makes the message count.
 	t.is((await api.send({to: 'delivered@simulator.test', cc: ['user@example.org']})).status, 202);
 	t.is(codeOf(await api.send({to: 'delivered@simulator.test', cc: ['user@example.org']})), 'quota_exceeded');
 	t.is(codeOf(await api.send()), 'quota_exceeded');
@@ -123,7 +123,7 @@ storeTest(test, 'tests and mail for the simulator alone count apart, and no quot
 	t.like(await store.reader('usage_days'), [{status: 'accepted', n: 1, day: '2026-12-31'}]);
 });
 
-storeTest(test, 'each workspace has its own quota, also within one transaction', async (t, store) => {
+storeTest(test, 'each workspace has its own quota, even within one transaction', async (t, store) => {
 	const api = await startApi(t, store, {clock});
 	await setQuota(api, 10);
 	const other = await addWorkspace(store, 'other');

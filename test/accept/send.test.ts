@@ -38,7 +38,7 @@ async function optOut({store, workspace}: TestApi, address: string, code: string
 		.insert({workspace_id: workspace.id, code, address_key: address, address, source: 'one-click', created_at: at});
 }
 
-sqliteTest(test, 'what belongs to another workspace does not exist', async (t, store) => {
+sqliteTest(test, 'treats the objects of another workspace as unknown', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	await store
@@ -54,7 +54,7 @@ sqliteTest(test, 'what belongs to another workspace does not exist', async (t, s
 	t.is((await api.send({from: 'they@example.com', templateId: other.templateId}, key)).status, 202);
 });
 
-sqliteTest(test, 'names of any form get their codes, and never reach the store', async (t, store) => {
+sqliteTest(test, 'responds to malformed names with the right codes, without a query to the store', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const text of ['x', '\0', '\ud800', "' or 1=1", 'usg_1', 'ä'.repeat(1000)]) {
 		t.is(codeOf(await api.send({templateId: text})), 'template_not_found');
@@ -63,26 +63,22 @@ sqliteTest(test, 'names of any form get their codes, and never reach the store',
 	t.deepEqual(api.reported, []);
 });
 
-sqliteTest(
-	test,
-	'a sender is verified by itself or by its domain, and a disabled one is not available',
-	async (t, store) => {
-		conforms(t, 'send.from');
-		const api = await startApi(t, store);
-		const status = async (sender: object, domain: object) => {
-			await store.database('senders').update({verified_at: null, disabled_at: null, ...sender});
-			await store.database('domains').update({verified_at: null, ...domain});
-			api.clear();
-			return (await api.send({from: 'HELLO@Example.com'})).status;
-		};
-		t.is(await status({verified_at: at}, {}), 202);
-		t.is(await status({}, {verified_at: at}), 202);
-		t.is(await status({}, {}), 422);
-		t.is(await status({verified_at: at, disabled_at: at}, {verified_at: at}), 422);
-	},
-);
+sqliteTest(test, 'accepts a sender verified by itself or by its domain, unless it is disabled', async (t, store) => {
+	conforms(t, 'send.from');
+	const api = await startApi(t, store);
+	const status = async (sender: object, domain: object) => {
+		await store.database('senders').update({verified_at: null, disabled_at: null, ...sender});
+		await store.database('domains').update({verified_at: null, ...domain});
+		api.clear();
+		return (await api.send({from: 'HELLO@Example.com'})).status;
+	};
+	t.is(await status({verified_at: at}, {}), 202);
+	t.is(await status({}, {verified_at: at}), 202);
+	t.is(await status({}, {}), 422);
+	t.is(await status({verified_at: at, disabled_at: at}, {verified_at: at}), 422);
+});
 
-sqliteTest(test, 'deleted templates are gone, new versions are used when the caches were emptied', async (t, store) => {
+sqliteTest(test, 'rejects deleted templates and uses new versions once the caches are cleared', async (t, store) => {
 	const api = await startApi(t, store);
 	t.is((await api.send()).status, 202);
 	const version = newId('tpv');
@@ -102,7 +98,7 @@ sqliteTest(test, 'deleted templates are gone, new versions are used when the cac
 	t.is(codeOf(await api.send()), 'template_not_found');
 });
 
-sqliteTest(test, 'every spelling of a suppressed address is suppressed', async (t, store) => {
+sqliteTest(test, 'suppresses every spelling of a suppressed address', async (t, store) => {
 	const api = await startApi(t, store);
 	await suppress(api, 'josé@xn--mnchen-3ya.de');
 	for (const to of ['josé@münchen.de', 'JOSÉ@MÜNCHEN.DE', 'jose\u0301@mu\u0308nchen.de', 'José@xn--mnchen-3ya.de']) {
@@ -113,7 +109,7 @@ sqliteTest(test, 'every spelling of a suppressed address is suppressed', async (
 
 sqliteTest(
 	test,
-	'cc: duplicates and the to address are dropped, barred ones are not sent and say why',
+	'drops duplicates and the to address from cc, and records why suppressed ones are not sent',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		await addTopic(api, 'news');
@@ -171,7 +167,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test, 'what a live send says of its recipient holds for the next one', async (t, store) => {
+sqliteTest(test, 'a live send stores the locale and time zone of its recipient for the next one', async (t, store) => {
 	const api = await startApi(t, store);
 	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
 	const used = async (fields: object, key?: string) => {
@@ -200,7 +196,7 @@ sqliteTest(test, 'what a live send says of its recipient holds for the next one'
 	t.is((await store.reader('contacts')).length, 1);
 });
 
-storeTest(test, 'sends that share a transaction are judged and stored each for itself', async (t, store) => {
+storeTest(test, 'sends that share a transaction are checked and stored independently', async (t, store) => {
 	const api = await startApi(t, store);
 	await suppress(api, 'gone@example.org');
 	const sends = Array.from({length: 60}, (_, index) => {
@@ -220,7 +216,7 @@ storeTest(test, 'sends that share a transaction are judged and stored each for i
 	t.is((await store.reader('contacts')).length, 21);
 });
 
-sqliteTest(test, 'a message was created when its id says, and nothing of it is older', async (t, store) => {
+sqliteTest(test, 'a message was created at the time in its ID, and none of its rows is older', async (t, store) => {
 	const api = await startApi(t, store);
 	for (let n = 0; n < 20; n++) {
 		await api.send();
@@ -237,7 +233,7 @@ sqliteTest(test, 'a message was created when its id says, and nothing of it is o
 	}
 });
 
-storeTest(test, 'what a user sends again is there with its row in the audit trail, or neither is', async (t, store) => {
+storeTest(test, 'a resend by a user and its audit entry are stored together or not at all', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
 	const send = (await readResend(store.reader, api.workspace.id, id)) as Send;

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {withoutSensitive} from '../../src/accept/sensitive.ts';
 
-test('named variables are hidden, and nothing else changes', t => {
+test('hides the named variables and changes nothing else', t => {
 	const data = '{"code":"1","user":{"link":"a","n":1.0},"items":[{"code":1},{"x":2}]}';
 	t.is(withoutSensitive(data, ['code']), '{"code":"•••","user":{"link":"a","n":1.0},"items":[{"code":1},{"x":2}]}');
 	t.is(
@@ -13,7 +13,7 @@ test('named variables are hidden, and nothing else changes', t => {
 	t.is(withoutSensitive(data, ['other', 'user.other', 'code.x', 'toString']), null);
 });
 
-test('a hidden text is nowhere in what is kept', t => {
+test('leaves no trace of a hidden text in the stored data', t => {
 	const secret = 'Q7-941-ZK';
 	fc.assert(
 		fc.property(

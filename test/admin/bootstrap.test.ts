@@ -10,7 +10,7 @@ import {testTools, testVault} from '../helpers/tools.ts';
 
 const first = {captures: true, dashboard: true, isAlone: true, hasKeysFile: false};
 
-storeTest(test, 'an empty store gets what a first mail needs, once', async (t, store) => {
+storeTest(test, 'fills an empty store with everything the first message needs, once', async (t, store) => {
 	const made = await bootstrap(store, testTools(), testVault, first);
 	if (!made) {
 		t.fail();
@@ -36,7 +36,7 @@ storeTest(test, 'an empty store gets what a first mail needs, once', async (t, s
 	t.is(await bootstrap(store, testTools(), testVault, first), null);
 });
 
-/** A store whose first start broke off before anybody saw its keys. */
+/** Returns a store whose first start was interrupted before its keys were shown. */
 async function breakOff(store: Store) {
 	const tools = testTools();
 	const broken = (await bootstrap(store, tools, testVault, first)) as Bootstrapped;
@@ -45,7 +45,7 @@ async function breakOff(store: Store) {
 
 storeTest(
 	test,
-	'a first start that broke off is continued: other keys and another link, all else stays',
+	'continues an interrupted first start with new keys and a new link, and keeps the rest',
 	async (t, store) => {
 		const {broken, again} = await breakOff(store);
 		for (const _ of [1, 2]) {
@@ -64,10 +64,10 @@ storeTest(
 for (const [what, use] of Object.entries({
 	'its key was used': (store: Store) =>
 		store.database('api_keys').where({mode: 'live'}).update({last_used_at: '2026-06-09T10:00:00.000Z'}),
-	'somebody signed in': (store: Store) => store.database('users').update({last_login_at: '2026-06-09T10:00:00.000Z'}),
+	'a user signed in': (store: Store) => store.database('users').update({last_login_at: '2026-06-09T10:00:00.000Z'}),
 	'its template was deleted': (store: Store) => store.database('templates').delete(),
 })) {
-	storeTest(test, `a first start that broke off is over once ${what}`, async (t, store) => {
+	storeTest(test, `does not continue an interrupted first start once ${what}`, async (t, store) => {
 		const {again} = await breakOff(store);
 		await use(store);
 		t.is(await again(), null);
@@ -76,14 +76,14 @@ for (const [what, use] of Object.entries({
 	});
 }
 
-storeTest(test, 'a first start that wrote its keys to a file before it broke off is over', async (t, store) => {
+storeTest(test, 'does not continue an interrupted first start that wrote its keys to a file', async (t, store) => {
 	const {again, broken} = await breakOff(store);
 	t.is(await again({hasKeysFile: true}), null);
 	t.is(await again(), null);
 	t.true((await store.reader('api_keys').pluck('hash')).includes(apiKeyHash(broken.liveKey)));
 });
 
-storeTest(test, 'the first start of another node is left alone until it must have broken off', async (t, store) => {
+storeTest(test, 'leaves the first start of another node alone until it must have died', async (t, store) => {
 	const {again, tools} = await breakOff(store);
 	t.is(await again({isAlone: false}), null);
 	tools.advance(60_000);
@@ -91,7 +91,7 @@ storeTest(test, 'the first start of another node is left alone until it must hav
 	t.is(await again({isAlone: false}), null, 'this one is under way now');
 });
 
-sqliteTest(test, 'where mail leaves the machine no sender is made', async (t, store) => {
+sqliteTest(test, 'creates no sender if messages leave the machine', async (t, store) => {
 	const made = await bootstrap(store, testTools(), testVault, {...first, captures: false, dashboard: false});
 	t.is(made?.sender, null);
 	t.deepEqual(await store.reader('senders'), []);
@@ -103,7 +103,7 @@ sqliteTest(test, 'where mail leaves the machine no sender is made', async (t, st
 });
 
 for (const engine of engines) {
-	test(`of two processes that start at once one fills the store (${engine})`, async t => {
+	test(`only one of two processes started together fills the store (${engine})`, async t => {
 		const location = await newLocation(t, engine);
 		const stores = [await openStore(location), await openStore(location)];
 		t.teardown(() => Promise.all(stores.map(store => store.close())));
@@ -145,7 +145,7 @@ test('the welcome is at most 80 columns wide', t => {
 	}
 });
 
-test('the command is named as it can be called from here', t => {
+test('shows the command as it can be run from the current folder', t => {
 	t.is(commandName('/srv/mailctl/bin/mailctl.js', '/srv/mailctl'), 'node bin/mailctl.js');
 	t.is(commandName('/srv/shop/node_modules/.bin/mailctl', '/srv/shop'), 'npx mailctl');
 	t.is(commandName('/usr/local/bin/mailctl', '/srv/shop'), 'mailctl');

@@ -3,7 +3,7 @@ import {parse} from 'csv-parse/sync';
 import fc from 'fast-check';
 import {CsvReader, type CsvRecord, csvLine, withoutApostrophe} from '../../src/admin/csv.ts';
 
-/** The records of a text that comes in pieces of these sizes, again and again. */
+/** Returns the records of a text that arrives in pieces of these sizes, repeated. */
 function read(text: string, sizes: readonly number[] = [text.length || 1]): CsvRecord[] {
 	const reader = new CsvReader();
 	const records: CsvRecord[] = [];
@@ -20,7 +20,7 @@ function cells(records: readonly CsvRecord[]): Array<readonly string[] | string>
 }
 
 const sizes = fc.array(fc.integer({min: 1, max: 40}), {minLength: 1, maxLength: 5});
-// What CSV is about, much more often than chance would have it.
+// The characters that matter in CSV, far more often than in random text.
 const tricky = fc.array(
 	fc.oneof(fc.constantFrom('"', '""', ',', ';', '\t', '\n', '\r', '\r\n', "'", '=', '+', ' ', '@', 'a'), fc.string()),
 	{maxLength: 12},
@@ -31,12 +31,12 @@ const table = fc
 	.integer({min: 2, max: 5})
 	.chain(width => fc.array(fc.array(text, {minLength: width, maxLength: width}), {minLength: 1, maxLength: 8}));
 
-test('what csvLine writes is read as it was, whatever is in it and however it comes', t => {
+test('reads back whatever csvLine writes, in any pieces', t => {
 	fc.assert(
 		fc.property(table, sizes, (rows, pieces) => {
 			const file = rows.map(csvLine).join('');
 			const plain = cells(read(file, pieces)).map(row => (row as string[]).map(withoutApostrophe));
-			// A line end within quotes comes back as LF.
+			// A line ending within quotes is read back as LF.
 			t.deepEqual(
 				plain,
 				rows.map(row => row.map(cell => cell.replaceAll(/\r\n?/g, '\n'))),
@@ -45,7 +45,7 @@ test('what csvLine writes is read as it was, whatever is in it and however it co
 	);
 });
 
-test('it reads what another reader of CSV reads', t => {
+test('reads the same as another CSV parser', t => {
 	fc.assert(
 		fc.property(table, rows => {
 			const file = rows.map(row => csvLine(row.map(cell => cell.replaceAll('\r', '')))).join('');
@@ -57,7 +57,7 @@ test('it reads what another reader of CSV reads', t => {
 	);
 });
 
-test('any text is read without a throw, alike in any pieces, each line in one record at most', t => {
+test('reads any text without throwing, the same in any pieces, and each line once at most', t => {
 	fc.assert(
 		fc.property(text, sizes, (file, pieces) => {
 			const records = read(file);
@@ -73,7 +73,7 @@ test('any text is read without a throw, alike in any pieces, each line in one re
 	);
 });
 
-test('no cell that csvLine writes is a formula, and two cells never look alike', t => {
+test('csvLine writes no cell as a formula, and different cells differently', t => {
 	fc.assert(
 		fc.property(text, text, (one, other) => {
 			const written = csvLine([one]);
@@ -87,7 +87,7 @@ test('no cell that csvLine writes is a formula, and two cells never look alike',
 	);
 });
 
-test('line ends, empty lines, delimiters, quotes', t => {
+test('handles line endings, empty lines, delimiters and quotes', t => {
 	for (const [file, expected] of [
 		[
 			'a,b\r\nc,d\n\n\re,f\r',
@@ -121,7 +121,7 @@ test('line ends, empty lines, delimiters, quotes', t => {
 	}
 });
 
-test('a broken quote costs its own line only', t => {
+test('an unclosed quote affects only its own line', t => {
 	const good = Array.from({length: 250}, (_, index) => `a${index}@x.test,`);
 	const file = ['h,i', '"open,', ...good, '"x"y,', '"also open'].join('\n');
 	const records = read(file, [7]);
@@ -132,7 +132,7 @@ test('a broken quote costs its own line only', t => {
 	t.deepEqual(records[253], {line: 254, fault: 'its quote is not closed', text: '"also open'});
 });
 
-test('a line without an end takes no memory, and reading goes on after it', t => {
+test('an endless line uses no memory, and reading continues after it', t => {
 	const reader = new CsvReader();
 	t.deepEqual(cells(reader.push('a,b\n')), [['a', 'b']]);
 	const long = 'x'.repeat(100_000);
@@ -143,8 +143,8 @@ test('a line without an end takes no memory, and reading goes on after it', t =>
 	t.deepEqual(reader.end(), []);
 });
 
-test('quotes that open and close in every line cost each line a few looks, not a window of lines', t => {
-	// With a look at a hundred lines for each line these take minutes.
+test('scans each line only a few times if quotes open and close on every line', t => {
+	// If each line scanned a hundred others, these would take minutes.
 	for (const [line, bad] of [
 		['x","x","z\n', 'its quote is not closed'],
 		['"x\n', 'something follows its closing quote'],
@@ -166,7 +166,7 @@ test('quotes that open and close in every line cost each line a few looks, not a
 	}
 });
 
-test('a line that comes a character at a time is not looked through for each of them', t => {
+test('does not rescan a line for each character that arrives', t => {
 	const reader = new CsvReader();
 	const long = 'x'.repeat(65_536);
 	for (let round = 0; round < 16; round++) {

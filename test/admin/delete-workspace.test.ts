@@ -23,12 +23,12 @@ import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:15:30.123Z';
 
-/** Tables with rows of workspaces. */
+/** The tables that have rows of workspaces. */
 const tables = [...readFileSync('test/schema.sqlite.sql', 'utf8').matchAll(/^CREATE TABLE (\w+) \(([^;]*)/gm)].flatMap(
 	([, table = '', columns = '']) => (/\bworkspace_id\b/.test(columns) && table !== 'audit' ? [table] : []),
 );
 
-/** A workspace with something in every list, all of its mail final. */
+/** Creates a workspace with rows in every table and only final messages. */
 async function fill(store: Store, name: string, messages = 120): Promise<Workspace> {
 	const {database} = store;
 	const {id} = await addWorkspace(store, name);
@@ -137,7 +137,7 @@ async function remove(store: Store, workspace: Workspace, options: Partial<Remov
 	return deleted;
 }
 
-storeTest(test, 'a workspace goes with all that is in it, others stay, and the audit trail tells', async (t, store) => {
+storeTest(test, 'deletes a workspace with all its rows, keeps the others and audits it', async (t, store) => {
 	const [acme, other] = [await fill(store, 'acme'), await fill(store, 'other', 2)];
 	const before = await rowsOf(store, other.id);
 	t.deepEqual(
@@ -165,7 +165,7 @@ storeTest(test, 'a workspace goes with all that is in it, others stay, and the a
 	]);
 });
 
-storeTest(test, 'while mail waits nothing is deleted, be it held or of a paused workspace', async (t, store) => {
+storeTest(test, 'refuses to delete a workspace with queued messages, even if held or paused', async (t, store) => {
 	const acme = await fill(store, 'acme', 2);
 	await insertMessages(store, acme.id, ['a@x.example', 'b@x.example']);
 	await changeRecipients(store.database, all => all.where({address: 'a@x.example'}), {held_at: at});
@@ -177,7 +177,7 @@ storeTest(test, 'while mail waits nothing is deleted, be it held or of a paused 
 
 storeTest(
 	test,
-	'a deleted workspace is gone at once, its rows go in steps, and what is interrupted goes on',
+	'hides a deleted workspace at once, deletes its rows in steps and resumes after a restart',
 	async (t, store) => {
 		const acme = await fill(store, 'acme');
 		const {reader} = store;
@@ -220,7 +220,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'nothing is accepted for a deleted workspace, whatever is remembered of it', async (t, store) => {
+sqliteTest(test, 'accepts nothing for a deleted workspace, whatever is cached', async (t, store) => {
 	const api = await startApi(t, store);
 	t.is((await api.send()).status, 202);
 	await changeRecipients(store.database, all => all, {state: 'delivered', next_attempt_at: null});

@@ -10,7 +10,7 @@ import {testTools} from '../helpers/tools.ts';
 
 const now = Date.UTC(2026, 5, 9, 10, 15, 30);
 
-/** A file as an import reads it: `address reason time`, or the fault. */
+/** Returns the lines of a file as imported, as `address reason time` or the error. */
 function read(file: string, reason?: SuppressionReason): string[] {
 	const reader = new CsvReader();
 	const rows = [...reader.push(file), ...reader.end()].map(record => ('cells' in record ? record.cells : []));
@@ -26,7 +26,7 @@ function line({address, reason, createdAt, source}: Listed): string {
 	return [address.spelling, reason, time, ...(source === null ? [] : [source])].join(' ');
 }
 
-// The columns as these services document them for their exports and imports.
+// The columns that these services document for their exports and imports.
 const services: ReadonlyArray<
 	readonly [service: string, file: string, expected: readonly string[], SuppressionReason?]
 > = [
@@ -98,12 +98,12 @@ d@x.test,ManualSuppression,Customer,2019-12-17T08:58:33-05:00
 ];
 
 for (const [service, file, expected, reason] of services) {
-	test(`a list of ${service} is understood`, t => {
+	test(`reads a list exported by ${service}`, t => {
 		t.deepEqual(read(file, reason), expected);
 	});
 }
 
-test('with names and without, in any order and spelling', t => {
+test('reads columns with or without names, in any order and spelling', t => {
 	for (const [file, expected] of [
 		['a@x.test\nb@x.test', ['a@x.test manual -', 'b@x.test manual -']],
 		['Email Address\r\na@x.test', ['a@x.test manual -']],
@@ -120,7 +120,7 @@ test('with names and without, in any order and spelling', t => {
 	}
 });
 
-/** What an import does with a file: what it adds, then its faults, or why it takes nothing of it. */
+/** Returns what an import of a file adds, then its errors, or why the file is refused. */
 async function imported(file: string, reason?: SuppressionReason): Promise<string[]> {
 	const added: string[] = [];
 	const reading = new SuppressionImport({
@@ -147,11 +147,11 @@ for (const [what, before] of [
 	['a title with more delimiters than the header', 'Export, of 2026-01-02, for shop, Ltd, all\n\n'],
 	['a title in a wide row', 'Suppressions;;\n;;\n'],
 	['comments', '# exported 2026-01-02, by mailer\n# for admin@shop.example\n'],
-	['slashes', '// contact:admin@shop.example\n'],
+	['a comment with slashes', '// contact:admin@shop.example\n'],
 	['sep= and a title', 'sep=;\nSuppressed, all\n'],
 	['a title of several lines', '"Suppressions\nof May"\n'],
 ] as const) {
-	test(`${what} before the header costs nothing`, async t => {
+	test(`reads a list with ${what} before the header`, async t => {
 		t.deepEqual(await imported(before + table), listed);
 		t.deepEqual(
 			await imported(before + table.replace('email', 'E-Mail-Adresse')),
@@ -161,21 +161,21 @@ for (const [what, before] of [
 	});
 }
 
-test('what stands before the header and has an address is a bad line, never lost', async t => {
+test('reports a line before the header that contains an address', async t => {
 	t.deepEqual(await imported(`For admin@shop.example, May\n${table}`), [
 		...listed,
 		'1: the address must be a bare address such as name@example.com',
 	]);
 });
 
-test('sep= names any delimiter; without a table the first line is the header', async t => {
+test('sep= sets the delimiter; without a table, the first line is the header', async t => {
 	t.deepEqual(await imported('sep=|\nemail|reason\na@x.test|spam'), ['a@x.test complaint']);
 	t.deepEqual(await imported('sep=\t\na@x.test\tComplaint'), ['a@x.test complaint']);
 	t.is((await imported(`title\n${'x\n'.repeat(200)}`)).length, 100);
 	t.deepEqual(await imported('title\n'), []);
 });
 
-test('no complaint becomes manual, whatever its column is called', async t => {
+test('imports no complaint as manual, whatever the column is called', async t => {
 	for (const [file, expected] of [
 		['email,type\na@x.test,Spam Complaint\nb@x.test,x', ['a@x.test complaint', 'b@x.test manual']],
 		['email,status,reason\na@x.test,complained,', ['a@x.test complaint']],
@@ -192,7 +192,7 @@ test('no complaint becomes manual, whatever its column is called', async t => {
 	}
 });
 
-test('what is wrong with a line is said', t => {
+test('reports the error of each line', t => {
 	const faults = read(
 		[
 			'email,reason,created_at',
@@ -235,7 +235,7 @@ const time = fc.integer({min: 0, max: now});
 const source = fc.constantFrom('api', 'one-click', 'cli', 'import', 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n');
 const entry = fc.tuple(address, fc.constantFrom(...suppressionReasons), source, time);
 
-test('what an export wrote is read as it was', t => {
+test('reads an export back unchanged', t => {
 	fc.assert(
 		fc.property(fc.array(entry, {minLength: 1, maxLength: 20}), entries => {
 			const lines = entries.map(([recipient, reason, from, at]) =>
@@ -251,7 +251,7 @@ test('what an export wrote is read as it was', t => {
 	);
 });
 
-test('bad lines are read as they were, whatever file they came from; an address is never taken for another one', t => {
+test('imports the lines that an earlier import rejected, each with its original address', t => {
 	fc.assert(
 		fc.property(fc.array(address, {minLength: 1}), addresses => {
 			const listed = addresses.map(each => `${each} manual -`);
@@ -263,7 +263,7 @@ test('bad lines are read as they were, whatever file they came from; an address 
 	);
 });
 
-test('any line is read or refused in one sentence', t => {
+test('accepts any line or rejects it with a one-sentence reason', t => {
 	fc.assert(
 		fc.property(fc.array(fc.string()), fc.array(fc.string()), (first, cells) => {
 			const listed = readListed(cells, readLayout(first).columns, {reason: undefined, now});

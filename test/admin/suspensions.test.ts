@@ -12,7 +12,7 @@ import {testOperator} from '../helpers/tools.ts';
 const tools = {clock: systemClock, newId, random: randomBytes, operator: testOperator};
 const destination = 'x.test';
 
-sqliteTest(test, 'a second suspension keeps the time and takes the reason; both are noted', async (t, store) => {
+sqliteTest(test, 'a second suspension keeps the time and replaces the reason; both are recorded', async (t, store) => {
 	const suspend = (reason: string) =>
 		store.writer.transaction(trx => suspendDestination(trx, tools, {destination, reason}));
 	const before = await readGeneration(store.reader);
@@ -32,7 +32,7 @@ sqliteTest(test, 'a second suspension keeps the time and takes the reason; both 
 	t.deepEqual(JSON.parse(audit[1].detail), {reason: 'still full'});
 });
 
-sqliteTest(test, 'resume ends an operator’s suspension and that of the site', async (t, store) => {
+sqliteTest(test, 'resume lifts both the operator’s suspension and that of the provider', async (t, store) => {
 	const resume = () => store.writer.transaction(trx => resumeDestination(trx, tools, destination));
 	t.deepEqual(await resume(), {suspension: undefined, sites: []});
 	t.is((await store.reader('audit')).length, 0);

@@ -11,7 +11,7 @@ async function write(folder: string, files: Readonly<Record<string, string>>): P
 	}
 }
 
-test('a folder of template folders gives each one, by name; other folders and files are left alone', async t => {
+test('reads each template folder by name and ignores other folders and files', async t => {
 	const folder = await temporaryFolder(t);
 	await cp('config/sample-template', path.join(folder, 'welcome'), {recursive: true});
 	await write(folder, {
@@ -47,7 +47,7 @@ test('a folder of template folders gives each one, by name; other folders and fi
 	t.deepEqual(one.ok && one.change.templates.map(({name}) => name), ['receipt']);
 });
 
-test('all that is wrong is told at once, with file, line and column', async t => {
+test('reports all errors at once with file, line and column', async t => {
 	const folder = await temporaryFolder(t);
 	await write(folder, {
 		'a/template.json': '{"subject":"Hi {{ name"}',
@@ -78,7 +78,7 @@ test('all that is wrong is told at once, with file, line and column', async t =>
 	t.is(problems.length, 7, problems.join('\n'));
 });
 
-test('a folder without templates gives none; a missing one throws', async t => {
+test('returns nothing for a folder without templates and throws for a missing one', async t => {
 	const folder = await temporaryFolder(t);
 	const nothing = {before: [], layouts: [], templates: [], users: []};
 	t.deepEqual(await readTemplates(folder), {ok: true, change: nothing});

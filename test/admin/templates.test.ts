@@ -45,7 +45,7 @@ async function prepare(store: Store) {
 	return {tools, write, workspaceId, save};
 }
 
-sqliteTest(test, 'versions count from 1; the same source again makes none', async (t, store) => {
+sqliteTest(test, 'numbers versions from 1 and creates none for an unchanged source', async (t, store) => {
 	const {workspaceId, save} = await prepare(store);
 	const german = {...variant, locale: 'de', subject: 'Hallo'};
 	const first = await save('receipt', [variant, german]);
@@ -64,7 +64,7 @@ sqliteTest(test, 'versions count from 1; the same source again makes none', asyn
 	t.deepEqual(await listVariants(store.reader, oldest?.id as string), [variant, german]);
 });
 
-storeTest(test, 'of two who save the same number one is refused', async (t, store) => {
+storeTest(test, 'refuses one of two saves with the same version number', async (t, store) => {
 	const {tools, write, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
 	const version = {
@@ -81,7 +81,7 @@ storeTest(test, 'of two who save the same number one is refused', async (t, stor
 	t.is((await listVersions(store.reader, id)).length, 1);
 });
 
-storeTest(test, 'of two who began from one version the second is told', async (t, store) => {
+storeTest(test, 'reports a conflict to the second of two edits of the same version', async (t, store) => {
 	const {tools, workspaceId, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
 	const add = (after: number | null, more: {sample?: string | null} = {}) =>
@@ -95,10 +95,10 @@ storeTest(test, 'of two who began from one version the second is told', async (t
 	t.like(await add(3, {sample: null}), {version: 4, sample: null});
 });
 
-storeTest(test, 'nodes that save at once count on, and none is refused', async (t, store) => {
+storeTest(test, 'numbers concurrent saves of several nodes without refusing any', async (t, store) => {
 	const {tools, workspaceId, save} = await prepare(store);
 	const {id} = await save('receipt', [variant]);
-	// Transactions of their own, as other processes have them.
+	// Separate transactions, as in separate processes.
 	const added = await Promise.all(
 		Array.from({length: 6}, () =>
 			store.database.transaction(trx => addVersion(trx, tools, {workspaceId, id, variants: [variant]})),
@@ -115,7 +115,7 @@ storeTest(test, 'nodes that save at once count on, and none is refused', async (
 	t.deepEqual(pushed.map(({version}) => version).toSorted(), [1, 2, 3]);
 });
 
-sqliteTest(test, 'a sample is a part of what is saved; what is added keeps it', async (t, store) => {
+sqliteTest(test, 'a sample is part of a version, and adding a version keeps it', async (t, store) => {
 	const {tools, write, workspaceId, save} = await prepare(store);
 	const {id} = await save('receipt', [variant], '{"a": 1}');
 	t.like(await save('receipt', [variant], '{"a": 1}'), {version: 1, changed: false});
@@ -131,7 +131,7 @@ sqliteTest(test, 'a sample is a part of what is saved; what is added keeps it', 
 	t.is(await write(trx => addVersion(trx, tools, {...gone, id, workspaceId: tools.newId('ws')})), undefined);
 });
 
-sqliteTest(test, 'a rollback saves an old version again, compiled as it was', async (t, store) => {
+sqliteTest(test, 'a rollback saves an old version again as it was compiled', async (t, store) => {
 	const {tools, write, workspaceId, save} = await prepare(store);
 	const old = [variant, {...variant, locale: 'de', html: 'compiled in its day'}];
 	const {id} = await save('receipt', old, '{"a":1}');
@@ -156,7 +156,7 @@ sqliteTest(test, 'a rollback saves an old version again, compiled as it was', as
 
 sqliteTest(
 	test,
-	'a deleted template is found no more, keeps its versions, frees its name and its id',
+	'a deleted template is no longer found, keeps its versions and frees its name and ID',
 	async (t, store) => {
 		const {tools, write, workspaceId, save} = await prepare(store);
 		const create = (name: string, id: string | null = null) =>
@@ -182,7 +182,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test, 'two workspaces share the id of a template and no version of it', async (t, store) => {
+sqliteTest(test, 'two workspaces can use the same template ID without sharing versions', async (t, store) => {
 	const {tools, write, workspaceId} = await prepare(store);
 	const other = (await write(trx => createWorkspace(trx, tools, {name: 'staging'})))?.id as string;
 	const named = {id: 'tpl_receipt', name: 'receipt'};
@@ -205,7 +205,7 @@ sqliteTest(test, 'two workspaces share the id of a template and no version of it
 	t.like(await lookUpTemplate(store.reader, workspaceId, named.id), {id: named.id});
 });
 
-test('a version is too large by all its languages together, and by what they are compiled to', t => {
+test('limits the size of all languages of a version together, both source and compiled', t => {
 	const variantOf = (length: number, compiled: number) => ({
 		...({locale: null, subject: 's', kind: 'html', text_source: null, text: null} as const),
 		...{own_source: null, own_text_source: null},
@@ -217,7 +217,7 @@ test('a version is too large by all its languages together, and by what they are
 	t.true(isTooLargeVersion([variantOf(1, 8 * mebibyte)]));
 });
 
-test('the fingerprint covers all that the author wrote and nothing that the compiler made', t => {
+test('the fingerprint covers everything the author wrote and no compiler output', t => {
 	const mark = toFingerprint([variant]);
 	t.is(toFingerprint([{...variant, html: 'other', text: null}]), mark);
 	for (const change of [

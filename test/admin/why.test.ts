@@ -24,7 +24,7 @@ const context: WhyContext = {
 	heldBy: () => ({user: 'ann', reason: 'legal'}),
 };
 
-/** A copy that is due, changed as the situation wants it. */
+/** Creates a due recipient, changed as the case requires. */
 async function prepare(store: Store, recipient: object = {attempts: 0}) {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@x.test'], {due: now - 60_000});
@@ -54,7 +54,7 @@ const queue = (workspaceId: string, waitsFor: WaitCode, more: object = {}) => ({
 	...more,
 });
 
-storeTest(test, 'a copy that is due is tried at once', async (t, store) => {
+storeTest(test, 'a due recipient waits only to be claimed', async (t, store) => {
 	const {id, messageId, workspaceId} = await prepare(store);
 	t.deepEqual(await asked(t, store, id), {
 		id,
@@ -75,7 +75,7 @@ storeTest(test, 'a copy that is due is tried at once', async (t, store) => {
 	});
 });
 
-sqliteTest(test, 'in flight: which try, since when, and until when at most', async (t, store) => {
+sqliteTest(test, 'reports an attempt in progress with its number, start and latest end', async (t, store) => {
 	const {id} = await prepare(store, {
 		claimed_by: 'req_alive',
 		claimed_until: minutes(20),
@@ -95,38 +95,30 @@ sqliteTest(test, 'in flight: which try, since when, and until when at most', asy
 	});
 });
 
-sqliteTest(
-	test,
-	'hold, pause and an operator’s suspension, each with reason and mend; the hold first',
-	async (t, store) => {
-		const {id} = await prepare(store, {held_at: minutes(-10)});
-		await store.database('workspaces').update({paused_at: minutes(-9), pause_reason: 'bounces'});
-		await store.database('suspensions').insert({destination: 'x.test', reason: 'moving', created_at: minutes(-8)});
-		const why = await asked(t, store, id);
-		t.deepEqual(
-			[why, ...why.also].map(reason => [reason.waits_for, reason.detail, reason.mend]),
+sqliteTest(test, 'reports hold, pause and suspension with reason and remedy, the hold first', async (t, store) => {
+	const {id} = await prepare(store, {held_at: minutes(-10)});
+	await store.database('workspaces').update({paused_at: minutes(-9), pause_reason: 'bounces'});
+	await store.database('suspensions').insert({destination: 'x.test', reason: 'moving', created_at: minutes(-8)});
+	const why = await asked(t, store, id);
+	t.deepEqual(
+		[why, ...why.also].map(reason => [reason.waits_for, reason.detail, reason.mend]),
+		[
+			['hold', 'Held since 2026-06-09 11:50:00 UTC by ann: legal.', `mailctl queue release ${id} releases it`],
 			[
-				[
-					'hold',
-					'Held since 2026-06-09 11:50:00 UTC by ann: legal.',
-					`mailctl queue release ${id} releases it`,
-				],
-				[
-					'paused',
-					'The workspace test has been paused since 2026-06-09 11:51:00 UTC: bounces.',
-					'mailctl workspace resume test resumes it',
-				],
-				[
-					'operator',
-					'An operator suspended all mail to x.test at 2026-06-09 11:52:00 UTC: moving.',
-					'mailctl queue resume x.test resumes it',
-				],
+				'paused',
+				'The workspace test has been paused since 2026-06-09 11:51:00 UTC: bounces.',
+				'mailctl workspace resume test resumes it',
 			],
-		);
-	},
-);
+			[
+				'operator',
+				'An operator suspended all mail to x.test at 2026-06-09 11:52:00 UTC: moving.',
+				'mailctl queue resume x.test resumes it',
+			],
+		],
+	);
+});
 
-sqliteTest(test, 'the time of its next try, with the last one', async (t, store) => {
+sqliteTest(test, 'reports the time of the next attempt and the result of the last one', async (t, store) => {
 	const last = {
 		attempts: 3,
 		next_attempt_at: minutes(7),
@@ -165,7 +157,7 @@ sqliteTest(test, 'the time of its next try, with the last one', async (t, store)
 	t.like(facts, {accepted_at: minutes(7), expires_at: minutes(9)});
 });
 
-sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) => {
+sqliteTest(test, 'reports why the daemon is not sending due messages', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	const time = '2026-06-09 12:01:00 UTC';
 	const words: Record<Exclude<WaitCode, 'operator'>, string> = {
@@ -187,7 +179,7 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 		t.is(why.until, until);
 		t.deepEqual(why.also, []);
 	}
-	// What is not due does not wait for a place; what has ended holds nothing; nor does a lane of another workspace.
+	// The reason of a queue applies only to due recipients of its workspace, and only until it ends.
 	await store.database('lane_waits').update({waits_for: 'pace'});
 	await changeRecipients(store.database, all => all, {next_attempt_at: minutes(3), attempts: 1});
 	const later = await asked(t, store, id);
@@ -199,13 +191,13 @@ sqliteTest(test, 'what the daemon says of mail that is due', async (t, store) =>
 	t.is((await asked(t, store, id)).waits_for, 'claim');
 });
 
-storeTest(test, 'a node of an older version tells in a sentence', async (t, store) => {
+storeTest(test, 'shows the plain sentence stored by a node of an older version', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	await store.database('lane_waits').insert(queue(workspaceId, 'dns', {detail: 'its hosts are looked for'}));
 	t.like(await asked(t, store, id), {waits_for: 'dns', detail: 'Waiting for DNS: its hosts are looked for.'});
 });
 
-sqliteTest(test, 'a site that is left alone, and the later of two times first', async (t, store) => {
+sqliteTest(test, 'reports a suspended provider, and the later of two times first', async (t, store) => {
 	const {id, workspaceId} = await prepare(store, {next_attempt_at: minutes(5), attempts: 1});
 	await store.database('lane_waits').insert(queue(workspaceId, 'suspension', {until: minutes(9)}));
 	const site = {site: 'mx.x.test', suspended_until: minutes(9), reason: '421 4.7.0 go away', step: 1, window: 1};
@@ -237,7 +229,7 @@ sqliteTest(test, 'a site that is left alone, and the later of two times first', 
 	});
 });
 
-sqliteTest(test, 'nobody delivers', async (t, store) => {
+sqliteTest(test, 'reports that no daemon is running or delivering', async (t, store) => {
 	const {id, workspaceId} = await prepare(store);
 	await store.database('lane_waits').insert(queue(workspaceId, 'pace'));
 	const none = await asked(t, store, id, {running: false, delivering: false});
@@ -248,7 +240,7 @@ sqliteTest(test, 'nobody delivers', async (t, store) => {
 	});
 });
 
-sqliteTest(test, 'what is not in the queue any more, and why', async (t, store) => {
+sqliteTest(test, 'reports why a recipient is no longer queued', async (t, store) => {
 	const {id, messageId} = await prepare(store, {
 		state: 'delivered',
 		state_at: at,

@@ -5,7 +5,7 @@ import {findWorkspaceByName, listWorkspaces} from '../../src/store/workspaces.ts
 import {sqliteTest} from '../helpers/databases.ts';
 import {testTools} from '../helpers/tools.ts';
 
-sqliteTest(test, 'a workspace is made once by its name, newest listed first', async (t, store) => {
+sqliteTest(test, 'creates a workspace once per name and lists the newest first', async (t, store) => {
 	const tools = testTools();
 	const create = (name: string) => store.writer.transaction(trx => createWorkspace(trx, tools, {name}));
 	const before = await readGeneration(store.reader);
@@ -21,7 +21,7 @@ sqliteTest(test, 'a workspace is made once by its name, newest listed first', as
 	t.true((await readGeneration(store.reader)) > before, 'a daemon must notice');
 });
 
-sqliteTest(test, 'a workspace takes changes, takes them back, and no name of another', async (t, store) => {
+sqliteTest(test, 'changes and resets settings of a workspace, but refuses a name in use', async (t, store) => {
 	const tools = testTools();
 	const [id, other] = await store.writer.transaction(async trx => [
 		(await createWorkspace(trx, tools, {name: 'acme', locale: 'de', track_opens: true}))?.id as string,
@@ -47,7 +47,7 @@ sqliteTest(test, 'a workspace takes changes, takes them back, and no name of ano
 	t.like(await findWorkspaceByName(store.reader, 'other'), {id: other, monthly_quota: null});
 });
 
-sqliteTest(test, 'a pause keeps its first time and takes the last reason; resume ends it', async (t, store) => {
+sqliteTest(test, 'pausing again keeps the time but takes the new reason; resume ends the pause', async (t, store) => {
 	const tools = testTools();
 	const write = store.writer.transaction;
 	const made = await write(trx => createWorkspace(trx, tools, {name: 'acme'}));

@@ -32,7 +32,7 @@ async function start(t: ExecutionContext, store: Store) {
 		return row;
 	};
 	const remove = (id: string) => write(trx => performIn(removeAlert, {...context, workspaceId: null, trx}, {id}));
-	/** One test; `writer`: one of the connections that nodes write with. */
+	/** Runs one test alert; `writer` is the connection of one of the nodes. */
 	const tryTest = async (id: string, writer = store.writer) => {
 		try {
 			await writer.transaction(trx => performIn(testAlert, {...context, workspaceId: acme, trx}, {id}));
@@ -42,7 +42,7 @@ async function start(t: ExecutionContext, store: Store) {
 			return (error as Refused).retryAfterMs;
 		}
 	};
-	/** The confirmation mails that wait, which go out with it. */
+	/** Returns the waiting confirmation emails and removes them. */
 	const takeConfirmations = async (): Promise<string[]> => {
 		const waiting: string[] = await store.database('alert_messages').orderBy('id').pluck('message');
 		await store.database('alert_messages').delete();
@@ -51,68 +51,64 @@ async function start(t: ExecutionContext, store: Store) {
 	return {...{tools, acme, write, context, add, remove, tryTest, takeConfirmations}};
 }
 
-storeTest(
-	test,
-	'alert mail goes to users, verified domains and addresses that agreed, and to nobody else',
-	async (t, store) => {
-		const {tools, acme, write, context, add} = await start(t, store);
-		const {workspaceId: other} = await insertWorkspace(store, 'other');
-		await store.database('domains').where({workspace_id: other}).update({name: 'theirs.example'});
-		await write(async trx => {
-			const user = {role: 'viewer', isVouched: true} as const;
-			await addUser(trx, tools, {...user, email: 'ann@mail.test', workspaceId: acme});
-			await addUser(trx, tools, {...user, email: 'root@mail.test', workspaceId: null});
-			await addUser(trx, tools, {...user, email: 'bob@mail.test', workspaceId: other});
-			// Named by an admin of the workspace, who can name any address.
-			await addUser(trx, tools, {role: 'viewer', email: 'victim@mail.test', workspaceId: acme});
-		});
-		const statuses: Readonly<Record<string, string>> = {
-			'Ann@Mail.test': 'active',
-			'root@mail.test': 'active',
-			'bob@mail.test': 'unconfirmed',
-			'victim@mail.test': 'unconfirmed',
-			'ops@shop.example': 'active',
-			'ops@sub.shop.example': 'unconfirmed',
-			'ops@theirs.example': 'unconfirmed',
-			'someone@mail.test': 'unconfirmed',
-		};
-		for (const [target, status] of Object.entries(statuses)) {
-			const row = await add(target);
-			t.is(row.status, status as typeof row.status, target);
-			t.is((await findMailRefusal(store.reader, row, false)) === null, status === 'active', target);
-		}
-		t.is((await add('someone@mail.test', null)).status, 'active', 'the installation has operators only');
+storeTest(test, 'sends alert emails only to users, verified domains and confirmed addresses', async (t, store) => {
+	const {tools, acme, write, context, add} = await start(t, store);
+	const {workspaceId: other} = await insertWorkspace(store, 'other');
+	await store.database('domains').where({workspace_id: other}).update({name: 'theirs.example'});
+	await write(async trx => {
+		const user = {role: 'viewer', isVouched: true} as const;
+		await addUser(trx, tools, {...user, email: 'ann@mail.test', workspaceId: acme});
+		await addUser(trx, tools, {...user, email: 'root@mail.test', workspaceId: null});
+		await addUser(trx, tools, {...user, email: 'bob@mail.test', workspaceId: other});
+		// Added by an admin of the workspace, who can add any address.
+		await addUser(trx, tools, {role: 'viewer', email: 'victim@mail.test', workspaceId: acme});
+	});
+	const statuses: Readonly<Record<string, string>> = {
+		'Ann@Mail.test': 'active',
+		'root@mail.test': 'active',
+		'bob@mail.test': 'unconfirmed',
+		'victim@mail.test': 'unconfirmed',
+		'ops@shop.example': 'active',
+		'ops@sub.shop.example': 'unconfirmed',
+		'ops@theirs.example': 'unconfirmed',
+		'someone@mail.test': 'unconfirmed',
+	};
+	for (const [target, status] of Object.entries(statuses)) {
+		const row = await add(target);
+		t.is(row.status, status as typeof row.status, target);
+		t.is((await findMailRefusal(store.reader, row, false)) === null, status === 'active', target);
+	}
+	t.is((await add('someone@mail.test', null)).status, 'active', 'the installation has operators only');
 
-		const row = await add('someone@mail.test');
-		await write(trx => agreeToAlerts(trx, tools, {workspaceId: acme, address: 'someone@mail.test'}));
-		t.is(await readStatus(store.reader, row), 'active');
-		t.is((await add('someone@mail.test', other)).status, 'unconfirmed', 'an address agrees to one workspace');
-		t.is((await add('vouched@mail.test', acme, addVouchedAlert)).status, 'active');
-		const late = await add('late@mail.test');
-		t.is(
-			(await write(trx => performIn(verifyAlert, {...context, workspaceId: null, trx}, {id: late.id}))).status,
-			'active',
-		);
+	const row = await add('someone@mail.test');
+	await write(trx => agreeToAlerts(trx, tools, {workspaceId: acme, address: 'someone@mail.test'}));
+	t.is(await readStatus(store.reader, row), 'active');
+	t.is((await add('someone@mail.test', other)).status, 'unconfirmed', 'an address agrees to one workspace');
+	t.is((await add('vouched@mail.test', acme, addVouchedAlert)).status, 'active');
+	const late = await add('late@mail.test');
+	t.is(
+		(await write(trx => performIn(verifyAlert, {...context, workspaceId: null, trx}, {id: late.id}))).status,
+		'active',
+	);
 
-		const address = 'ops@shop.example';
-		const suppression = {
-			address,
-			addressKey: address,
-			reason: 'complaint',
-			source: 'x',
-			workspaceId: acme,
-		} as const;
-		const createdAt = storeTime(tools.clock.now());
-		await write(trx => insertSuppressions(trx, [{...suppression, id: tools.newId('sup'), createdAt}]));
-		const suppressed = await add('ops@shop.example');
-		t.is(suppressed.status, 'suppressed');
-		t.regex((await findMailRefusal(store.reader, suppressed, true)) ?? '', /suppression list/);
-		await store.database('domains').where({workspace_id: acme}).update({state: 'failed'});
-		t.is((await add('other@shop.example')).status, 'unconfirmed', 'the domain counts only while it is verified');
-	},
-);
+	const address = 'ops@shop.example';
+	const suppression = {
+		address,
+		addressKey: address,
+		reason: 'complaint',
+		source: 'x',
+		workspaceId: acme,
+	} as const;
+	const createdAt = storeTime(tools.clock.now());
+	await write(trx => insertSuppressions(trx, [{...suppression, id: tools.newId('sup'), createdAt}]));
+	const suppressed = await add('ops@shop.example');
+	t.is(suppressed.status, 'suppressed');
+	t.regex((await findMailRefusal(store.reader, suppressed, true)) ?? '', /suppression list/);
+	await store.database('domains').where({workspace_id: acme}).update({state: 'failed'});
+	t.is((await add('other@shop.example')).status, 'unconfirmed', 'the domain counts only while it is verified');
+});
 
-storeTest(test, 'confirmation mail is bounded: per address, per workspace, and in all', async (t, store) => {
+storeTest(test, 'limits confirmation emails per address, per workspace and in total', async (t, store) => {
 	const {tools, acme, add, remove, tryTest, takeConfirmations} = await start(t, store);
 	for (let n = 0; n < 5; n++) {
 		await remove((await add('victim@mail.test')).id);
@@ -140,7 +136,7 @@ storeTest(test, 'confirmation mail is bounded: per address, per workspace, and i
 	t.is(await findMailRefusal(store.reader, row, true), 'the workspace is paused');
 });
 
-storeTest(test, 'a workspace has five tests an hour, whichever node counts, and each is recorded', async (t, store) => {
+storeTest(test, 'allows and records five test alerts per workspace and hour across all nodes', async (t, store) => {
 	const {tools, acme, add, tryTest} = await start(t, store);
 	const [one, other] = [(await add('a@shop.example')).id, (await add('b@shop.example')).id];
 	t.is(await tryTest(one), 'sent');
@@ -159,7 +155,7 @@ storeTest(test, 'a workspace has five tests an hour, whichever node counts, and 
 	t.is(acts.filter(({action}) => action === 'alert.tested').length, 6);
 });
 
-storeTest(test, 'addresses of alerts from before the upgrade go on as confirmed', async (t, store) => {
+storeTest(test, 'treats the alert addresses from before the upgrade as confirmed', async (t, store) => {
 	const {acme, add, write} = await start(t, store);
 	const {database} = store;
 	await add('Ops@Bücher.example');

@@ -22,7 +22,7 @@ const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
 
-storeTest(test, 'each kind is read when it is there, and not when it is over', async (t, store) => {
+storeTest(test, 'detects each kind of condition while it lasts and not afterwards', async (t, store) => {
 	const dataDir = await temporaryFolder(t);
 	const env = {
 		...{MAILCTL_DATA_DIR: dataDir, MAILCTL_DELIVERY: 'mx', MAILCTL_HOSTNAME: 'mail.shop.example'},
@@ -182,7 +182,7 @@ storeTest(test, 'each kind is read when it is there, and not when it is over', a
 	noteBackup(dataDir, now);
 	await reads('backup_old', []);
 
-	// The certificate is good for two days, which is soon.
+	// The certificate expires in two days, which counts as soon.
 	const {cert, key} = makeCertificate('bounces.shop.example');
 	writeFileSync(join(dataDir, 'cert.pem'), cert);
 	writeFileSync(join(dataDir, 'key.pem'), key);
@@ -199,7 +199,7 @@ storeTest(test, 'each kind is read when it is there, and not when it is over', a
 		[{fault, tries: 3}, true],
 		[{fault: null, tries: 0, ...ends(15)}, false],
 		[{fault: null, tries: 0, ...ends(13)}, true],
-		// As while an operator has it ordered again.
+		// As when the operator orders it again.
 		[{fault, tries: 0, ...ends(13)}, true],
 		[{fault, tries: 0, ...ends(15)}, false],
 		[{fault, tries: 0, ...ends(13), unused: 'it leads elsewhere'}, false],
@@ -211,7 +211,7 @@ storeTest(test, 'each kind is read when it is there, and not when it is over', a
 	t.deepEqual([...untested], []);
 });
 
-storeTest(test, 'what fails in one workspace pushes nobody else off a list', async (t, store) => {
+storeTest(test, 'the failures of one workspace do not crowd out those of others', async (t, store) => {
 	const {workspaceId: noisy} = await insertWorkspace(store, 'noisy');
 	const {workspaceId: quiet} = await insertWorkspace(store, 'quiet');
 	const own = (n: number, workspace_id: string, at: string) => ({

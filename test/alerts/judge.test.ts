@@ -12,8 +12,8 @@ const clock: Condition = {...disk, kind: 'clock'};
 type Look = {after: number; seen: readonly Condition[]; unknown?: AlertKind; restarts?: true};
 
 /**
- * Plays looks, each so many seconds after the one before, and says what is news. `restarts`: the process is new at this
- * look.
+ * Runs checks, each `after` seconds after the one before, and returns what is announced. `restarts` means that the
+ * process has restarted before this check.
  */
 function play(looks: readonly Look[]) {
 	const rows = new Map<string, KnownCondition>();
@@ -41,21 +41,21 @@ function play(looks: readonly Look[]) {
 const every = (seconds: number, times: number, seen: readonly Condition[]) =>
 	Array.from({length: times}, () => ({after: seconds, seen}));
 
-test('a condition is announced once, and ends after a minute without it', t => {
+test('announces a condition once and clears it after a minute without it', t => {
 	t.deepEqual(play([...every(10, 20, [disk]), ...every(10, 20, [])]).said, ['10 disk began', '250 disk ended']);
 });
 
-test('what must last first is not announced before, and is forgotten if it does not last', t => {
+test('announces a condition only after its minimum duration and drops it if it is shorter', t => {
 	t.deepEqual(play([...every(10, 5, [lost]), ...every(10, 20, [])]), {said: [], left: 0});
 	t.deepEqual(play(every(10, 10, [lost])).said, ['70 node_lost began']);
 });
 
-test('a kind that cannot be looked for neither begins nor ends', t => {
+test('a kind that cannot be checked neither begins nor ends', t => {
 	const away = Array.from({length: 60}, () => ({after: 10, seen: [], unknown: 'disk' as const}));
 	t.deepEqual(play([...every(10, 3, [disk]), ...away]).said, ['10 disk began']);
 });
 
-test('ten restarts of a process end nothing, and begin nothing again', t => {
+test('ten restarts of the process neither end a condition nor announce it again', t => {
 	const restarts = Array.from({length: 10}, () => [
 		{after: 5, seen: [], restarts: true as const},
 		{after: 20, seen: []},
@@ -64,7 +64,7 @@ test('ten restarts of a process end nothing, and begin nothing again', t => {
 	t.deepEqual(play([...every(10, 3, [disk]), ...restarts.flat()]).said, ['10 disk began']);
 });
 
-test('what comes and goes all day says less and less, and is news again after hours of calm', t => {
+test('announces a flapping condition less and less, and anew after hours of calm', t => {
 	const flap = [...every(10, 6, [disk]), ...every(10, 12, [])];
 	const {said} = play(Array.from({length: 60}, () => flap).flat());
 	t.true(said.length <= 4, said.join('\n'));
@@ -75,7 +75,7 @@ test('what comes and goes all day says less and less, and is news again after ho
 	);
 });
 
-test('a clock that was set back rings though it is seen once, and keeps nothing from ending', t => {
+test('announces a clock set back after one sighting, and still ends other conditions', t => {
 	const setBack = {after: -3600, seen: [disk, lost, clock]};
 	const {said} = play([...every(10, 8, [disk]), setBack, ...every(10, 8, [disk, lost]), ...every(10, 8, [])]);
 	t.deepEqual(

@@ -55,7 +55,7 @@ async function sender(t: ExecutionContext, env: Readonly<Record<string, string>>
 	return {settings, send: (alert: Alert, message = began) => sendAlert(options, alert, message)};
 }
 
-test('by mail: the route of its own first, with its log-in, in words that say what to do', async t => {
+test('email: tries the configured routes in order with their credentials, and says what to do', async t => {
 	const first = await startFakeMx(t, {greeting: '421 not now'});
 	const certificate = makeCertificate('localhost');
 	const second = await startFakeMx(t, {tls: certificate, extensions: ['STARTTLS', 'AUTH PLAIN']});
@@ -74,7 +74,7 @@ test('by mail: the route of its own first, with its log-in, in words that say wh
 	t.regex(text, /mailctl alert mute alr_1 --for 2h/);
 });
 
-test('by mail without a route: to the mail hosts of the address; captured mail leaves the machine on no account', async t => {
+test('email without a route goes to the mail servers of the address, never while capturing', async t => {
 	const mx = await startFakeMx(t, {host: '127.0.0.1'});
 	const dns = await startFakeDns(t, {
 		'shop.example': {mx: [[10, 'mx.shop.example']]},
@@ -90,7 +90,7 @@ test('by mail without a route: to the mail hosts of the address; captured mail l
 	t.regex((await captured.send(alertOf('mail', 'ops@shop.example'))) ?? '', /set MAILCTL_ALERT_SMTP_URL/);
 });
 
-test('by mail: a refusal, a wrong certificate and a wrong password are said', async t => {
+test('email: reports a refusal, an invalid certificate and a wrong password', async t => {
 	const refusing = await startFakeMx(t, {rcpt: '550 5.1.1 no such user'});
 	const tls = await startFakeMx(t, {tls: makeCertificate('other.example')});
 	const password = await startFakeMx(t, {
@@ -111,7 +111,7 @@ test('by mail: a refusal, a wrong certificate and a wrong password are said', as
 	t.is(tls.received.length, 0);
 });
 
-test('by webhook: a post signed as those of events; to Slack: its text; redirects and refusals are said', async t => {
+test('webhook: posts a signed event or a Slack text, and reports redirects and refusals', async t => {
 	const receiver = await startReceiver(t, null, {
 		answer: ({path}, response) =>
 			void response.writeHead(path === '/ok' ? 200 : 302, {location: 'http://127.0.0.1/'}).end(),

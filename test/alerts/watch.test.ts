@@ -22,7 +22,7 @@ async function startWatching(t: ExecutionContext, store: Store) {
 	const acting = {face: 'cli', mode: 'live', tools, vault: async () => testVault} as const;
 	const lab = {wrong: [] as readonly Condition[], failure: null as string | null};
 	const sent: Array<{alert: Alert; message: AlertMessage}> = [];
-	/** `agreeing`: the connection that the node writes with. */
+	/** `agreeing` is the connection that the node writes with. */
 	const createNode = (agreeing = store.agreeing) =>
 		new AlertWatch({
 			...{store: {reader: store.reader, agreeing}, clock: tools.clock, newId: tools.newId},
@@ -54,7 +54,7 @@ async function startWatching(t: ExecutionContext, store: Store) {
 	return {tools, acme, write, lab, sent, createNode, add, mute, queue, said};
 }
 
-storeTest(test, 'of two nodes one sends: once when a condition begins, once when it ends', async (t, store) => {
+storeTest(test, 'only one of two nodes sends, once when a condition begins and once when it ends', async (t, store) => {
 	const {tools, lab, createNode, add, said} = await startWatching(t, store);
 	await add(null);
 	const nodes = [createNode(), createNode(store.writer)];
@@ -78,7 +78,7 @@ storeTest(test, 'of two nodes one sends: once when a condition begins, once when
 	t.deepEqual(await store.reader('conditions').select('kind'), []);
 });
 
-storeTest(test, 'each alert gets its own: by kind, by workspace, not while it is muted', async (t, store) => {
+storeTest(test, 'each alert gets its own kinds and workspace, and nothing while muted', async (t, store) => {
 	const {tools, acme, lab, sent, createNode, add, mute} = await startWatching(t, store);
 	const all = (await add(null)).id;
 	const disks = (await add(null, {on: ['disk']})).id;
@@ -98,46 +98,42 @@ storeTest(test, 'each alert gets its own: by kind, by workspace, not while it is
 	t.deepEqual(heard(), {[all]: 2, [disks]: 1, [own]: 1, [quiet]: 2});
 });
 
-storeTest(
-	test,
-	'nothing is lost while a host is down for an hour, and nothing is tried a fourth time',
-	async (t, store) => {
-		const {tools, lab, createNode, add, said} = await startWatching(t, store);
-		await add(null);
-		const looks = async (milliseconds: number) => {
-			for (let left = milliseconds; left > 0; left -= 5 * minute) {
-				await createNode().look();
-				tools.advance(5 * minute);
-			}
-		};
-		lab.failure = 'no host';
-		lab.wrong = [disk];
-		await looks(5 * minute);
-		t.is((await listAlerts(store.reader, null))[0]?.error, 'no host');
-		lab.wrong = [];
-		const node = createNode();
-		tools.advance(5 * minute);
-		await node.look();
-		await looks(50 * minute);
-		t.deepEqual(said(), []);
-		lab.failure = null;
-		await looks(hour);
-		t.deepEqual(said(), ['began full', 'ended full']);
-		const [alert] = await listAlerts(store.reader, null);
-		t.deepEqual([alert?.error, alert?.sent_at !== null], [null, true]);
+storeTest(test, 'retries while the target is down for an hour, and gives up after three attempts', async (t, store) => {
+	const {tools, lab, createNode, add, said} = await startWatching(t, store);
+	await add(null);
+	const looks = async (milliseconds: number) => {
+		for (let left = milliseconds; left > 0; left -= 5 * minute) {
+			await createNode().look();
+			tools.advance(5 * minute);
+		}
+	};
+	lab.failure = 'no host';
+	lab.wrong = [disk];
+	await looks(5 * minute);
+	t.is((await listAlerts(store.reader, null))[0]?.error, 'no host');
+	lab.wrong = [];
+	const node = createNode();
+	tools.advance(5 * minute);
+	await node.look();
+	await looks(50 * minute);
+	t.deepEqual(said(), []);
+	lab.failure = null;
+	await looks(hour);
+	t.deepEqual(said(), ['began full', 'ended full']);
+	const [alert] = await listAlerts(store.reader, null);
+	t.deepEqual([alert?.error, alert?.sent_at !== null], [null, true]);
 
-		lab.failure = 'no host';
-		lab.wrong = [disk];
-		await looks(95 * minute);
-		lab.failure = null;
-		await looks(2 * hour);
-		t.deepEqual(said(), []);
-		t.is((await listAlerts(store.reader, null))[0]?.error, 'no host');
-		t.deepEqual(await store.reader('alert_messages').select('id'), []);
-	},
-);
+	lab.failure = 'no host';
+	lab.wrong = [disk];
+	await looks(95 * minute);
+	lab.failure = null;
+	await looks(2 * hour);
+	t.deepEqual(said(), []);
+	t.is((await listAlerts(store.reader, null))[0]?.error, 'no host');
+	t.deepEqual(await store.reader('alert_messages').select('id'), []);
+});
 
-storeTest(test, 'a node that dies in any try to send leaves the message to another', async (t, store) => {
+storeTest(test, 'another node sends the message of a node that dies during an attempt', async (t, store) => {
 	const {tools, write, createNode, add, queue, said} = await startWatching(t, store);
 	const {id} = await add(null);
 	await queue(id);
@@ -162,7 +158,7 @@ storeTest(test, 'a node that dies in any try to send leaves the message to anoth
 	t.deepEqual(said(), []);
 });
 
-storeTest(test, 'messages that fail keep neither new ones nor other workspaces waiting', async (t, store) => {
+storeTest(test, 'failing messages do not delay new ones or other workspaces', async (t, store) => {
 	const {tools, acme, write, add, queue} = await startWatching(t, store);
 	const [noisy, quiet] = [
 		(await add(null)).id,
@@ -181,7 +177,7 @@ storeTest(test, 'messages that fail keep neither new ones nor other workspaces w
 	t.true(due.some(({id}) => id === failed));
 });
 
-storeTest(test, 'what the version before left: its conditions end, its messages go out', async (t, store) => {
+storeTest(test, 'ends the conditions and sends the messages left by the previous version', async (t, store) => {
 	const {tools, lab, createNode, add, queue, said} = await startWatching(t, store);
 	const {id} = await add(null);
 	await queue(id);
@@ -204,7 +200,7 @@ storeTest(test, 'what the version before left: its conditions end, its messages 
 	t.deepEqual(await pass(hour), []);
 });
 
-storeTest(test, 'an alert of a workspace is about its own, and mails in no other name', async (t, store) => {
+storeTest(test, 'an alert of a workspace covers only that workspace and cannot set a sender', async (t, store) => {
 	const {add, acme} = await startWatching(t, store);
 	const refused = {instanceOf: Refused};
 	await t.throwsAsync(add(acme, {on: ['disk']}), {...refused, message: /disk, which concerns the installation/});

@@ -4,7 +4,7 @@ import {sqliteTest, storeTest} from '../helpers/databases.ts';
 
 const target = 'victim@mail.test';
 
-storeTest(test, 'the sixth test of an hour is refused with 429 and when to try again', async (t, store) => {
+storeTest(test, 'refuses the sixth test alert in an hour with 429 and Retry-After', async (t, store) => {
 	const api = await startApi(t, store);
 	const added = await api.post('/v1/alerts', {way: 'mail', target});
 	t.like(added.body, {status: 'unconfirmed'});
@@ -20,7 +20,7 @@ storeTest(test, 'the sixth test of an hour is refused with 429 and when to try a
 	t.is(unknown.status, 404);
 });
 
-sqliteTest(test, 'the link of a confirmation mail: GET asks, POST agrees', async (t, store) => {
+sqliteTest(test, 'the confirmation link shows a form on GET and confirms on POST', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const path = `/v1/alerts/${idOf(await api.post('/v1/alerts', {way: 'mail', target}))}`;

@@ -7,19 +7,19 @@ import {type ApiDocument, operationsOf} from '../helpers/described.ts';
 import {insertReceivedMail} from '../helpers/received-mail.ts';
 import {newId} from '../helpers/workspace.ts';
 
-/** One call of a route, the action that it is recorded as, and what it was done to. */
+/** One call of a route, the action that it is recorded as, and its target. */
 type Act = {
 	readonly action: string;
 	readonly call: (api: TestApi) => Promise<readonly [Answer, target: string | null]>;
 };
 
-/** The answer names what was made. */
+/** The response names what was created. */
 const made = (answer: Answer) => [answer, idOf(answer)] as const;
 
 const version = {variants: [{locale: '', subject: 'Hi', html: '<p>Hi</p>'}]};
 const endpoint = {url: 'https://shop.example/hooks?secret=s3cret', events: ['delivered']};
 
-/** Removes what this makes. */
+/** Removes what this call creates. */
 const opsMail = {way: 'mail', target: 'ops@shop.example'};
 
 function removal(action: string, path: string, body: object): Act {
@@ -32,7 +32,7 @@ function removal(action: string, path: string, body: object): Act {
 	};
 }
 
-/** A name with letters that ids lack, so that no random id has it in it. */
+/** A name with letters that IDs lack, so that no random ID can contain it. */
 async function contactOf(api: TestApi): Promise<string> {
 	await api.send({to: 'Louis@home.example'});
 	return (await api.store.reader('contacts').first()).id;
@@ -62,7 +62,7 @@ async function deliveryOf(api: TestApi): Promise<string> {
 	return id;
 }
 
-/** Every route that changes something, in the order of the table of the routes. */
+/** Every route that changes something, in the order of the route table. */
 const acts: Readonly<Record<string, Act>> = {
 	'POST /v1/suppressions': {
 		action: 'suppression.added',
@@ -251,7 +251,7 @@ const acts: Readonly<Record<string, Act>> = {
 	},
 };
 
-/** Routes that leave no row, and why. */
+/** Routes that add no audit entry, and why. */
 const none: Readonly<Record<string, string>> = {
 	'POST /v1/messages': 'a send: the message itself is the record',
 	'POST /v1/messages/batch': 'sends',
@@ -263,7 +263,7 @@ const none: Readonly<Record<string, string>> = {
 
 sqliteTest(
 	test,
-	'every route that changes something leaves a row of who, what, on what and from where',
+	'every route that changes something adds an audit entry with actor, action, target and address',
 	async (t, store) => {
 		const api = await startApi(t, store, {trustProxy: ['127.0.0.1/32']});
 		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
@@ -283,7 +283,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test, 'the address of the client is the one that a trusted proxy tells', async (t, store) => {
+sqliteTest(test, 'takes the client address from a trusted proxy', async (t, store) => {
 	const api = await startApi(t, store, {trustProxy: ['127.0.0.1/32']});
 	const told = {'x-forwarded-for': '203.0.113.9'};
 	await api.post('/v1/templates', {name: 'one'}, api.key, told);
@@ -301,7 +301,7 @@ sqliteTest(test, 'the address of the client is the one that a trusted proxy tell
 	t.is((await listAudit(store.reader, {limit: 1}))[0]?.from, '127.0.0.1');
 });
 
-sqliteTest(test, 'what is refused, missing or changes nothing leaves no row', async (t, store) => {
+sqliteTest(test, 'adds no audit entry if a request is refused or changes nothing', async (t, store) => {
 	const api = await startApi(t, store);
 	const contact = await contactOf(api);
 	await api.post('/v1/suppressions', {recipient: 'a@x.example'});
@@ -314,7 +314,7 @@ sqliteTest(test, 'what is refused, missing or changes nothing leaves no row', as
 	t.deepEqual(await listAudit(store.reader, {limit: 100}), before);
 });
 
-storeTest(test, 'an erasure removes the address from acts of before; each act stays', async (t, store) => {
+storeTest(test, 'an erasure removes the address from earlier audit entries but keeps the entries', async (t, store) => {
 	const api = await startApi(t, store);
 	const contact = await contactOf(api);
 	const entry = idOf(await api.post('/v1/suppressions', {recipient: 'LOUIS@home.example'}));

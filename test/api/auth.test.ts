@@ -8,7 +8,7 @@ import {addKey} from '../helpers/workspace.ts';
 const now = Date.UTC(2026, 5, 9, 12);
 const clock = {now: () => now, monotonic: () => 0};
 
-sqliteTest(test, 'whatever is wrong with a key, the answer is the same', async (t, store) => {
+sqliteTest(test, 'gives the same response to every kind of invalid key', async (t, store) => {
 	conforms(t, 'auth.bearer');
 	const api = await startApi(t, store, {clock});
 	const expired = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.000Z'});
@@ -42,7 +42,7 @@ sqliteTest(test, 'whatever is wrong with a key, the answer is the same', async (
 	}
 });
 
-sqliteTest(test, 'a key that is not expired yet is taken, the scheme in any case', async (t, store) => {
+sqliteTest(test, 'accepts a key until it expires, with the scheme in any case', async (t, store) => {
 	const api = await startApi(t, store, {clock});
 	const key = await addKey(store, api.workspace.id, {expires_at: '2026-06-09T12:00:00.001Z'});
 	for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
@@ -54,7 +54,7 @@ sqliteTest(test, 'a key that is not expired yet is taken, the scheme in any case
 	}
 });
 
-sqliteTest(test, 'a key is read once, and again when something changed', async (t, store) => {
+sqliteTest(test, 'caches a key until something changes', async (t, store) => {
 	const api = await startApi(t, store);
 	const queries: string[] = [];
 	store.reader.on('query', ({sql}) => queries.push(sql));
@@ -72,7 +72,7 @@ storeTest(test, 'the store holds no key, only its hash', async (t, store) => {
 	t.false(JSON.stringify(await store.reader('api_keys')).includes(api.key.slice(9)));
 });
 
-sqliteTest(test, 'a test key makes test messages', async (t, store) => {
+sqliteTest(test, 'a test key creates test messages', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const id = idOf(await api.send({}, key));
@@ -80,7 +80,7 @@ sqliteTest(test, 'a test key makes test messages', async (t, store) => {
 	t.like((await api.get(`/v1/messages/${id}`)).body, {mode: 'test'});
 });
 
-storeTest(test, 'a key’s last use is noted to the minute, once in each', async (t, store) => {
+storeTest(test, 'records the last use of a key once a minute', async (t, store) => {
 	let at = Date.UTC(2026, 5, 9, 12, 0, 30);
 	const api = await startApi(t, store, {clock: {now: () => at, monotonic: () => 0}});
 	const updates: string[] = [];
@@ -108,7 +108,7 @@ async function ask(base: string, authorization: string | null, headers: Record<s
 	return {status: response.status, headers: response.headers, text: await response.text()};
 }
 
-sqliteTest(test, 'an address with too many wrong keys waits, and a good key passes', async (t, store) => {
+sqliteTest(test, 'limits an address after too many invalid keys, but still accepts a valid key', async (t, store) => {
 	const time = {monotonic: 0};
 	const api = await startApi(t, store, {
 		clock: {now: () => now, monotonic: () => time.monotonic},
@@ -139,7 +139,7 @@ sqliteTest(test, 'an address with too many wrong keys waits, and a good key pass
 	t.is((await ask(api.base, `Bearer ${wrongKey()}`)).status, 401);
 });
 
-sqliteTest(test, 'requests without a key try none: they are not counted', async (t, store) => {
+sqliteTest(test, 'does not count requests without a key as failures', async (t, store) => {
 	const api = await startApi(t, store, {clock, authFailures: few});
 	for (let n = 0; n < 10; n++) {
 		t.is((await ask(api.base, null)).status, 401);
@@ -147,7 +147,7 @@ sqliteTest(test, 'requests without a key try none: they are not counted', async 
 	t.is((await ask(api.base, 'Bearer x')).status, 401);
 });
 
-sqliteTest(test, 'behind a proxy that is trusted each client has failures of its own', async (t, store) => {
+sqliteTest(test, 'counts failures per client behind a trusted proxy', async (t, store) => {
 	const from = (ip: string) => ({'x-forwarded-for': ip});
 	const behind = await startApi(t, store, {clock, authFailures: few, trustProxy: ['127.0.0.0/8']});
 	const statusOf = async (ip: string) => (await ask(behind.base, 'Bearer x', from(ip))).status;
@@ -166,7 +166,7 @@ sqliteTest(test, 'behind a proxy that is trusted each client has failures of its
 	t.is(await statusOf('2001:db8:0:1::1'), 401);
 	t.is((await ask(behind.base, `Bearer ${behind.key}`, from('192.0.2.1'))).status, 200);
 
-	// Who is not behind it cannot choose an address.
+	// A client that is not behind the proxy cannot choose its address.
 	const direct = await startApi(t, store, {clock, authFailures: few, like: behind});
 	const direct4 = [];
 	for (const ip of ['192.0.2.1', '192.0.2.2', '192.0.2.3', '192.0.2.4']) {

@@ -26,10 +26,10 @@ const itemOf = ({workspace}: TestApi, fields: object = {}) => ({
 	...fields,
 });
 
-/** Whether it makes a body that is read at all. */
+/** Whether the body can be parsed at all. */
 const isJson = (item: unknown) => !JSON.stringify(item).includes('__proto__');
 
-/** A suppressed address, a topic and who opted out of it, a template without a version. */
+/** Adds a suppressed address, a topic with an opt-out and a template without a version. */
 async function addObstacles({store, workspace}: TestApi): Promise<{versionless: string}> {
 	const versionless = newId('tpl');
 	const common = {workspace_id: workspace.id, created_at: at};
@@ -46,7 +46,7 @@ async function addObstacles({store, workspace}: TestApi): Promise<{versionless: 
 	return {versionless};
 }
 
-sqliteTest(test, 'items are judged one by one, and results stand in their order', async (t, store) => {
+sqliteTest(test, 'validates each item separately and returns the results in order', async (t, store) => {
 	conforms(t, 'batch.answer', 'batch.item', 'batch.independent', 'errors.batch-item');
 	const api = await startApi(t, store);
 	const {versionless} = await addObstacles(api);
@@ -97,7 +97,7 @@ sqliteTest(test, 'items are judged one by one, and results stand in their order'
 	t.is((await api.get(`/v1/messages/${ids[1]}`)).status, 200);
 });
 
-storeTest(test, 'a batch is one transaction, in order', async (t, store) => {
+storeTest(test, 'stores a batch in one transaction, in order', async (t, store) => {
 	const api = await startApi(t, store);
 	let inserts = 0;
 	onWriting(store, 'query', ({sql}: {sql: string}) => {
@@ -123,7 +123,7 @@ storeTest(test, 'a batch is one transaction, in order', async (t, store) => {
 	t.is(inserts, 3);
 });
 
-sqliteTest(test, 'the batch as a whole: what is refused of it', async (t, store) => {
+sqliteTest(test, 'rejects an invalid batch as a whole', async (t, store) => {
 	conforms(t, 'batch.request', 'batch.paused', 'limits.batch');
 	const api = await startApi(t, store);
 	const violations = async (body: unknown) => {
@@ -157,7 +157,7 @@ sqliteTest(test, 'the batch as a whole: what is refused of it', async (t, store)
 	t.is(resultsOf(await batch(api, full)).filter(({status}) => status === 'accepted').length, 100);
 });
 
-sqliteTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
+sqliteTest(test, 'ignores an Idempotency-Key header on a batch', async (t, store) => {
 	conforms(t, 'batch.no-idempotency');
 	const api = await startApi(t, store);
 	for (const key of ['k', 'k', '', 'x'.repeat(300)]) {
@@ -172,7 +172,7 @@ sqliteTest(test, 'an Idempotency-Key is not honoured', async (t, store) => {
 	t.is((await batch(api, [itemOf(api)])).headers.get('idempotency-key-ignored'), null);
 });
 
-sqliteTest(test, 'an item with an idempotencyKey makes one message, in one batch or several', async (t, store) => {
+sqliteTest(test, 'an idempotencyKey creates one message within one batch or across several', async (t, store) => {
 	const api = await startApi(t, store);
 	const keyed = (idempotencyKey: string, more: object = {}) => itemOf(api, {idempotencyKey, ...more});
 	const items = [keyed('a'), itemOf(api), keyed('a'), keyed('b'), keyed('a', {to: 'other@example.org'})];
@@ -193,7 +193,7 @@ sqliteTest(test, 'an item with an idempotencyKey makes one message, in one batch
 		[0, 1, 3].map(index => first[index]?.id),
 	);
 
-	// What is refused takes no key, and a known key goes before any check.
+	// A rejected item stores no key, and a known key is replayed before any check.
 	await store.database('workspaces').update({monthly_quota: 3});
 	api.clear();
 	const second = resultsOf(await batch(api, [keyed('c'), keyed('b', {metadata: {n: '1'}}), keyed('')]));
@@ -207,7 +207,7 @@ sqliteTest(test, 'an item with an idempotencyKey makes one message, in one batch
 	t.is((await store.reader('messages')).length, 3);
 });
 
-storeTest(test, 'singles and items of batches with one key at once make one message', async (t, store) => {
+storeTest(test, 'concurrent single sends and batch items with the same key create one message', async (t, store) => {
 	const api = await startApi(t, store);
 	const answers = await Promise.all(
 		Array.from({length: 20}, (_, n) =>
@@ -220,7 +220,7 @@ storeTest(test, 'singles and items of batches with one key at once make one mess
 	t.is((await store.reader('messages')).length, 1);
 });
 
-storeTest(test, 'the quota is counted item by item', async (t, store) => {
+storeTest(test, 'counts each item against the quota', async (t, store) => {
 	conforms(t, 'batch.quota');
 	const api = await startApi(t, store);
 	await store.database('workspaces').update({monthly_quota: 3});
@@ -235,7 +235,7 @@ storeTest(test, 'the quota is counted item by item', async (t, store) => {
 	t.like(await store.reader('usage_months').first(), {accepted: 3, test: 1});
 });
 
-sqliteTest(test, 'items draw on a bucket of their own', async (t, store) => {
+sqliteTest(test, 'batch items have their own rate limit', async (t, store) => {
 	const now = Date.UTC(2026, 5, 9, 10, 0, 20);
 	const api = await startApi(t, store, {
 		clock: {now: () => now, monotonic: () => 0},
@@ -260,7 +260,7 @@ sqliteTest(test, 'items draw on a bucket of their own', async (t, store) => {
 	t.deepEqual(headers(await batch(api, [itemOf(api)], scopeless)), [4, 4, reset]);
 });
 
-storeTest(test, 'a store that cannot be written answers 503 and stores nothing', async (t, store) => {
+storeTest(test, 'a batch gets 503 and stores nothing while the store cannot be written', async (t, store) => {
 	const api = await startApi(t, store);
 	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
 	onWriting(store, 'start', builder => {
@@ -272,7 +272,7 @@ storeTest(test, 'a store that cannot be written answers 503 and stores nothing',
 	t.is((await batch(await startApi(t, store, {like: api, mayAccept: () => false}), [itemOf(api)])).status, 503);
 });
 
-sqliteTest(test, 'a batch gives what its items give alone', async (t, store) => {
+sqliteTest(test, 'a batch gives each item the result it would get as a single send', async (t, store) => {
 	const api = await startApi(t, store);
 	await addObstacles(api);
 	const address = fc.constantFrom('a@example.org', 'b@example.org', 'gone@example.org', 'tired@example.org', 'x', '');
@@ -308,7 +308,7 @@ sqliteTest(test, 'a batch gives what its items give alone', async (t, store) => 
 			const together = resultsOf(await batch(api, items));
 			for (const [index, result] of together.entries()) {
 				const alone = await api.post('/v1/messages', items[index]);
-				// A body that is no object at all is malformed; within a batch it is an item of a wrong shape.
+				// A body that is not an object is malformed; within a batch, it is an invalid item.
 				const code = alone.status === 400 ? 'validation_failed' : codeOf(alone);
 				t.is(result.error?.code, code, JSON.stringify(items[index]));
 				if (alone.status === 202) {

@@ -11,7 +11,7 @@ function enterer(room: BodyRoom) {
 	return {told, enter};
 }
 
-test('the first goes on whatever it has; others wait for it to leave, in their order', t => {
+test('the first body may exceed the room; the others wait in order until it leaves', t => {
 	const {told, enter} = enterer(new BodyRoom(patient));
 	const [a, b, c] = [enter('x', 'a'), enter('y', 'b'), enter('z', 'c')];
 	t.true(b.grow(50));
@@ -29,7 +29,7 @@ test('the first goes on whatever it has; others wait for it to leave, in their o
 	c.leave();
 });
 
-test('one owner has half of it', t => {
+test('one owner can use half of the room', t => {
 	const {told, enter} = enterer(new BodyRoom(patient));
 	const [a, b, other] = [enter('x', 'a'), enter('x', 'b'), enter('y', 'other')];
 	t.true(a.grow(40));
@@ -42,7 +42,7 @@ test('one owner has half of it', t => {
 	other.leave();
 });
 
-test('one that comes slowly holds nobody up', t => {
+test('a slow body does not hold up the others', t => {
 	const {enter} = enterer(new BodyRoom(patient));
 	const slow = enter('x', 'slow');
 	t.true(slow.grow(1));
@@ -54,7 +54,7 @@ test('one that comes slowly holds nobody up', t => {
 	slow.leave();
 });
 
-test('only so many wait, and only so long', async t => {
+test('limits how many bodies wait and for how long', async t => {
 	const room = new BodyRoom({...patient, waitMs: 1});
 	const {told, enter} = enterer(room);
 	const first = enter('x', 'first');
@@ -69,7 +69,7 @@ test('only so many wait, and only so long', async t => {
 	t.not(enter('y', 'c'), null as unknown as Place);
 });
 
-test('one owner has half of the places to wait', t => {
+test('one owner can use half of the waiting places', t => {
 	const {told, enter} = enterer(new BodyRoom({...patient, waiting: 4}));
 	const first = enter('x', 'first');
 	t.true(first.grow(200));
@@ -88,7 +88,7 @@ test('one owner has half of the places to wait', t => {
 	}
 });
 
-test('a body that went on waits no longer than one limit in all', async t => {
+test('a body that resumes and waits again stays within one time limit in total', async t => {
 	const {told, enter} = enterer(new BodyRoom({...patient, waitMs: 1}));
 	const [first, late, other] = [enter('x', 'first'), enter('y', 'late'), enter('z', 'other')];
 	t.true(first.grow(100));

@@ -20,7 +20,7 @@ const contactOf = async (api: TestApi, email: string): Promise<Contact> => {
 const violated = ({body}: Answer) =>
 	(body as {error: {violations: Array<{field: string}>}}).error.violations.map(({field}) => field);
 
-sqliteTest(test, 'the first live send to an address makes its contact, however it is spelled', async (t, store) => {
+sqliteTest(test, 'the first live send to an address creates its contact, whatever the case', async (t, store) => {
 	conforms(t, 'other.contacts');
 	const api = await startApi(t, store);
 	await api.send(
@@ -40,7 +40,7 @@ sqliteTest(test, 'the first live send to an address makes its contact, however i
 	t.deepEqual((await api.get(`/v1/contacts/${id}`)).body, data[0]);
 });
 
-sqliteTest(test, 'a contact tells what keeps it from being mailed', async (t, store) => {
+sqliteTest(test, 'a contact shows what blocks messages to it', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	await api.send({to: 'jane@example.org'});
@@ -66,7 +66,7 @@ sqliteTest(test, 'a contact tells what keeps it from being mailed', async (t, st
 	t.like(await contactOf(api, 'jane@example.org'), {topics: ['alerts', 'news'], suppressed: true});
 });
 
-storeTest(test, 'contacts are paged newest first, or found by their address', async (t, store) => {
+storeTest(test, 'lists contacts in pages, newest first, and finds one by its address', async (t, store) => {
 	const api = await startApi(t, store);
 	const addresses = Array.from({length: 60}, (_, index) => `u${index}@example.org`);
 	for (const to of addresses) {
@@ -98,7 +98,7 @@ storeTest(test, 'contacts are paged newest first, or found by their address', as
 	t.is(events.status, 422, 'no other list takes its cursor');
 });
 
-sqliteTest(test, 'PATCH changes what is given; null and an empty text clear it', async (t, store) => {
+sqliteTest(test, 'PATCH changes only the given fields; null or an empty string clears one', async (t, store) => {
 	conforms(t, 'contact.locale-and-timezone');
 	const now = {ms: Date.parse('2026-06-09T10:15:30Z')};
 	const api = await startApi(t, store, {clock: {now: () => now.ms, monotonic: () => now.ms}});
@@ -131,7 +131,7 @@ sqliteTest(test, 'PATCH changes what is given; null and an empty text clear it',
 	t.like(await contactOf(api, 'jane@example.org'), {locale: null, timezone: null});
 });
 
-sqliteTest(test, 'a contact of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
+sqliteTest(test, 'gives the same 404 for a foreign contact, an unknown one and a malformed id', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send({to: 'jane@example.org'});
 	const {id} = await contactOf(api, 'jane@example.org');
@@ -160,7 +160,7 @@ sqliteTest(test, 'a contact of another workspace, an unknown one and what is no 
 
 sqliteTest(
 	test,
-	'DELETE is done when it answers: nobody finds the person, the message reads without it',
+	'DELETE erases the person before it responds; the message remains without the address',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const sent = idOf(
@@ -193,7 +193,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test, 'no change of any shape is a 500', async (t, store) => {
+storeTest(test, 'no change to a contact, however malformed, causes a 500', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send({to: 'jane@example.org'});
 	const {id} = await contactOf(api, 'jane@example.org');

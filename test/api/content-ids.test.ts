@@ -5,7 +5,7 @@ import {sqliteTest} from '../helpers/databases.ts';
 
 const file = {filename: 'logo.png', contentType: 'image/png', content: 'bG9nbw=='};
 
-sqliteTest(test, 'a contentId is kept, and sent again', async (t, store) => {
+sqliteTest(test, 'stores a contentId and reuses it in a resend', async (t, store) => {
 	const api = await startApi(t, store);
 	const longest = `a.B_9-@+${'x'.repeat(120)}`;
 	const sent = await api.send({attachments: [{...file, contentId: 'logo'}, {...file, contentId: longest}, file]});
@@ -22,7 +22,7 @@ sqliteTest(test, 'a contentId is kept, and sent again', async (t, store) => {
 	}
 });
 
-sqliteTest(test, 'a contentId that no mail can name is refused where it stands', async (t, store) => {
+sqliteTest(test, 'rejects an invalid or duplicate contentId and names its field', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = ['', 'a b', '<a>', 'ä', 'a/b', 'a\r\nBcc: eve', 'x'.repeat(129), 1];
 	for (const contentId of ids) {
@@ -35,7 +35,7 @@ sqliteTest(test, 'a contentId that no mail can name is refused where it stands',
 	]);
 });
 
-sqliteTest(test, 'a preview warns of pictures that no attachment has', async (t, store) => {
+sqliteTest(test, 'a preview warns about images without a matching attachment', async (t, store) => {
 	const api = await startApi(t, store);
 	const made = await api.post('/v1/templates', {name: 'pictured'});
 	const path = `/v1/templates/${idOf(made)}`;

@@ -5,7 +5,7 @@ import {idOf, startApi, type TestApi} from '../helpers/api.ts';
 import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
-/** The rows of a list as CSV, by the names of its header. */
+/** Returns the rows of a CSV list, keyed by the header’s names. */
 async function rowsOf(
 	api: TestApi,
 	path: string,
@@ -27,7 +27,7 @@ function readCsv(text: string): Array<Record<string, string>> {
 	return rows.map(cells => Object.fromEntries(names.map((name, index) => [name, cells[index] ?? ''])));
 }
 
-storeTest(test, 'all messages that match come as CSV, whatever a page holds', async (t, store) => {
+storeTest(test, 'exports all matching messages as CSV, beyond the page size', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids: string[] = [];
 	for (let n = 0; n < 130; n++) {
@@ -71,7 +71,7 @@ storeTest(test, 'all messages that match come as CSV, whatever a page holds', as
 		ids.slice(0, 30).toReversed(),
 	);
 
-	// JSON is what comes unless CSV is asked for.
+	// The response is JSON unless CSV is requested.
 	const both = ['application/json, text/csv', 'text/csv;q=0.5, application/json', 'text/csv;a=b;q=0'];
 	const none = ['*/*', 'application/json', 'text/*', 'text/csv;q=0', 'text/csv; q=0.0, */*', 'text/csvx', ...both];
 	for (const accept of none) {
@@ -88,7 +88,7 @@ storeTest(test, 'all messages that match come as CSV, whatever a page holds', as
 	t.deepEqual([head.status, head.headers.get('content-disposition')], [200, 'attachment; filename="messages.csv"']);
 });
 
-sqliteTest(test, 'what a list refuses as JSON it refuses as CSV; a key exports what it may list', async (t, store) => {
+sqliteTest(test, 'a CSV export has the same checks and permissions as the JSON list', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
 	const foreign = await addKey(store, (await addWorkspace(store, 'other')).id);
@@ -102,7 +102,7 @@ sqliteTest(test, 'what a list refuses as JSON it refuses as CSV; a key exports w
 	}
 });
 
-storeTest(test, 'events come as CSV: those of a message, and all there are', async (t, store) => {
+storeTest(test, 'exports the events of one message or all events as CSV', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = [idOf(await api.send()), idOf(await api.send())];
 	t.like(await rowsOf(api, `/v1/messages/${ids[0]}/events`), [{type: 'accepted', detail: '{}'}]);
@@ -114,7 +114,7 @@ storeTest(test, 'events come as CSV: those of a message, and all there are', asy
 	t.deepEqual(await rowsOf(api, '/v1/events?types=delivered'), []);
 });
 
-test('pages follow each other to the end or to as many rows as are wanted', async t => {
+test('reads page after page, to the end or to the requested number of rows', async t => {
 	const all = Array.from({length: 250}, (_, n) => n);
 	const scan = async ({after, limit}: {after: string | null; limit: number}) => {
 		const from = after === null ? 0 : Number(after) + 1;

@@ -17,7 +17,7 @@ type Page = {readonly data: readonly Shown[]; readonly next_cursor: string | nul
 
 sqliteTest(
 	test,
-	'a domain is added with its records, shown with verdicts, verified, and signs by new keys',
+	'a domain is added with its DNS records, checked, verified and given new signing keys',
 	async (t, store) => {
 		const zone: Zone = {};
 		const dns = await startFakeDns(t, zone);
@@ -83,7 +83,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test, 'domains: listed newest first, once each, removed when no sender is left', async (t, store) => {
+storeTest(test, 'lists domains newest first and removes one once it has no senders', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids: string[] = [];
 	for (const name of ['a.example', 'b.example', 'bücher.example']) {
@@ -112,10 +112,10 @@ storeTest(test, 'domains: listed newest first, once each, removed when no sender
 	t.deepEqual(api.reported, []);
 });
 
-/** A domain of this many characters. */
+/** Returns a domain name of this many characters. */
 const nameOf = (length: number) => `${`${'a'.repeat(63)}.`.repeat(3)}${'b'.repeat(length - 200)}.example`;
 
-test('what is no domain is a violation', async t => {
+test('rejects invalid domain names', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	for (const [body, field] of [
 		[{name: 'localhost'}, 'name'],
@@ -140,7 +140,7 @@ test('what is no domain is a violation', async t => {
 	t.is((await api.post('/v1/domains', {name: own, return_path_domain: `b.${own}`})).status, 201);
 });
 
-sqliteTest(test, 'a domain of another workspace answers as an unknown one, and stays as it is', async (t, store) => {
+sqliteTest(test, 'treats a domain of another workspace as unknown and leaves it unchanged', async (t, store) => {
 	const api = await startApi(t, store);
 	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
 	const before = await store.reader('domains').where({id: api.workspace.domainId}).first();
@@ -159,7 +159,7 @@ sqliteTest(test, 'a domain of another workspace answers as an unknown one, and s
 	t.is((await store.reader('dkim_keys')).length, 0);
 });
 
-storeTest(test, 'who sends with a domain, of the days that are asked for, and nobody else’s', async (t, store) => {
+storeTest(test, 'reports who sent mail with a domain in the requested days', async (t, store) => {
 	await clearOfMidnight();
 	const dns = await startFakeDns(t, {
 		'_dmarc.shop.example': {txt: ['v=DMARC1; p=quarantine']},
@@ -214,7 +214,7 @@ storeTest(test, 'who sends with a domain, of the days that are asked for, and no
 	t.is(codeOf(await api.get(`/v1/domains/${newId('dom')}/dmarc`)), 'not_found');
 });
 
-sqliteTest(test, 'the link host of a domain: changed, taken back, and refused', async (t, store) => {
+sqliteTest(test, 'sets and clears the link host of a domain, and rejects invalid ones', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.post('/v1/domains', {name: 'links.example', link_host: 'go.links.example'}));
 	const path = `/v1/domains/${id}`;

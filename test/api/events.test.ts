@@ -15,7 +15,7 @@ import {testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
-/** The next messages, so many. */
+/** Returns the next messages of a stream. */
 async function next(stream: Awaited<ReturnType<typeof openStream>>, count: number): Promise<StreamMessage[]> {
 	const messages: StreamMessage[] = [];
 	while (messages.length < count) {
@@ -33,9 +33,9 @@ const write = (api: TestApi, messageId: string, ...types: Array<Parameters<typeo
 	);
 
 const idsOf = ({workspace}: TestApi) => streamIds(testVault, workspace.id);
-/** The query that has a stream begin behind a position. */
+/** Returns the query that starts a stream after a position. */
 const behind = (api: TestApi, position: number) => `?after=${idsOf(api).write({position, eventId: null})}`;
-/** Messages without their ids, which are sealed anew each time. */
+/** Returns messages without their IDs, which are encrypted anew each time. */
 const told = (messages: readonly StreamMessage[]) => messages.map(({event, data}) => ({event, data}));
 
 const refused = async (t: ExecutionContext, api: TestApi, options: Parameters<typeof openStream>[3]) => {
@@ -43,7 +43,7 @@ const refused = async (t: ExecutionContext, api: TestApi, options: Parameters<ty
 	return response.status;
 };
 
-sqliteTest(test, 'a stream tells what happens from now on, and goes on behind the last message', async (t, store) => {
+sqliteTest(test, 'a stream sends new events and resumes after the last event ID', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send();
 	const stream = await openStream(t, api.base, api.key);
@@ -75,7 +75,7 @@ sqliteTest(test, 'a stream tells what happens from now on, and goes on behind th
 	t.is((await next(before, 1))[0]?.event, 'delivered', 'the header goes before the query');
 });
 
-sqliteTest(test, 'nothing is missed over a restart, also of a stream that has told nothing yet', async (t, store) => {
+sqliteTest(test, 'misses nothing across a restart, even on a stream that had no event yet', async (t, store) => {
 	const first = await startApi(t, store);
 	const id = idOf(await first.send());
 	const stream = await openStream(t, first.base, first.key);
@@ -91,7 +91,7 @@ sqliteTest(test, 'nothing is missed over a restart, also of a stream that has to
 	);
 });
 
-sqliteTest(test, 'a stream goes on behind each event, also of those that share a row', async (t, store) => {
+sqliteTest(test, 'a stream can resume after any event, including events that share a row', async (t, store) => {
 	const {api, id, boot, recipient} = await startFirstTry(t, store);
 	await endTry(store, boot, recipient, {kind: 'delivered'}, new Date().toISOString());
 	await write(api, id, 'opened');
@@ -131,7 +131,7 @@ sqliteTest(test, 'a stream goes on behind each event, also of those that share a
 
 sqliteTest(
 	test,
-	'each workspace sees its own events, a test key those of test mail, `types` chooses',
+	'a stream has only the events of its workspace, of test messages for a test key, and of `types`',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const globex = await addWorkspace(store, 'globex');
@@ -168,7 +168,7 @@ sqliteTest(
 	},
 );
 
-test('what is no place of this stream is refused, and so are a key without the scope and wrong types', async t => {
+test('refuses an invalid stream position, a key without the scope and unknown types', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	await api.send();
@@ -192,7 +192,7 @@ test('what is no place of this stream is refused, and so are a key without the s
 	}
 	const bare = await addKey(store, api.workspace.id, {scopes: '["messages:read"]'});
 	t.is(codeOf(await api.get('/v1/events', bare)), 'insufficient_scope');
-	// Retention may have removed the message since.
+	// Retention may have removed the message in the meantime.
 	await store.database('messages').delete();
 	t.is(await refused(t, api, {headers: {'last-event-id': accepted?.id ?? ''}}), 200);
 });
@@ -222,7 +222,7 @@ test('a stream ends when its key is revoked, expires or loses the scope', async 
 	}
 });
 
-test('heartbeats come while nothing happens, and say how far the stream has come', async t => {
+test('sends heartbeats with the current position while there are no events', async t => {
 	let monotonic = 0;
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => monotonic}});
@@ -234,7 +234,7 @@ test('heartbeats come while nothing happens, and say how far the stream has come
 	monotonic += 15_000;
 	let beat = await beaten();
 	if (beat?.position === 1) {
-		// Of a look that had begun before the event was written. The next one has seen it.
+		// This heartbeat may come from a read that started before the event was written. The next one includes it.
 		monotonic += 15_000;
 		beat = await beaten();
 	}
@@ -243,7 +243,7 @@ test('heartbeats come while nothing happens, and say how far the stream has come
 	t.is((await stream.message())?.event, 'opened');
 });
 
-test('a key has ten streams, another one has its own, and what ends makes room; HEAD takes none', async t => {
+test('allows ten streams per key, frees one when it closes, and counts no HEAD request', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const streams = await Promise.all(Array.from({length: 10}, () => openStream(t, api.base, api.key)));
@@ -261,7 +261,7 @@ test('a key has ten streams, another one has its own, and what ends makes room; 
 	await waitFor('a seat is free', async () => (await refused(t, api, {})) === 200);
 });
 
-test('a client that reads nothing is not read for, and holds up no stop', async t => {
+test('stops reading events for a client that does not read, and can still shut down', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
@@ -283,7 +283,7 @@ test('a client that reads nothing is not read for, and holds up no stop', async 
 	socket.pause();
 	await once(socket, 'connect');
 	socket.write(`GET /v1/events${behind(api, 0)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${api.key}\r\n\r\n`);
-	// What another one reads meanwhile shows that time has passed.
+	// What another stream reads meanwhile shows that time has passed.
 	const reading = await openStream(t, api.base, api.key, {query: behind(api, 1)});
 	await next(reading, count);
 	const readByOther = Math.ceil(count / 200);
@@ -296,7 +296,7 @@ test('a client that reads nothing is not read for, and holds up no stop', async 
 	t.is(await reading.message(), null);
 });
 
-test('a place is read from the id of a message of its workspace, and from nothing else', t => {
+test('reads a stream position only from an event ID of the same workspace', t => {
 	const ids = streamIds(testVault, 'ws_1');
 	fc.assert(
 		fc.property(fc.nat(), fc.option(fc.constant(newEvent('').id)), (position, eventId) => {

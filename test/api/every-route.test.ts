@@ -12,7 +12,7 @@ import {rawHttp} from '../helpers/raw-http.ts';
 import {startTcpProxy} from '../helpers/tcp-proxy.ts';
 import {addKey} from '../helpers/workspace.ts';
 
-// What holds for every route, tried on each route that the program has.
+// Rules that hold for every route, checked on each route of the program.
 
 const largestBody = 32 * 1024 * 1024;
 const largestHeader = 16 * 1024;
@@ -27,7 +27,7 @@ async function start(t: ExecutionContext): Promise<{api: TestApi; routes: Descri
 
 type Called = {readonly status: number; readonly code: string | undefined; readonly headers: Headers};
 
-/** Calls a route with these fields of a request instead of right ones; checks the envelope. */
+/** Calls a route with these fields instead of valid ones, and checks the shape of an error. */
 async function call(
 	t: ExecutionContext,
 	{base, key}: TestApi,
@@ -69,12 +69,12 @@ async function call(
 }
 
 const hasBody = ({operation}: Described) => operation.requestBody?.content['application/json'] !== undefined;
-// The body of these may be left out.
+// The body is optional on these routes.
 const needsBody = (route: Described) =>
 	hasBody(route) &&
 	!/\/(cancel|preferences-link|replay|resend|rotate|rotate-key|rotate-secret|test|verify)$/.test(route.path);
 
-test('without a key, with an unknown one, with a malformed one: 401 in its own shape', async t => {
+test('responds with 401 to a missing, unknown or malformed key', async t => {
 	conforms(t, 'auth.required', 'auth.unauthorized', 'errors.401');
 	const {api, routes} = await start(t);
 	for (const route of routes) {
@@ -86,7 +86,7 @@ test('without a key, with an unknown one, with a malformed one: 401 in its own s
 	}
 });
 
-test('with a key that has no scope: 403 insufficient_scope, whatever the body', async t => {
+test('responds with 403 insufficient_scope to a key without scopes, whatever the body', async t => {
 	const {api, routes} = await start(t);
 	const bearer = await addKey(api.store, api.workspace.id, {scopes: '[]'});
 	for (const route of routes) {
@@ -95,7 +95,7 @@ test('with a key that has no scope: 403 insufficient_scope, whatever the body', 
 	}
 });
 
-test('each route wants its scope, and that alone', async t => {
+test('each route requires its own scope and no other', async t => {
 	conforms(t, 'auth.scopes', 'auth.scope-missing', 'scope.messages.send', 'scope.messages.read');
 	conforms(t, 'scope.suppressions.manage', 'scope.suppressions.read', 'scope.webhooks.manage', 'scope.webhooks.read');
 	conforms(t, 'scope.unsubscribe_groups.manage', 'scope.unsubscribe_groups.read');
@@ -119,14 +119,14 @@ test('each route wants its scope, and that alone', async t => {
 	}
 });
 
-test('another method: 405 with Allow, key or not; OPTIONS: 204 with Allow', async t => {
+test('responds with 405 and Allow to other methods, with or without a key, and with 204 to OPTIONS', async t => {
 	conforms(t, 'errors.405.method_not_allowed', 'webhook-status.no-lifecycle');
 	const {api, routes} = await start(t);
 	const methodsOf = new Map<string, string[]>();
 	for (const {path, method} of routes) {
 		methodsOf.set(path, [...(methodsOf.get(path) ?? []), method, ...(method === 'GET' ? ['HEAD'] : [])]);
 	}
-	// The interface leaves no way to edit an entry or a topic.
+	// The API has no way to edit an entry or a topic.
 	t.deepEqual(methodsOf.get('/v1/suppressions/{id}'), ['DELETE']);
 	t.deepEqual(methodsOf.get('/v1/unsubscribe-groups/{id}'), ['DELETE']);
 	for (const [path, methods] of methodsOf) {
@@ -143,7 +143,7 @@ test('another method: 405 with Allow, key or not; OPTIONS: 204 with Allow', asyn
 	}
 });
 
-test('HEAD answers as GET does, without a body', async t => {
+test('HEAD responds like GET on every route, without a body', async t => {
 	const {api, routes} = await start(t);
 	for (const route of routes.filter(({method}) => method === 'GET')) {
 		const get = await call(t, api, route);
@@ -153,7 +153,7 @@ test('HEAD answers as GET does, without a body', async t => {
 	}
 });
 
-test('a trailing slash, no version and another one are other paths', async t => {
+test('responds with 404 to a trailing slash, a missing version or another version', async t => {
 	conforms(t, 'versioning.1');
 	const {api, routes} = await start(t);
 	for (const route of routes) {
@@ -163,7 +163,7 @@ test('a trailing slash, no version and another one are other paths', async t => 
 	}
 });
 
-test('an unknown query parameter is a violation', async t => {
+test('rejects an unknown query parameter', async t => {
 	const {api, routes} = await start(t);
 	for (const route of routes.filter(route => !hasBody(route))) {
 		const called = await call(t, api, route, {query: '?surprise=1'});
@@ -171,7 +171,7 @@ test('an unknown query parameter is a violation', async t => {
 	}
 });
 
-test('a body that is no JSON: 415, 413, 400 and 422 in their order', async t => {
+test('checks a body in this order: 415, 413, 400, 422', async t => {
 	conforms(t, 'overview.json', 'errors.400.bad_request');
 	const {api, routes} = await start(t);
 	for (const route of routes.filter(hasBody)) {
@@ -201,7 +201,7 @@ test('a body that is no JSON: 415, 413, 400 and 422 in their order', async t => 
 	}
 });
 
-test('a body over the limit: 413, before it is read', async t => {
+test('rejects a body over the limit with 413 before reading it', async t => {
 	const {api, routes} = await start(t);
 	const {port} = new URL(api.base);
 	for (const {method, path} of routes.filter(hasBody)) {
@@ -215,7 +215,7 @@ test('a body over the limit: 413, before it is read', async t => {
 	}
 });
 
-test('headers that are too long: 431 in the envelope', async t => {
+test('responds to headers that are too long with 431 and a JSON error', async t => {
 	const {api, routes} = await start(t);
 	const {port} = new URL(api.base);
 	for (const {method, path} of routes) {
@@ -229,7 +229,7 @@ test('headers that are too long: 431 in the envelope', async t => {
 });
 
 if (engines.includes('postgres')) {
-	test('a store that is gone: 503 with Retry-After on every route', async t => {
+	test('responds with 503 and Retry-After on every route while the store is unreachable', async t => {
 		const location = await newLocation(t, 'postgres');
 		const url = new URL('url' in location ? location.url : '');
 		const proxy = await startTcpProxy(t, {host: url.hostname, port: Number(url.port)});
@@ -239,7 +239,7 @@ if (engines.includes('postgres')) {
 		await migrate(store.database);
 		const api = await startApi(t, store);
 		const document = (await (await fetch(`${api.base}/openapi.json`)).json()) as ApiDocument;
-		// The key is remembered before the store goes.
+		// Caches the key before the store becomes unreachable.
 		t.is((await api.get('/v1/messages/x')).status, 404);
 		proxy.cut();
 		const unknown = 'msg_01kaxq7w0c8m2v5t9d3f6h1j4n';

@@ -11,7 +11,7 @@ function limitAt() {
 	return {time, limit, fail, tries};
 }
 
-test('120 a minute and client, then none until the minute is over', t => {
+test('allows 120 failures per client and minute, then none until the minute ends', t => {
 	const {time, tries, fail} = limitAt();
 	t.is(tries('192.0.2.1', 140), 120);
 	t.is(tries('192.0.2.2', 1), 1);
@@ -22,7 +22,7 @@ test('120 a minute and client, then none until the minute is over', t => {
 	t.is(fail('192.0.2.1'), 60_000);
 });
 
-test('the addresses of one IPv6 network are one client, a mapped one is its IPv4 address', t => {
+test('counts an IPv6 /64 network as one client and a mapped address as its IPv4 address', t => {
 	const {tries} = limitAt();
 	t.is(tries('2001:db8::1', 70) + tries('2001:db8:0:0:ffff::2', 70), 120);
 	t.is(tries('2001:db8:0:1::1', 1), 1);
@@ -30,12 +30,12 @@ test('the addresses of one IPv6 network are one client, a mapped one is its IPv4
 	t.is(tries('fe80::1%eth0', 1) + tries('', 1), 2);
 });
 
-test('what is no address is one client, however it is spelled', t => {
+test('counts everything that is not an address as one client', t => {
 	const {tries} = limitAt();
 	t.is(tries('unknown', 70) + tries('x'.repeat(10_000), 70), 120);
 });
 
-test('the limit may change, and go, while it is in use', t => {
+test('applies a changed or removed limit at once', t => {
 	const {tries, limit} = limitAt();
 	t.is(tries('192.0.2.1', 140), 120);
 	limit.now = null;

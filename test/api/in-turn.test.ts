@@ -7,7 +7,7 @@ import {newId} from '../helpers/workspace.ts';
 
 const asking = 'GET /v1/big HTTP/1.1\r\nHost: x\r\n\r\n';
 
-/** An API with one route; it counts what was begun and is not answered yet, and answers when it is told to. */
+/** Starts an API with one route that counts the requests it has started and responds only when told to. */
 async function start(t: ExecutionContext, answer: string) {
 	const waiting: Array<() => void> = [];
 	let begun = 0;
@@ -41,7 +41,7 @@ async function start(t: ExecutionContext, answer: string) {
 	return {client, waiting, begun: () => begun};
 }
 
-test('what one connection asks for ahead is begun when the answer before it was given', async t => {
+test('starts a pipelined request only after the previous response was sent', async t => {
 	const {client, waiting, begun} = await start(t, 'x');
 	const socket = await client();
 	let received = '';
@@ -57,7 +57,7 @@ test('what one connection asks for ahead is begun when the answer before it was 
 	await waitFor('all are answered', async () => received.match(/HTTP\/1\.1 200/g)?.length === 10);
 });
 
-test('a client that takes no answer gets no second one made', async t => {
+test('does not prepare a second response for a client that has not read the first', async t => {
 	const {client, waiting, begun} = await start(t, 'x'.repeat(16 * 1024 * 1024));
 	const [deaf, other] = [await client(), await client()];
 	deaf.pause();
@@ -75,7 +75,7 @@ test('a client that takes no answer gets no second one made', async t => {
 	t.is(begun(), 4);
 });
 
-test('who asks too far ahead loses the connection', async t => {
+test('closes a connection that pipelines too many requests', async t => {
 	const {client, begun} = await start(t, 'x');
 	const socket = await client();
 	const closed = once(socket, 'close');

@@ -6,7 +6,7 @@ import {type ItemLimits, type JsonLimits, JsonScan, oversized, parseJson, parseL
 const many = 1_000_000;
 const items: ItemLimits = {list: 'messages', most: 100, values: many, bytes: many};
 
-/** What a scan says of a body that comes in pieces of this length. */
+/** Scans a body that arrives in pieces of this length. */
 function scan(text: string, limits: JsonLimits, pieceLength = many) {
 	const bytes = Buffer.from(text);
 	const scan = new JsonScan(limits);
@@ -27,7 +27,7 @@ const fieldOf = (text: string, limits: JsonLimits) => {
 	return fault && 'violation' in fault ? fault.violation.field : null;
 };
 
-/** The names and list elements of a value, as people would count them. */
+/** Counts the names and list elements of a value, as a person would. */
 function countValues(value: unknown): number {
 	if (typeof value !== 'object' || value === null) {
 		return 0;
@@ -42,7 +42,7 @@ const anything = fc.oneof(
 	fc.array(fc.constantFrom([], {}, '', '[', ',', '\\"', {a: []}, [[]], [{}], null)),
 );
 
-test('counts what JSON.parse makes, in any layout, in pieces of any length', t => {
+test('counts the values that JSON.parse creates, in any formatting and chunk length', t => {
 	fc.assert(
 		fc.property(anything, layouts, fc.integer({min: 1, max: 20}), (value, space, pieceLength) => {
 			const text = JSON.stringify(value, null, space);
@@ -54,7 +54,7 @@ test('counts what JSON.parse makes, in any layout, in pieces of any length', t =
 	);
 });
 
-test('refuses the value that is one too many, and not the one before', t => {
+test('refuses the first value over the limit, and none before it', t => {
 	fc.assert(
 		fc.property(anything, value => {
 			const text = JSON.stringify(value);
@@ -67,7 +67,7 @@ test('refuses the value that is one too many, and not the one before', t => {
 	);
 });
 
-test('says which item has too many, also the first and the last', t => {
+test('names the item with too many values, even if it is the first or the last', t => {
 	const limits = {values: 100, items: {...items, values: 3}};
 	t.is(fieldOf('{"messages":[{"a":1,"b":2,"c":3},[1,[2]],[{"a":[]},1]]}', limits), null);
 	t.is(fieldOf('{"messages":[{"a":1,"b":2,"c":3,"d":4}]}', limits), 'messages[0]');
@@ -97,7 +97,7 @@ const batch = fc.oneof(
 	fc.tuple(fc.constant('messages'), fc.array(fc.nat(), {minLength: 1})),
 );
 
-test('read in parts, a body is what it is when read at once', async t => {
+test('reading in parts gives the same value as reading at once', async t => {
 	await fc.assert(
 		fc.asyncProperty(batch, layouts, fc.integer({min: 1, max: 30}), async (value, space, pieceLength) => {
 			if (isTame(value)) {
@@ -113,7 +113,7 @@ test('read in parts, a body is what it is when read at once', async t => {
 	);
 });
 
-test('read in parts, a body has the faults that it has when read at once', async t => {
+test('reading in parts finds the same errors as reading at once', async t => {
 	const broken = fc.tuple(
 		batch,
 		fc.nat(),
@@ -132,7 +132,7 @@ test('read in parts, a body has the faults that it has when read at once', async
 	);
 });
 
-test('read in parts, names are judged across the parts', async t => {
+test('reading in parts finds repeated names across the parts', async t => {
 	const faultOf = async (text: string) => {
 		const both = await readBoth(text, items, many);
 		return both && !both.inParts.ok ? both.inParts.fault : null;
@@ -147,13 +147,13 @@ test('read in parts, names are judged across the parts', async t => {
 	t.regex(String(await faultOf('{"messages":[1}')), /not valid JSON/);
 });
 
-test('items beyond the most, and too large ones, are not read', async t => {
+test('skips items beyond the maximum and items that are too large', async t => {
 	const text = JSON.stringify({messages: [{a: 1}, {b: 'x'.repeat(50)}, {c: 1}, {d: 1}, {e: 1}]});
 	const both = await readBoth(text, {...items, most: 3, bytes: 20}, 7);
 	t.deepEqual(both?.inParts, {ok: true, value: {messages: [{a: 1}, oversized, {c: 1}, null, null]}});
 });
 
-test('never throws, whatever the bytes', async t => {
+test('the scan never throws, whatever the bytes', async t => {
 	const bytes = fc.oneof(
 		fc.uint8Array({maxLength: 64}),
 		fc.array(fc.constantFrom(...Buffer.from('[]{},:"\\ a1')), {maxLength: 64}).map(list => Uint8Array.from(list)),

@@ -15,7 +15,7 @@ const faultOf = (text: string | Uint8Array) => {
 };
 
 const refused: ReadonlyArray<[title: string, body: string | Uint8Array, fault: RegExp]> = [
-	['nothing', '', /not valid JSON/],
+	['an empty body', '', /not valid JSON/],
 	['half an object', '{"a":', /not valid JSON/],
 	['a trailing comma', '[1,]', /not valid JSON/],
 	['single quotes', "{'a':1}", /not valid JSON/],
@@ -25,10 +25,10 @@ const refused: ReadonlyArray<[title: string, body: string | Uint8Array, fault: R
 	['invalid UTF-8', Uint8Array.of(0x22, 0xff, 0x22), /not valid UTF-8/],
 	['an overlong slash', Uint8Array.of(0x22, 0xc0, 0xaf, 0x22), /not valid UTF-8/],
 	['a surrogate in UTF-8', Uint8Array.of(0x22, 0xed, 0xa0, 0x80, 0x22), /not valid UTF-8/],
-	['a name twice', '{"a":1,"b":2,"a":3}', /same name twice/],
-	['a name twice, spelled differently', '{"a":1,"\\u0061":2}', /same name twice/],
-	['a name twice, deep inside', '[{"x":[{"b":{"to":1,"to":1}}]}]', /same name twice/],
-	['a name twice after a string full of quotes', '{"a":"\\\\\\":\\\\","a":1}', /same name twice/],
+	['a repeated name', '{"a":1,"b":2,"a":3}', /same name twice/],
+	['a repeated name, spelled differently', '{"a":1,"\\u0061":2}', /same name twice/],
+	['a repeated name, deep inside', '[{"x":[{"b":{"to":1,"to":1}}]}]', /same name twice/],
+	['a repeated name after a string full of quotes', '{"a":"\\\\\\":\\\\","a":1}', /same name twice/],
 	['__proto__', '{"__proto__":{"admin":true}}', /not allowed/],
 	['__proto__ in an array in an object', '{"a":[{"__proto__":1}]}', /not allowed/],
 	['__proto__ in disguise', '{"\\u005f_proto__":1}', /not allowed/],
@@ -43,17 +43,17 @@ for (const [title, body, fault] of refused) {
 	});
 }
 
-test('passes over a byte order mark in front, and keeps one in a string', t => {
+test('skips a leading byte order mark, but keeps one in a string', t => {
 	t.deepEqual(parse('\ufeff{"a":"\ufeffb"}'), {ok: true, value: {a: '\ufeffb'}});
 });
 
-test('takes 32 levels, and brackets, colons and braces in strings', t => {
+test('accepts 32 levels, and brackets, colons and braces in strings', t => {
 	t.is(faultOf('['.repeat(32) + ']'.repeat(32)), null);
 	t.is(faultOf(JSON.stringify({a: '['.repeat(100), b: ':{"a":1}\\', c: '\\"', 'd:"': ':'})), null);
 	t.is(faultOf('{"constructor":{"name":1},"prototype":2}'), null);
 });
 
-test('leaves the prototype of objects alone', t => {
+test('does not pollute the prototype of objects', t => {
 	parse('{"__proto__":{"polluted":1}}');
 	parse('{"constructor":{"prototype":{"polluted":1}}}');
 	t.false('polluted' in {});
@@ -61,7 +61,7 @@ test('leaves the prototype of objects alone', t => {
 
 const hasForbidden = (value: unknown) => /"__proto__"|"prototype"/.test(JSON.stringify(value));
 
-test('reads whatever JSON.stringify writes, in any layout', t => {
+test('reads whatever JSON.stringify writes, in any formatting', t => {
 	fc.assert(
 		fc.property(fc.jsonValue({maxDepth: 8}), fc.constantFrom(undefined, 1, '\t'), (value, space) => {
 			if (!hasForbidden(value)) {
@@ -73,12 +73,12 @@ test('reads whatever JSON.stringify writes, in any layout', t => {
 	);
 });
 
-// No name that needs an escape: JSON.parse of Node 24.21 may take it for another one that an object before it had.
+// No name that needs an escape: JSON.parse of Node 24.21 may confuse it with a name of an earlier object.
 const name = fc
 	.oneof(fc.string(), fc.constantFrom('a', ':', '{', 'b:'))
 	.filter(text => JSON.stringify(text) === `"${text}"`);
 
-test('finds a repeated name wherever it stands', t => {
+test('finds a repeated name anywhere in the body', t => {
 	fc.assert(
 		fc.property(fc.uniqueArray(name, {minLength: 1, maxLength: 6}), fc.nat(), fc.nat(), (names, which, where) => {
 			const pairs = names.map(name => `${JSON.stringify(name)}:${JSON.stringify({[`x${name}`]: names})}`);

@@ -11,7 +11,7 @@ import {newId} from '../helpers/workspace.ts';
 
 const never = new AbortController().signal;
 
-test('those who wait for a seat get it in their order, of their owner; too many, too late or gone get none', async t => {
+test('gives seats to an owner’s waiting requests in order, unless too many, too late or disconnected', async t => {
 	const seats = new AnswerSeats({seats: 1, waiting: 2, waitMs: 50});
 	const first = await seats.wait('a', never);
 	t.truthy(first);
@@ -44,7 +44,7 @@ test('those who wait for a seat get it in their order, of their owner; too many,
 	t.truthy(seats.take('a'));
 });
 
-// More than the system holds for a connection that nobody reads.
+// More than the system buffers for a connection that nobody reads.
 const size = 16 * 1024 * 1024;
 
 async function start(t: ExecutionContext) {
@@ -97,11 +97,11 @@ async function start(t: ExecutionContext) {
 	return {ask, url, reads: () => reads, taken: () => taken};
 }
 
-test('a large answer is read for as many as may have one, and for the next when one was taken', async t => {
+test('reads as many large responses as there are seats, and the next one when a seat is free', async t => {
 	const {ask, url, reads} = await start(t);
 	const sockets = await Promise.all(Array.from({length: 12}, () => ask('/v1/flagged')));
 	await waitFor('four are read', () => reads() === 4);
-	// What takes no seat shows that the others would have been read by now.
+	// A request that needs no seat shows that the others would have been read by now.
 	t.is((await fetch(`${url}/v1/none`)).status, 404);
 	t.is(reads(), 4);
 	for (const [index, socket] of sockets.entries()) {
@@ -112,7 +112,7 @@ test('a large answer is read for as many as may have one, and for the next when 
 	t.true(small.every(({status}) => status === 200));
 });
 
-test('a large answer that was not expected is refused where its owner has too many', async t => {
+test('refuses an unexpectedly large response when its owner has too many', async t => {
 	const {ask, url, reads} = await start(t);
 	await Promise.all(Array.from({length: 4}, () => ask('/v1/plain')));
 	await waitFor('four are read', () => reads() === 4);
@@ -124,7 +124,7 @@ test('a large answer that was not expected is refused where its owner has too ma
 	t.like(await refused.json(), {error: {code: 'rate_limited'}});
 });
 
-test('a stream is read no faster than its client takes it', async t => {
+test('reads a stream no faster than its client does', async t => {
 	const {ask, url, taken} = await start(t);
 	const socket = await ask('/v1/stream');
 	await waitFor('it begins', () => taken() > 0);
@@ -135,7 +135,7 @@ test('a stream is read no faster than its client takes it', async t => {
 	t.is(taken(), 64);
 });
 
-test('a seat is released after HEAD, a refusal and a stream that breaks off', async t => {
+test('releases a seat after HEAD, an error response or a broken stream', async t => {
 	const {url} = await start(t);
 	for (let round = 0; round < 5; round++) {
 		const head = await fetch(`${url}/v1/flagged`, {method: 'HEAD'});

@@ -16,7 +16,7 @@ const mebibyte = 1024 * 1024;
 const keys = (n: number) => `{${Array.from({length: n}, (_, i) => `"k${i}":0`).join(',')}}`;
 const emptyLists = (n: number) => `{"a":[${new Array(n).fill('[]').join(',')}]}`;
 
-/** The body of a send with this JSON as its data. */
+/** Returns the body of a send with this JSON as its data. */
 const sendOf = ({workspace: {sender, templateId}}: TestApi, data: string) =>
 	`{"from":"${sender}","to":"user@example.org","templateId":"${templateId}","data":${data}}`;
 const batchOf = (items: readonly string[]) => `{"messages":[${items.join(',')}]}`;
@@ -25,7 +25,7 @@ const violationsOf = ({body}: {body: unknown}) =>
 	(body as {error: {violations?: Array<{field: string; message: string}>}}).error.violations?.map(({field}) => field);
 const remaining = ({headers}: {headers: Headers}) => Number(headers.get('ratelimit-remaining'));
 
-test.serial('a send with too many values is refused, one with as many as may be is judged', async t => {
+test.serial('rejects a send with too many values and validates one at the limit', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store, {rateLimit: null});
 	for (const data of [keys(50_000), emptyLists(50_000), `[${'0,'.repeat(60_000)}0]`]) {
@@ -40,7 +40,7 @@ test.serial('a send with too many values is refused, one with as many as may be 
 	t.is((await store.reader('messages')).length, 1);
 });
 
-test.serial('a batch is refused for one item with too many values, and for too many in all', async t => {
+test.serial('rejects a batch if one item, or the whole batch, has too many values', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const good = sendOf(api, '{}');
@@ -54,24 +54,27 @@ test.serial('a batch is refused for one item with too many values, and for too m
 	t.deepEqual(await store.reader('messages'), []);
 });
 
-test.serial('an item that is too large for a send is refused alone; what stands around is small', async t => {
-	const store = await newStore(t, 'sqlite');
-	const api = await startApi(t, store);
-	const good = sendOf(api, '{}');
-	const items = [good, sendOf(api, `{"a":"${'x'.repeat(7 * mebibyte)}"}`), '7', good];
-	const answer = await api.post('/v1/messages/batch', batchOf(items));
-	t.is(answer.status, 200);
-	const results = (answer.body as {data: Array<{status: string; error?: {code: string}}>}).data;
-	t.deepEqual(
-		results.map(({status, error}) => error?.code ?? status),
-		['accepted', 'payload_too_large', 'validation_failed', 'accepted'],
-	);
-	const around = `{"messages":[${good}],"x":"${'x'.repeat(mebibyte)}"}`;
-	t.deepEqual(violationsOf(await api.post('/v1/messages/batch', around)), ['body']);
-	t.is((await store.reader('messages')).length, 2);
-});
+test.serial(
+	'rejects only the item that is too large for a send, and a batch with large content around its items',
+	async t => {
+		const store = await newStore(t, 'sqlite');
+		const api = await startApi(t, store);
+		const good = sendOf(api, '{}');
+		const items = [good, sendOf(api, `{"a":"${'x'.repeat(7 * mebibyte)}"}`), '7', good];
+		const answer = await api.post('/v1/messages/batch', batchOf(items));
+		t.is(answer.status, 200);
+		const results = (answer.body as {data: Array<{status: string; error?: {code: string}}>}).data;
+		t.deepEqual(
+			results.map(({status, error}) => error?.code ?? status),
+			['accepted', 'payload_too_large', 'validation_failed', 'accepted'],
+		);
+		const around = `{"messages":[${good}],"x":"${'x'.repeat(mebibyte)}"}`;
+		t.deepEqual(violationsOf(await api.post('/v1/messages/batch', around)), ['body']);
+		t.is((await store.reader('messages')).length, 2);
+	},
+);
 
-test.serial('a large batch gives what its items give alone', async t => {
+test.serial('a large batch gives each item the result of a single send', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const content = Buffer.alloc(300_000, 'ä').toString('base64');
@@ -101,7 +104,7 @@ test.serial('a large batch gives what its items give alone', async t => {
 	}
 });
 
-test.serial('a refused batch draws one on its bucket; with none left that is said first', async t => {
+test.serial('a refused batch counts as one item of the rate limit, which is checked before the body', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store, limited);
 	const refused = [
@@ -124,7 +127,7 @@ test.serial('a refused batch draws one on its bucket; with none left that is sai
 	t.is(remaining(await api.post('/v1/messages', sendOf(api, keys(50_001)))), 3);
 });
 
-test.serial('a body without a length is judged as one with it', async t => {
+test.serial('treats a body without a Content-Length like one with it', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const chunked = async (path: string, pieces: readonly string[]) => {
@@ -155,7 +158,7 @@ test.serial('a body without a length is judged as one with it', async t => {
 	t.regex(crumbs.body, /pieces/);
 });
 
-test.serial('bodies that break off leave nothing behind: there is room for as many again', async t => {
+test.serial('frees the room of bodies that break off', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const {port} = new URL(api.base);

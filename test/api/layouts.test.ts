@@ -24,7 +24,7 @@ const fieldsOf = ({body}: Answer) =>
 
 sqliteTest(
 	test,
-	'a version is in its layout; a change of a partial makes the next one, after a dry run',
+	'a version uses its layout; changing a partial creates the next version, after a dry run',
 	async (t, store) => {
 		const {api, id} = await prepare(t, store);
 		const preview = async () => (await api.post(`/v1/templates/${id}/preview`, {data: {n: 1}})).body;
@@ -48,7 +48,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test, 'a template that does not compile in it refuses a change as a whole', async (t, store) => {
+sqliteTest(test, 'rejects a layout change as a whole if a template no longer compiles', async (t, store) => {
 	const {api, id} = await prepare(t, store);
 	const bad = await api.put('/v1/layouts/layout/main', {files: {'body.html': '\n{{ content }} {{ x | nope }}'}});
 	t.is(bad.status, 422);
@@ -79,7 +79,7 @@ sqliteTest(test, 'a template that does not compile in it refuses a change as a w
 	t.regex(fieldsOf(inPartial)[0]?.message ?? '', /^line 2, column 1: there is no partial gone/);
 });
 
-storeTest(test, 'what is used is not removed; what is not used is; lists have pages', async (t, store) => {
+storeTest(test, 'removes only layouts and partials that are not in use, and lists them in pages', async (t, store) => {
 	const {api, id} = await prepare(t, store);
 	const used = await api.remove('/v1/layouts/partial/foot');
 	t.is(used.status, 409);
@@ -96,7 +96,7 @@ storeTest(test, 'what is used is not removed; what is not used is; lists have pa
 	});
 });
 
-storeTest(test, 'of a layout and a template that change at once neither is lost', async (t, store) => {
+storeTest(test, 'concurrent changes of a layout and a template both take effect', async (t, store) => {
 	const {api, id} = await prepare(t, store);
 	const texts = ['one', 'two', 'three', 'four'];
 	const answers = await Promise.all([
@@ -114,7 +114,7 @@ storeTest(test, 'of a layout and a template that change at once neither is lost'
 	t.true(html.endsWith(`</b>${files['foot.liquid']}`), `${html} and ${files['foot.liquid']}`);
 });
 
-/** Characters of the rows that were read during the work. */
+/** Counts the characters of the rows read during the work. */
 async function readDuring({reader}: Store, work: () => Promise<unknown>): Promise<number> {
 	let read = 0;
 	const note = (rows: unknown) => {
@@ -126,7 +126,7 @@ async function readDuring({reader}: Store, work: () => Promise<unknown>): Promis
 	return read;
 }
 
-sqliteTest(test, 'what is about one layout reads the sources of that one, and lists read none', async (t, store) => {
+sqliteTest(test, 'a request for one layout reads only its sources, and lists read none', async (t, store) => {
 	const {api, id} = await prepare(t, store);
 	const long = 'x'.repeat(30_000);
 	await store.writer.transaction(async trx => {
@@ -152,7 +152,7 @@ sqliteTest(test, 'what is about one layout reads the sources of that one, and li
 	t.true((await readDuring(store, () => api.get(`/v1/templates/${id}/versions`))) < 8000);
 });
 
-sqliteTest(test, 'what a program of the version before saved is read with what it uses', async (t, store) => {
+sqliteTest(test, 'reads the usage of layouts saved by the previous version of the program', async (t, store) => {
 	const {api} = await prepare(t, store);
 	await store.reader('templates').update({uses: null});
 	await store.reader('layout_uses').where({kind: 'partial'}).delete();
@@ -162,7 +162,7 @@ sqliteTest(test, 'what a program of the version before saved is read with what i
 	t.like((await api.get('/v1/layouts/partial/foot')).body, {used_by: []});
 });
 
-sqliteTest(test, 'a diff of more than 2,000 lines is not shown, and says so', async (t, store) => {
+sqliteTest(test, 'replaces a diff of more than 2,000 lines by a notice', async (t, store) => {
 	const {api} = await prepare(t, store);
 	const dry = async (text: string) => (await api.put('/v1/layouts/partial/foot?dry_run=true', foot(text))).body;
 	t.regex(

@@ -17,7 +17,7 @@ function passes(host: string | undefined, name = 'admin.internal', {encrypted = 
 	return fault === undefined;
 }
 
-test('an address, localhost and the own name pass, with or without a port', t => {
+test('accepts an IP address, localhost and the server’s own name, with or without a port', t => {
 	for (const host of [
 		'127.0.0.1',
 		'127.0.0.1:8126',
@@ -35,7 +35,7 @@ test('an address, localhost and the own name pass, with or without a port', t =>
 	t.true(passes(undefined), 'HTTP/1.0 names none');
 });
 
-test('over TLS of ours only the public name passes: strangers name whatever they like', t => {
+test('accepts only the public name over our own TLS, because strangers can send any name', t => {
 	for (const host of ['127.0.0.1', '[::1]', 'localhost', 'admin.internal', '192.0.2.1', undefined, '']) {
 		t.false(passes(host, 'admin.internal', {encrypted: true}), host);
 		t.false(passes(host, 'admin.internal', {encrypted: true, open: 'mail.example'}), host);
@@ -44,7 +44,7 @@ test('over TLS of ours only the public name passes: strangers name whatever they
 	t.true(passes('mail.example', '127.0.0.1', {open: 'mail.example'}), 'behind a proxy');
 });
 
-test('another name does not, however it looks', t => {
+test('refuses any other name, even one that looks local', t => {
 	for (const host of [
 		'rebound.example',
 		'127.0.0.1.rebound.example',

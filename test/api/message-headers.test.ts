@@ -5,7 +5,7 @@ import {addKey} from '../helpers/workspace.ts';
 
 type Violations = ReadonlyArray<{readonly field: string; readonly message: string}>;
 
-sqliteTest(test, 'names and header fields read back as they were sent, and are shown only there', async (t, store) => {
+sqliteTest(test, 'returns names and header fields as sent, and omits them if none were set', async (t, store) => {
 	const api = await startApi(t, store);
 	const sent = await api.send({
 		...{toName: 'Zoë Müller', replyTo: 'help@example.com', replyToName: 'Help, please'},
@@ -19,12 +19,15 @@ sqliteTest(test, 'names and header fields read back as they were sent, and are s
 		headers: {'X-Entity-Ref-ID': '77', Importance: 'high', 'Auto-Submitted': 'no'},
 	});
 	const again = await api.post(`/v1/messages/${idOf(sent)}/resend`, '{}');
-	t.like((await api.get(`/v1/messages/${idOf(again)}`)).body, {to_name: 'Zoë Müller', headers: {Importance: 'high'}});
+	t.like((await api.get(`/v1/messages/${idOf(again)}`)).body, {
+		to_name: 'Zoë Müller',
+		headers: {Importance: 'high'},
+	});
 	const plain = (await api.get(`/v1/messages/${idOf(await api.send())}`)).body as object;
 	t.false('to_name' in plain || 'reply_to_name' in plain || 'headers' in plain);
 });
 
-sqliteTest(test, 'what no header may be is named', async (t, store) => {
+sqliteTest(test, 'rejects header fields that are not allowed and names them', async (t, store) => {
 	const api = await startApi(t, store);
 	const many = Object.fromEntries(Array.from({length: 21}, (_, n) => [`X-${n}`, 'a']));
 	const id = '<a@b.example>';
@@ -93,7 +96,7 @@ sqliteTest(test, 'what no header may be is named', async (t, store) => {
 
 sqliteTest(
 	test,
-	'inReplyTo threads by our Message-IDs, and by those that submitted mail came with',
+	'inReplyTo threads by our Message-ID, or by the one of a message submitted over SMTP',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const read = async (id: string) =>
@@ -117,7 +120,7 @@ sqliteTest(
 		});
 		t.is(data[2]?.status, 'accepted');
 
-		// A long thread keeps its first mail and its newest.
+		// A long thread keeps the IDs of its first and its newest messages.
 		let last = second;
 		for (let n = 0; n < 20; n++) {
 			last = idOf(await api.send({inReplyTo: last}));

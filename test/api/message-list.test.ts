@@ -28,7 +28,7 @@ function violatedFields(answer: Answer): string[] {
 	return error.code === 'validation_failed' ? error.violations.map(({field}) => field) : [error.code];
 }
 
-sqliteTest(test, 'messages are listed newest first, each as it reads by its id', async (t, store) => {
+sqliteTest(test, 'lists messages newest first, each as it is returned by its ID', async (t, store) => {
 	conforms(t, 'messages.list.answer');
 	const api = await startApi(t, store);
 	const files = ['a.pdf', 'b.pdf'].map(filename => ({filename, contentType: 'application/pdf', content: 'JVBERi0='}));
@@ -47,7 +47,7 @@ sqliteTest(test, 'messages are listed newest first, each as it reads by its id',
 	t.deepEqual(await list(api, '', stranger), {data: [], next_cursor: null});
 });
 
-storeTest(test, 'a page costs the same few queries however long it is', async (t, store) => {
+storeTest(test, 'reads a page of any length with the same few queries', async (t, store) => {
 	const api = await startApi(t, store);
 	for (let n = 0; n < 12; n++) {
 		await api.send({attachments: [{filename: `${n}.txt`, contentType: 'text/plain', content: 'eA=='}]});
@@ -66,7 +66,7 @@ storeTest(test, 'a page costs the same few queries however long it is', async (t
 	t.true(few <= 4);
 });
 
-storeTest(test, 'each filter leaves what it says, alone and with others', async (t, store) => {
+storeTest(test, 'each filter selects the right messages, alone and combined', async (t, store) => {
 	conforms(t, 'messages.list.status', 'messages.list.recipient', 'messages.list.from');
 	conforms(t, 'messages.list.templateId');
 	const api = await startApi(t, store);
@@ -109,7 +109,7 @@ storeTest(test, 'each filter leaves what it says, alone and with others', async 
 	t.deepEqual(await ids({status: 'bounced', templateId: template}), []);
 });
 
-storeTest(test, 'subject, metadata, tag and Message-ID find what was said', async (t, store) => {
+storeTest(test, 'finds messages by subject, metadata, tag and Message-ID', async (t, store) => {
 	const api = await startApi(t, store);
 	const one = idOf(await api.send({metadata: {order_id: '1042', shop: 'north'}, tags: ['receipt', 'vip']}));
 	const two = idOf(await api.send({metadata: {order_id: '1043', 'a[b]=c': 'x'}, tags: ['receipt']}));
@@ -187,7 +187,7 @@ storeTest(test, 'subject, metadata, tag and Message-ID find what was said', asyn
 	t.is((await api.get(`/v1/messages?tag=vip&limit=1&cursor=${first.next_cursor}`)).status, 422);
 });
 
-sqliteTest(test, 'a plus in an address need not be encoded in a query', async (t, store) => {
+sqliteTest(test, 'accepts an unencoded plus sign in an address in a query', async (t, store) => {
 	const api = await startApi(t, store);
 	const one = idOf(await api.send({to: 'ada+shop@example.org'}));
 	await api.send({to: 'ada@example.org'});
@@ -200,7 +200,7 @@ sqliteTest(test, 'a plus in an address need not be encoded in a query', async (t
 	}
 });
 
-sqliteTest(test, 'createdAfter and createdBefore are a half-open range of any RFC 3339 times', async (t, store) => {
+sqliteTest(test, 'createdAfter and createdBefore form a half-open range of any RFC 3339 times', async (t, store) => {
 	conforms(t, 'messages.list.created');
 	let now = Date.parse('2026-06-09T10:15:30Z');
 	const api = await startApi(t, store, {clock: {now: () => now, monotonic: () => now}});
@@ -236,7 +236,7 @@ sqliteTest(test, 'createdAfter and createdBefore are a half-open range of any RF
 	}
 });
 
-sqliteTest(test, 'what is no value of a filter is a violation of its name', async (t, store) => {
+sqliteTest(test, 'rejects an invalid filter value and names the filter', async (t, store) => {
 	conforms(t, 'messages.list.limit');
 	const api = await startApi(t, store);
 	for (const [query, ...fields] of [
@@ -277,7 +277,7 @@ sqliteTest(test, 'what is no value of a filter is a violation of its name', asyn
 	t.deepEqual(api.reported, []);
 });
 
-sqliteTest(test, 'a cursor goes with its workspace and its filters, in any spelling', async (t, store) => {
+sqliteTest(test, 'a cursor works only with its workspace and its filters, in any spelling', async (t, store) => {
 	conforms(t, 'messages.list.cursor', 'cursor.pages');
 	const api = await startApi(t, store);
 	const ids: string[] = [];
@@ -312,7 +312,7 @@ sqliteTest(test, 'a cursor goes with its workspace and its filters, in any spell
 	t.is((await api.get(`/v1/messages/${ids[0]}/events?cursor=${cursor}`)).status, 422);
 });
 
-storeTest(test, 'no query of any shape is a 500', async (t, store) => {
+storeTest(test, 'no query, however malformed, causes a 500', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.send();
 	const names = fc.constantFrom(
@@ -355,7 +355,7 @@ storeTest(test, 'no query of any shape is a 500', async (t, store) => {
 	t.deepEqual(api.reported, []);
 });
 
-// What a client can put on a request line at all.
+// The characters that a client can put on a request line.
 function asUrl(text: string): string {
 	return text.replaceAll(/[^\x21-\x7e]|#/g, '');
 }
@@ -364,7 +364,7 @@ function wellFormed(text: string): string {
 	return text.replaceAll(/\p{Cs}/gu, '\ufffd');
 }
 
-storeTest(test, 'a page ends before its messages are too large to answer at once', async (t, store) => {
+storeTest(test, 'ends a page of messages before the response gets too large', async (t, store) => {
 	const api = await startApi(t, store);
 	const large = {data: {text: 'x'.repeat(250_000)}};
 	const sent: string[] = [];

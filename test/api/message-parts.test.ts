@@ -13,7 +13,7 @@ import {addKey} from '../helpers/workspace.ts';
 type Item = Readonly<Record<string, unknown>>;
 type Page = {readonly data: readonly Item[]; readonly next_cursor: string | null};
 
-/** Copies of a message in the order of their addresses: `to` first. */
+/** Returns the recipients of a message in the order of their addresses: `to` first. */
 async function recipientsOf({store}: TestApi, messageId: string): Promise<Array<{id: string; address: string}>> {
 	return await recipientRows(store.reader).where({message_id: messageId}).orderBy('id');
 }
@@ -32,7 +32,7 @@ async function addVariant({store, workspace}: TestApi, subject: string, html: st
 	});
 }
 
-storeTest(test, 'recipients: each copy with its state and its next attempt, page by page', async (t, store) => {
+storeTest(test, 'lists recipients in pages, each with its state and next attempt', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({cc: ['b@example.net', 'A@example.net']}));
 	const [to, b] = await recipientsOf(api, id);
@@ -59,7 +59,7 @@ storeTest(test, 'recipients: each copy with its state and its next attempt, page
 
 sqliteTest(
 	test,
-	'attempts: every conversation in order, with the SMTP reply and nothing of our hosts',
+	'lists attempts in order with the SMTP reply, and reveals nothing about our servers',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const id = idOf(await api.send({cc: ['b@example.net']}));
@@ -112,7 +112,7 @@ sqliteTest(
 	},
 );
 
-test('content and raw: the mail as the template renders it, for the recipient that is named', async t => {
+test('content and raw return the message as rendered for the given recipient', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	await addVariant(api, 'Hello {{ name }}', '<p>To {{ recipient.email }} of {{ name }}</p>');
 	const file = {filename: 'note.txt', contentType: 'text/plain', content: 'YXR0YWNoZWQ='};
@@ -145,7 +145,7 @@ test('content and raw: the mail as the template renders it, for the recipient th
 	t.like(nobody.body, {error: {code: 'validation_failed', violations: [{field: 'recipient'}]}});
 });
 
-test('raw mail is signed, but not that of a test key, which could post it elsewhere', async t => {
+test('signs raw messages, except those of a test key, which could be posted elsewhere', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	await addVariant(api, 'Hello', '<p>Hello</p>');
 	const from = 'a@signed.example';
@@ -163,7 +163,7 @@ test('raw mail is signed, but not that of a test key, which could post it elsewh
 	t.is(await signaturesBy(await addKey(api.store, api.workspace.id, {mode: 'test'})), 0);
 });
 
-test('content and raw say why there is no mail, and nothing of what was erased', async t => {
+test('content and raw explain why they cannot be returned, and reveal nothing erased', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const id = idOf(await api.send());
 	const refused = async (why: RegExp, parts: readonly string[] = ['content', 'raw']) => {
@@ -176,7 +176,7 @@ test('content and raw say why there is no mail, and nothing of what was erased',
 	};
 	await refused(/The message cannot be rendered again: The template version has no variant\./);
 	await addVariant(api, 'x', '{% for a in (1..999999999) %}{% for b in (1..999999999) %}{% endfor %}{% endfor %}');
-	// It renders for seconds, until it is ended.
+	// It renders for seconds, until it is stopped.
 	await refused(/The message cannot be rendered again: .*limit/, ['content']);
 	await api.store.database('senders').delete();
 	await refused(/The message cannot be rendered again: its sender was removed\./);
@@ -187,7 +187,7 @@ test('content and raw say why there is no mail, and nothing of what was erased',
 	await refused(/The content of the message was erased/);
 });
 
-sqliteTest(test, 'resend: a new message that says the same, with every check of a send', async (t, store) => {
+sqliteTest(test, 'resend creates a new message with the same content and all checks of a send', async (t, store) => {
 	const api = await startApi(t, store);
 	const file = {filename: 'note.txt', contentType: 'text/plain', content: 'YXR0YWNoZWQ='};
 	const id = idOf(
@@ -238,28 +238,24 @@ sqliteTest(test, 'resend: a new message that says the same, with every check of 
 	t.is((await store.reader('messages')).length, 2);
 });
 
-sqliteTest(
-	test,
-	'resend: an Idempotency-Key repeats the answer for the same message, and no other',
-	async (t, store) => {
-		const api = await startApi(t, store);
-		const [first, second] = [idOf(await api.send()), idOf(await api.send())];
-		const again = (id: string, key = 'k') =>
-			api.post(`/v1/messages/${id}/resend`, {}, api.key, {'idempotency-key': key});
-		const [one, two] = await Promise.all([again(first), again(first)]);
-		t.is(one.text, two.text);
-		t.deepEqual(
-			[one, two].map(({headers}) => headers.get('idempotent-replayed')).toSorted(),
-			[null, 'true'].toSorted(),
-		);
-		t.is(codeOf(await again(second)), 'idempotency_key_reused');
-		t.is(codeOf(await api.send({}, api.key, {'idempotency-key': 'k'})), 'idempotency_key_reused');
-		t.is(codeOf(await again(first, 'x'.repeat(256))), 'bad_request');
-		t.is((await store.reader('messages')).length, 3);
-	},
-);
+sqliteTest(test, 'resend repeats its response for the same Idempotency-Key and message only', async (t, store) => {
+	const api = await startApi(t, store);
+	const [first, second] = [idOf(await api.send()), idOf(await api.send())];
+	const again = (id: string, key = 'k') =>
+		api.post(`/v1/messages/${id}/resend`, {}, api.key, {'idempotency-key': key});
+	const [one, two] = await Promise.all([again(first), again(first)]);
+	t.is(one.text, two.text);
+	t.deepEqual(
+		[one, two].map(({headers}) => headers.get('idempotent-replayed')).toSorted(),
+		[null, 'true'].toSorted(),
+	);
+	t.is(codeOf(await again(second)), 'idempotency_key_reused');
+	t.is(codeOf(await api.send({}, api.key, {'idempotency-key': 'k'})), 'idempotency_key_reused');
+	t.is(codeOf(await again(first, 'x'.repeat(256))), 'bad_request');
+	t.is((await store.reader('messages')).length, 3);
+});
 
-sqliteTest(test, 'resend: the mode is that of the message, whoever asks; a body may be left out', async (t, store) => {
+sqliteTest(test, 'resend keeps the mode of the message, whatever the key, and needs no body', async (t, store) => {
 	await clearOfMidnight();
 	const api = await startApi(t, store, {rateLimit: {requests: 4, windowMs: 86_400_000}});
 	const test = await addKey(store, api.workspace.id, {mode: 'test'});

@@ -11,7 +11,7 @@ import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
 const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
 
-storeTest(test, 'a send is answered with 202, and is stored and announced by then', async (t, store) => {
+storeTest(test, 'a send is stored and announced before the 202 is returned', async (t, store) => {
 	conforms(t, 'send.asynchronous', 'send.not-in-request', 'status.accepted');
 	const api = await startApi(t, store);
 	const answer = await api.send();
@@ -32,7 +32,7 @@ storeTest(test, 'a send is answered with 202, and is stored and announced by the
 	t.truthy(recipient.next_attempt_at);
 });
 
-sqliteTest(test, 'numbers in data keep their digits; those of other fields are numbers', async (t, store) => {
+sqliteTest(test, 'preserves the digits of numbers in data, but not in other fields', async (t, store) => {
 	const api = await startApi(t, store);
 	const {templateId} = api.workspace;
 	const head = `"from":"hello@example.com","to":"user@example.org","templateId":"${templateId}"`;
@@ -67,7 +67,7 @@ sqliteTest(test, 'numbers in data keep their digits; those of other fields are n
 	t.is(codeOf(await api.post('/v1/messages', `{${head},"data":{1.0:2}}`)), 'bad_request');
 });
 
-sqliteTest(test, 'a message reads back as it was sent, in the read view’s names', async (t, store) => {
+sqliteTest(test, 'returns a message as it was sent, with the field names of the read view', async (t, store) => {
 	const api = await startApi(t, store);
 	const sent = await api.send({
 		to: 'Jose\u0301@MÜNCHEN.de',
@@ -109,76 +109,72 @@ sqliteTest(test, 'a message reads back as it was sent, in the read view’s name
 	t.is(Buffer.from(attachment.content).toString(), '%PDF-');
 });
 
-sqliteTest(test, 'a message of the least reads back with empty fields', async (t, store) => {
+sqliteTest(test, 'returns empty fields for a message with only the required ones', async (t, store) => {
 	const api = await startApi(t, store);
 	const {body} = await api.get(`/v1/messages/${idOf(await api.send())}`);
 	t.like(body, {reply_to: null, subject: null});
 	t.like(body, {cc: [], attachments: [], data: {}, metadata: {}, tags: []});
 });
 
-storeTest(
-	test,
-	'the timeline begins with accepted, pages by cursor, and no other list takes its cursor',
-	async (t, store) => {
-		conforms(t, 'messages.events.answer', 'event.id', 'event.occurred_at', 'event.recorded_at');
-		conforms(t, 'overview.message-lists-paged', 'cursor.lists');
-		const api = await startApi(t, store);
-		await store.database('suppressions').insert({
-			id: newId('sup'),
-			workspace_id: api.workspace.id,
-			address: 'gone@example.net',
-			address_key: 'gone@example.net',
-			reason: 'manual',
-			source: 'api',
-			created_at: '',
+storeTest(test, 'the timeline starts with accepted and pages by a cursor that other lists refuse', async (t, store) => {
+	conforms(t, 'messages.events.answer', 'event.id', 'event.occurred_at', 'event.recorded_at');
+	conforms(t, 'overview.message-lists-paged', 'cursor.lists');
+	const api = await startApi(t, store);
+	await store.database('suppressions').insert({
+		id: newId('sup'),
+		workspace_id: api.workspace.id,
+		address: 'gone@example.net',
+		address_key: 'gone@example.net',
+		reason: 'manual',
+		source: 'api',
+		created_at: '',
+	});
+	const id = idOf(await api.send({cc: ['Gone@example.net', 'b@example.net']}));
+	const other = idOf(await api.send());
+	const whole = await api.get(`/v1/messages/${id}/events`);
+	type Events = {data: Array<Record<string, unknown>>; next_cursor: string | null};
+	const {data, next_cursor} = whole.body as Events;
+	t.deepEqual(
+		data.map(({type, detail}) => ({type, detail})),
+		[
+			{type: 'accepted', detail: {}},
+			{type: 'suppressed', detail: {recipient: 'Gone@example.net', role: 'cc', reason: 'suppressed'}},
+		],
+	);
+	t.is(next_cursor, null);
+	for (const event of data) {
+		t.true(isId('evt', String(event.id)));
+		t.regex(String(event.occurred_at), shape);
+		t.regex(String(event.recorded_at), shape);
+	}
+
+	const first = (await api.get(`/v1/messages/${id}/events?limit=1`)).body as Events;
+	t.deepEqual(first.data, [data[0]]);
+	const cursor = first.next_cursor ?? '';
+	const second = (await api.get(`/v1/messages/${id}/events?limit=1&cursor=${cursor}`)).body as Events;
+	t.deepEqual(second, {data: [data[1] as Record<string, unknown>], next_cursor: null});
+
+	const changed = `${cursor.slice(0, -1)}${cursor.endsWith('A') ? 'B' : 'A'}`;
+	for (const [path, bad] of [
+		[id, changed],
+		[id, 'x'],
+		[id, ''],
+		[id, `${cursor}=`],
+		[other, cursor],
+	]) {
+		const refused = await api.get(`/v1/messages/${path}/events?cursor=${bad}`);
+		t.is(refused.status, 422);
+		t.like((refused.body as {error: object}).error, {
+			code: 'validation_failed',
+			violations: [{field: 'cursor'}],
 		});
-		const id = idOf(await api.send({cc: ['Gone@example.net', 'b@example.net']}));
-		const other = idOf(await api.send());
-		const whole = await api.get(`/v1/messages/${id}/events`);
-		type Events = {data: Array<Record<string, unknown>>; next_cursor: string | null};
-		const {data, next_cursor} = whole.body as Events;
-		t.deepEqual(
-			data.map(({type, detail}) => ({type, detail})),
-			[
-				{type: 'accepted', detail: {}},
-				{type: 'suppressed', detail: {recipient: 'Gone@example.net', role: 'cc', reason: 'suppressed'}},
-			],
-		);
-		t.is(next_cursor, null);
-		for (const event of data) {
-			t.true(isId('evt', String(event.id)));
-			t.regex(String(event.occurred_at), shape);
-			t.regex(String(event.recorded_at), shape);
-		}
+	}
+	for (const query of ['limit=0', 'limit=101', 'limit=1&limit=1', 'page=2']) {
+		t.is((await api.get(`/v1/messages/${id}/events?${query}`)).status, 422, query);
+	}
+});
 
-		const first = (await api.get(`/v1/messages/${id}/events?limit=1`)).body as Events;
-		t.deepEqual(first.data, [data[0]]);
-		const cursor = first.next_cursor ?? '';
-		const second = (await api.get(`/v1/messages/${id}/events?limit=1&cursor=${cursor}`)).body as Events;
-		t.deepEqual(second, {data: [data[1] as Record<string, unknown>], next_cursor: null});
-
-		const changed = `${cursor.slice(0, -1)}${cursor.endsWith('A') ? 'B' : 'A'}`;
-		for (const [path, bad] of [
-			[id, changed],
-			[id, 'x'],
-			[id, ''],
-			[id, `${cursor}=`],
-			[other, cursor],
-		]) {
-			const refused = await api.get(`/v1/messages/${path}/events?cursor=${bad}`);
-			t.is(refused.status, 422);
-			t.like((refused.body as {error: object}).error, {
-				code: 'validation_failed',
-				violations: [{field: 'cursor'}],
-			});
-		}
-		for (const query of ['limit=0', 'limit=101', 'limit=1&limit=1', 'page=2']) {
-			t.is((await api.get(`/v1/messages/${id}/events?${query}`)).status, 422, query);
-		}
-	},
-);
-
-sqliteTest(test, 'a message of another workspace, an unknown one and what is no id answer alike', async (t, store) => {
+sqliteTest(test, 'gives the same 404 for a foreign message, an unknown one and a malformed id', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send());
 	const stranger = await addKey(store, (await addWorkspace(store, 'other')).id);
@@ -204,7 +200,7 @@ sqliteTest(test, 'a message of another workspace, an unknown one and what is no 
 	}
 });
 
-sqliteTest(test, 'a send without a template has a code of its own, unless more is wrong', async (t, store) => {
+sqliteTest(test, 'a send without a template gets its own error code, if that is the only error', async (t, store) => {
 	conforms(t, 'errors.422.template_required', 'send.templateId');
 	const api = await startApi(t, store);
 	for (const templateId of [undefined, null, '']) {
@@ -221,7 +217,7 @@ sqliteTest(test, 'a send without a template has a code of its own, unless more i
 	t.is((await api.post('/v1/messages', 'null')).status, 400);
 });
 
-sqliteTest(test, 'a body up to 6 MiB is read, a larger one is not', async (t, store) => {
+sqliteTest(test, 'accepts a body of up to 6 MiB and rejects a larger one', async (t, store) => {
 	const api = await startApi(t, store);
 	const content = Buffer.alloc(1_048_576, 7).toString('base64');
 	const file = {filename: 'a.bin', contentType: 'application/octet-stream', content};
@@ -234,7 +230,7 @@ sqliteTest(test, 'a body up to 6 MiB is read, a larger one is not', async (t, st
 	t.is(codeOf(await api.send({data: {a: 'x'.repeat(6 * 1024 * 1024)}})), 'payload_too_large');
 });
 
-sqliteTest(test, 'while outcomes cannot be stored nothing is taken in', async (t, store) => {
+sqliteTest(test, 'accepts nothing while outcomes cannot be stored', async (t, store) => {
 	const api = await startApi(t, store, {mayAccept: () => false});
 	const answer = await api.send();
 	t.is(answer.status, 503);
@@ -242,7 +238,7 @@ sqliteTest(test, 'while outcomes cannot be stored nothing is taken in', async (t
 	t.truthy(answer.headers.get('retry-after'));
 });
 
-storeTest(test, 'a store that cannot be written answers 503 and stores nothing', async (t, store) => {
+storeTest(test, 'a send gets 503 and stores nothing while the store cannot be written', async (t, store) => {
 	const api = await startApi(t, store);
 	const lost = Object.assign(new Error('lost'), {code: store.dialect.name === 'sqlite' ? 'SQLITE_FULL' : '57P01'});
 	onWriting(store, 'start', builder => {
@@ -254,7 +250,7 @@ storeTest(test, 'a store that cannot be written answers 503 and stores nothing',
 	t.deepEqual(await store.reader('messages'), []);
 });
 
-sqliteTest(test, 'no body of any shape is a 500, and what is refused leaves nothing', async (t, store) => {
+sqliteTest(test, 'no malformed body causes a 500, and a rejected one leaves nothing behind', async (t, store) => {
 	const api = await startApi(t, store);
 	const fields = Object.keys(sendBody.properties);
 	const good: Record<string, unknown> = {
@@ -291,7 +287,7 @@ sqliteTest(test, 'no body of any shape is a 500, and what is refused leaves noth
 	}
 });
 
-sqliteTest(test, 'a send takes no query: each parameter is told beside the faults of the body', async (t, store) => {
+sqliteTest(test, 'reports each query parameter of a send along with the errors of the body', async (t, store) => {
 	conforms(t, 'errors.names-fields', 'errors.violations', 'errors.422.validation_failed');
 	const api = await startApi(t, store);
 	const {workspace} = api;

@@ -26,7 +26,7 @@ test('/openapi.json is valid OpenAPI 3.1', async t => {
 	t.is(validator.version, '3.1');
 });
 
-test('every operation has an id of its own, a summary, a tag, and says which scope it needs', async t => {
+test('every operation has a unique id, a summary, a tag and its required scope', async t => {
 	const operations = operationsOf(await documentOf(t));
 	const ids = operations.map(({operation}) => operation.operationId);
 	t.deepEqual(ids.toSorted(), [...new Set(ids)].toSorted());
@@ -37,7 +37,7 @@ test('every operation has an id of its own, a summary, a tag, and says which sco
 	}
 });
 
-test('every parameter and every field of a request is described', async t => {
+test('describes every parameter and every field of a request', async t => {
 	const undescribed: string[] = [];
 	const visit = (schema: Record<string, unknown>, where: string): void => {
 		for (const [name, field] of Object.entries(
@@ -66,7 +66,7 @@ test('every parameter and every field of a request is described', async t => {
 	t.deepEqual(undescribed, []);
 });
 
-test('every body has an example, and every example is what its schema says', async t => {
+test('every body has an example, and every example matches its schema', async t => {
 	const ajv = createSchemaReader();
 	const missing: string[] = [];
 	for (const {method, path, operation} of operationsOf(await documentOf(t))) {
@@ -95,7 +95,7 @@ test('every body has an example, and every example is what its schema says', asy
 	t.deepEqual(missing, []);
 });
 
-test('every error of a route stands at its status, with an example', async t => {
+test('lists every error of a route under its status, with an example', async t => {
 	for (const {method, path, operation} of operationsOf(await documentOf(t))) {
 		for (const [status, {content}] of Object.entries(operation.responses)) {
 			for (const [code, {value}] of Object.entries(content?.['application/json']?.examples ?? {})) {

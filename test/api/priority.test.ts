@@ -5,7 +5,7 @@ import {newId} from '../helpers/workspace.ts';
 
 const at = '2026-06-09T10:00:00.000Z';
 
-sqliteTest(test, 'the send decides its priority, then its topic, then its template', async (t, store) => {
+sqliteTest(test, 'takes the priority from the send, then from its topic, then from its template', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId, templateId} = api.workspace;
 	const levelOf = async (fields: object) => {
@@ -37,7 +37,7 @@ sqliteTest(test, 'the send decides its priority, then its topic, then its templa
 	t.is(await levelOf({priority: 'high', cc: ['copy@example.org']}), 1);
 });
 
-sqliteTest(test, 'a priority is read where the send named one, also when it is sent again', async (t, store) => {
+sqliteTest(test, 'shows a priority only if the send set one, and keeps it in a resend', async (t, store) => {
 	const api = await startApi(t, store);
 	const read = async (id: string) => (await api.get(`/v1/messages/${id}`)).body as Record<string, unknown>;
 	t.false('priority' in (await read(idOf(await api.send({priority: null})))));

@@ -20,7 +20,7 @@ function clockAt(time: number) {
 	return {state, clock: {now: () => state.time, monotonic: () => 0}};
 }
 
-sqliteTest(test, 'a key sends so often in a window that begins with the minute', async (t, store) => {
+sqliteTest(test, 'limits the sends of a key in a window that starts with the minute', async (t, store) => {
 	conforms(t, 'rate.headers', 'rate.per-key', 'rate.exceeded', 'errors.429.rate_limited');
 	const {state, clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
@@ -35,7 +35,7 @@ sqliteTest(test, 'a key sends so often in a window that begins with the minute',
 	t.is(refused.headers.get('retry-after'), '40');
 	t.is((await store.reader('messages')).length, 2);
 
-	// Others do not share it, and reading is not limited.
+	// Other keys do not share it, and reads are not limited.
 	t.deepEqual(limitsIn(await api.send({}, await addKey(store, api.workspace.id))), [3, 2, reset]);
 	t.deepEqual(limitsIn(await api.get(`/v1/messages/${id}`)), [3, 0, reset]);
 
@@ -47,7 +47,7 @@ sqliteTest(test, 'a key sends so often in a window that begins with the minute',
 	t.deepEqual(limitsIn(await api.send()), [3, 2, reset + 60]);
 });
 
-sqliteTest(test, 'a key may have a limit of its own, or none', async (t, store) => {
+sqliteTest(test, 'a key can have its own limit, or none', async (t, store) => {
 	const {clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 3, windowMs: 60_000}});
 	const narrow = await addKey(store, api.workspace.id, {rate_limit: '1/3600'});
@@ -65,7 +65,7 @@ sqliteTest(test, 'a key may have a limit of its own, or none', async (t, store) 
 	t.is((await api.send({}, narrow)).status, 429);
 });
 
-sqliteTest(test, 'every answer to a valid key carries the headers, whatever it says', async (t, store) => {
+sqliteTest(test, 'every response to a valid key has the rate limit headers, whatever its status', async (t, store) => {
 	conforms(t, 'messages.send.headers');
 	const {clock} = clockAt(start);
 	const failing = {is: false};
@@ -103,7 +103,7 @@ sqliteTest(test, 'every answer to a valid key carries the headers, whatever it s
 	t.false([...unknown.headers.keys()].some(name => name.startsWith('ratelimit')));
 });
 
-test('every route tells how much is left, and only sends use it up', async t => {
+test('every route reports what is left of the limit, but only sends use it up', async t => {
 	const store = await newStore(t, 'sqlite');
 	const {clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 100, windowMs: 60_000}});
@@ -124,7 +124,7 @@ test('every route tells how much is left, and only sends use it up', async t => 
 	}
 });
 
-test('429 comes before the body is read', async t => {
+test('responds with 429 before reading the body', async t => {
 	const store = await newStore(t, 'sqlite');
 	const {clock} = clockAt(start);
 	const api = await startApi(t, store, {clock, rateLimit: {requests: 1, windowMs: 86_400_000}});
@@ -137,7 +137,7 @@ test('429 comes before the body is read', async t => {
 	t.regex(answer, /\r\nretry-after: \d+\r\n/i);
 });
 
-test('windows: settings may change, the clock may step, keys are forgotten', t => {
+test('handles changed settings, clock steps and expired windows', t => {
 	const {state, clock} = clockAt(start);
 	let usual = readRateLimit('2/60') ?? null;
 	const limits = new KeyRateLimits(clock, () => usual, null);
@@ -160,7 +160,7 @@ test('windows: settings may change, the clock may step, keys are forgotten', t =
 	t.is(limits.take(caller, 'send', 1), 1);
 	t.is(limits.take({...caller, rateLimit: '0'}, 'send', 1), 1);
 
-	// A million keys, one after the other: their windows do not stay.
+	// The windows of a million keys, used one after another, are not retained.
 	usual = readRateLimit('1/1') ?? null;
 	const before = heldBytes();
 	for (let n = 0; n < 1_000_000; n++) {
@@ -170,7 +170,7 @@ test('windows: settings may change, the clock may step, keys are forgotten', t =
 	t.true(heldBytes() - before < 60_000_000);
 });
 
-/** Two processes that share a store and count the sends of one key. */
+/** Returns two processes that share a store and count the sends of one key. */
 async function sharing(t: ExecutionContext, rateLimit: string) {
 	const store = await newStore(t, 'postgres');
 	const workspace = await addWorkspace(store, 'Shared');
@@ -192,7 +192,7 @@ async function sharing(t: ExecutionContext, rateLimit: string) {
 }
 
 if (engines.includes('postgres')) {
-	test('nodes on one store share the window of a key, however sends fall on them', async t => {
+	test('nodes on one store share the window of a key, however sends are distributed', async t => {
 		const {state, caller, asked, a, b} = await sharing(t, '50/60');
 		let taken = 0;
 		for (let n = 0; n < 80; n++) {
@@ -220,7 +220,7 @@ if (engines.includes('postgres')) {
 		t.is(await a.take(caller, 'batch', 1), 0);
 	});
 
-	test('a node that falls silent holds little that the others miss', async t => {
+	test('a node that goes silent withholds only a small part of the limit', async t => {
 		const {caller, a, b} = await sharing(t, '50/60');
 		let taken = 0;
 		for (let n = 0; n < 20; n++) {
@@ -232,7 +232,7 @@ if (engines.includes('postgres')) {
 		t.true(taken >= 46 && taken <= 50, `${taken} of 50`);
 	});
 
-	test('a large window is asked for seldom, and without the store each node counts alone', async t => {
+	test('rarely queries the store for a large limit; without the store, each node counts alone', async t => {
 		const {state, caller, asked, a, b} = await sharing(t, '6000/60');
 		for (let n = 0; n < 3000; n++) {
 			t.is(await a.take(caller, 'send', 1), 1);
@@ -248,7 +248,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-test('limits as texts', t => {
+test('parses rate limits', t => {
 	t.deepEqual(readRateLimit('6000/60'), {requests: 6000, windowMs: 60_000});
 	t.deepEqual(readRateLimit('1000000000/86400'), {requests: 1_000_000_000, windowMs: 86_400_000});
 	t.is(readRateLimit('0'), null);

@@ -17,7 +17,7 @@ const queueOf = async ({store}: TestApi, id: string) =>
 		.where({'r.message_id': id})
 		.select('q.send_at', 'q.next_attempt_at');
 
-storeTest(test, 'a scheduled send waits with all its copies, and is read with its time', async (t, store) => {
+storeTest(test, 'a scheduled send waits for all its recipients and is returned with its time', async (t, store) => {
 	const api = await startApi(t, store);
 	const at = later(60 * minute);
 	const id = idOf(await api.send({sendAt: at, cc: ['copy@example.org']}));
@@ -30,7 +30,7 @@ storeTest(test, 'a scheduled send waits with all its copies, and is read with it
 	t.is((await queueOf(api, again))[0]?.send_at, null);
 });
 
-sqliteTest(test, 'a time from now counts from acceptance; one that is past is now', async (t, store) => {
+sqliteTest(test, 'a relative time counts from acceptance; a past time means now', async (t, store) => {
 	const api = await startApi(t, store);
 	const before = Date.now();
 	const [soon] = await queueOf(api, idOf(await api.send({sendAt: '+90m'})));
@@ -41,7 +41,7 @@ sqliteTest(test, 'a time from now counts from acceptance; one that is past is no
 	t.false('send_at' in ((await api.get(`/v1/messages/${past}`)).body as object));
 });
 
-sqliteTest(test, 'other times are refused on the field, also in a batch', async (t, store) => {
+sqliteTest(test, 'rejects invalid times and names the field, also in a batch', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const sendAt of [
 		'',
@@ -78,7 +78,7 @@ const detailsOf = async (api: TestApi, id: string) =>
 		.filter(({type}) => type === 'errored')
 		.map(({detail}) => detail.reason);
 
-sqliteTest(test, 'a message is cancelled with all its copies, once', async (t, store) => {
+sqliteTest(test, 'cancels a message for all its recipients, once', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const fields of [{sendAt: '+2h', cc: ['copy@example.org']}, {}]) {
 		const id = idOf(await api.send(fields));
@@ -95,7 +95,7 @@ sqliteTest(test, 'a message is cancelled with all its copies, once', async (t, s
 	t.deepEqual(await store.reader('suppressions').pluck('id'), []);
 });
 
-sqliteTest(test, 'a message gets another time, and none: it goes now', async (t, store) => {
+sqliteTest(test, 'reschedules a message, or sends it now if its time is removed', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({toName: 'Ann', sendAt: '+2h'}));
 	const at = later(5 * 60 * minute);
@@ -115,7 +115,7 @@ sqliteTest(test, 'a message gets another time, and none: it goes now', async (t,
 	}
 });
 
-storeTest(test, 'what waits for its time is listed, in pages', async (t, store) => {
+storeTest(test, 'lists scheduled messages in pages', async (t, store) => {
 	const api = await startApi(t, store);
 	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
 	const list = async (query: string, key = api.key) =>
@@ -140,7 +140,7 @@ storeTest(test, 'what waits for its time is listed, in pages', async (t, store) 
 	t.is(codeOf(await api.get('/v1/messages?scheduled=false')), 'validation_failed');
 });
 
-sqliteTest(test, 'one that was claimed is not changed, and one of others is not found', async (t, store) => {
+sqliteTest(test, 'does not change a claimed message or find a foreign one', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({cc: ['copy@example.org'], sendAt: '+2h'}));
 	const testKey = await addKey(store, api.workspace.id, {mode: 'test'});
@@ -163,7 +163,7 @@ sqliteTest(test, 'one that was claimed is not changed, and one of others is not 
 
 sqliteTest(
 	test,
-	'one that a daemon gave back untried is changed; not one that may have been sent',
+	'changes a message that a daemon returned unsent, but not one that may have been sent',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const given = idOf(await api.send({cc: ['copy@example.org']}));
@@ -195,7 +195,7 @@ sqliteTest(
 
 const generationOf = async ({store}: TestApi) => await readGeneration(store.reader);
 
-sqliteTest(test, 'daemons read the queue again only where a message is due sooner', async (t, store) => {
+sqliteTest(test, 'daemons reread the queue only if a message becomes due sooner', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.send({sendAt: '+2h'}));
 	const before = await generationOf(api);
@@ -205,18 +205,18 @@ sqliteTest(test, 'daemons read the queue again only where a message is due soone
 	t.true((await generationOf(api)) > before);
 });
 
-/** Central Europe's clocks go forward, and back, at 01:00 UTC on these days. */
+/** On these days, clocks in Central Europe go forward and back at 01:00 UTC. */
 const changes = {
 	'2026-03-29': {
 		'+2h': '02:30:00',
 		'2026-03-29T01:59:59+01:00': '00:59:59',
 		'2026-03-29T03:00:01+02:00': '01:00:01',
-		// No clock shows that, and yet it is a time.
+		// No local clock shows this time, but it exists.
 		'2026-03-29T02:30:00+01:00': '01:30:00',
 	},
 	'2026-10-25': {
 		'+2h': '02:30:00',
-		// Clocks show that twice.
+		// Local clocks show this time twice.
 		'2026-10-25T02:45:00+02:00': '00:45:00',
 		'2026-10-25T02:45:00+01:00': '01:45:00',
 		'2026-10-25T03:00:00+01:00': '02:00:00',
@@ -224,28 +224,24 @@ const changes = {
 };
 
 for (const [day, times] of Object.entries(changes)) {
-	sqliteTest(
-		test,
-		`where clocks change, on ${day}, times are those of the offset and of real time`,
-		async (t, store) => {
-			process.env.TZ = 'Europe/Berlin';
-			t.not(new Date(`${day}T00:30:00Z`).getTimezoneOffset(), new Date(`${day}T02:30:00Z`).getTimezoneOffset());
-			const clock = {...systemClock, now: () => Date.parse(`${day}T00:30:00Z`)};
-			const api = await startApi(t, store, {clock});
-			for (const [sendAt, at] of Object.entries(times)) {
-				const id = idOf(await api.send({sendAt}));
-				t.deepEqual(
-					await queueOf(api, id),
-					[{send_at: `${day}T${at}.000Z`, next_attempt_at: `${day}T${at}.000Z`}],
-					sendAt,
-				);
-				t.like((await api.get(`/v1/messages/${id}`)).body, {send_at: `${day}T${at}+00:00`});
-			}
-		},
-	);
+	sqliteTest(test, `uses UTC offsets and elapsed time when clocks change on ${day}`, async (t, store) => {
+		process.env.TZ = 'Europe/Berlin';
+		t.not(new Date(`${day}T00:30:00Z`).getTimezoneOffset(), new Date(`${day}T02:30:00Z`).getTimezoneOffset());
+		const clock = {...systemClock, now: () => Date.parse(`${day}T00:30:00Z`)};
+		const api = await startApi(t, store, {clock});
+		for (const [sendAt, at] of Object.entries(times)) {
+			const id = idOf(await api.send({sendAt}));
+			t.deepEqual(
+				await queueOf(api, id),
+				[{send_at: `${day}T${at}.000Z`, next_attempt_at: `${day}T${at}.000Z`}],
+				sendAt,
+			);
+			t.like((await api.get(`/v1/messages/${id}`)).body, {send_at: `${day}T${at}+00:00`});
+		}
+	});
 }
 
-sqliteTest(test, 'a send that expires is queued and read with both times', async (t, store) => {
+sqliteTest(test, 'a send with an expiry is queued and returned with both times', async (t, store) => {
 	const api = await startApi(t, store);
 	const [at, end] = [later(60 * minute), later(61 * minute + 1000)];
 	const id = idOf(await api.send({sendAt: at, expiresAt: end, cc: ['copy@example.org']}));
@@ -263,7 +259,7 @@ sqliteTest(test, 'a send that expires is queued and read with both times', async
 	t.deepEqual(await store.reader('queue').pluck('expires_at'), [end, end]);
 });
 
-sqliteTest(test, 'an end that is too early or no time is refused on the field, also in a batch', async (t, store) => {
+sqliteTest(test, 'rejects an invalid or early expiry and names the field, also in a batch', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [expiresAt, sendAt] of [
 		['+59s'],

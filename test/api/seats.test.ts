@@ -1,7 +1,7 @@
 import test from 'ava';
 import {Seats} from '../../src/api/turns.ts';
 
-test('each owner has so many seats, and gives each back once', t => {
+test('each owner has a fixed number of seats and releases each only once', t => {
 	const seats = new Seats(2);
 	const take = (owner: string) => seats.take(owner);
 	const [first, second] = [take('a'), take('a')];
@@ -14,7 +14,7 @@ test('each owner has so many seats, and gives each back once', t => {
 	t.is(take('a'), undefined, 'what was given back twice counts once');
 });
 
-test('a seat is given back whether its work ends, fails or throws at once', async t => {
+test('releases a seat whether its work succeeds, rejects or throws synchronously', async t => {
 	const seats = new Seats(1);
 	t.is(await seats.hold('a', async () => 7), 7);
 	await t.throwsAsync(

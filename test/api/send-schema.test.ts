@@ -32,7 +32,7 @@ const accepted: ReadonlyArray<[title: string, fields: object]> = [
 	['a filename of 255 characters', {attachments: [{...attachment, filename: '💌'.repeat(255)}]}],
 	['10 tags of 64 characters', {tags: Array.from({length: 10}, () => '💌'.repeat(64))}],
 	['tracking', {tracking: {opens: false, clicks: true}}],
-	['half of tracking', {tracking: {opens: false, clicks: null}}],
+	['tracking with only opens set', {tracking: {opens: false, clicks: null}}],
 	['locales', {locale: 'zh-Hant-TW'}],
 	['a locale in lower case', {locale: 'de-at'}],
 	['UTC', {timezone: 'UTC'}],
@@ -41,7 +41,7 @@ const accepted: ReadonlyArray<[title: string, fields: object]> = [
 	['an abbreviation', {timezone: 'EST'}],
 	['a zone with three parts', {timezone: 'America/Argentina/Buenos_Aires'}],
 	[
-		'null for whatever is optional',
+		'null for every optional field',
 		{
 			data: null,
 			replyTo: null,
@@ -57,7 +57,7 @@ const accepted: ReadonlyArray<[title: string, fields: object]> = [
 	],
 ];
 for (const [title, fields] of accepted) {
-	test(`takes ${title}`, t => {
+	test(`accepts ${title}`, t => {
 		t.deepEqual(check({...good, ...fields}), []);
 	});
 }
@@ -81,7 +81,7 @@ const refused: ReadonlyArray<[title: string, fields: object, field: string, mess
 	['26 cc', {cc: addresses(26)}, 'cc', /at most 25 items/, 'limits.cc'],
 	['700,000 cc', {cc: Array.from({length: 700_000}, () => 1)}, 'cc', /at most 25 items/],
 	['a null in cc', {cc: [null]}, 'cc[0]', /must be a string/],
-	['cc that is no array', {cc: 'a@example.com'}, 'cc', /must be an array/],
+	['a cc that is not an array', {cc: 'a@example.com'}, 'cc', /must be an array/],
 	['an unknown field', {attachements: []}, 'attachements', /not a known field/],
 	['an unknown null', {replyto: null}, 'replyto', /not a known field/],
 	['data that is an array', {data: []}, 'data', /must be an object/],
@@ -180,7 +180,7 @@ const badContents = [
 	'é',
 ];
 for (const content of badContents) {
-	test(`refuses as base64: ${JSON.stringify(content)}`, t => {
+	test(`refuses ${JSON.stringify(content)} as base64`, t => {
 		t.is(check({...good, attachments: [{...attachment, content}]})[0]?.field, 'attachments[0].content');
 	});
 }
@@ -199,7 +199,7 @@ const badFilenames = [
 	'\ud800',
 ];
 for (const [index, filename] of badFilenames.entries()) {
-	test(`refuses file name ${index}`, t => {
+	test(`refuses invalid file name ${index}`, t => {
 		conforms(t, 'limits.filename');
 		t.is(check({...good, attachments: [{...attachment, filename}]})[0]?.field, 'attachments[0].filename');
 	});
@@ -231,7 +231,7 @@ for (const contentType of [
 	'text/calendar; charset=UTF-8; method=REQUEST',
 	'text/calendar; METHOD=CANCEL',
 ]) {
-	test(`takes media type ${JSON.stringify(contentType)}`, t => {
+	test(`accepts media type ${JSON.stringify(contentType)}`, t => {
 		t.deepEqual(check({...good, attachments: [{...attachment, contentType}]}), []);
 	});
 }
@@ -242,7 +242,7 @@ for (const contentType of badTypes) {
 	});
 }
 
-test('tells everything that is wrong at once, sizes beside contents, and never what was sent', t => {
+test('reports all errors at once, both sizes and contents, without repeating the input', t => {
 	const secret = 'S3CRET';
 	const violations = check({
 		to: `${secret}@`,
@@ -275,12 +275,12 @@ test('tells everything that is wrong at once, sizes beside contents, and never w
 	t.false(JSON.stringify(violations).includes(secret));
 });
 
-test('tells at most twenty faults', t => {
+test('reports at most twenty errors', t => {
 	t.is(check({...good, cc: Array.from({length: 25}, () => 1)}).length, 20);
 	t.is(check({...good, ...keys(20)}).length, 20);
 });
 
-test('names a few unknown fields, and counts many', t => {
+test('names a few unknown fields, but only reports that there are too many', t => {
 	t.deepEqual(check({...good, ...keys(100_000)}), [{field: 'body', message: 'has too many unknown fields'}]);
 	t.deepEqual(check({...good, attachments: [{...attachment, ...keys(1000)}]}), [
 		{field: 'attachments[0]', message: 'has too many unknown fields'},
@@ -289,12 +289,12 @@ test('names a few unknown fields, and counts many', t => {
 });
 
 for (const body of [[], [1], 'text', 5, true, null]) {
-	test(`a body that is ${JSON.stringify(body)} is no object`, t => {
+	test(`refuses ${JSON.stringify(body)} as a body: it must be an object`, t => {
 		t.deepEqual(check(body), [{field: 'body', message: 'must be an object'}]);
 	});
 }
 
-test('never throws, whatever the body', t => {
+test('the check never throws, whatever the body', t => {
 	const fields = Object.keys(sendBody.properties);
 	const body = fc.oneof(
 		fc.jsonValue(),

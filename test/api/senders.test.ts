@@ -7,7 +7,7 @@ import {addKey, addWorkspace} from '../helpers/workspace.ts';
 type Sender = {readonly id: string; readonly address: string; readonly verified: boolean; readonly active: boolean};
 type Page = {readonly data: readonly Sender[]; readonly next_cursor: string | null};
 
-sqliteTest(test, 'a sender brings its domain with two keys, and sends once it is verified', async (t, store) => {
+sqliteTest(test, 'adding a sender adds its domain with two keys; it can send once verified', async (t, store) => {
 	const api = await startApi(t, store);
 	const added = await api.post('/v1/senders', {address: 'No-Reply@shop.example', name: 'Kaffee & Größe'});
 	t.is(added.status, 201, added.text);
@@ -43,7 +43,7 @@ sqliteTest(test, 'a sender brings its domain with two keys, and sends once it is
 	t.is((await store.reader('domains').where({id: domain.id})).length, 1, 'the domain stays');
 });
 
-storeTest(test, 'an address is added once, however it is spelled and however many ask at once', async (t, store) => {
+storeTest(test, 'adds an address once, in any case and under concurrent requests', async (t, store) => {
 	const api = await startApi(t, store);
 	t.is(codeOf(await api.post('/v1/senders', {address: 'HELLO@Example.com'})), 'conflict');
 	const same = await Promise.all(
@@ -59,7 +59,7 @@ storeTest(test, 'an address is added once, however it is spelled and however man
 	t.deepEqual(api.reported, []);
 });
 
-sqliteTest(test, 'what is no address or no name is a violation', async (t, store) => {
+sqliteTest(test, 'rejects invalid addresses and names', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [body, field] of [
 		[{address: 'A <a@b.example>'}, 'address'],
@@ -78,7 +78,7 @@ sqliteTest(test, 'what is no address or no name is a violation', async (t, store
 	t.is((await api.post('/v1/senders', {address: 'a@b.example', name: null})).status, 201);
 });
 
-storeTest(test, 'the list pages newest first', async (t, store) => {
+storeTest(test, 'lists senders in pages, newest first', async (t, store) => {
 	const api = await startApi(t, store);
 	const addresses = Array.from({length: 11}, (_, index) => `s${index}@example.com`);
 	for (const address of addresses) {
@@ -95,7 +95,7 @@ storeTest(test, 'the list pages newest first', async (t, store) => {
 	t.is(codeOf(await api.get('/v1/senders?cursor=AAAA')), 'validation_failed');
 });
 
-sqliteTest(test, 'a sender is renamed, switched off and on; what is left out stays as it is', async (t, store) => {
+sqliteTest(test, 'renames, disables and enables a sender; omitted fields stay unchanged', async (t, store) => {
 	const api = await startApi(t, store);
 	const {data} = (await api.get('/v1/senders')).body as Page;
 	const path = `/v1/senders/${data[0]?.id}`;

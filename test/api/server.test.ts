@@ -66,7 +66,7 @@ async function start(t: ExecutionContext, options: Partial<ApiOptions> = {}) {
 	return {api, port, reported, base: `http://127.0.0.1:${port}`};
 }
 
-/** How many requests have begun: their headers have come. */
+/** Counts the requests whose headers have arrived. */
 function countRequests({server}: Api): () => number {
 	let count = 0;
 	server.on('request', () => {
@@ -98,7 +98,7 @@ async function expectError(t: ExecutionContext, response: Response, status: numb
 const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, status: number, code: string]> = [
 	['an unknown path', '/v1/nothing', {}, 404, 'not_found'],
 	[
-		'an unknown path with a strange body',
+		'an unknown path with an unsupported body',
 		'/v1/nothing',
 		{method: 'POST', body: 'x', headers: {'content-type': 'text/plain'}},
 		404,
@@ -111,7 +111,7 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	['a broken escape', '/v1/things/%zz', {}, 400, 'bad_request'],
 	['another method', '/v1/things', {method: 'PUT'}, 405, 'method_not_allowed'],
 	[
-		'another method with a strange body',
+		'another method with an unsupported body',
 		'/v1/things',
 		{method: 'PUT', body: 'x', headers: {'content-type': 'text/plain'}},
 		405,
@@ -119,7 +119,7 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	],
 	['a rare method', '/v1/things', {method: 'PROPFIND'}, 405, 'method_not_allowed'],
 	['GET of a path below an id', '/v1/things/batch', {}, 405, 'method_not_allowed'],
-	['HEAD where there is no GET', '/v1/things/batch', {method: 'HEAD'}, 405, 'method_not_allowed'],
+	['HEAD on a route without GET', '/v1/things/batch', {method: 'HEAD'}, 405, 'method_not_allowed'],
 	['no body', '/v1/things', {method: 'POST'}, 400, 'bad_request'],
 	[
 		'an empty body',
@@ -139,14 +139,14 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	['a form', '/v1/things', {method: 'POST', body: new URLSearchParams('a=1')}, 415, 'unsupported_media_type'],
 	['bytes without a type', '/v1/things', {method: 'POST', body: new Uint8Array(3)}, 415, 'unsupported_media_type'],
 	[
-		'no media type at all',
+		'a missing media type',
 		'/v1/things',
 		{method: 'POST', body: '{}', headers: {'content-type': ' '}},
 		415,
 		'unsupported_media_type',
 	],
 	[
-		'nearly JSON',
+		'a media type that resembles JSON',
 		'/v1/things',
 		{method: 'POST', body: '{}', headers: {'content-type': 'application/jsonx'}},
 		415,
@@ -172,9 +172,9 @@ const failures: ReadonlyArray<[title: string, path: string, init: RequestInit, s
 	['an array for an object', '/v1/things', json([]), 422, 'validation_failed'],
 	['an unknown parameter', '/v1/query?limt=5', {}, 422, 'validation_failed'],
 	['a repeated parameter', '/v1/query?limit=5&limit=5', {}, 422, 'validation_failed'],
-	['what a route refuses', '/v1/refused', {}, 409, 'conflict'],
-	['a fault of ours', '/v1/broken', {}, 500, 'internal_error'],
-	['a store that is not there', '/v1/unavailable', {}, 503, 'unavailable'],
+	['a refusal by a route', '/v1/refused', {}, 409, 'conflict'],
+	['an internal error', '/v1/broken', {}, 500, 'internal_error'],
+	['an unreachable store', '/v1/unavailable', {}, 503, 'unavailable'],
 ];
 for (const [title, path, init, status, code] of failures) {
 	test(`${status} ${code}: ${title}`, async t => {
@@ -190,7 +190,7 @@ for (const [title, path, init, status, code] of failures) {
 	});
 }
 
-test('a fault of ours tells only the status text, and is reported; what a route refuses is not', async t => {
+test('an internal error is reported and shows only its status text; a refusal is not reported', async t => {
 	conforms(t, 'errors.envelope', 'errors.code', 'errors.message', 'errors.request_id');
 	const {base, reported} = await start(t);
 	const error = await expectError(t, await fetch(`${base}/v1/broken`), 500, 'internal_error');
@@ -204,7 +204,7 @@ test('a fault of ours tells only the status text, and is reported; what a route 
 	);
 });
 
-test('405 and OPTIONS tell what a path takes', async t => {
+test('405 and OPTIONS list the methods of a path', async t => {
 	const {base} = await start(t);
 	const wrong = await fetch(`${base}/v1/things`, {method: 'DELETE'});
 	t.is(wrong.headers.get('allow'), 'GET, HEAD, OPTIONS, POST');
@@ -217,7 +217,7 @@ test('405 and OPTIONS tell what a path takes', async t => {
 	t.is((await fetch(`${base}/v1/locked`, {method: 'OPTIONS'})).status, 204);
 });
 
-test('HEAD answers as GET does, without a body', async t => {
+test('HEAD responds like GET, without a body', async t => {
 	const {base} = await start(t);
 	const response = await fetch(`${base}/v1/things`, {method: 'HEAD'});
 	t.is(response.status, 200);
@@ -225,7 +225,7 @@ test('HEAD answers as GET does, without a body', async t => {
 	t.is(await response.text(), '');
 });
 
-test('the key comes before the body: nothing of it is read or judged without one', async t => {
+test('checks the key before it reads or validates the body', async t => {
 	const {base} = await start(t);
 	for (const init of [json('{"a":'), json({a: 'x'.repeat(300_000)}), {method: 'POST', body: 'x'}]) {
 		t.is((await fetch(`${base}/v1/locked`, init)).status, 401);
@@ -233,7 +233,7 @@ test('the key comes before the body: nothing of it is read or judged without one
 	t.is((await fetch(`${base}/v1/locked`)).status, 405);
 });
 
-test('an expected body of the right kind, with or without parameters of its type, arrives as it was', async t => {
+test('passes on a body unchanged, with or without media type parameters', async t => {
 	const {base} = await start(t);
 	for (const type of ['application/json', 'application/json; charset=utf-8', 'Application/JSON']) {
 		const response = await fetch(`${base}/v1/things`, {
@@ -249,7 +249,7 @@ test('an expected body of the right kind, with or without parameters of its type
 	);
 });
 
-test('two answers have two request ids', async t => {
+test('each response has its own request ID', async t => {
 	const {base} = await start(t);
 	const ids = await Promise.all(
 		[1, 2].map(async () => (await fetch(`${base}/v1/things`)).headers.get('x-request-id')),
@@ -257,7 +257,7 @@ test('two answers have two request ids', async t => {
 	t.not(ids[0], ids[1]);
 });
 
-test('X-Forwarded-For is believed only from the ranges that were named', async t => {
+test('trusts X-Forwarded-For only from the configured ranges', async t => {
 	const headers = {'x-forwarded-for': '203.0.113.7'};
 	const ipOf = async (trustProxy: string[]) =>
 		(await (await fetch(`${(await start(t, {trustProxy})).base}/v1/ip`, {headers})).json()) as {ip: string};
@@ -267,22 +267,25 @@ test('X-Forwarded-For is believed only from the ranges that were named', async t
 });
 
 const notHttp: ReadonlyArray<[title: string, text: string]> = [
-	['nonsense', 'nonsense\r\n\r\n'],
-	['no Host', 'GET /v1/things HTTP/1.1\r\nConnection: close\r\n\r\n'],
+	['garbage', 'nonsense\r\n\r\n'],
+	['a missing Host header', 'GET /v1/things HTTP/1.1\r\nConnection: close\r\n\r\n'],
 	[
-		'both lengths',
+		'both Content-Length and Transfer-Encoding',
 		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
 	],
-	['two lengths', 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello'],
+	[
+		'two Content-Length headers',
+		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello',
+	],
 	['a bare line feed', 'GET /v1/things HTTP/1.1\nHost: x\n\n'],
 	['a folded header', 'GET /v1/things HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n'],
 	[
-		'a bad chunk',
+		'an invalid chunk',
 		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
 	],
 ];
 for (const [title, text] of notHttp) {
-	test(`400 in the envelope: ${title}`, async t => {
+	test(`responds with a 400 JSON error to ${title}`, async t => {
 		const {port} = await start(t);
 		const answer = await rawHttp(port, text);
 		t.regex(answer, /^HTTP\/1\.1 400 Bad Request\r\n/);
@@ -291,7 +294,7 @@ for (const [title, text] of notHttp) {
 	});
 }
 
-test('431 in the envelope: 16 KiB of headers', async t => {
+test('responds with a 431 JSON error to 16 KiB of headers', async t => {
 	const {port} = await start(t);
 	const answer = await rawHttp(port, `GET / HTTP/1.1\r\nHost: x\r\nA: ${'b'.repeat(17_000)}\r\n\r\n`);
 	t.regex(answer, /^HTTP\/1\.1 431 /);
@@ -299,13 +302,13 @@ test('431 in the envelope: 16 KiB of headers', async t => {
 });
 
 for (const [title, text] of [
-	['headers', 'GET /v1/things HTTP/1.1\r\nHost: x\r\nA:'],
+	['a header section', 'GET /v1/things HTTP/1.1\r\nHost: x\r\nA:'],
 	[
 		'a body',
 		'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"a"',
 	],
 ] as const) {
-	test(`408 in the envelope: ${title} that do not end`, async t => {
+	test(`responds with a 408 JSON error to ${title} that never arrives in full`, async t => {
 		const {port} = await start(t, {timeouts: quickTimeouts});
 		const answer = await rawHttp(port, text);
 		t.regex(answer, /^HTTP\/1\.1 408 Request Timeout\r\n/);
@@ -313,7 +316,7 @@ for (const [title, text] of [
 	});
 }
 
-test('nonsense behind a request under way gets no answer that could be taken for the request’s', async t => {
+test('garbage after a pending request gets no response that could be taken for its own', async t => {
 	let answerNow = (): void => undefined;
 	const arrived = new Promise<void>(resolve => {
 		answerNow = resolve;
@@ -347,7 +350,7 @@ test('nonsense behind a request under way gets no answer that could be taken for
 	t.is(answer, '');
 });
 
-test('a client that asks to close the connection can write its whole body, and reads why it was refused', async t => {
+test('a client that sends Connection: close can send its whole body and read the error', async t => {
 	const {port} = await start(t, {timeouts: patientTimeouts});
 	const body = Buffer.alloc(8 * 1024 * 1024, 'a');
 	const post = async (path: string) => {
@@ -364,13 +367,13 @@ test('a client that asks to close the connection can write its whole body, and r
 	}
 });
 
-test('a client that asks to close the connection and sends no body is answered all the same', async t => {
+test('responds to a client that sends Connection: close but no body', async t => {
 	const {port} = await start(t, {timeouts: {...patientTimeouts, rest: 50}});
 	const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n';
 	t.regex(await rawHttp(port, `${head}Content-Length: 9000000\r\n\r\n`), /^HTTP\/1\.1 413 /);
 });
 
-test('a client that goes before the rest of its body came ends nothing but its own request', async t => {
+test('a client that disconnects during its body affects no other request', async t => {
 	const {port, base} = await start(t, {timeouts: patientTimeouts});
 	for (const path of ['/v1/things', '/v1/locked', '/v1/nothing']) {
 		const head = `POST ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n`;
@@ -381,12 +384,12 @@ test('a client that goes before the rest of its body came ends nothing but its o
 		goes.resetAndDestroy();
 		await once(goes, 'close');
 		t.is((await fetch(`${base}/v1/things`)).status, 200);
-		// Half of a body is nonsense.
+		// An invalid chunk gets a 400.
 		t.regex(await rawHttp(port, `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\n`), /^HTTP\/1\.1 400 /);
 	}
 });
 
-test('an expectation that is not known is ignored', async t => {
+test('ignores an unknown Expect header', async t => {
 	const {port} = await start(t);
 	const answer = await rawHttp(
 		port,
@@ -395,7 +398,7 @@ test('an expectation that is not known is ignored', async t => {
 	t.regex(answer, /^HTTP\/1\.1 200 OK\r\n/);
 });
 
-test('closing does not wait for a connection on which nothing was asked', async t => {
+test('closing does not wait for a connection without a request', async t => {
 	const {api, port} = await start(t);
 	const socket = connect(port, '127.0.0.1');
 	await once(api.server, 'connection');
@@ -405,7 +408,7 @@ test('closing does not wait for a connection on which nothing was asked', async 
 	t.pass();
 });
 
-test('closing ends the connections of requests that are under way with their answers, also where they are refused', async t => {
+test('closing responds to pending requests, refused ones too, and then ends their connections', async t => {
 	const {api, port} = await start(t);
 	const begun = countRequests(api);
 	const clients = ['}', '!'].map(rest => {
@@ -431,7 +434,7 @@ test('closing ends the connections of requests that are under way with their ans
 	await closed;
 });
 
-test('closing waits for no request that does not arrive whole, and answers one that did', async t => {
+test('closing responds to complete requests and does not wait for incomplete ones', async t => {
 	const {api, port} = await start(t, {timeouts: {...patientTimeouts, stop: 100}});
 	const begun = countRequests(api);
 	const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n';
@@ -449,7 +452,7 @@ test('closing waits for no request that does not arrive whole, and answers one t
 	t.pass();
 });
 
-test('closing reads the rest of a body that is refused before the connection ends', async t => {
+test('closing reads the rest of a refused body before it ends the connection', async t => {
 	const {api, port} = await start(t, {timeouts: patientTimeouts});
 	const begun = countRequests(api);
 	const socket = connect(port, '127.0.0.1');
@@ -479,7 +482,7 @@ test('closing reads the rest of a body that is refused before the connection end
 	await closed;
 });
 
-test('each answer is told with the pattern of its path, not with the path', async t => {
+test('reports each response with its route pattern instead of its path', async t => {
 	const answered: string[] = [];
 	const {base} = await start(t, {
 		onAnswered(method, route, status, milliseconds) {

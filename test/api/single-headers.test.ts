@@ -3,7 +3,7 @@ import {startApi} from '../helpers/api.ts';
 import {sqliteTest} from '../helpers/databases.ts';
 import {rawHttp} from '../helpers/raw-http.ts';
 
-sqliteTest(test, 'a header that decides something comes once: 400 for a second one, equal or not', async (t, store) => {
+sqliteTest(test, 'responds with 400 to a repeated significant header, even if equal', async (t, store) => {
 	const api = await startApi(t, store);
 	const port = Number(new URL(api.base).port);
 	const body = JSON.stringify({
@@ -45,7 +45,7 @@ sqliteTest(test, 'a header that decides something comes once: 400 for a second o
 	}
 	t.deepEqual(await store.reader('messages'), []);
 
-	// Lists may come in several lines (RFC 9110 §5.3).
+	// List headers may be repeated (RFC 9110 §5.3).
 	const lists = ['X-Forwarded-For', 'Accept-Language', 'Via'].flatMap(name => [
 		[name, 'a'] as const,
 		[name, 'b'] as const,

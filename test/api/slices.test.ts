@@ -2,7 +2,7 @@ import {setImmediate} from 'node:timers/promises';
 import test from 'ava';
 import {inSlice} from '../../src/api/turns.ts';
 
-test('one piece of work in a turn of the event loop, in order, whoever asks', async t => {
+test('runs one piece of work per turn of the event loop, in order', async t => {
 	const done: string[] = [];
 	const work = (name: string) => inSlice(() => done.push(name));
 	const all = [work('a'), work('b'), work('c')];
@@ -16,7 +16,7 @@ test('one piece of work in a turn of the event loop, in order, whoever asks', as
 	t.is(await inSlice(() => 7), 7);
 });
 
-test('what fails fails alone', async t => {
+test('a failing piece of work does not affect the next one', async t => {
 	const failing = inSlice(() => {
 		throw new Error('no');
 	});

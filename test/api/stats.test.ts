@@ -16,7 +16,7 @@ type Stats = {
 const dayMs = 86_400_000;
 const zeros = {delivered: 0, bounced: 0, complained: 0, opened: 0, clicked: 0, errored: 0};
 
-storeTest(test, 'a workspace’s own mail of the last days, in all or by group', async (t, store) => {
+storeTest(test, 'counts a workspace’s own messages of the last days, in total or by group', async (t, store) => {
 	await clearOfMidnight();
 	let time = Date.now();
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
@@ -33,7 +33,7 @@ storeTest(test, 'a workspace’s own mail of the last days, in all or by group',
 	await store.database('recipients').where({address: 'c@example.net'}).update({state: 'delivered'});
 	const today = Math.floor(Date.now() / dayMs) * dayMs;
 
-	// What is sent has the machine's time; it grows old as the clock goes on.
+	// Messages have the machine's time and age as the test's clock advances.
 	time = today + 29.5 * dayMs;
 	const all = {key: 'total', ...zeros, accepted: 3, delivered: 1};
 	t.deepEqual(await stats(), {
@@ -65,7 +65,7 @@ storeTest(test, 'a workspace’s own mail of the last days, in all or by group',
 	t.is((await api.get('/v1/stats', scopeless)).status, 403);
 });
 
-storeTest(test, 'the thousand largest groups are answered, with a word if there are more', async (t, store) => {
+storeTest(test, 'returns the thousand largest groups and reports if there are more', async (t, store) => {
 	const api = await startApi(t, store);
 	for (let n = 0; n < 1001; n += 91) {
 		const messages = Array.from({length: 91}, (_, index) => ({
@@ -84,7 +84,7 @@ storeTest(test, 'the thousand largest groups are answered, with a word if there 
 	t.like(fewer.rows[0], {key: 'd1.example', accepted: 2});
 });
 
-sqliteTest(test, 'days and by that are not allowed', async (t, store) => {
+sqliteTest(test, 'rejects invalid values of days and by', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [query, field] of [
 		...['0', '91', 'x', ''].map(days => [`days=${days}`, 'days']),

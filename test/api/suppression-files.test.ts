@@ -23,7 +23,7 @@ const exported = async (api: TestApi, {key = api.key, query = ''} = {}) =>
 
 sqliteTest(
 	test,
-	'a file is taken line by line: what was added, what was listed, and which lines are wrong',
+	'imports a file line by line and reports added and listed addresses and invalid lines',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		await api.post('/v1/suppressions', {recipient: 'there@example.org'});
@@ -74,7 +74,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test, 'an export is what an import reads, whole, and of the workspace alone', async (t, store) => {
+storeTest(test, 'an export contains the workspace’s whole list and can be imported again', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addKey(store, (await addWorkspace(store, 'globex')).id);
 	await importCsv(api, 'foreign@example.org\n', {key: other});
@@ -95,7 +95,7 @@ storeTest(test, 'an export is what an import reads, whole, and of the workspace 
 	t.is(await answer.text(), text);
 });
 
-storeTest(test, 'what a test key imports stops test mail alone, and it exports that alone', async (t, store) => {
+storeTest(test, 'a test key imports entries that block only test messages, and exports no others', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	await importCsv(api, 'live@example.org\n');
@@ -106,7 +106,7 @@ storeTest(test, 'what a test key imports stops test mail alone, and it exports t
 	t.regex(await exported(api), /^[^\n]+\n[^\n]+live@example\.org[^\n]+\n$/);
 });
 
-test('a file of nothing but quotes holds nobody else up', async t => {
+test('a file full of quotes does not hold up other requests', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	let isRunning = true;
 	const importing = importCsv(api, 'x","x","z\n'.repeat(200_000)).finally(() => {
@@ -114,7 +114,7 @@ test('a file of nothing but quotes holds nobody else up', async t => {
 	});
 	let answers = 0;
 	while (isRunning) {
-		// Needs no store, which a busy machine may let answer seldom: only the turns of this thread count.
+		// Needs no store, which may be slow on a busy machine: only the turns of this thread count.
 		t.is((await api.get('/v1/suppressions?limit=0')).status, 422);
 		answers++;
 	}
@@ -122,7 +122,7 @@ test('a file of nothing but quotes holds nobody else up', async t => {
 	t.true(answers > 20, `${answers} answers`);
 });
 
-test('what is no CSV file, or too large, is refused, and the connection goes on', async t => {
+test('refuses a file that is not CSV or too large, and keeps the connection open', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const binary = await importCsv(api, 'PK\0\0');
 	t.is(codeOf(binary), 'unprocessable_entity');
@@ -144,12 +144,12 @@ test('what is no CSV file, or too large, is refused, and the connection goes on'
 	t.regex(await rawHttp(port, `${head}Content-Length: 0\r\n\r\n`), /^HTTP\/1\.1 400 /);
 	const chunked = `${head}Content-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n`;
 	t.regex(await rawHttp(port, `${chunked}f\r\na@example.org\r\n\r\n0\r\n\r\n`), /^HTTP\/1\.1 200 /);
-	// The request ends within its body: what waits for the rest ends too, or the server could not stop.
+	// The request breaks off within its body. Whatever waits for the rest must end too, or the server could not stop.
 	t.regex(await rawHttp(port, `${chunked}f\r\na@example.org\r\n\r\nnonsense\r\n`), /^HTTP\/1\.1 400 /);
 	t.deepEqual(api.reported, []);
 });
 
-test('any bytes are answered, and nothing but addresses is stored', async t => {
+test('responds to any bytes and stores nothing but addresses', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	await fc.assert(

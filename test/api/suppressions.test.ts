@@ -30,7 +30,7 @@ async function insertEntry({database}: Store, workspaceId: string, address: stri
 	return id;
 }
 
-sqliteTest(test, 'an address is added once; again it answers the first entry, unchanged', async (t, store) => {
+sqliteTest(test, 'adding an address again returns the first entry unchanged', async (t, store) => {
 	conforms(t, 'suppressions.add.answer', 'suppressions.add.idempotent', 'suppression.id');
 	conforms(t, 'suppression.recipient', 'suppression.created_at', 'suppression.manual');
 	const api = await startApi(t, store);
@@ -54,7 +54,7 @@ sqliteTest(test, 'an address is added once; again it answers the first entry, un
 	t.like(await add(api, 'gone@x.test'), {id: bounced, reason: 'hard_bounce'});
 });
 
-storeTest(test, 'fifty additions of one address at once make one entry', async (t, store) => {
+storeTest(test, 'fifty concurrent additions of one address create one entry', async (t, store) => {
 	const api = await startApi(t, store);
 	const answers = await Promise.all(
 		Array.from({length: 50}, (_, index) => api.post(path, {recipient: index % 2 ? 'a@x.test' : 'A@x.test'})),
@@ -65,7 +65,7 @@ storeTest(test, 'fifty additions of one address at once make one entry', async (
 	t.is((await list(api)).data.length, 1);
 });
 
-sqliteTest(test, 'a bad body names its fields', async (t, store) => {
+sqliteTest(test, 'names the invalid fields of a body', async (t, store) => {
 	conforms(t, 'suppressions.add.request');
 	const api = await startApi(t, store);
 	for (const [body, field] of [
@@ -86,7 +86,7 @@ sqliteTest(test, 'a bad body names its fields', async (t, store) => {
 	t.deepEqual((await list(api)).data, []);
 });
 
-storeTest(test, 'the list is newest first, in pages, with filters', async (t, store) => {
+storeTest(test, 'lists entries in pages, newest first, with filters', async (t, store) => {
 	conforms(t, 'suppressions.list.answer', 'overview.newest-first', 'limits.page-size');
 	const api = await startApi(t, store);
 	const ids: string[] = [];
@@ -126,37 +126,33 @@ storeTest(test, 'the list is newest first, in pages, with filters', async (t, st
 	}
 });
 
-sqliteTest(
-	test,
-	'walking the list while others add and remove neither repeats nor hides an entry',
-	async (t, store) => {
-		const api = await startApi(t, store);
-		const stay: string[] = [];
-		const go: string[] = [];
-		for (let n = 0; n < 60; n++) {
-			(n % 3 === 0 ? go : stay).push(idOf(await api.post(path, {recipient: `r${n}@x.test`})));
-		}
-		const seen: string[] = [];
-		let cursor: string | null = null;
-		for (let pages = 0; pages === 0 || cursor !== null; pages++) {
-			const page: Page = await list(api, `?limit=7${cursor === null ? '' : `&cursor=${cursor}`}`);
-			seen.push(...page.data.map(({id}) => id));
-			cursor = page.next_cursor;
-			await add(api, `new${pages}@x.test`);
-			const leaving = go.pop();
-			t.true(leaving === undefined || (await api.remove(`${path}/${leaving}`)).status === 204);
-		}
-		t.is(new Set(seen).size, seen.length);
-		t.deepEqual(
-			stay.filter(id => !seen.includes(id)),
-			[],
-		);
-	},
-);
+sqliteTest(test, 'paging while entries are added and removed neither repeats nor skips one', async (t, store) => {
+	const api = await startApi(t, store);
+	const stay: string[] = [];
+	const go: string[] = [];
+	for (let n = 0; n < 60; n++) {
+		(n % 3 === 0 ? go : stay).push(idOf(await api.post(path, {recipient: `r${n}@x.test`})));
+	}
+	const seen: string[] = [];
+	let cursor: string | null = null;
+	for (let pages = 0; pages === 0 || cursor !== null; pages++) {
+		const page: Page = await list(api, `?limit=7${cursor === null ? '' : `&cursor=${cursor}`}`);
+		seen.push(...page.data.map(({id}) => id));
+		cursor = page.next_cursor;
+		await add(api, `new${pages}@x.test`);
+		const leaving = go.pop();
+		t.true(leaving === undefined || (await api.remove(`${path}/${leaving}`)).status === 204);
+	}
+	t.is(new Set(seen).size, seen.length);
+	t.deepEqual(
+		stay.filter(id => !seen.includes(id)),
+		[],
+	);
+});
 
 storeTest(
 	test,
-	'a removed entry lets mail flow again, whatever made it; a removal is in the audit trail',
+	'removing an entry of any source allows sending again and is recorded in the audit trail',
 	async (t, store) => {
 		conforms(t, 'suppressions.delete.answer');
 		const api = await startApi(t, store);
@@ -181,7 +177,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'entries of another workspace answer as unknown ones, and stay', async (t, store) => {
+sqliteTest(test, 'treats entries of another workspace as unknown and keeps them', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'other');
 	const key = await addKey(store, other.id);
@@ -207,7 +203,7 @@ sqliteTest(test, 'entries of another workspace answer as unknown ones, and stay'
 
 sqliteTest(
 	test,
-	'suppressing an address stops its copies that wait, before their first try and between tries',
+	'suppressing an address stops queued messages to it, before and between attempts',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		for (const to of ['waits@a.test', 'deferred@b.test', 'other@a.test']) {

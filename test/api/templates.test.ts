@@ -7,7 +7,7 @@ const shape = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/;
 type Template = {readonly id: string; readonly name: string; readonly latest_version: number | null};
 type Page<Row> = {readonly data: readonly Row[]; readonly next_cursor: string | null};
 
-sqliteTest(test, 'a template is made, read, listed and deleted', async (t, store) => {
+sqliteTest(test, 'creates, returns, lists and deletes a template', async (t, store) => {
 	const api = await startApi(t, store);
 	const made = await api.post('/v1/templates', {name: 'Beleg – größer 🎉'});
 	t.is(made.status, 201, made.text);
@@ -33,7 +33,7 @@ sqliteTest(test, 'a template is made, read, listed and deleted', async (t, store
 	t.is(codeOf(await api.send({templateId: idOf(made)})), 'template_not_found');
 });
 
-sqliteTest(test, 'a template has settings for all its versions, shown where they are set', async (t, store) => {
+sqliteTest(test, 'a template has settings for all its versions and shows those that are set', async (t, store) => {
 	const api = await startApi(t, store);
 	await api.post('/v1/unsubscribe-groups', {code: 'codes', name: 'Codes'});
 	const settings = {topic: 'codes', priority: 'high', sensitive: ['code', 'order.link']};
@@ -67,7 +67,7 @@ sqliteTest(test, 'a template has settings for all its versions, shown where they
 	);
 });
 
-sqliteTest(test, 'a name is given once, and again after the template is gone', async (t, store) => {
+sqliteTest(test, 'a name is unique and can be reused after the template was deleted', async (t, store) => {
 	const api = await startApi(t, store);
 	const same = await Promise.all(Array.from({length: 8}, () => api.post('/v1/templates', {name: 'receipt'})));
 	t.deepEqual(same.map(({status}) => status).toSorted(), [201, ...new Array(7).fill(409)]);
@@ -79,7 +79,7 @@ sqliteTest(test, 'a name is given once, and again after the template is gone', a
 	t.is((await api.post('/v1/templates', {name: 'receipt'}, await addKey(store, other.id))).status, 201);
 });
 
-sqliteTest(test, 'an id may be given, once in a workspace; sends and reads use it', async (t, store) => {
+sqliteTest(test, 'accepts a chosen id, unique in the workspace, and uses it in sends and reads', async (t, store) => {
 	const api = await startApi(t, store);
 	const made = await api.post('/v1/templates', {name: 'receipt', id: 'tpl_receipt'});
 	t.like(made, {status: 201, body: {id: 'tpl_receipt', name: 'receipt'}}, made.text);
@@ -118,7 +118,7 @@ sqliteTest(test, 'an id may be given, once in a workspace; sends and reads use i
 	);
 });
 
-sqliteTest(test, 'what is no name is a violation', async (t, store) => {
+sqliteTest(test, 'rejects invalid template names', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const name of [
 		'',
@@ -144,7 +144,7 @@ sqliteTest(test, 'what is no name is a violation', async (t, store) => {
 
 storeTest(
 	test,
-	'the list pages newest first; what comes and goes meanwhile neither repeats nor hides others',
+	'pages newest first; templates added or deleted meanwhile cause no repeats or gaps',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const names = Array.from({length: 30}, (_, index) => `template ${index}`);
@@ -170,7 +170,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'ids of another workspace answer as unknown ones do, on every route', async (t, store) => {
+sqliteTest(test, 'treats ids of another workspace as unknown on every template route', async (t, store) => {
 	const api = await startApi(t, store);
 	const other = await addWorkspace(store, 'globex');
 	const otherKey = await addKey(store, other.id);

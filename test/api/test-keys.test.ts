@@ -6,7 +6,7 @@ import {sqliteTest} from '../helpers/databases.ts';
 import {insertDue} from '../helpers/webhooks.ts';
 import {addKey, newId} from '../helpers/workspace.ts';
 
-// What a key of mode `test` may see and change, with every scope: a key that is tried out must not harm live mail.
+// What a key of mode `test` may see and change, with every scope: testing must not affect live messages.
 
 type Item = {readonly id: string; readonly mode: Mode};
 const idsOf = (answer: Answer) => (answer.body as {data: Item[]}).data.map(({id}) => id);
@@ -16,7 +16,7 @@ function refuses(t: ExecutionContext, answer: Answer): void {
 	t.is(codeOf(answer), 'insufficient_scope');
 }
 
-sqliteTest(test, 'a test key lists and reads messages of test keys alone, a live key all of them', async (t, store) => {
+sqliteTest(test, 'a test key sees only messages of test keys, a live key sees all of them', async (t, store) => {
 	conforms(t, 'auth.prefixes');
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
@@ -49,7 +49,7 @@ sqliteTest(test, 'a test key lists and reads messages of test keys alone, a live
 
 sqliteTest(
 	test,
-	'what a test key suppresses stops test mail alone, and gives way to a live entry',
+	'a suppression by a test key blocks only test messages and yields to a live entry',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const key = await addKey(store, api.workspace.id, {mode: 'test'});
@@ -73,7 +73,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test, 'a test key removes what test keys suppressed and simulated entries, no other', async (t, store) => {
+sqliteTest(test, 'a test key removes only suppressions of test keys and simulated ones', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const insert = async (address: string, reason: string) => {
@@ -96,7 +96,7 @@ sqliteTest(test, 'a test key removes what test keys suppressed and simulated ent
 	t.is((await api.remove(`/v1/suppressions/${own}`, key)).status, 204);
 });
 
-sqliteTest(test, 'a test key neither changes nor erases a contact', async (t, store) => {
+sqliteTest(test, 'a test key cannot change or erase a contact', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const message = idOf(await api.send({to: 'ada@example.org', locale: 'de'}));
@@ -109,7 +109,7 @@ sqliteTest(test, 'a test key neither changes nor erases a contact', async (t, st
 	t.is((await api.remove(`/v1/contacts/${id}`)).status, 204);
 });
 
-sqliteTest(test, 'webhooks: a test key sees, deletes and replays those of test keys alone', async (t, store) => {
+sqliteTest(test, 'a test key sees, deletes and replays only webhooks of test keys', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const register = async (api: TestApi, bearer?: string) => {

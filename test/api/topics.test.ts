@@ -25,7 +25,7 @@ async function optOut({store, workspace}: TestApi, address: string, code: string
 	});
 }
 
-storeTest(test, 'a topic is made, can be named by a send at once, is listed and deleted', async (t, store) => {
+storeTest(test, 'creates, lists and deletes a topic, which sends can use at once', async (t, store) => {
 	conforms(t, 'topics.add.answer', 'topics.list.answer', 'topics.delete.answer', 'topic.id', 'topic.code');
 	conforms(t, 'topic.name', 'topic.created_at', 'topic.by-code', 'messages.send.topic-code');
 	conforms(t, 'send.unsubscribeGroup');
@@ -51,7 +51,7 @@ storeTest(test, 'a topic is made, can be named by a send at once, is listed and 
 	t.deepEqual((await list(api)).data, []);
 });
 
-storeTest(test, 'a code is unique in its workspace, also among many at once', async (t, store) => {
+storeTest(test, 'a code is unique in its workspace, even under concurrent requests', async (t, store) => {
 	conforms(t, 'topics.add.duplicate', 'errors.409.conflict', 'topic.per-workspace');
 	const api = await startApi(t, store);
 	const answers = await Promise.all(
@@ -66,7 +66,7 @@ storeTest(test, 'a code is unique in its workspace, also among many at once', as
 	t.is((await api.post(path, {code: 'news', name: 'theirs'}, await addKey(store, other.id))).status, 201);
 });
 
-sqliteTest(test, 'code and name are required and checked', async (t, store) => {
+sqliteTest(test, 'requires and validates code and name', async (t, store) => {
 	conforms(t, 'topics.add.request', 'limits.topic-code');
 	const api = await startApi(t, store);
 	const fieldsOf = async (body: object) => {
@@ -94,7 +94,7 @@ sqliteTest(test, 'code and name are required and checked', async (t, store) => {
 	t.is((await api.post(path, {code: 'a'.repeat(64), name: '😀'.repeat(200)})).status, 201);
 });
 
-sqliteTest(test, 'a topic shows what is set of it, and no more', async (t, store) => {
+sqliteTest(test, 'a topic shows only the fields that are set', async (t, store) => {
 	const api = await startApi(t, store);
 	const set = {public: true, required: true, description: 'What is new, once a month', priority: 'low'};
 	t.like((await api.post(path, {code: 'all', name: 'All', ...set})).body, set);
@@ -105,7 +105,7 @@ sqliteTest(test, 'a topic shows what is set of it, and no more', async (t, store
 	t.like(all, set);
 });
 
-sqliteTest(test, 'opt-outs outlive their topic and hold again when its code comes back', async (t, store) => {
+sqliteTest(test, 'opt-outs survive their topic and apply again when its code is reused', async (t, store) => {
 	const api = await startApi(t, store);
 	const first = idOf(await api.post(path, {code: 'news', name: 'News'}));
 	await optOut(api, 'user@example.org', 'news');
@@ -117,7 +117,7 @@ sqliteTest(test, 'opt-outs outlive their topic and hold again when its code come
 	t.is((await api.send()).status, 202, 'other mail is not meant');
 });
 
-sqliteTest(test, 'topics are listed newest first, a hundred to a page', async (t, store) => {
+sqliteTest(test, 'lists topics newest first, a hundred per page', async (t, store) => {
 	const api = await startApi(t, store);
 	const ids = Array.from({length: 101}, () => newId('usg'));
 	await store.database('topics').insert(
@@ -145,7 +145,7 @@ sqliteTest(test, 'topics are listed newest first, a hundred to a page', async (t
 	}
 });
 
-sqliteTest(test, 'topics of another workspace answer as unknown ones', async (t, store) => {
+sqliteTest(test, 'treats topics of another workspace as unknown', async (t, store) => {
 	const api = await startApi(t, store);
 	const id = idOf(await api.post(path, {code: 'news', name: 'News'}));
 	const other = await addWorkspace(store, 'other');

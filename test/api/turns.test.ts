@@ -8,7 +8,7 @@ function gate() {
 	return {work: () => new Promise<void>(resolve => open.push(resolve)), open};
 }
 
-test('one piece at a time; owners take turns', async t => {
+test('runs one piece of work at a time, and owners take turns', async t => {
 	const turns = createTurns();
 	const {work, open} = gate();
 	const done: string[] = [];
@@ -24,7 +24,7 @@ test('one piece at a time; owners take turns', async t => {
 	t.is(await turns('a', async () => 7), 7, 'and goes on when all is done');
 });
 
-test('a piece that fails fails alone', async t => {
+test('a failing piece of work affects no other', async t => {
 	const turns = createTurns();
 	const results = await Promise.allSettled([
 		turns('a', async () => 1),
@@ -37,7 +37,7 @@ test('a piece that fails fails alone', async t => {
 	);
 });
 
-test('who asks for too much is told to come again, others are not', async t => {
+test('refuses more work of an owner with too much waiting, but not of others', async t => {
 	const turns = createTurns(2);
 	const {work, open} = gate();
 	const pieces = ['a', 'a', 'a'].map(owner => turns(owner, work));
@@ -54,7 +54,7 @@ test('who asks for too much is told to come again, others are not', async t => {
 	t.pass();
 });
 
-test('requests without a key start one per turn of the event loop, others and probes at once', async t => {
+test('starts one request without a key per turn of the event loop, and others at once', async t => {
 	const started: string[] = [];
 	const listener = startKeylessInTurn(({url = ''}) => void started.push(url));
 	const request = (url: string, authorization?: string) =>

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import TheirType from 'typebox';
 import {Type} from '../../src/mail/type.ts';
 
-/** How a schema is built, to be done with either library. */
+/** Builds a schema with either library. */
 type Build = (type: typeof Type) => object;
 
 const options = fc.option(fc.record({description: fc.string(), minLength: fc.nat()}, {requiredKeys: []}), {
@@ -62,7 +62,7 @@ const {schema} = fc.letrec<{schema: Build}>(tie => {
 	};
 });
 
-test('our builders make what those of typebox make', t => {
+test('our builders create the same schemas as those of TypeBox', t => {
 	fc.assert(
 		fc.property(schema, build => {
 			t.is(JSON.stringify(build(Type)), JSON.stringify(build(TheirType as unknown as typeof Type)));

@@ -5,7 +5,7 @@ import {createApi} from '../../src/api/server.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {newId} from '../helpers/workspace.ts';
 
-// More than the system holds for a connection that nobody reads.
+// More than the system buffers for a connection that nobody reads.
 const size = 32 * 1024 * 1024;
 
 async function start(t: ExecutionContext, answer: number) {
@@ -36,7 +36,7 @@ async function start(t: ExecutionContext, answer: number) {
 	return {ask, connections};
 }
 
-test('a client that does not read its answer loses the connection', async t => {
+test('closes the connection of a client that does not read its response', async t => {
 	const {ask, connections} = await start(t, 200);
 	await ask();
 	await waitFor('it is connected', async () => (await connections()) === 1);
@@ -44,7 +44,7 @@ test('a client that does not read its answer loses the connection', async t => {
 	t.pass();
 });
 
-test('who reads late but in time gets all of it, and asks again on the same connection', async t => {
+test('a client that reads late but in time gets the whole response and can reuse the connection', async t => {
 	const {ask} = await start(t, 60_000);
 	const socket = await ask();
 	socket.resume();

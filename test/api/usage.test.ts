@@ -14,7 +14,7 @@ const dayMs = 86_400_000;
 
 type Usage = {readonly days?: ReadonlyArray<Record<string, unknown>>} & Record<string, unknown>;
 
-storeTest(test, 'the month: what was accepted, what is left, when it ends', async (t, store) => {
+storeTest(test, 'reports what was accepted this month, what is left and when the month ends', async (t, store) => {
 	conforms(t, 'rate.usage', 'other.usage');
 	let time = now;
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
@@ -69,7 +69,7 @@ async function announceAll(store: Store, events: ReadonlyArray<[EventType, numbe
 	);
 }
 
-storeTest(test, 'days: accepted, and what was recorded of real mail', async (t, store) => {
+storeTest(test, 'counts accepted messages and events of live messages by day', async (t, store) => {
 	let time = now;
 	const api = await startApi(t, store, {clock: {now: () => time, monotonic: () => 0}});
 	time -= 89 * dayMs;
@@ -109,7 +109,7 @@ storeTest(test, 'days: accepted, and what was recorded of real mail', async (t, 
 	t.is(((await api.get('/v1/usage')).body as Usage).days, undefined);
 });
 
-sqliteTest(test, 'days is a whole number from 1 to 90', async (t, store) => {
+sqliteTest(test, 'accepts only a whole number from 1 to 90 as days', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const days of ['0', '91', '-1', '01', '1.0', '1e1', '%201', '', '0x5', '5&days=5', 'ten']) {
 		const answer = await api.get(`/v1/usage?days=${days}`);

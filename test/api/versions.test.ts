@@ -28,7 +28,7 @@ function violationsOf({status, body, text}: Answer): Violations {
 	return (body as {error: {violations: Violations}}).error.violations;
 }
 
-storeTest(test, 'a version is compiled, read back as it was written, and sent at once', async (t, store) => {
+storeTest(test, 'compiles a version, returns it as it was written and uses it for the next send', async (t, store) => {
 	const api = await startApi(t, store);
 	const variants = [
 		{locale: null, subject: 'Receipt {{ n }}', mjml: section('Order {{ n }}')},
@@ -60,7 +60,7 @@ storeTest(test, 'a version is compiled, read back as it was written, and sent at
 	);
 });
 
-storeTest(test, 'each save is a version, also of the same; many at once count without a gap', async (t, store) => {
+storeTest(test, 'each save creates a version; concurrent saves are numbered without gaps', async (t, store) => {
 	const api = await startApi(t, store);
 	const variants = [{subject: 's', html: '<p>x</p>'}];
 	const saved = await Promise.all(Array.from({length: 6}, () => api.post(versions(api), {variants})));
@@ -90,7 +90,7 @@ storeTest(test, 'each save is a version, also of the same; many at once count wi
 	t.deepEqual(api.reported, []);
 });
 
-sqliteTest(test, 'what does not parse is told with field, line and column; nothing is saved', async (t, store) => {
+sqliteTest(test, 'reports parse errors with field, line and column, and saves nothing', async (t, store) => {
 	const api = await startApi(t, store);
 	const refused = await api.post(versions(api), {
 		variants: [
@@ -118,7 +118,7 @@ sqliteTest(test, 'what does not parse is told with field, line and column; nothi
 	t.like((await api.get(`/v1/templates/${api.workspace.templateId}`)).body, {latest_version: 1});
 });
 
-test('what is no version is told before anything is compiled', async t => {
+test('rejects an invalid version before compiling anything', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const good = {subject: 's', html: ''};
 	for (const [body, field] of [
@@ -158,10 +158,10 @@ test('what is no version is told before anything is compiled', async t => {
 	t.is((await api.post(versions(api), {variants: [{...good, html: 'x'.repeat(262_144)}]})).status, 413);
 });
 
-// Tests that render come one after the other: the limit of a render is CPU time of the whole process, and compiles of
+// Tests that render run serially: a render is limited by the CPU time of the whole process, and compiles of
 // other tests would use it up.
 
-sqliteTest(test.serial, 'a preview is what a send would be', async (t, store) => {
+sqliteTest(test.serial, 'a preview shows what a send would contain', async (t, store) => {
 	const api = await startApi(t, store);
 	const preview = `/v1/templates/${api.workspace.templateId}/preview`;
 	await api.post(versions(api), {
@@ -224,7 +224,7 @@ sqliteTest(test.serial, 'a preview is what a send would be', async (t, store) =>
 	t.deepEqual(api.reported, []);
 });
 
-sqliteTest(test.serial, 'a preview of what has no version, and of what fails to render', async (t, store) => {
+sqliteTest(test.serial, 'a preview reports a missing version and rendering errors', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id} = (await api.post('/v1/templates', {name: 'empty'})).body as {id: string};
 	t.is(codeOf(await api.post(`/v1/templates/${id}/preview`, {})), 'template_has_no_version');
@@ -250,7 +250,7 @@ sqliteTest(test.serial, 'a preview of what has no version, and of what fails to 
 
 sqliteTest(
 	test.serial,
-	'the sample of a push is shown, used by previews, and kept by a save over the API',
+	'a pushed sample is returned, used by previews and kept by a save over the API',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const variants = [{subject: 'Hi {{ name }}', html: ''}];
@@ -266,12 +266,12 @@ sqliteTest(
 
 const numbers = Array.from({length: 3000}, (_, index) => index);
 
-test.serial('hostile templates end with an answer, and hold nobody else up', async t => {
+test.serial('hostile templates get a response and do not hold up other requests', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const preview = `/v1/templates/${api.workspace.templateId}/preview`;
 	/**
-	 * Answers others while this one is worked on. If they came later once, the disk may have been slow: had they waited
-	 * for it, they would come later each time.
+	 * Sends other requests while this one is processed. If they finish later once, the disk may have been slow; if they
+	 * waited for it, they would finish later every time.
 	 */
 	async function beside(work: () => Promise<Answer>, triesLeft = 9): Promise<Answer> {
 		let done = false;
@@ -289,7 +289,7 @@ test.serial('hostile templates end with an answer, and hold nobody else up', asy
 		t.false(done, 'others did not wait for it');
 		return await answer;
 	}
-	// One that renders for too long, and one that compiles for too long: test/render/hostile.test.ts has more of each.
+	// One renders for too long and one compiles for too long; test/render/hostile.test.ts has more of each.
 	const html = '{% for a in n %}{% for b in n %}{% for c in n %}{% endfor %}{% endfor %}{% endfor %}';
 	const saved = await beside(() => api.post(versions(api), {variants: [{subject: 's', html}]}));
 	t.is(saved.status, 201, saved.text);
@@ -303,7 +303,7 @@ test.serial('hostile templates end with an answer, and hold nobody else up', asy
 	t.deepEqual(api.reported, []);
 });
 
-test.serial('too many saves of one workspace at once: some are told to come again, none is lost', async t => {
+test.serial('too many concurrent saves of a workspace: some get a 503, none is lost', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const variants = [{subject: 's', html: '<p>x</p>'}];
 	const saved = await Promise.all(Array.from({length: 30}, () => api.post(versions(api), {variants})));
@@ -333,7 +333,7 @@ const anyBody = fc.oneof(
 	{weight: 1, arbitrary: fc.jsonValue()},
 );
 
-test.serial('any JSON is a version, malformed or invalid; so with previews, names and senders', async t => {
+test.serial('responds properly to any JSON for versions, previews, names and senders', async t => {
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	await addWorkspace(api.store, 'other');
 	const {templateId} = api.workspace;

@@ -21,7 +21,7 @@ async function register(api: TestApi, fields: object = {}): Promise<Endpoint> {
 	return answer.body as Endpoint;
 }
 
-sqliteTest(test, 'register, list, delete', async (t, store) => {
+sqliteTest(test, 'registers, lists and deletes an endpoint', async (t, store) => {
 	conforms(t, 'webhooks.add.answer', 'webhooks.list.answer', 'webhooks.delete.answer');
 	conforms(t, 'webhooks.delete.rotation', 'endpoint.id', 'endpoint.url', 'endpoint.events', 'endpoint.active');
 	conforms(t, 'endpoint.signing_secret', 'endpoint.created_at');
@@ -49,7 +49,7 @@ sqliteTest(test, 'register, list, delete', async (t, store) => {
 	t.deepEqual(((await api.get('/v1/webhooks')).body as Page<Endpoint>).data, [twin]);
 });
 
-test('every URL that leads inside, or is none, is refused', async t => {
+test('refuses invalid URLs and those that point to internal addresses', async t => {
 	conforms(t, 'webhooks.add.refused', 'webhook-safety.rule-1', 'errors.422.unprocessable_entity');
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	for (const refused of refusedUrls) {
@@ -61,7 +61,7 @@ test('every URL that leads inside, or is none, is refused', async t => {
 	t.deepEqual((await api.get('/v1/webhooks')).body, {data: [], next_cursor: null});
 });
 
-test('the fields are checked, all at once', async t => {
+test('reports all invalid fields at once', async t => {
 	conforms(t, 'webhooks.add.request');
 	const api = await startApi(t, await newStore(t, 'sqlite'));
 	const violations = async (body: unknown) => {
@@ -93,7 +93,7 @@ test('the fields are checked, all at once', async t => {
 	t.is((await api.post('/v1/webhooks', '')).status, 400);
 });
 
-sqliteTest(test, 'a workspace has at most fifty endpoints; deleted ones do not count', async (t, store) => {
+sqliteTest(test, 'allows fifty endpoints per workspace, not counting deleted ones', async (t, store) => {
 	const api = await startApi(t, store);
 	let last = '';
 	for (let n = 0; n < 50; n++) {
@@ -120,7 +120,7 @@ sqliteTest(test, 'a workspace has at most fifty endpoints; deleted ones do not c
 	t.deepEqual(seen, seen.toSorted().toReversed());
 });
 
-storeTest(test, 'deliveries: newest first, with what the last attempt came to', async (t, store) => {
+storeTest(test, 'lists deliveries newest first, with the result of the last attempt', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const [first = '', second = '', third = ''] = await insertDue(store, api.workspace.id, endpoint, 3);
@@ -178,7 +178,7 @@ storeTest(test, 'deliveries: newest first, with what the last attempt came to', 
 	t.is((await api.get(`/v1/webhooks/${other}/deliveries?cursor=${part.next_cursor}`)).status, 422);
 });
 
-storeTest(test, 'a page ends before its payloads are too large to answer at once', async (t, store) => {
+storeTest(test, 'ends a page of deliveries before the response gets too large', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const due = await insertDue(store, api.workspace.id, endpoint, 6);
@@ -199,7 +199,7 @@ storeTest(test, 'a page ends before its payloads are too large to answer at once
 	t.is(second.next_cursor, null);
 });
 
-sqliteTest(test, 'replay: whatever became of it, it is due now, with no attempts', async (t, store) => {
+sqliteTest(test, 'a replayed delivery is due now with no attempts, whatever its state', async (t, store) => {
 	conforms(t, 'webhooks.replay.request');
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
@@ -234,7 +234,7 @@ sqliteTest(test, 'replay: whatever became of it, it is due now, with no attempts
 	t.is(codeOf(await api.post(`/v1/webhooks/deliveries/${id}/replay`, {})), 'not_found');
 });
 
-sqliteTest(test, 'ids of another workspace are like unknown ones', async (t, store) => {
+sqliteTest(test, 'treats endpoints and deliveries of another workspace as unknown', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: endpoint} = await register(api);
 	const [delivery = ''] = await insertDue(store, api.workspace.id, endpoint, 1);
@@ -262,7 +262,7 @@ sqliteTest(test, 'ids of another workspace are like unknown ones', async (t, sto
 	t.is((await rowOf(store, delivery)).generation, 0);
 });
 
-sqliteTest(test, 'mail that comes in is for keys that may read it, by webhook too', async (t, store) => {
+sqliteTest(test, 'only keys that may read inbound messages get them, also by webhook', async (t, store) => {
 	const api = await startApi(t, store);
 	const scopes = '["webhooks:manage","webhooks:read"]';
 	const key = await addKey(store, api.workspace.id, {scopes});
@@ -293,7 +293,7 @@ sqliteTest(test, 'mail that comes in is for keys that may read it, by webhook to
 
 sqliteTest(
 	test,
-	'a secret is rotated: the new one is shown, the old one lives until the overlap ends',
+	'rotating a secret returns the new one and keeps the old one valid until the overlap ends',
 	async (t, store) => {
 		let now = Date.parse('2026-06-09T10:15:30Z');
 		const api = await startApi(t, store, {clock: {...systemClock, now: () => now}});
@@ -338,7 +338,7 @@ sqliteTest(
 	},
 );
 
-test('a rotation: who may, of what, and what is refused', async t => {
+test('a rotation needs no body and rejects invalid overlaps, ids and keys', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const {id} = await register(api);
@@ -364,7 +364,7 @@ test('a rotation: who may, of what, and what is refused', async t => {
 
 sqliteTest(
 	test,
-	'an endpoint changes its url and events, and is switched off and on; its secret stays',
+	'changes the URL and events of an endpoint, disables and enables it, and keeps its secret',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const made = await register(api);
@@ -375,7 +375,7 @@ sqliteTest(
 		t.like((await api.patch(path, {active: false})).body, {active: false, events: ['opened', 'bounced']});
 		t.like((await api.patch(path, {})).body, {active: false, url: 'https://new.example/hook'});
 		await store.database('webhook_endpoints').update({failing_since: '2026-01-01T00:00:00.000Z'});
-		// It starts anew: an old failure must not disable it again.
+		// It starts afresh: an old failure must not disable it again.
 		t.like((await api.patch(path, {active: true, url})).body, {active: true, url, failing_since: null});
 		t.deepEqual((await api.get('/v1/webhooks')).body, {
 			data: [{...made, events: ['opened', 'bounced']}],
@@ -405,7 +405,7 @@ sqliteTest(
 	},
 );
 
-test('a test says why an endpoint does not acknowledge, and stores nothing', async t => {
+test('a test reports why an endpoint does not acknowledge, and stores nothing', async t => {
 	const store = await newStore(t, 'sqlite');
 	const api = await startApi(t, store);
 	const {id} = await register(api);

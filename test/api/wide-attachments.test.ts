@@ -20,7 +20,7 @@ async function allow(api: TestApi, max_attachments: number | null, max_attachmen
 	api.clear();
 }
 
-sqliteTest(test, 'a workspace allows more and larger attachments, and no others', async (t, store) => {
+sqliteTest(test, 'allows more and larger attachments only in workspaces configured for them', async (t, store) => {
 	const api = await startApi(t, store);
 	const four = Array.from({length: 4}, () => file(1));
 	t.deepEqual(violationsOf(await api.send({attachments: four})), [

@@ -25,7 +25,7 @@ async function prepare(t: ExecutionContext) {
 	const file = join(folder, 'backup.tar');
 	const made = await makeBackup({file, facts, gather, onBytes: noBytes});
 	let folders = 0;
-	/** Reads these bytes as a backup; the folder that they were unpacked into. */
+	/** Unpacks these bytes as a backup and returns the folder. */
 	async function unpack(bytes: Uint8Array): Promise<string> {
 		const into = join(folder, `into${folders++}`);
 		mkdirSync(into);
@@ -41,7 +41,7 @@ const contentOf = (folder: string) =>
 	Object.fromEntries(readdirSync(folder).map(name => [name, readFileSync(join(folder, name), 'latin1')]));
 const whole = {'mailctl.db': store.toString('latin1'), 'secrets.json': secrets};
 
-test('a backup is one tar for its owner alone, the manifest first, and what was in it comes out', async t => {
+test('writes a backup as one private tar with the manifest first, and restores its contents', async t => {
 	const {folder, file, made, bytes, unpack} = await prepare(t);
 	t.is(statSync(file).mode & 0o777, 0o600);
 	t.is(made.bytes, bytes.length);
@@ -55,7 +55,7 @@ test('a backup is one tar for its owner alone, the manifest first, and what was 
 	t.deepEqual(contentOf(await unpack(gzipSync(bytes))), whole, 'somebody packed it');
 });
 
-test('damage is never taken for a backup: it is refused, or changed nothing that is kept', async t => {
+test('refuses a damaged backup unless the damage changes none of its contents', async t => {
 	const {bytes, made, unpack} = await prepare(t);
 	const {bytes: _, ...manifest} = made;
 	const at = fc.nat(bytes.length - 1);
@@ -89,7 +89,7 @@ test('damage is never taken for a backup: it is refused, or changed nothing that
 	t.true(refusals > 100);
 });
 
-test('whatever else is there is no backup', async t => {
+test('refuses files that are not backups', async t => {
 	const {unpack} = await prepare(t);
 	const why = /is not a backup of mailctl$/;
 	for (const bytes of [Buffer.alloc(0), Buffer.alloc(4096), Buffer.from('SQLite format 3\0'), gzipSync('text')]) {
@@ -102,7 +102,7 @@ test('whatever else is there is no backup', async t => {
 	);
 });
 
-test('only the files of a backup come out: no path, link, folder or second file', async t => {
+test('unpacks only the files of a backup, and no path, link, folder or duplicate', async t => {
 	const {folder, unpack} = await prepare(t);
 	const source = join(folder, 'source');
 	mkdirSync(source);
@@ -113,7 +113,7 @@ test('only the files of a backup come out: no path, link, folder or second file'
 	mkdirSync(join(source, 'folder'));
 	symlinkSync('/etc/passwd', join(source, 'link'));
 
-	/** A tar of these files under other names. */
+	/** Returns a tar of these files under other names. */
 	async function renamed(names: Readonly<Record<string, string>>): Promise<Uint8Array> {
 		const parts: Buffer[] = [];
 		const options = {
@@ -150,7 +150,7 @@ test('only the files of a backup come out: no path, link, folder or second file'
 	await t.throwsAsync(unpack(await noManifest), {message: /is not a backup of mailctl$/});
 });
 
-test('a manifest that is read is one that was written', t => {
+test('reads back a manifest and refuses an incomplete or unknown one', t => {
 	const manifest = {...facts, format: 1, schema: 's', files: {'secrets.json': {bytes: 1, sha256: 'x'}}} as const;
 	const keys = {...manifest, engine: 'postgres'} as const;
 	t.deepEqual(parseManifest(manifestText(keys)), keys);
@@ -164,7 +164,7 @@ test('a manifest that is read is one that was written', t => {
 	);
 });
 
-test('a backup takes the place of an older one, of nothing else, and leaves it where it fails', async t => {
+test('replaces only an older backup, and leaves it in place if writing fails', async t => {
 	const {folder, file, bytes} = await prepare(t);
 	const fails = async () => await Promise.reject(new Error('disk'));
 	await t.throwsAsync(makeBackup({file, facts, gather: fails, onBytes: noBytes}), {message: 'disk'});

@@ -19,7 +19,7 @@ const own = makeCertificate('127.0.0.1');
 const hour = 3_600_000;
 const day = 24 * hour;
 
-/** A server that says what the test wants, and a client of it. */
+/** Starts a server with scripted responses and a client for it. */
 async function prepare(
 	t: ExecutionContext,
 	answer: (path: string, base: string) => {status?: number; headers?: object; body: string},
@@ -52,7 +52,7 @@ async function prepare(
 	return {base, client, order};
 }
 
-test('a CA that says anything at all gets a fault of bounded length, and no more', async t => {
+test('handles arbitrary responses of a CA with nothing worse than an error of limited length', async t => {
 	const status = fc.constantFrom('pending', 'ready', 'processing', 'valid', 'invalid', 7, null);
 	const url = fc.constantFrom('/a', '/b', '', 'http://127.0.0.1/', 'x:', '//', 7, null);
 	const token = fc.oneof(fc.constant('0123456789abcdef_-'), fc.string(), fc.constant(7));
@@ -85,7 +85,7 @@ test('a CA that says anything at all gets a fault of bounded length, and no more
 	const {order} = await prepare(t, (path, base) => {
 		const {status: code, body: said} = answers[n++ % answers.length] ?? {status: 200, body: {}};
 		const text = JSON.stringify(said, (_name, value) => (typeof value === 'bigint' ? String(value) : value)) ?? '';
-		// Paths lead back here, so that an order gets far.
+		// Paths point back to this server, so that an order gets far.
 		const led = text.replaceAll(/"(\/[ab])"/g, `"${base}$1"`);
 		return {
 			status: path === '/directory' ? 200 : code,
@@ -112,7 +112,7 @@ test('a CA that says anything at all gets a fault of bounded length, and no more
 	);
 });
 
-test('an answer that has no end, an address without https and a host that is not the CA are faults', async t => {
+test('reports an endless response, a URL without https and a server that is not the CA as errors', async t => {
 	const long = await prepare(t, () => ({body: 'x'.repeat(300_000)}));
 	await t.throwsAsync(long.order(), {instanceOf: AcmeError, message: /does not respond: its response is too long$/});
 	const plain = await prepare(t, () => ({body: '{"newNonce":"http://127.0.0.1/","newOrder":"http://127.0.0.1/"}'}));
@@ -139,7 +139,7 @@ test('an answer that has no end, an address without https and a host that is not
 	await t.throwsAsync(stranger.renewalWindow('a.b', signal), distrust);
 });
 
-/** A CA, a web server that answers its challenges unless `isClosed`, and a client whose pauses take no time. */
+/** Starts a CA, a web server for its challenges unless `isClosed`, and a client whose pauses take no time. */
 async function startLab(t: ExecutionContext, {isClosed = false} = {}) {
 	const proofs = new Map<string, string>();
 	const web = createHttp(({url = ''}, response) => response.end(proofs.get(url.split('/').at(-1) ?? '')));
@@ -151,7 +151,7 @@ async function startLab(t: ExecutionContext, {isClosed = false} = {}) {
 	const dispatcher = new Agent({connect: {ca: ca.ca}, pipelining: 0});
 	t.teardown(() => dispatcher.destroy());
 	const pauses: number[] = [];
-	/** Makes an account and orders with it, as a client that knows nothing yet. */
+	/** Creates an account and places an order, as a new client does. */
 	const order = async (types: readonly [ChallengeType, ...ChallengeType[]] = ['http-01']) => {
 		const client = new AcmeClient({
 			...{directory: ca.directory, dispatcher, userAgent: 'test', now: Date.now},
@@ -179,15 +179,15 @@ const steps: readonly Step[] = [
 	...(['challenge', 'finalize', 'poll', 'certificate'] as const),
 ];
 const momentary: ReadonlyArray<readonly [string, Omit<ScriptedFault, 'step'>, number]> = [
-	['404', {status: 404, type: 'malformed'}, 1000],
-	['500', {status: 500, type: 'serverInternal'}, 1000],
-	['503 with Retry-After', {status: 503, retryAfter: '7'}, 7000],
+	['a 404', {status: 404, type: 'malformed'}, 1000],
+	['a 500', {status: 500, type: 'serverInternal'}, 1000],
+	['a 503 with Retry-After', {status: 503, retryAfter: '7'}, 7000],
 	['a closed connection', {status: null}, 1000],
 	['a closed connection after the work', {status: null, isDone: true}, 1000],
 ];
 
 for (const [what, fault, pauseMs] of momentary) {
-	test(`${what} at each step ends no order`, async t => {
+	test(`an order survives ${what} at each step`, async t => {
 		const {ca, pauses, order} = await startLab(t);
 		ca.behaviour.faults.push(...steps.map(step => ({...fault, step})));
 		await order();
@@ -197,7 +197,7 @@ for (const [what, fault, pauseMs] of momentary) {
 	});
 }
 
-test('an order that is not ready when it is finalized is finalized again', async t => {
+test('finalizes an order again if it was not ready', async t => {
 	const {ca, pauses, order, countOf} = await startLab(t);
 	const date = new Date(Date.now() + 200_000).toUTCString();
 	for (const retryAfter of [undefined, '5', date, '86400']) {
@@ -211,7 +211,7 @@ test('an order that is not ready when it is finalized is finalized again', async
 	t.true(until > 1000 && until <= 200_000, 'a date');
 });
 
-test('an order that is still ready after it was finalized is asked again, and finalized again in the end', async t => {
+test('polls an order that is still ready after it was finalized, then finalizes it again', async t => {
 	const {ca, pauses, order, countOf} = await startLab(t);
 	ca.behaviour.readyPolls = 3;
 	await order();
@@ -223,7 +223,7 @@ test('an order that is still ready after it was finalized is asked again, and fi
 	t.deepEqual(pauses, [500, 1000, 2000, 4000]);
 });
 
-test('a fault that lasts ends the order after four tries, and one that cannot pass at once', async t => {
+test('gives up after four attempts at a lasting error, and at once at a permanent one', async t => {
 	const {ca, pauses, order, countOf} = await startLab(t);
 	const outage = (more: Partial<ScriptedFault> = {}) =>
 		ca.behaviour.faults.splice(0, 9, ...Array<ScriptedFault>(4).fill({step: 'order', status: 503, ...more}));
@@ -255,7 +255,7 @@ test('a fault that lasts ends the order after four tries, and one that cannot pa
 	t.deepEqual(pauses, [20_000]);
 });
 
-test('a name that cannot be proved in one way is proved in the next, unless that would be no better', async t => {
+test('tries the next challenge if one fails, unless it could not do better', async t => {
 	const {ca, order} = await startLab(t, {isClosed: true});
 	await t.throwsAsync(order(['http-01', 'tls-alpn-01']), {
 		message:
@@ -271,9 +271,9 @@ test('a name that cannot be proved in one way is proved in the next, unless that
 	t.is(ca.looks.length, 5);
 });
 
-test('a name is proved by TLS, or by the one way that the CA offers', async t => {
+test('proves a name by TLS, or by the only challenge that the CA offers', async t => {
 	const shown = new Map<string, string>();
-	// Its usual certificate has a key of the same kind, as all of ours.
+	// Its regular certificate has a key of the same kind, like all of ours.
 	const server = createTls({
 		...own,
 		ALPNProtocols: ['acme-tls/1'],
@@ -319,7 +319,7 @@ test('a name is proved by TLS, or by the one way that the CA offers', async t =>
 	t.deepEqual(ca.looks, ['tls-alpn-01 a.test', 'tls-alpn-01 b.test']);
 });
 
-test('Retry-After is seconds or a date, and bounded', t => {
+test('reads Retry-After as seconds or a date, up to a limit', t => {
 	const now = Date.parse('2026-06-09T10:00:00.000Z');
 	t.is(parseWait('', now), null);
 	t.is(parseWait('soon', now), null);
@@ -335,7 +335,7 @@ test('Retry-After is seconds or a date, and bounded', t => {
 	);
 });
 
-test('a window is two times in order, or none', t => {
+test('accepts a renewal window only as two times in order', t => {
 	const [start, end] = ['2026-06-09T10:00:00Z', '2026-06-10T10:00:00Z'];
 	t.deepEqual(parseWindow({suggestedWindow: {start, end}}, 5), {
 		start: Date.parse(start),
@@ -366,7 +366,7 @@ const row: Certificate = {
 	...{fault: null, wanted_at: null, unused: null, updated_at: '', directory: null, tried_directory: null},
 };
 
-test('a certificate is renewed in its window, at the latest when a tenth of its life is left', t => {
+test('renews a certificate in its window, and no later than with a tenth of its life left', t => {
 	t.is(renewAt(row), Date.parse('2026-03-02T00:00:00.000Z'));
 	const [start, end] = ['2026-03-01T00:00:00.000Z', '2026-03-03T00:00:00.000Z'];
 	const at = (name: string) => renewAt({...row, name, window_start: start, window_end: end}) ?? 0;
@@ -387,7 +387,7 @@ test('a certificate is renewed in its window, at the latest when a tenth of its 
 	t.is(stateOf(row, Date.parse('2026-03-02T00:00:00.000Z')), 'due');
 });
 
-test('failed orders wait longer, and try the other port', t => {
+test('failed orders wait longer and alternate between ports', t => {
 	t.deepEqual(
 		[1, 2, 3, 8, 9, 1000].map(tries => waitAfter(tries) / 60_000),
 		[5, 10, 20, 640, 720, 720],

@@ -20,9 +20,9 @@ const program = '/usr/bin/dehydrated';
 const limitMs = 180_000;
 const name = 'mail.lab.test';
 
-// The CA of our tests is right if a client of others takes it for one: nonces, signatures, orders, proofs, chains.
+// Our test CA is correct if third-party clients accept its nonces, signatures, orders, challenges and chains.
 for (const proof of ['http-01', 'tls-alpn-01']) {
-	test(`dehydrated of Debian gets a certificate from the CA of the tests (${proof})`, async t => {
+	test(`Debian’s dehydrated gets a certificate from our test CA (${proof})`, async t => {
 		if (!existsSync(program)) {
 			return notRunHere(t, 'dehydrated is not installed (scripts/debian-peers.sh)') ?? undefined;
 		}
@@ -36,7 +36,7 @@ for (const proof of ['http-01', 'tls-alpn-01']) {
 			response.writeHead(existsSync(file) ? 200 : 404).end(existsSync(file) ? readFileSync(file) : '');
 		});
 		const tls = createTls({
-			// Of the same kind as dehydrated's: Node keeps it beside that of another kind, and may show it.
+			// Of the same kind as dehydrated's: Node keeps one of another kind next to it and might present that one.
 			...makeRsaCertificate('other.test'),
 			ALPNProtocols: ['acme-tls/1'],
 			SNICallback(servername, done) {
@@ -87,7 +87,7 @@ for (const proof of ['http-01', 'tls-alpn-01']) {
 			[[name, 'valid']],
 		);
 		t.deepEqual([...ca.accounts.values()][0]?.contact, ['mailto:admin@lab.test']);
-		// Names that lead nowhere, a nonce that expired (this client asks for one each time), and limits.
+		// Names without an address, an expired nonce (this client requests one each time), and rate limits.
 		ca.behaviour.target = () => ({host: '127.0.0.1', http: 1, tls: 1});
 		const refused = await t.throwsAsync(dehydrated('--cron', '--force', '--domain', name));
 		t.regex(
@@ -103,10 +103,10 @@ for (const proof of ['http-01', 'tls-alpn-01']) {
 	});
 }
 
-// The library alone is installed: the package with the command has a timer, which would run on the machine.
+// Only the library is installed: the package with the command has a timer, which would run on the machine.
 const certbot = ['-c', 'import sys, certbot.main; sys.exit(certbot.main.main())'];
 
-test('certbot of Debian gets a certificate from the CA of the tests, renews it, and understands its faults', async t => {
+test('Debian’s certbot gets and renews a certificate from our test CA and understands its errors', async t => {
 	if (!existsSync('/usr/lib/python3/dist-packages/certbot/main.py')) {
 		return notRunHere(t, 'certbot is not installed (scripts/debian-peers.sh)') ?? undefined;
 	}
@@ -149,7 +149,7 @@ test('certbot of Debian gets a certificate from the CA of the tests, renews it, 
 	t.is(first.checkHost(name), name);
 	t.true(first.verify(new X509Certificate(ca.authority.cert).publicKey));
 	t.is(ca.accounts.size, 1);
-	// It asks for no nonce that it has, and takes one that expired for what it is.
+	// It reuses the nonces that it has and recognizes an expired one.
 	ca.behaviour.expiredNonces = 1;
 	await ask('renew', '--force-renewal', '--no-random-sleep-on-renew');
 	t.not(new X509Certificate(read('fullchain.pem')).serialNumber, first.serialNumber);

@@ -4,7 +4,7 @@ import type {DnsAnswer} from '../../src/net/dns.ts';
 
 type Zone = Readonly<Record<string, readonly string[] | 'failed'>>;
 
-/** The names that are to be had, and why others are not. */
+/** Returns the names that need a certificate, and why others get none. */
 async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0]> = {}) {
 	const ask =
 		(isFour: boolean) =>
@@ -40,28 +40,28 @@ async function wishes(zone: Zone, names: Partial<Parameters<typeof findWishes>[0
 
 const own = {'mail.test': ['192.0.2.1', '2001:db8::1'], 'www.test': ['192.0.2.2']};
 
-test('the names of the settings are ours, if others can look them up', async t => {
+test('wants certificates for the names in the settings if they are public', async t => {
 	t.deepEqual(await wishes({}), {'mail.test': 'yes', 'www.test': 'yes'});
 	t.deepEqual(await wishes({}, {hostname: 'mail', publicHost: '192.0.2.1'}), {});
 	t.deepEqual(await wishes({}, {publicHost: '::1'}), {'mail.test': 'yes'});
 	t.deepEqual(await wishes({}, {publicHost: null}), {'mail.test': 'yes'});
 });
 
-test('of names that are sure to lead here DNS is not asked', async t => {
+test('does not query DNS for names that are known to point to this machine', async t => {
 	const isSure = (name: string) => name.startsWith('a.');
 	t.like(await wishes(own, {linkHosts: ['a.test', 'b.test'], mailDomains: ['a.test'], isSure}), {
 		...{'a.test': 'yes', 'b.test': 'b.test has no address in DNS', 'mta-sts.a.test': null},
 	});
 });
 
-test('a former name is wanted while it leads here, and no fault where it does not', async t => {
+test('wants a former name while it points to this machine, and reports no error otherwise', async t => {
 	const zone = {...own, 'here.test': ['192.0.2.2'], 'away.test': ['192.0.2.9']};
 	t.like(await wishes(zone, {former: ['here.test', 'away.test']}), {'here.test': 'yes', 'away.test': null});
 	const expected = await wishes(zone, {former: ['away.test'], linkHosts: ['away.test']});
 	t.is(expected['away.test'], 'away.test points to 192.0.2.9, which is not this machine');
 });
 
-test('others lead here with all their addresses, in whatever spelling, or are not asked for', async t => {
+test('wants other names only if all their addresses, however written, are those of this machine', async t => {
 	const linkHosts = ['a.test', 'b.test', 'c.test', 'd.test', 'e.test', 'f.test', 'g.test'];
 	const zone = {
 		...own,
@@ -86,7 +86,7 @@ test('others lead here with all their addresses, in whatever spelling, or are no
 	});
 });
 
-test('while our own addresses are not known, no name leads elsewhere', async t => {
+test('does not report a name as pointing elsewhere while our own addresses are unknown', async t => {
 	const zone = {
 		'mail.test': 'failed',
 		'www.test': ['192.0.2.2'],
@@ -96,11 +96,11 @@ test('while our own addresses are not known, no name leads elsewhere', async t =
 	t.like(await wishes(zone, {linkHosts: ['a.test', 'b.test']}), {'a.test': 'unknown', 'b.test': 'yes'});
 });
 
-test('a name that the settings have is ours, whatever else it is', async t => {
+test('a name in the settings takes precedence over a link host', async t => {
 	t.is((await wishes({...own, 'mail.test': ['192.0.2.1']}, {linkHosts: ['mail.test']}))['mail.test'], 'yes');
 });
 
-test('a workspace has five new names a day and two for each domain; names of no workspace have no limit', t => {
+test('limits a workspace to five new names a day plus two per domain, and other names not at all', t => {
 	const owners = new Map([
 		['shop.test', 'wsp_a'],
 		['news.shop.test', 'wsp_b'],
@@ -113,7 +113,7 @@ test('a workspace has five new names a day and two for each domain; names of no 
 	t.is(names('lab.test').filter(mayBeNew).length, 12);
 });
 
-test('a workspace with a thousand domains has fifty new names a day', t => {
+test('limits a workspace with a thousand domains to fifty new names a day', t => {
 	const domains = Array.from({length: 1000}, (_, n) => `d${n}.test`);
 	const mayBeNew = newNames(new Map([...domains.map(name => [name, 'wsp_a'] as const), ['shop.test', 'wsp_b']]), []);
 	t.is(domains.flatMap(name => [`mta-sts.${name}`, `links.${name}`]).filter(mayBeNew).length, 50);

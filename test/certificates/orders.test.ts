@@ -28,18 +28,18 @@ import {testTools, testVault} from '../helpers/tools.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addWorkspace} from '../helpers/workspace.ts';
 
-// One after the other: each opens a store, a CA and a DNS server.
+// Serial, because each opens a store, a CA and a DNS server.
 const minute = 60_000;
 const hour = 60 * minute;
 const day = 24 * hour;
 const mail = 'mail.lab.test';
 
-/** Real, but short: the CA of the tests is one machine. */
+/** Real pauses, but short, because the test CA runs on this machine. */
 const pause = (ms: number, signal: AbortSignal) => setTimeout(Math.min(ms, 50), undefined, {signal});
 
 type Binding = {readonly kid: string; readonly key: string};
 
-/** A CA, a zone, a web server that answers its challenges, and daemons on one store whose time the test moves. */
+/** Starts a CA, a zone, a web server for challenges, and nodes on one store whose clock the test controls. */
 async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = null) {
 	const tools = testTools(Date.now());
 	const {clock} = tools;
@@ -88,7 +88,7 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 		return certificates;
 	}
 	const read = async (name = mail) => (await findCertificate(store.reader, name)) as FullCertificate;
-	/** The time moves to when the row is due, and a bit more. */
+	/** Advances the time to just after the row is due. */
 	async function until(at: string | null) {
 		tools.advance(Date.parse(at ?? '') - clock.now() + 1);
 	}
@@ -98,7 +98,7 @@ async function prepare(t: ExecutionContext, store: Store, eab: Binding | null = 
 	};
 }
 
-storeTest(test.serial, 'a certificate is ordered, kept with its key sealed, and shown', async (t, store) => {
+storeTest(test.serial, 'orders a certificate, stores it with its key encrypted and presents it', async (t, store) => {
 	const {ca, node, read, lines} = await prepare(t, store);
 	const certificates = await node();
 	t.is(certificates.contextFor(mail), undefined);
@@ -129,29 +129,33 @@ storeTest(test.serial, 'a certificate is ordered, kept with its key sealed, and 
 	t.is(ca.orders.length, 1);
 });
 
-sqliteTest(test.serial, 'without a word of the CA it is renewed at two thirds, with another key', async (t, store) => {
-	const {ca, node, read, until, now, tools} = await prepare(t, store);
-	const certificates = await node();
-	await certificates.look();
-	const first = await read();
-	tools.advance(59 * day);
-	await certificates.look();
-	t.is(ca.orders.length, 1);
-	const at = renewAt(first) ?? 0;
-	t.true(Math.abs(at - Date.now() - 60 * day) < hour);
-	ca.behaviour.life = {from: at, until: at + 90 * day};
-	await until(storeTime(at));
-	await certificates.look();
-	const second = await read();
-	t.is(ca.orders.length, 2);
-	t.truthy(ca.orders[1]?.replaces);
-	t.not(second.chain, first.chain);
-	t.not(second.secret, first.secret);
-	t.is(certificates.own()?.cert ?? null, second.chain);
-	t.true((renewAt(second) ?? 0) > now());
-});
+sqliteTest(
+	test.serial,
+	'renews a certificate after two thirds of its life with a new key if the CA suggests no time',
+	async (t, store) => {
+		const {ca, node, read, until, now, tools} = await prepare(t, store);
+		const certificates = await node();
+		await certificates.look();
+		const first = await read();
+		tools.advance(59 * day);
+		await certificates.look();
+		t.is(ca.orders.length, 1);
+		const at = renewAt(first) ?? 0;
+		t.true(Math.abs(at - Date.now() - 60 * day) < hour);
+		ca.behaviour.life = {from: at, until: at + 90 * day};
+		await until(storeTime(at));
+		await certificates.look();
+		const second = await read();
+		t.is(ca.orders.length, 2);
+		t.truthy(ca.orders[1]?.replaces);
+		t.not(second.chain, first.chain);
+		t.not(second.secret, first.secret);
+		t.is(certificates.own()?.cert ?? null, second.chain);
+		t.true((renewAt(second) ?? 0) > now());
+	},
+);
 
-sqliteTest(test.serial, 'the CA says when it wants a renewal, and may change its mind', async (t, store) => {
+sqliteTest(test.serial, 'follows the renewal time that the CA suggests, even if it changes', async (t, store) => {
 	const {ca, node, read, until, now, tools} = await prepare(t, store);
 	ca.behaviour.window = {start: Date.now() + 20 * day, end: Date.now() + 30 * day};
 	const certificates = await node();
@@ -165,7 +169,7 @@ sqliteTest(test.serial, 'the CA says when it wants a renewal, and may change its
 	await certificates.look();
 	t.is(renewAt(await read()), planned, 'the same moment of the same window');
 	t.is(ca.orders.length, 1);
-	// As CAs do before they revoke a certificate.
+	// As a CA does before it revokes a certificate.
 	ca.behaviour.window = {start: now() - 2 * day, end: now() - day};
 	await until((await read()).next_try_at);
 	await certificates.look();
@@ -179,7 +183,7 @@ sqliteTest(test.serial, 'the CA says when it wants a renewal, and may change its
 
 sqliteTest(
 	test.serial,
-	'a CA that wants each new certificate renewed at once gets one order an hour',
+	'orders at most hourly from a CA that wants each new certificate renewed at once',
 	async (t, store) => {
 		const {ca, node, read, until, now, tools} = await prepare(t, store);
 		ca.behaviour.window = {start: now() - 2 * day, end: now() - day};
@@ -202,7 +206,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test.serial, 'what was replaced already is ordered as a new certificate', async (t, store) => {
+sqliteTest(test.serial, 'orders a new certificate if the old one was already replaced', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	await certificates.look();
@@ -225,7 +229,7 @@ sqliteTest(test.serial, 'what was replaced already is ordered as a new certifica
 
 sqliteTest(
 	test.serial,
-	'while the CA is away or fails the old certificate stays, and tries get rarer',
+	'keeps the old certificate and retries less often while the CA is down or failing',
 	async (t, store) => {
 		const {ca, node, read, until, now, lines} = await prepare(t, store);
 		const certificates = await node();
@@ -263,7 +267,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async (t, store) => {
+sqliteTest(test.serial, 'obeys the rate limit of the CA, given in seconds or as a date', async (t, store) => {
 	const {ca, node, read, until, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.limited = '7200';
@@ -291,7 +295,7 @@ sqliteTest(test.serial, 'a limit of the CA is obeyed, seconds or a date', async 
 	t.is(Date.parse((await read()).next_try_at) - now(), Math.floor(left / 4), 'not until the certificate has ended');
 });
 
-sqliteTest(test.serial, 'a certificate whose key is damaged has a fault and is ordered again', async (t, store) => {
+sqliteTest(test.serial, 'reports a certificate with a damaged key and orders it again', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const first = await node();
 	await first.look();
@@ -307,7 +311,7 @@ sqliteTest(test.serial, 'a certificate whose key is damaged has a fault and is o
 	t.truthy(certificates.own());
 });
 
-sqliteTest(test.serial, 'what has not changed is neither opened nor written again', async (t, store, engine) => {
+sqliteTest(test.serial, 'neither decrypts nor rewrites unchanged certificates', async (t, store, engine) => {
 	const {ca, node, zone, tools, now} = await prepare(t, store);
 	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
 	await (await node()).look();
@@ -353,7 +357,7 @@ sqliteTest(test.serial, 'what has not changed is neither opened nor written agai
 	t.not(next.contextFor(mail), former);
 });
 
-sqliteTest(test.serial, 'a damaged certificate ends its handshakes alone', async (t, store) => {
+sqliteTest(test.serial, 'a damaged certificate only affects its own handshakes', async (t, store) => {
 	const {node} = await prepare(t, store);
 	await (await node()).look();
 	await store.database('certificates').update({chain: 'damaged'});
@@ -363,7 +367,7 @@ sqliteTest(test.serial, 'a damaged certificate ends its handshakes alone', async
 	t.is(faults.length, 1);
 });
 
-sqliteTest(test.serial, 'our own name comes before all others', async (t, store) => {
+sqliteTest(test.serial, 'orders our own name before all others', async (t, store) => {
 	const {ca, zone, node} = await prepare(t, store);
 	const publicName = 'zz.lab.test';
 	zone[publicName] = {a: ['127.0.0.1']};
@@ -376,7 +380,7 @@ sqliteTest(test.serial, 'our own name comes before all others', async (t, store)
 	);
 });
 
-sqliteTest(test.serial, 'a nonce that expired is replaced, an account that is gone made anew', async (t, store) => {
+sqliteTest(test.serial, 'replaces an expired nonce and recreates a lost account', async (t, store) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.expiredNonces = 2;
@@ -416,11 +420,11 @@ sqliteTest(test.serial, 'an account in good standing is kept, whatever the CA re
 	t.is(ca.accounts.size, 1);
 });
 
-sqliteTest(test.serial, 'the CA is told of another address of the operator, once', async (t, store) => {
+sqliteTest(test.serial, 'sends a new operator address to the CA once', async (t, store) => {
 	const {ca, node, lines, now} = await prepare(t, store);
 	await (await node()).look();
 	const contacts = () => [...ca.accounts.values()].map(({contact}) => contact);
-	/** How often a daemon with this address has told the CA by the end of its first order. */
+	/** Returns how often a daemon with this address has sent it to the CA by the end of its first order. */
 	const toldIn = async (acmeEmail: string) => {
 		const [before, ordered] = [ca.requests.length, ca.orders.length];
 		await store.writer.transaction(trx => makeDue(trx, null, storeTime(now())));
@@ -448,53 +452,57 @@ sqliteTest(test.serial, 'the CA is told of another address of the operator, once
 	t.is(ca.accounts.size, 1);
 });
 
-sqliteTest(test.serial, 'certificates of another CA are due at once, failed ones too, and once', async (t, store) => {
-	const {ca, node, zone, read, settings, now, until} = await prepare(t, store);
-	const other = await startAcmeServer(t, ca.behaviour.target);
-	const acmeCaFile = path.join(path.dirname(settings.acmeCaFile), 'other.pem');
-	writeFileSync(acmeCaFile, other.ca);
-	zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
-	await (await node()).look();
-	t.like(await read(), {directory: ca.directory, tried_directory: ca.directory});
-	const {secret} = await read();
-	await (await node()).look();
-	t.is((await read()).secret, secret, 'the same CA: nothing is due');
-	// The first CA cannot renew one of them: it waits for half a day.
-	ca.behaviour.failing = true;
-	await until(storeTime(renewAt(await read()) ?? 0));
-	await store.database('certificates').where({name: mail}).update({tries: 7});
-	await (await node()).look();
-	t.true(Date.parse((await read()).next_try_at) > now() + hour);
+sqliteTest(
+	test.serial,
+	'certificates of another CA, even failed ones, are due at once and only once',
+	async (t, store) => {
+		const {ca, node, zone, read, settings, now, until} = await prepare(t, store);
+		const other = await startAcmeServer(t, ca.behaviour.target);
+		const acmeCaFile = path.join(path.dirname(settings.acmeCaFile), 'other.pem');
+		writeFileSync(acmeCaFile, other.ca);
+		zone['mta-sts.bounces.lab.test'] = {a: ['127.0.0.1']};
+		await (await node()).look();
+		t.like(await read(), {directory: ca.directory, tried_directory: ca.directory});
+		const {secret} = await read();
+		await (await node()).look();
+		t.is((await read()).secret, secret, 'the same CA: nothing is due');
+		// The first CA cannot renew one of them, which waits for half a day.
+		ca.behaviour.failing = true;
+		await until(storeTime(renewAt(await read()) ?? 0));
+		await store.database('certificates').where({name: mail}).update({tries: 7});
+		await (await node()).look();
+		t.true(Date.parse((await read()).next_try_at) > now() + hour);
 
-	other.behaviour.failing = true;
-	const change = {acmeDirectory: other.directory, acmeCaFile};
-	const moved = await node(change);
-	await moved.look();
-	t.deepEqual(
-		other.orders.map(({name, replaces}) => [name, replaces]),
-		[
-			[mail, null],
-			['mta-sts.bounces.lab.test', null],
-		],
-		'what the other CA gave is not named to this one',
-	);
-	t.like(await read(), {directory: ca.directory, tried_directory: other.directory, tries: 1});
-	await (await node(change)).look();
-	t.is(other.orders.length, 2, 'a restart tries nothing before its time');
-	other.behaviour.failing = false;
-	other.behaviour.life = {from: now() - hour, until: now() + 90 * day};
-	await until((await read()).next_try_at);
-	await moved.look();
-	t.like(await read(), {directory: other.directory, fault: null, tries: 0});
-	t.is(ca.accounts.size, 1, 'the former account stays');
-});
+		other.behaviour.failing = true;
+		const change = {acmeDirectory: other.directory, acmeCaFile};
+		const moved = await node(change);
+		await moved.look();
+		t.deepEqual(
+			other.orders.map(({name, replaces}) => [name, replaces]),
+			[
+				[mail, null],
+				['mta-sts.bounces.lab.test', null],
+			],
+			'what the other CA gave is not named to this one',
+		);
+		t.like(await read(), {directory: ca.directory, tried_directory: other.directory, tries: 1});
+		await (await node(change)).look();
+		t.is(other.orders.length, 2, 'a restart tries nothing before its time');
+		other.behaviour.failing = false;
+		other.behaviour.life = {from: now() - hour, until: now() + 90 * day};
+		await until((await read()).next_try_at);
+		await moved.look();
+		t.like(await read(), {directory: other.directory, fault: null, tries: 0});
+		t.is(ca.accounts.size, 1, 'the former account stays');
+	},
+);
 
 sqliteTest(
 	test.serial,
-	'what an operator orders is proved in the other way, where the first does not work',
+	'an order by the operator tries the other challenge if the first does not work',
 	async (t, store) => {
 		const {ca, node, read, now} = await prepare(t, store);
-		// Port 443 is not served either, which shows what was tried.
+		// Port 443 is not served either, which shows which one was used.
 		const certificates = await node({httpsListen: {host: '127.0.0.1', port: 443} as never});
 		await certificates.look();
 		t.deepEqual(ca.looks, [`http-01 ${mail}`]);
@@ -509,7 +517,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test.serial, 'an account is bound to that of a customer of the CA', async (t, store) => {
+sqliteTest(test.serial, 'binds an account to the customer’s external account', async (t, store) => {
 	const eab = {kid: 'customer-7', key: Buffer.alloc(32, 7).toString('base64url')};
 	const {ca, node, read, until} = await prepare(t, store, eab);
 	const unbound = await node({acmeEab: null});
@@ -527,7 +535,7 @@ sqliteTest(test.serial, 'an account is bound to that of a customer of the CA', a
 
 sqliteTest(
 	test.serial,
-	'the fault names the port that the CA cannot reach, or says that it finds no address',
+	'the error names the port that the CA cannot reach, or says that it found no address',
 	async (t, store) => {
 		const {ca, node, read, until, now} = await prepare(t, store);
 		const {target} = ca.behaviour;
@@ -551,7 +559,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test.serial, 'several nodes that look at once order once', async (t, store, engine) => {
+storeTest(test.serial, 'several nodes that check at once place one order', async (t, store, engine) => {
 	const {ca, node, read, now} = await prepare(t, store);
 	const nodes = await Promise.all([1, 2, 3, 4, 5].map(() => node({publicUrl: 'https://www.lab.test' as never})));
 	await Promise.all(nodes.map(each => each.look()));
@@ -568,7 +576,7 @@ storeTest(test.serial, 'several nodes that look at once order once', async (t, s
 			() => each.own()?.cert === undefined || each.contextFor('www.lab.test'),
 		);
 	}
-	// A node has it; the others leave it until its time is over.
+	// One node has claimed it; the others leave it until the claim expires.
 	await store.writer.transaction(trx => makeDue(trx, mail, storeTime(now())));
 	await store
 		.database('certificates')
@@ -583,34 +591,30 @@ storeTest(test.serial, 'several nodes that look at once order once', async (t, s
 	await Promise.all(nodes.map(each => each.look()));
 	t.is(ca.orders.length, 3);
 	t.is((await read()).taken_until, null);
-	// A daemon that is alone begins with nothing under way.
+	// A single daemon starts with nothing in progress.
 	await store.database('certificates').update({taken_until: storeTime(now() + minute)});
 	await node();
 	t.is((await read()).taken_until === null, engine === 'sqlite');
 });
 
-storeTest(
-	test.serial,
-	'the order that is made last proves a name, whatever a node that died has left',
-	async (t, store) => {
-		const [now, later] = [Date.now(), Date.now() + 10 * minute].map(storeTime) as [string, string];
-		const rest = {name: mail, type: 'tls-alpn-01', expires_at: later} as const;
-		for (const token of ['b', 'c', 'a']) {
-			const challenge = {...rest, token, key_authorization: `${token}.key`};
-			await store.writer.transaction(trx => insertChallenge(trx, challenge, now));
-			t.like(await findChallenge(store.reader, {type: 'tls-alpn-01', name: mail}, now), {token});
-		}
-		const other = {...rest, name: 'www.lab.test', token: 'd', key_authorization: 'd.key'};
-		await store.writer.transaction(trx => insertChallenge(trx, other, now));
-		t.like(
-			await findChallenge(store.reader, {type: 'tls-alpn-01', name: mail}, now),
-			{token: 'a'},
-			'those of other names stay',
-		);
-	},
-);
+storeTest(test.serial, 'uses the latest challenge of a name, whatever a dead node left behind', async (t, store) => {
+	const [now, later] = [Date.now(), Date.now() + 10 * minute].map(storeTime) as [string, string];
+	const rest = {name: mail, type: 'tls-alpn-01', expires_at: later} as const;
+	for (const token of ['b', 'c', 'a']) {
+		const challenge = {...rest, token, key_authorization: `${token}.key`};
+		await store.writer.transaction(trx => insertChallenge(trx, challenge, now));
+		t.like(await findChallenge(store.reader, {type: 'tls-alpn-01', name: mail}, now), {token});
+	}
+	const other = {...rest, name: 'www.lab.test', token: 'd', key_authorization: 'd.key'};
+	await store.writer.transaction(trx => insertChallenge(trx, other, now));
+	t.like(
+		await findChallenge(store.reader, {type: 'tls-alpn-01', name: mail}, now),
+		{token: 'a'},
+		'those of other names stay',
+	);
+});
 
-storeTest(test.serial, 'what an operator asks for while an order runs that fails is done', async (t, store) => {
+storeTest(test.serial, 'carries out an order by the operator that came during a failing one', async (t, store) => {
 	const {ca, node, read, until, now} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.failing = true;
@@ -633,7 +637,7 @@ storeTest(test.serial, 'what an operator asks for while an order runs that fails
 	t.like(await read(), {fault: null, tries: 0, taken_until: null});
 });
 
-sqliteTest(test.serial, 'an order is given up at the end of the daemon, and no failure', async (t, store) => {
+sqliteTest(test.serial, 'abandons an order when the daemon stops, without counting a failure', async (t, store) => {
 	const {ca, node, read} = await prepare(t, store);
 	const certificates = await node();
 	ca.behaviour.holding = true;
@@ -649,7 +653,7 @@ sqliteTest(test.serial, 'an order is given up at the end of the daemon, and no f
 
 sqliteTest(
 	test.serial,
-	'orders that hang hold up neither our own names nor others, while there is room',
+	'hanging orders do not delay our own names, or others while there is room',
 	async (t, store) => {
 		const {ca, node, read, zone, now, settings} = await prepare(t, store);
 		const links = [1, 2, 3, 4, 5].map(n => `links.d${n}.test`);
@@ -664,7 +668,7 @@ sqliteTest(
 		}
 		const certificates = await node();
 		const statesOf = (name: string) => ca.orders.filter(order => order.name === name).map(({status}) => status);
-		/** Waits until the last orders of names have this state. A clock that stands still has no second try. */
+		/** Waits until the last orders of names have this state. With a stopped clock, there is no second attempt. */
 		const reach = async (state: string, names: readonly string[]) => {
 			await waitFor(`${state}: ${names}`, async () => {
 				const faults = (await listCertificates(store.reader)).flatMap(({fault}) => fault ?? []);
@@ -687,7 +691,7 @@ sqliteTest(
 		await reach('valid', [mail, ...others]);
 		await waitFor('the certificate of another', () => others.every(name => certificates.has(name)));
 
-		// As many hang as may be ordered at once.
+		// As many hang as can be in progress at once.
 		const [two, three, four, five] = others as [string, string, string, string];
 		ca.behaviour.holding = [one, two, three, four];
 		await renew(two, three, four);
@@ -711,68 +715,64 @@ sqliteTest(
 	},
 );
 
-sqliteTest(
-	test.serial,
-	'names are asked for that lead here, of domains that are verified',
-	async (t, store, engine) => {
-		const {ca, node, zone, tools} = await prepare(t, store);
-		const {domainId} = await addWorkspace(store, 'acme');
-		const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
-		const certificates = await node();
-		const states = async () => {
-			tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
-			await certificates.look();
-			return (await listCertificates(store.reader)).map(({name, unused}) => `${name}: ${unused}`);
-		};
-		zone['links.example.com'] = {a: ['127.0.0.1']};
-		zone['mta-sts.bounce.example.com'] = {a: ['127.0.0.1']};
-		zone['other.example.com'] = {a: ['127.0.0.1']};
-		await domain({link_host: 'links.example.com'});
-		t.deepEqual(await states(), [`${mail}: null`], 'the domain has not proved itself');
-		await domain({verified_at: storeTime(Date.now())});
-		t.deepEqual(
-			await states(),
-			[`${mail}: null`, 'mta-sts.bounce.example.com: null'],
-			'its check has not seen the link host',
-		);
-		await domain({links_ok_at: storeTime(Date.now())});
-		t.deepEqual(await states(), ['links.example.com: null', `${mail}: null`, 'mta-sts.bounce.example.com: null']);
-		t.is(ca.orders.length, 3);
+sqliteTest(test.serial, 'orders names of verified domains that point to this machine', async (t, store, engine) => {
+	const {ca, node, zone, tools} = await prepare(t, store);
+	const {domainId} = await addWorkspace(store, 'acme');
+	const domain = (changes: object) => store.database('domains').where({id: domainId}).update(changes);
+	const certificates = await node();
+	const states = async () => {
+		tools.advance(engine === 'sqlite' ? 6 * minute : 31 * minute);
+		await certificates.look();
+		return (await listCertificates(store.reader)).map(({name, unused}) => `${name}: ${unused}`);
+	};
+	zone['links.example.com'] = {a: ['127.0.0.1']};
+	zone['mta-sts.bounce.example.com'] = {a: ['127.0.0.1']};
+	zone['other.example.com'] = {a: ['127.0.0.1']};
+	await domain({link_host: 'links.example.com'});
+	t.deepEqual(await states(), [`${mail}: null`], 'the domain has not proved itself');
+	await domain({verified_at: storeTime(Date.now())});
+	t.deepEqual(
+		await states(),
+		[`${mail}: null`, 'mta-sts.bounce.example.com: null'],
+		'its check has not seen the link host',
+	);
+	await domain({links_ok_at: storeTime(Date.now())});
+	t.deepEqual(await states(), ['links.example.com: null', `${mail}: null`, 'mta-sts.bounce.example.com: null']);
+	t.is(ca.orders.length, 3);
 
-		zone['links.example.com'] = {a: ['127.0.0.1', '192.0.2.7']};
-		zone['mta-sts.bounce.example.com'] = 'servfail';
-		tools.advance(2 * hour);
-		t.deepEqual(await states(), [
-			'links.example.com: links.example.com points to 192.0.2.7, which is not this machine',
-			`${mail}: null`,
-			'mta-sts.bounce.example.com: null',
-		]);
-		// At two thirds the others are renewed, it is not.
-		tools.advance(60 * day);
-		const life = tools.clock.now();
-		ca.behaviour.life = {from: life, until: life + 90 * day};
-		await states();
-		t.deepEqual(
-			ca.orders.slice(3).map(({name}) => name),
-			[mail, 'mta-sts.bounce.example.com'],
-		);
-		// It has ended and nobody wants it.
-		tools.advance(40 * day);
-		t.is((await states()).length, 3, 'people see why a link host has no certificate');
-		await domain({link_host: 'gone.example.com'});
-		t.deepEqual(await states(), [
-			'gone.example.com: gone.example.com has no address in DNS',
-			`${mail}: null`,
-			'mta-sts.bounce.example.com: null',
-		]);
-		zone['gone.example.com'] = {a: ['127.0.0.1']};
-		t.is((await states())[0], 'gone.example.com: null');
-	},
-);
+	zone['links.example.com'] = {a: ['127.0.0.1', '192.0.2.7']};
+	zone['mta-sts.bounce.example.com'] = 'servfail';
+	tools.advance(2 * hour);
+	t.deepEqual(await states(), [
+		'links.example.com: links.example.com points to 192.0.2.7, which is not this machine',
+		`${mail}: null`,
+		'mta-sts.bounce.example.com: null',
+	]);
+	// At two thirds, the others are renewed and this one is not.
+	tools.advance(60 * day);
+	const life = tools.clock.now();
+	ca.behaviour.life = {from: life, until: life + 90 * day};
+	await states();
+	t.deepEqual(
+		ca.orders.slice(3).map(({name}) => name),
+		[mail, 'mta-sts.bounce.example.com'],
+	);
+	// It has expired and nobody needs it.
+	tools.advance(40 * day);
+	t.is((await states()).length, 3, 'people see why a link host has no certificate');
+	await domain({link_host: 'gone.example.com'});
+	t.deepEqual(await states(), [
+		'gone.example.com: gone.example.com has no address in DNS',
+		`${mail}: null`,
+		'mta-sts.bounce.example.com: null',
+	]);
+	zone['gone.example.com'] = {a: ['127.0.0.1']};
+	t.is((await states())[0], 'gone.example.com: null');
+});
 
 sqliteTest(
 	test.serial,
-	'a former link host keeps its certificate while it leads here and links with it are valid',
+	'renews the certificate of a former link host while it points here and its links are valid',
 	async (t, store) => {
 		const {ca, node, zone, tools, read, now} = await prepare(t, store);
 		const {domainId} = await addWorkspace(store, 'acme');
@@ -781,7 +781,7 @@ sqliteTest(
 		zone[former] = zone[next] = {a: ['127.0.0.1']};
 		await domain({link_host: former, verified_at: storeTime(now()), links_ok_at: storeTime(now())});
 		const certificates = await node();
-		/** Names that were ordered after so much time. */
+		/** Returns the names that were ordered after this much time. */
 		const orderedIn = async (ms: number) => {
 			const {length} = ca.orders;
 			tools.advance(ms);
@@ -816,7 +816,7 @@ sqliteTest(
 
 sqliteTest(
 	test.serial,
-	'a workspace that changes its link host all the time gets no more than seven a day',
+	'a workspace that keeps changing its link host gets at most seven certificates a day',
 	async (t, store) => {
 		const {ca, node, zone, tools, lines} = await prepare(t, store);
 		const {domainId} = await addWorkspace(store, 'acme');
@@ -828,7 +828,7 @@ sqliteTest(
 			await store.database('domains').where({id: domainId}).update(changes);
 			await certificates.look();
 		};
-		// No order comes to an end: what was tried counts as well.
+		// No order finishes, but attempts count as well.
 		ca.behaviour.failing = true;
 		for (let n = 0; n < 12; n++) {
 			await change(n);
@@ -842,7 +842,7 @@ sqliteTest(
 			[['w11.example.com', 'waiting']],
 			'people see what waits; what is not asked for any more has gone',
 		);
-		// That it was known before, by its fault, opens no second way.
+		// A name that already has a row because of its error is limited too.
 		await change(12);
 		await change(13, false);
 		t.is(
@@ -868,7 +868,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test.serial, 'a link host that comes and goes all the time is not tried each time', async (t, store) => {
+sqliteTest(test.serial, 'does not retry a link host each time it is removed and set again', async (t, store) => {
 	const {ca, node, zone, tools} = await prepare(t, store);
 	const {domainId} = await addWorkspace(store, 'acme');
 	const at = storeTime(Date.now());
@@ -885,7 +885,7 @@ sqliteTest(test.serial, 'a link host that comes and goes all the time is not tri
 	t.is(ofWorkspace(), 2);
 });
 
-sqliteTest(test.serial, 'a stop does not wait for names whose servers do not answer', async (t, store) => {
+sqliteTest(test.serial, 'stopping does not wait for names whose DNS servers do not respond', async (t, store) => {
 	const {node, zone, queries, now} = await prepare(t, store);
 	const {id: workspaceId, domainId} = await addWorkspace(store, 'acme');
 	const model = await store.reader('domains').where({id: domainId}).first();

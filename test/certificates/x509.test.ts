@@ -19,7 +19,7 @@ const openssl = (input: Buffer | string, ...options: string[]) =>
 	execFileSync('openssl', options, {input, stdio: ['pipe', 'pipe', 'pipe']}).toString();
 const now = Date.now();
 
-test('OpenSSL verifies a request, which names one host', t => {
+test('OpenSSL verifies a request for one name', t => {
 	const key = newKey();
 	const request = certificateRequest(key, 'mail.shop.example');
 	const text = openssl(request, 'req', '-inform', 'DER', '-noout', '-text', '-verify');
@@ -29,7 +29,7 @@ test('OpenSSL verifies a request, which names one host', t => {
 	t.true(keyOf(pemOf(key)).equals(key));
 });
 
-test('the certificate of a challenge has the proof, and a name however long', t => {
+test('a challenge certificate contains the proof and a name of any length', t => {
 	for (const name of ['mail.shop.example', `${'a'.repeat(60)}.${'b'.repeat(60)}.${'c'.repeat(60)}.example`]) {
 		const {cert, key} = challengeCertificate(name, 'token.thumbprint');
 		const text = openssl(cert, 'x509', '-noout', '-text');
@@ -38,15 +38,15 @@ test('the certificate of a challenge has the proof, and a name however long', t 
 		t.is(parsed.subjectAltName, `DNS:${name}`);
 		t.true(parsed.checkPrivateKey(keyOf(key)));
 		t.true(parsed.verify(parsed.publicKey));
-		// SHA-256 of "token.thumbprint", in an octet string of its own (RFC 8737 §3).
+		// SHA-256 of "token.thumbprint" in a nested octet string (RFC 8737 §3).
 		const digest = execFileSync('openssl', ['dgst', '-sha256', '-binary'], {input: 'token.thumbprint'});
 		t.true(parsed.raw.includes(Buffer.concat([Buffer.from([4, 34, 4, 32]), digest])));
 	}
 });
 
-test('a server can show the certificate of a challenge, whatever the length of the name', t => {
+test('a server can present a challenge certificate for a name of any length', t => {
 	for (let length = 1; length <= 60; length++) {
-		// Signatures differ in length too.
+		// Signatures vary in length too.
 		for (let n = 0; n < 3; n++) {
 			const name = `${'a'.repeat(length)}.example`;
 			t.notThrows(() => createSecureContext(challengeCertificate(name, 'token.thumbprint')), name);
@@ -54,7 +54,7 @@ test('a server can show the certificate of a challenge, whatever the length of t
 	}
 });
 
-test('a chain is taken for its key, its name and its time alone', t => {
+test('accepts a chain only for its own key, name and time', t => {
 	const authority = makeCertificate('A lab');
 	const {key, cert} = issueCertificate(authority, ['mail.shop.example']);
 	const own = keyOf(key);
@@ -80,7 +80,7 @@ test('a chain is taken for its key, its name and its time alone', t => {
 	t.is(readChain(broken, own, 'mail.shop.example', now), 'the CA returned an invalid certificate');
 });
 
-test('the id for a renewal is that of RFC 9773, appendix A', t => {
+test('the renewal ID matches RFC 9773, appendix A', t => {
 	// The example certificate of the RFC.
 	const chain = `-----BEGIN CERTIFICATE-----
 MIIBQzCB66ADAgECAgUAh2VDITAKBggqhkjOPQQDAjAVMRMwEQYDVQQDEwpFeGFt
@@ -95,7 +95,7 @@ yNQwCgYIKoZIzj0EAwIDRwAwRAIge09+S5TZAlw5tgtiVvuERV6cT4mfutXIlwTb
 	t.is(renewalId(chain), 'aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE');
 });
 
-test('no bytes make the search for the key of a CA fail', t => {
+test('finding the key ID of a CA never throws, whatever the bytes', t => {
 	const id = fc.uint8Array({maxLength: 40});
 	const mark = fc.constantFrom(Buffer.from('0603551d2304', 'hex'), Buffer.from('0603551d230416301480', 'hex'));
 	fc.assert(
@@ -107,7 +107,7 @@ test('no bytes make the search for the key of a CA fail', t => {
 	);
 });
 
-test('a certificate with any octet changed is read or refused', t => {
+test('reads or refuses a certificate with any octet changed', t => {
 	const {key, cert} = issueCertificate(makeCertificate('A lab'), ['mail.shop.example']);
 	const {raw} = new X509Certificate(cert);
 	fc.assert(

@@ -19,7 +19,7 @@ async function clientOf(t: ExecutionContext) {
 
 type Answer = {status: number; headers?: Record<string, string>; body: string} | 'hang up';
 
-/** A server that gives these answers in turn, then the last one again; keeps what was asked. */
+/** Starts a server that gives these responses in turn, repeats the last one and records the requests. */
 async function scripted(t: ExecutionContext, ...answers: Answer[]) {
 	const asked: Array<{method: string; url: string; headers: IncomingMessage['headers']; body: string}> = [];
 	const server = createServer(async (request: IncomingMessage, response: ServerResponse) => {
@@ -54,7 +54,7 @@ const refusal = (status: number, code: string, headers: Record<string, string> =
 const accepted: Answer = {status: 202, body: '{"id":"msg_1","status":"accepted"}'};
 const mail = {from: 'a@example.com', to: 'b@example.org', templateId: 'tpl_1'};
 
-test('a send, its message, a list over pages, and what is wrong', async t => {
+test('sends, gets and lists messages across pages, and reports errors', async t => {
 	const {api, client} = await clientOf(t);
 	const made = await api.send();
 	const first = (made.body as {id: string}).id;
@@ -91,7 +91,7 @@ test('a send, its message, a list over pages, and what is wrong', async t => {
 	t.like(await t.throwsAsync(stranger.messages.get(first)), {status: 401, code: 'unauthorized'});
 });
 
-test('a send with an Idempotency-Key is repeated with it, and makes one message', async t => {
+test('repeating a send with its Idempotency-Key creates one message', async t => {
 	const {api, client} = await clientOf(t);
 	const {
 		from,
@@ -105,7 +105,7 @@ test('a send with an Idempotency-Key is repeated with it, and makes one message'
 	t.is(new Set(sends.map(({id}) => id)).size, 1);
 });
 
-test('entries are made and removed', async t => {
+test('creates and deletes suppressions', async t => {
 	const {client} = await clientOf(t);
 	const {id} = await client.suppressions.create({recipient: 'no@example.org'});
 	t.is((await client.suppressions.list().page()).data.length, 1);
@@ -114,7 +114,7 @@ test('entries are made and removed', async t => {
 	t.like(await t.throwsAsync(client.suppressions.delete('sup/../x')), {status: 404});
 });
 
-test('what passes is tried again with the same Idempotency-Key', async t => {
+test('retries temporary failures with the same Idempotency-Key', async t => {
 	for (const passing of [
 		'hang up',
 		refusal(503, 'unavailable'),
@@ -129,7 +129,7 @@ test('what passes is tried again with the same Idempotency-Key', async t => {
 	}
 });
 
-test('what must not happen twice is not repeated, unless it was refused before it was done', async t => {
+test('does not retry a request that may have taken effect, only one that was refused first', async t => {
 	const batch = {messages: [mail]} as never;
 	for (const answer of ['hang up', refusal(503, 'unavailable')] as const) {
 		const {client, asked} = await scripted(t, answer);
@@ -144,7 +144,7 @@ test('what must not happen twice is not repeated, unless it was refused before i
 	t.is(asked.length, 2);
 });
 
-test('an id that would lead to another route is not asked for', async t => {
+test('does not request an ID that would change the route', async t => {
 	const {asked, client} = await scripted(t, {status: 200, body: '{"data":[],"next_cursor":null}'});
 	for (const id of ['.', '..', '']) {
 		await t.throwsAsync(client.messages.get(id), {instanceOf: MailctlError, code: 'not_found'});
@@ -156,7 +156,7 @@ test('an id that would lead to another route is not asked for', async t => {
 	t.is(asked[0]?.url, '/v1/messages/..%2Fkeys/events');
 });
 
-test('it gives up: after the retries, at a refusal, at a Retry-After of hours, at a foreign answer, when told to', async t => {
+test('gives up after the retries, on a refusal, a long Retry-After, an unknown response or an abort', async t => {
 	const down = await scripted(t, 'hang up');
 	t.like(await t.throwsAsync(down.client.messages.get('x')), {status: 0, code: 'no_answer', requestId: null});
 	t.is(down.asked.length, 3);
@@ -184,7 +184,7 @@ const stream = (...messages: string[]): Answer => ({
 });
 const message = (n: number) => `id: ${n}\nevent: sent\ndata: {"id":"evt_${n}","type":"sent"}\n\n`;
 
-test('a stream tells what happens, goes on where another one was, and ends when told to', async t => {
+test('a stream yields events, resumes where another one stopped and ends when aborted', async t => {
 	const {api, client} = await clientOf(t);
 	const stop = new AbortController();
 	const lastEventId = streamIds(testVault, api.workspace.id).write({position: 0, eventId: null});
@@ -201,7 +201,7 @@ test('a stream tells what happens, goes on where another one was, and ends when 
 	await t.throwsAsync(events.next(), {message: 'enough'});
 });
 
-test('a stream whose connection is lost is opened again behind the last message', async t => {
+test('reopens a lost stream after the last message', async t => {
 	const {client, asked} = await scripted(
 		t,
 		stream(message(1), ': heartbeat\nid: 2\n\n', 'id: 3\ndata: {"cut'),
@@ -230,7 +230,7 @@ test('a stream whose connection is lost is opened again behind the last message'
 	t.like(await t.throwsAsync(proxy.client.events.stream().next()), {code: 'bad_answer'});
 });
 
-test('messages of a stream are the same however they come in pieces, and no text breaks the reading', t => {
+test('reads the same stream messages in any pieces, whatever the text', t => {
 	const line = fc.oneof(
 		fc.constantFrom(
 			'',
@@ -274,7 +274,7 @@ const body = Buffer.from(
 const now = signature({secret, next: null}, Date.now(), body);
 const overlapping = signature({secret, next: `${secret}y`}, Date.now(), body);
 
-test('verifyWebhook takes what is authentic, as bytes or text, with headers of Fetch or Node', t => {
+test('verifyWebhook accepts authentic webhooks as bytes or text, with Fetch or Node headers', t => {
 	t.like(verifyWebhook(body, now, secret), {type: 'delivered', recipient: 'ä@example.org'});
 	t.like(verifyWebhook(body.toString(), new Headers(now), secret), {message_id: 'msg_1'});
 	const upper = Object.fromEntries(Object.entries(now).map(([name, value]) => [name.toUpperCase(), [value]]));
@@ -283,7 +283,7 @@ test('verifyWebhook takes what is authentic, as bytes or text, with headers of F
 	t.like(verifyWebhook(body, overlapping, `${secret}y`), {type: 'delivered'});
 });
 
-test('verifyWebhook refuses all else', t => {
+test('verifyWebhook refuses everything else', t => {
 	const cases = [
 		[body, now, `${secret}x`],
 		[Buffer.from(`${body} `), now, secret],

@@ -4,7 +4,7 @@ import test from 'ava';
 import {startApi} from '../helpers/api.ts';
 import {newStore} from '../helpers/databases.ts';
 
-test('the client has a method for each route that the description of the API has, and its types', async t => {
+test('the client has a method and the types for each route of the OpenAPI description', async t => {
 	const {base} = await startApi(t, await newStore(t, 'sqlite'));
 	const document = (await (await fetch(`${base}/openapi.json`)).json()) as {paths: Record<string, object>};
 	const {clientSource} = await import(path.resolve('scripts/client-source.js'));

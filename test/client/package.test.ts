@@ -5,7 +5,7 @@ import path from 'node:path';
 import process from 'node:process';
 import test from 'ava';
 
-// Inside of the project: there `mailctl/client` is what the package exports.
+// Inside the project, where `mailctl/client` resolves to the export of the package.
 const folder = `dist/test-client-${randomBytes(6).toString('hex')}`;
 
 test.before(() => {
@@ -28,7 +28,7 @@ console.log(error instanceof MailctlError, error.code, typeof verifyWebhook);`;
 	);
 });
 
-/** What TypeScript says of a program that uses the client. */
+/** Returns the errors of TypeScript for a program that uses the client. */
 function compile(name: string, program: string): string {
 	const file = path.join(folder, name);
 	writeFileSync(
@@ -43,7 +43,7 @@ function compile(name: string, program: string): string {
 	return stdout;
 }
 
-test('its types take what the API takes, and nothing else', t => {
+test('its types accept what the API accepts, and nothing else', t => {
 	const send = `await client.messages.send({from: 'a@b.example', to: 'c@d.example', templateId: 'tpl_1', locale: undefined});\n`;
 	t.is(
 		compile(

@@ -10,7 +10,7 @@ import {routeTo} from '../helpers/routes.ts';
 const minute = 60_000;
 const names = ['a', 'b', 'c', 'd', 'e'];
 
-test('parts are even, add up to the cap, and only grow when another node leaves', t => {
+test('parts are even, add up to the limit, and only grow when another node leaves', t => {
 	fc.assert(
 		fc.property(
 			fc.nat(100),
@@ -31,7 +31,7 @@ test('parts are even, add up to the cap, and only grow when another node leaves'
 	);
 });
 
-test('each node has its part of the sites that allow one connection', t => {
+test('spreads the providers that allow only one connection evenly over the nodes', t => {
 	const having = (node: string) =>
 		Array.from({length: 300}, (_, n) => evenPart(1, ['a', 'b', 'c'], node, `mx${n}.example`)).filter(
 			part => part === 1,
@@ -41,7 +41,7 @@ test('each node has its part of the sites that allow one connection', t => {
 	}
 });
 
-/** Caps on connections and mails per minute. */
+/** Limits on connections and messages per minute. */
 const caps = [
 	[1, null],
 	[4, null],
@@ -49,7 +49,7 @@ const caps = [
 	[20, 300],
 ] as const;
 
-/** A node with the sites that it sends to; its process may be killed, hang, or be cut off from the store. */
+/** A node and the providers that it sends to. Its process can be killed, hang or be cut off from the store. */
 class ModelNode {
 	readonly id: string;
 	readonly cluster: Cluster;
@@ -93,7 +93,7 @@ class ModelNode {
 		return this.state === 'killed' || this.state === 'hung' ? 0 : connectionsOf(site.state, this.cluster.now);
 	}
 
-	/** Begins all that it may: mails of which it does not yet know how long they take. */
+	/** Starts all the messages that it may, which take an unknown time. */
 	use(): void {
 		for (const site of this.state === 'well' ? this.sites : []) {
 			const free = this.may(site) - this.openTo(site);
@@ -106,7 +106,7 @@ class ModelNode {
 		}
 	}
 
-	/** Ends one mail at each site. */
+	/** Finishes one message at each provider. */
 	end(): void {
 		for (const site of this.state === 'hung' ? [] : this.sites) {
 			this.open.set(site, Math.max(0, this.openTo(site) - 1));
@@ -131,7 +131,7 @@ class Cluster {
 		return node;
 	}
 
-	/** As `renewTerm` of the store: a node that hangs has its connection to the server still. */
+	/** Works like `renewTerm` of the store: a node that hangs still has its connection to the server. */
 	renew(self: ModelNode, choose: (terms: readonly NodeTerm[]) => string): readonly NodeTerm[] {
 		if (self.state === 'cut off') {
 			throw new Error('no answer');
@@ -146,7 +146,7 @@ class Cluster {
 		return list();
 	}
 
-	/** A node of the version before has its term, or none any more. */
+	/** Starts or ends the term of a node of the previous version. */
 	setFormer(isThere: boolean): void {
 		this.#terms.delete('former');
 		if (isThere) {
@@ -154,7 +154,7 @@ class Cluster {
 		}
 	}
 
-	/** A node of the version before begins nothing while another one has anything. */
+	/** Whether a node of the previous version may send, because no other node has a part. */
 	get isFormerFree(): boolean {
 		return (
 			this.#terms.has('former') && [...this.#terms.values()].every(({knows}) => knows === null || knows === '')
@@ -166,7 +166,7 @@ class Cluster {
 			this.now = Math.min(end, this.now + 100);
 			for (const node of this.nodes.filter(({state}) => state === 'well' || state === 'cut off')) {
 				node.shares.advance();
-				// What is under way ends before the server takes the term back.
+				// Attempts in progress finish before the server withdraws the term.
 				if ((this.#terms.get(node.id)?.until ?? this.now) <= this.now + 100) {
 					node.open.clear();
 				}
@@ -174,7 +174,7 @@ class Cluster {
 		}
 	}
 
-	/** What all nodes have or may have of each site. */
+	/** The sum of what all nodes use or may use of each provider. */
 	get sums(): number[] {
 		return caps.map((_, n) =>
 			this.nodes.reduce((sum, node) => {
@@ -239,7 +239,7 @@ async function perform(cluster: Cluster, step: (typeof rare | typeof frequent)[n
 	}
 }
 
-test('no site ever gets more than its cap from all nodes, whoever joins, dies, hangs, wakes up or is cut off', async t => {
+test('nodes never exceed a provider’s limit together, whichever joins, dies, hangs or is cut off', async t => {
 	const step = fc.oneof(
 		{weight: 1, arbitrary: fc.constantFrom(...rare)},
 		{weight: 4, arbitrary: fc.constantFrom(...frequent)},
@@ -269,7 +269,7 @@ test('no site ever gets more than its cap from all nodes, whoever joins, dies, h
 	t.pass();
 });
 
-/** Each node renews once a second, one after the other. */
+/** Each node renews its term once a second, one after another. */
 async function renewFor(cluster: Cluster, seconds: number): Promise<void> {
 	for (let tenth = 0; tenth < 10 * seconds; tenth++) {
 		await cluster.pass(100);
@@ -279,7 +279,7 @@ async function renewFor(cluster: Cluster, seconds: number): Promise<void> {
 	}
 }
 
-test('what a killed node had is used within ten seconds, and all of it again once it is back', async t => {
+test('redistributes the part of a killed node within ten seconds, and again once it is back', async t => {
 	const cluster = new Cluster();
 	const all = caps.map(([connections]) => connections);
 	cluster.join();
@@ -298,7 +298,7 @@ test('what a killed node had is used within ten seconds, and all of it again onc
 	t.deepEqual(cluster.sums, all);
 });
 
-test('a node that joins has nothing of a site until another one has ended what is beyond its new part', async t => {
+test('a node that joins gets its part only once another has finished what exceeds its own', async t => {
 	const cluster = new Cluster();
 	const first = cluster.join();
 	await renewFor(cluster, 1);
@@ -314,7 +314,7 @@ test('a node that joins has nothing of a site until another one has ended what i
 	t.deepEqual(parts().slice(1), [2, 7 - first.may(first.sites[2] as Site), 10]);
 });
 
-test('the rate of a site is divided, and a part grows when what others sent is a minute ago', async t => {
+test('divides a provider’s rate, and a part grows a minute after the others last sent', async t => {
 	const cluster = new Cluster();
 	const [first, second] = [cluster.join(), cluster.join()];
 	await renewFor(cluster, 70);
@@ -327,7 +327,7 @@ test('the rate of a site is divided, and a part grows when what others sent is a
 	t.is(rate(first), 300);
 });
 
-test('nodes have nothing while one of the version before is alive, and all of it afterwards', async t => {
+test('nodes get nothing while one of the previous version is alive, and everything afterwards', async t => {
 	const cluster = new Cluster();
 	const node = cluster.join();
 	await renewFor(cluster, 1);

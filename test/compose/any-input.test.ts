@@ -23,7 +23,7 @@ const letters: fc.Arbitrary<Letter> = fc
 		listUnsubscribe: {url: header.slice(0, 100), mailto: header.slice(0, 100)},
 	}));
 
-test('no input makes another header field, a long line, a bare CR or LF, or an octet over 7 bits', t => {
+test('no input adds a header field, a long line, a bare CR or LF, or an 8-bit octet', t => {
 	fc.assert(
 		fc.property(letters, letter => {
 			const mail = compose(letter, [], now);
@@ -50,14 +50,14 @@ test('no input makes another header field, a long line, a bare CR or LF, or an o
 	);
 });
 
-// As the reader sees a header value: controls are spaces, and it trims.
+// As the parser returns a header value: trimmed, with control characters as spaces.
 const shown = (text: string) => text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, ' ').trim();
 const lines = (text: string) => text.replaceAll(/\r\n?/g, '\n');
-// What mailparser itself changes: it drops a byte order mark at the start, and reads an empty text as an empty line.
-// In file names it decodes encoded words, though RFC 2047 §5 allows none there.
+// What mailparser itself changes: it drops a leading byte order mark and reads an empty text as an empty line.
+// In file names, it decodes encoded words, although RFC 2047 §5 forbids them there.
 const readable = texts.filter(text => !text.startsWith('\ufeff'));
 
-test('another reader finds any subject, name, text, html and file as they were', async t => {
+test('another parser reads any subject, name, text, html and file unchanged', async t => {
 	await fc.assert(
 		fc.asyncProperty(
 			fc.record({
@@ -97,7 +97,7 @@ test('another reader finds any subject, name, text, html and file as they were',
 	);
 });
 
-test('base64 lines hold any bytes', t => {
+test('writes any bytes as base64 lines', t => {
 	fc.assert(
 		fc.property(fc.uint8Array({maxLength: 400}), bytes => {
 			const output = Buffer.alloc(base64Length(bytes.length));

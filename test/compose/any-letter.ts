@@ -4,7 +4,7 @@ import {addedFault, addedName} from '../../src/mail/added-header.ts';
 import {anyChar} from '../helpers/any-char.ts';
 import {receipt} from './letters.ts';
 
-/** Any code point, and often what headers and MIME give a meaning to. */
+/** Any code point, but often those with a meaning in headers and MIME. */
 export const texts = fc.oneof(
 	fc.string({unit: anyChar, maxLength: 120}),
 	fc.string({unit: 'grapheme', maxLength: 120}),
@@ -82,14 +82,14 @@ const fields = fc.tuple(
 	),
 );
 
-/** Header fields as sends may add them: of anything what the check of a send lets through. */
+/** Header fields that a send may add: whatever passes its checks. */
 const headers = fc
 	.array(fields, {maxLength: 20})
 	.map(all => all.filter(([name, value]) => addedFault(name, value) === null))
 	.map(all => new Map(all.map(([name, value]) => [name.toLowerCase(), [addedName(name) ?? name, value] as const])))
 	.map(all => [...all.values()]);
 
-/** Any letter that a send can make. */
+/** Any letter that a send can create. */
 export const anyLetter: fc.Arbitrary<Letter> = fc
 	.record({
 		subject: texts,

@@ -20,7 +20,7 @@ const strings = fc.oneof(
 );
 const pieces = fc.array(fc.oneof(fc.constantFrom(...constants), strings), {maxLength: 12});
 
-/** RFC 6376 §3.4.4, rule by rule. */
+/** Applies RFC 6376 §3.4.4, rule by rule. */
 function relaxed(body: string): string {
 	const lines = body.split('\r\n').map(line => line.replaceAll(/[ \t]+$/g, '').replaceAll(/[ \t]+/g, ' '));
 	while (lines.at(-1) === '') {
@@ -29,7 +29,7 @@ function relaxed(body: string): string {
 	return lines.map(line => `${line}\r\n`).join('');
 }
 
-test('pieces say what their text says, in lines as quoted-printable has them, with the relaxed form beside them', async t => {
+test('encodes pieces as the quoted-printable form of their text, with the relaxed form alongside', async t => {
 	const writer = new BodyWriter();
 	await fc.assert(
 		fc.asyncProperty(pieces, fc.uint8Array({maxLength: 200}), async (text, bytes) => {
@@ -58,7 +58,7 @@ test('pieces say what their text says, in lines as quoted-printable has them, wi
 	);
 });
 
-test('a constant is the same octets wherever it stands, and a body larger than usual is written alike', t => {
+test('encodes a constant the same way everywhere, even in an unusually large body', t => {
 	const writer = new BodyWriter();
 	const constant = {text: '<td style="padding:8px">'.repeat(8)};
 	const once = writer.write([{text: ['Ada', constant]}]).octets.toString('latin1');

@@ -38,7 +38,7 @@ for (const [name, mail] of Object.entries(mails)) {
 }
 
 for (const [name, letter] of Object.entries(letters)) {
-	test(`another reader finds in ${name} what the letter says`, async t => {
+	test(`another parser reads ${name} as it was composed`, async t => {
 		const mail = await read(compose(letter, [], now));
 		t.is(mail.subject, letter.subject);
 		t.is(lf(mail.html || ''), lf(`${letter.html}`).replace(/\n?$/, '\n'));
@@ -61,12 +61,12 @@ for (const [name, letter] of Object.entries(letters)) {
 		);
 	});
 
-	test(`${name} is the same at every try`, t => {
+	test(`composes ${name} identically at every attempt`, t => {
 		t.deepEqual(compose(letter, [], now), compose(structuredClone(letter), [], now + 86_400_000));
 	});
 }
 
-test('the header of a full letter, field by field', t => {
+test('writes the header of a full letter, field by field', t => {
 	t.deepEqual(headerLines(compose(receipt, [], now)), [
 		'Date: Tue, 09 Jun 2026 10:15:30 +0000',
 		'From: =?UTF-8?B?TcO8bGxlciAmIFPDtmhuZQ==?= <orders@shop.example>',
@@ -87,7 +87,7 @@ test('the header of a full letter, field by field', t => {
 	]);
 });
 
-test('what the html names by cid: stands beside it, all else at the end', async t => {
+test('puts attachments that the html refers to by cid: next to it, and others at the end', async t => {
 	const parts = (mail: Buffer) =>
 		[
 			...mail
@@ -116,7 +116,7 @@ test('what the html names by cid: stands beside it, all else at the end', async 
 	);
 });
 
-test('names and header fields of the send', async t => {
+test('includes the names and header fields of the send', async t => {
 	const {headers, to, replyTo} = await read(compose(answer, [], now));
 	t.is([to].flat()[0]?.value[0]?.name, 'Lovelace, Ada');
 	t.is(replyTo?.value[0]?.name, 'Hilfe & Größe');
@@ -132,7 +132,7 @@ test('names and header fields of the send', async t => {
 	t.true(lines.includes(`X-Word: https://shop.example/${'a'.repeat(200)} and more`), 'programs read it');
 });
 
-test('the unsubscribe URL is never broken by a fold', t => {
+test('never folds the unsubscribe URL', t => {
 	const url = `https://mail.shop.example/unsubscribe?token=${'x'.repeat(600)}`;
 	const mail = compose({...receipt, listUnsubscribe: {url, mailto: 'u@bounces.shop.example'}}, [], now).toString();
 	t.true(
@@ -140,7 +140,7 @@ test('the unsubscribe URL is never broken by a fold', t => {
 	);
 });
 
-test('fields that a letter does not have are not there', t => {
+test('omits fields that the letter does not have', t => {
 	const names = headerLines(compose(note, [], now)).map(line => line.split(':')[0]);
 	for (const name of [
 		'Cc',
@@ -156,19 +156,19 @@ test('fields that a letter does not have are not there', t => {
 	}
 });
 
-test('a local part without an ASCII form stays as it is, its domain becomes A-labels', t => {
+test('keeps a non-ASCII local part and converts its domain to A-labels', t => {
 	t.true(needsSmtputf8(international));
 	t.true(headerLines(compose(international, [], now)).includes('To: jörg@xn--exmple-cua.test'));
 	t.false(needsSmtputf8(receipt));
 	t.false(needsSmtputf8({...receipt, to: 'ada@exämple.test'}));
 });
 
-test('the buffer can be transferred: it owns its memory', t => {
+test('returns a buffer that owns its memory and can be transferred', t => {
 	const mail = compose(note, [], now);
 	t.is(mail.buffer.byteLength, mail.length);
 });
 
-test('line ends of every kind become CRLF, and a dot or From begins no line', t => {
+test('converts all line endings to CRLF, and starts no line with a dot or From', t => {
 	const mail = compose({...note, html: 'a\nb\rc\r\nd\n\r\n.\n.e\nFrom x\r.\r'}, [], now).toString();
 	t.true(mail.endsWith('\r\n\r\na\r\nb\r\nc\r\nd\r\n\r\n=2E\r\n=2Ee\r\n=46rom x\r\n=2E\r\n\r\n'));
 });
@@ -184,7 +184,7 @@ for (const bad of [
 	'"a"@b.test',
 	'a@b.te\u2028st',
 ]) {
-	test(`an address that no validator lets through is a bug: ${JSON.stringify(bad)}`, t => {
+	test(`throws on an address that validation should have refused: ${JSON.stringify(bad)}`, t => {
 		for (const letter of [
 			{...note, to: bad},
 			{...note, cc: [bad]},
@@ -196,7 +196,7 @@ for (const bad of [
 	});
 }
 
-test('a URL that fits in no line is a bug', t => {
+test('throws on a URL that is too long for a line', t => {
 	const listUnsubscribe = {url: `https://mail.shop.example/${'x'.repeat(1000)}`, mailto: null};
 	t.throws(() => compose({...note, listUnsubscribe}, [], now), {message: /List-Unsubscribe/});
 });
@@ -209,7 +209,7 @@ for (const [contentType, content, expected] of [
 	['application/pdf', 'a', 'application/pdf'],
 	['nonsense; x=y', 'a', 'application/octet-stream'],
 ] as const) {
-	test(`an attachment of type ${contentType} says ${expected}`, t => {
+	test(`writes an attachment of type ${contentType} as ${expected}`, t => {
 		const attachment = {filename: 'a.bin', contentType, content: Buffer.from(content)};
 		const mail = compose({...note, attachments: [attachment]}, [], now).toString();
 		t.true(mail.includes(`\r\nContent-Type: ${expected}\r\nContent-Disposition: attachment; filename="a.bin"\r\n`));

@@ -26,7 +26,7 @@ function relaxedBody(text: string): string {
 	return withoutLastLines(output.subarray(0, writeRelaxed(Buffer.from(text), output, 0))).toString();
 }
 
-/** What mailauth says of each signature: `mc1: pass`. */
+/** Returns the verdict of mailauth on each signature, such as `mc1: pass`. */
 async function verify(mail: Buffer): Promise<string[]> {
 	const {results} = await dkimVerify(mail, {
 		resolver: async name => {
@@ -74,12 +74,12 @@ for (const [body, relaxed] of [
 	['\r\n\r\na\r\n\r\n', '\r\n\r\na\r\n'],
 	[' \t a\t\tb \r\n', ' a b\r\n'],
 ] as const) {
-	test(`relaxed body of ${JSON.stringify(body)}`, t => {
+	test(`relaxes the body ${JSON.stringify(body)}`, t => {
 		t.is(relaxedBody(body), relaxed);
 	});
 }
 
-test('a relaxed body is what the rules, applied one by one, make of it', t => {
+test('relaxes a body as the rules do when applied one by one', t => {
 	fc.assert(
 		fc.property(fc.array(fc.constantFrom('a', '=', ' ', '\t', '\r\n'), {maxLength: 40}), pieces => {
 			const body = `${pieces.join('')}\r\n`;
@@ -93,12 +93,12 @@ test('a relaxed body is what the rules, applied one by one, make of it', t => {
 });
 
 for (const [name, letter] of Object.entries({receipt, note, invoice, international, answer, pictured})) {
-	test(`mailauth takes both signatures of ${name}`, async t => {
+	test(`mailauth accepts both signatures of ${name}`, async t => {
 		t.deepEqual(await verify(compose(letter, [rsa, ed25519], now)), ['mc1: pass', 'mc2: pass']);
 	});
 }
 
-test('mailauth takes both signatures of any letter', async t => {
+test('mailauth accepts both signatures of any letter', async t => {
 	await fc.assert(
 		fc.asyncProperty(anyLetter, async letter => {
 			t.deepEqual(await verify(compose(letter, [rsa, ed25519], now)), ['mc1: pass', 'mc2: pass']);
@@ -121,7 +121,7 @@ for (const [change, changed] of Object.entries<(mail: string) => string>({
 	'an In-Reply-To': mail => mail.replace('\r\n\r\n', '\r\nIn-Reply-To: <x@evil.example>\r\n\r\n'),
 	'another Reply-To': mail => mail.replace('help@shop.example', 'eve@shop.example'),
 })) {
-	test(`broken by ${change}`, async t => {
+	test(`fails verification with ${change}`, async t => {
 		const mail = compose(receipt, [rsa, ed25519], now).toString('latin1');
 		t.not(changed(mail), mail);
 		const results = await verify(Buffer.from(changed(mail), 'latin1'));
@@ -133,7 +133,7 @@ for (const [change, changed] of Object.entries<(mail: string) => string>({
 	});
 }
 
-test('white space that a relay changes breaks nothing, nor does a trace field', async t => {
+test('passes verification after changed white space or an added trace field', async t => {
 	const mail = compose(receipt, [rsa, ed25519], now)
 		.toString('latin1')
 		.replace('Subject: ', 'SUBJECT:   ')
@@ -143,7 +143,7 @@ test('white space that a relay changes breaks nothing, nor does a trace field', 
 	t.deepEqual(await verify(relayed), ['mc1: pass', 'mc2: pass']);
 });
 
-test('what the signature says', t => {
+test('writes the expected tags of the signature', t => {
 	const [line = ''] = headerLines(compose(receipt, [rsa], now));
 	const tags = Object.fromEntries(
 		line
@@ -170,7 +170,7 @@ test('what the signature says', t => {
 	}
 });
 
-test('both signatures are of one time and one body, no line is long', t => {
+test('both signatures have the same time and body hash, and no long lines', t => {
 	const mail = compose(receipt, [rsa, ed25519], now).toString('latin1');
 	const header = mail.slice(0, mail.indexOf('\r\nDate:'));
 	t.is(new Set(header.match(/bh=[^;]+/g)).size, 1);
@@ -179,12 +179,12 @@ test('both signatures are of one time and one body, no line is long', t => {
 	}
 });
 
-test('a field that occurs twice is signed twice, and once more', async t => {
+test('signs each header field once more often than it occurs', async t => {
 	const mail = compose(receipt, [rsa], now).toString('latin1');
 	t.false((await verify(Buffer.from(`Subject: x\r\n${mail}`, 'latin1'))).includes('mc1: pass'));
 });
 
-test('new keys are RSA of 2048 bits and Ed25519, and never twice the same', async t => {
+test('generates 2048-bit RSA and Ed25519 keys, never the same twice', async t => {
 	const other = await generateSigningKeys();
 	t.not(other.rsa, pems.rsa);
 	t.not(other.ed25519, pems.ed25519);
@@ -193,7 +193,7 @@ test('new keys are RSA of 2048 bits and Ed25519, and never twice the same', asyn
 	t.regex(records['mc2._domainkey.shop.example'] ?? '', /^v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=$/);
 });
 
-test('a key of another kind, or none, is refused', t => {
+test('refuses a key of another kind and an invalid key', t => {
 	t.throws(() => importSigningKey({domain, selector: 's', algorithm: 'ed25519-sha256', privateKeyPem: pems.rsa}));
 	t.throws(() => importSigningKey({domain, selector: 's', algorithm: 'rsa-sha256', privateKeyPem: pems.ed25519}));
 	t.throws(() => importSigningKey({domain, selector: 's', algorithm: 'rsa-sha256', privateKeyPem: 'x'}));

@@ -28,7 +28,7 @@ export const receipt: Letter = {
 	cfblAddress: 'fbl@bounces.shop.example',
 };
 
-/** The least a letter has. */
+/** A letter with only the required fields. */
 export const note: Letter = {
 	...receipt,
 	from: {address: 'orders@shop.example', name: null},
@@ -62,7 +62,7 @@ export const invoice: Letter = {
 /** A recipient whose local part has no ASCII form. */
 export const international: Letter = {...note, to: 'jörg@exämple.test'};
 
-/** An answer in a thread, with names and header fields of its own. */
+/** A reply in a thread, with its own names and header fields. */
 export const answer: Letter = {
 	...receipt,
 	extras: {
@@ -80,7 +80,7 @@ export const answer: Letter = {
 	},
 };
 
-/** Pictures that the html names, one that it does not, and a file. */
+/** Images that the html refers to, one that it does not, and a file. */
 export const pictured: Letter = {
 	...receipt,
 	html: '<p><img src="cid:logo@shop" alt="Logo"> <td background="cid:back%2Bground"></p>\n',

@@ -5,7 +5,7 @@ import {anyChar} from '../helpers/any-char.ts';
 
 const encode = (text: string) => quotedPrintable(text).octets.toString('latin1');
 
-/** RFC 2045 §6.7 read literally; throws at what a strict reader would not take. */
+/** Decodes by the letter of RFC 2045 §6.7 and throws on anything a strict parser would refuse. */
 function decode(text: string): string {
 	const bytes = text.replaceAll('=\r\n', '').replaceAll(/=(..)/gs, (_, pair: string) => {
 		if (!/^[0-9A-F]{2}$/.test(pair)) {
@@ -33,12 +33,12 @@ for (const [text, encoded] of [
 	[`${'a'.repeat(74)} \n`, `${'a'.repeat(74)}=\r\n=20\r\n`],
 	['\ud800', '=EF=BF=BD'],
 ] as const) {
-	test(`quoted-printable of ${JSON.stringify(text)}`, t => {
+	test(`encodes ${JSON.stringify(text)} as quoted-printable`, t => {
 		t.is(encode(text), encoded);
 	});
 }
 
-// Texts in which every rule has work to do, and any others.
+// Texts that exercise every rule, and any others.
 const texts = fc.oneof(
 	fc.string({unit: anyChar, maxLength: 300}),
 	fc
@@ -66,7 +66,7 @@ const texts = fc.oneof(
 		.map(pieces => pieces.join('')),
 );
 
-test('any text survives; lines are 7-bit, at most 76 octets, and end with no white space', t => {
+test('encodes any text in 7-bit lines of at most 76 octets without trailing white space', t => {
 	fc.assert(
 		fc.property(texts, text => {
 			const encoded = encode(text);
@@ -79,7 +79,7 @@ test('any text survives; lines are 7-bit, at most 76 octets, and end with no whi
 	);
 });
 
-test('the room reserved is enough for the worst text', t => {
+test('reserves enough space for the worst text', t => {
 	for (const text of [
 		'é'.repeat(50_000),
 		'\0'.repeat(50_000),

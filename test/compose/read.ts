@@ -1,6 +1,6 @@
 import {type ParsedMail, simpleParser} from 'mailparser';
 
-/** Reads a mail with a library that is not ours, without any conversion between html and text. */
+/** Parses a message with a third-party library, without any conversion between html and text. */
 export async function read(mail: Buffer): Promise<ParsedMail> {
 	return await simpleParser(mail, {
 		skipHtmlToText: true,
@@ -10,7 +10,7 @@ export async function read(mail: Buffer): Promise<ParsedMail> {
 	});
 }
 
-/** The header fields, unfolded, in order. */
+/** Returns the unfolded header fields in order. */
 export function headerLines(mail: Buffer): string[] {
 	const text = mail.toString('utf8');
 	return text

@@ -1,4 +1,4 @@
-/** The keys and the signed mail of RFC 8463, Appendix A. */
+/** The keys and the signed message of RFC 8463, Appendix A. */
 export const rfc8463 = {
 	ed25519: {
 		// PKCS #8 of the 32 bytes that the RFC prints.

@@ -6,12 +6,12 @@ import {sevenBit} from '../../src/compose/seven-bit.ts';
 const mail = (...lines: readonly string[]) => Buffer.from(lines.join('\r\n'), 'utf8');
 const isSevenBit = (bytes: Buffer) => bytes.every(octet => octet < 0x80);
 
-test('an ASCII mail is left alone', t => {
+test('leaves an ASCII message unchanged', t => {
 	const bytes = mail('From: a@example.com', 'Content-Transfer-Encoding: 8bit', '', 'hello', '');
 	t.is(sevenBit(bytes), bytes);
 });
 
-test('parts that have 8-bit octets are encoded, others stay as they were', async t => {
+test('encodes the parts with 8-bit octets and leaves the others unchanged', async t => {
 	const bytes = mail(
 		...['From: a@example.com', 'MIME-Version: 1.0', 'Content-Type: multipart/mixed;', '\tboundary="a b"'],
 		...['Content-Transfer-Encoding: 8bit', '', 'préambule', '--a b'],
@@ -40,18 +40,18 @@ test('parts that have 8-bit octets are encoded, others stay as they were', async
 	t.true(read.text?.startsWith('Grüße\t'), read.text);
 	t.true(read.text?.includes('nur größe'));
 	t.true(`${read.html}`.startsWith('<p>Grüße</p>'));
-	// The preamble is read by nobody (RFC 2046 §5.1.1).
+	// Nobody reads the preamble (RFC 2046 §5.1.1).
 	t.true(isSevenBit(made.subarray(made.indexOf('--a b'))));
 });
 
-test('binary parts become base64', async t => {
+test('encodes binary parts as base64', async t => {
 	const head = ['From: a@example.com', 'Content-Type: text/plain; charset=iso-8859-1', '', ''].join('\r\n');
 	const made = sevenBit(Buffer.concat([Buffer.from(head), Buffer.from('Gr\xfc\xdfe\r\n', 'latin1')]));
 	t.true(isSevenBit(made));
 	t.is((await simpleParser(made)).text?.trim(), 'Grüße');
 });
 
-test('a multipart with more parts than any mail has is left alone', t => {
+test('leaves a multipart with an absurd number of parts unchanged', t => {
 	const withParts = (n: number) =>
 		mail(
 			'Content-Type: multipart/mixed; boundary=b',
@@ -64,7 +64,7 @@ test('a multipart with more parts than any mail has is left alone', t => {
 	t.is(sevenBit(more), more);
 });
 
-test('any text and any octets are read as before', async t => {
+test('any text and any octets read the same after encoding', async t => {
 	const body = fc.oneof(
 		fc.array(fc.constantFrom('ü', '=', ' ', '\t', '\r\n', '.', 'From ', 'x'.repeat(80))).map(all => all.join('')),
 		fc.uint8Array({maxLength: 200}).map(bytes =>
@@ -85,7 +85,7 @@ test('any text and any octets are read as before', async t => {
 	);
 });
 
-test('any bytes: no fault, and no more octets beyond ASCII than before', t => {
+test('never throws and never adds non-ASCII octets, whatever the bytes', t => {
 	const piece = fc.constantFrom(
 		'\r\n',
 		'--b',

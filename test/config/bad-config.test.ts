@@ -5,7 +5,7 @@ import {loadSettings} from '../../src/config/settings.ts';
 
 const folder = 'test/fixtures/bad-config';
 
-// Each folder holds an environment file and the text of its problems; UPDATE_GOLDEN=1 writes the latter.
+// Each folder holds an environment file and its expected problems, which UPDATE_GOLDEN=1 rewrites.
 for (const name of readdirSync(folder)) {
 	test(`bad config: ${name}`, t => {
 		const loaded = loadSettings({
@@ -17,7 +17,7 @@ for (const name of readdirSync(folder)) {
 		});
 		const text = `${loaded.ok ? 'no problem' : loaded.problems.join('\n')}\n`
 			.replaceAll(process.cwd(), '<here>')
-			// Only owners may read a file with a secret; what git made of the fixture's mode is not the question here.
+			// Only owners may read a file with a secret, but the mode that git gave the fixture does not matter here.
 			.replace(/.*holds a password or key.*\n/, '');
 		const expected = `${folder}/${name}/expected.txt`;
 		if (process.env.UPDATE_GOLDEN) {

@@ -8,7 +8,7 @@ import {temporaryFolder} from '../helpers/databases.ts';
 
 const shipped = loadBlocklists({blocklistsFile: null});
 
-test('the shipped lists: addresses and domains, each with a link for removal', t => {
+test('ships blocklists of addresses and domains, each with a removal link', t => {
 	t.deepEqual(blocklistsProblems({blocklistsFile: null}), []);
 	const zones = (source: string) => shipped.filter(list => doesList(list, source)).map(({zone}) => zone);
 	t.deepEqual(zones('192.0.2.1'), [
@@ -25,7 +25,7 @@ test('the shipped lists: addresses and domains, each with a link for removal', t
 	}
 });
 
-test('the operator’s lists are laid over the shipped ones, field by field; null removes one', async t => {
+test('merges the operator’s blocklists into the shipped ones by field; null removes one', async t => {
 	const blocklistsFile = path.join(await temporaryFolder(t), 'lists.json');
 	const own = {
 		$comment: 'ours',

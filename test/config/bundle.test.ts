@@ -11,10 +11,10 @@ const {newest} = createRequire(import.meta.url)(path.resolve('bin/program.js')) 
 
 type Component = {readonly purl: string; readonly hashes: ReadonlyArray<{readonly content: string}>};
 
-/** As bin/mailctl.js does, with a file of one's own. */
+/** Picks the newer program, as bin/mailctl.js does. */
 const runs = `require('./bin/program.js').run(process.argv[1], process.argv)`;
 
-test('bin starts the bundle, but never one that is older than what tsc wrote', async t => {
+test('bin runs the bundle unless the output of tsc is newer', async t => {
 	const dist = await temporaryFolder(t);
 	const [bundle, fromTsc] = [`${dist}/bundle/cli/main.js`, `${dist}/src/cli/main.js`];
 	t.is(newest(dist), fromTsc, 'no bundle was made');
@@ -28,8 +28,8 @@ test('bin starts the bundle, but never one that is older than what tsc wrote', a
 	t.is(newest(dist), bundle);
 });
 
-test('the bundle has every thread that the program starts, and the licence of each library in it, and lists all libraries', async t => {
-	// As deep in the project as dist/bundle, so that it finds what it does not hold.
+test('the bundle includes every thread of the program and the license of each library, and lists them all', async t => {
+	// At the same depth as dist/bundle, so that it finds the files that it does not include.
 	const folder = `dist/bundle-${process.pid}`;
 	t.teardown(() => execFileSync('rm', ['-r', folder]));
 	execFileSync(process.execPath, ['scripts/bundle.js', folder]);

@@ -11,7 +11,7 @@ const settings = {destinationsFile: null, sourcePools: [], relays: []};
 const known = {pools: [], hasRelay: false};
 const shipped = loadDestinations(settings);
 
-/** What holds for a host, in the words of the table. */
+/** Returns the limits of a mail server in the format of the table. */
 const table: ReadonlyArray<readonly [host: string, provider: string, connections: number, mails: number, tls: string]> =
 	[
 		['mx.shop.example', 'default', 5, 50, 'opportunistic'],
@@ -33,14 +33,14 @@ const table: ReadonlyArray<readonly [host: string, provider: string, connections
 		['mx03.t-online.de', 't-online', 5, 50, 'opportunistic'],
 	];
 for (const [host, provider, connections, mails, tls] of table) {
-	test(`shipped: ${host} is ${provider}`, t => {
+	test(`the shipped file assigns ${host} to ${provider}`, t => {
 		const {name, pace, tls: mode} = effectivePace(shipped, 'shop.example', [host, 'aspmx.l.google.com']);
 		t.deepEqual([name, pace.connections, pace.mailsPerSession, mode], [provider, connections, mails, tls]);
 		t.true(pace.startConnections <= pace.connections);
 	});
 }
 
-test('shipped: a smarthost', t => {
+test('the shipped file has limits for a relay', t => {
 	t.like(shipped.smarthost, {connections: 20, startConnections: 10, mailsPerSession: 1000, perMinute: null});
 });
 
@@ -60,7 +60,7 @@ const replies: ReadonlyArray<readonly [host: string, reply: string, kind: PaceRe
 	['mx01.mail.icloud.com', '421 4.7.0 [TS03]', undefined],
 ];
 for (const [host, reply, kind] of replies) {
-	test(`shipped reaction: ${host}: ${reply.slice(0, 40)}`, t => {
+	test(`the shipped reaction of ${host} matches ${reply.slice(0, 40)}`, t => {
 		const {reactions} = effectivePace(shipped, 'shop.example', [host]).pace;
 		t.is(reactions.find(({text}) => text.test(reply))?.reaction.kind, kind);
 	});
@@ -72,13 +72,13 @@ for (const host of [
 	'a.olc.protection.outlook.com',
 	'a.mx.microsoft',
 ]) {
-	test(`shipped: ${host} has advice for those that it blocks`, t => {
+	test(`the shipped file has advice for senders blocked by ${host}`, t => {
 		const [first] = effectivePace(shipped, 'shop.example', [host]).pace.reactions;
 		t.regex(first?.reaction.kind === 'suspend' ? (first.reaction.advice ?? '') : '', /^ask /);
 	});
 }
 
-test('advice is a text beside suspend', t => {
+test('accepts advice only next to suspend', t => {
 	const entry = (reaction: object) => ({d: {mx: ['d.test'], reactions: [{text: 'busy', ...reaction}]}});
 	const advice = 'write to postmaster@d.test';
 	const [read] = effectivePace(parsed(entry({suspend: '2h', advice})), 'd.test', ['d.test']).pace.reactions;
@@ -102,7 +102,7 @@ function parsed(own: unknown, base: unknown = {default: {connections: 5, startCo
 	return result.destinations;
 }
 
-test('the operator’s file lies over the shipped one, entry by entry, field by field', t => {
+test('merges the operator’s file into the shipped one, entry by entry and field by field', t => {
 	const base = {
 		default: {connections: 5, startConnections: 2, mailsPerSession: 50, perMinute: 100, failures: 3},
 		google: {mx: ['.google.com'], connections: 5, tls: 'required'},
@@ -129,7 +129,7 @@ test('the operator’s file lies over the shipped one, entry by entry, field by 
 	});
 });
 
-test('the longest name wins, a domain beats an MX, the first MX host counts', t => {
+test('the longest name wins, a domain beats an MX, and only the first MX counts', t => {
 	const file = parsed({
 		all: {mx: ['example']},
 		host: {mx: ['.mx.example'], domains: ['x.test']},
@@ -146,7 +146,7 @@ test('the longest name wins, a domain beats an MX, the first MX host counts', t 
 	t.is(name('example'), 'all');
 });
 
-test('rules for retries: an entry’s own, else those of default, else the settings’', t => {
+test('takes the retry rules from the entry, then from default, then from the settings', t => {
 	t.deepEqual(effectivePace(shipped, 'a.test', ['x.google.com']).retry, {schedule: null, lifetime: null});
 	const file = parsed({
 		default: {lifetime: '2d'},
@@ -165,7 +165,7 @@ test('rules for retries: an entry’s own, else those of default, else the setti
 	t.is(minLifetimeOf(shipped, 1000), 1000);
 });
 
-test('an entry’s own reactions come before those of all', t => {
+test('an entry’s own reactions take precedence over the default ones', t => {
 	const suspend = (text: string, time: string) => ({text, suspend: time});
 	const file = parsed({
 		default: {reactions: [suspend('busy', '1h'), suspend('full', '3h')]},
@@ -178,7 +178,7 @@ test('an entry’s own reactions come before those of all', t => {
 	t.deepEqual(first('421 full'), {kind: 'suspend', forMs: 10_800_000});
 });
 
-test('a slow-down says how many a minute, for how long, on how many connections', t => {
+test('reads a slowdown with its rate, duration and connections', t => {
 	const slow = (more: object) => ({
 		d: {mx: ['d.test'], reactions: [{text: 'slow down', slow: {perMinute: 2, for: '90m', ...more}}]},
 	});
@@ -187,7 +187,7 @@ test('a slow-down says how many a minute, for how long, on how many connections'
 	t.deepEqual(reaction(slow({connections: 3})), {kind: 'slow', perMinute: 2, connections: 3, forMs: 5_400_000});
 });
 
-test('whatever stands in a file: an answer, or faults with their paths', t => {
+test('accepts any file or reports its errors with their paths', t => {
 	const fields = [
 		'mx',
 		'domains',
@@ -221,7 +221,7 @@ test('whatever stands in a file: an answer, or faults with their paths', t => {
 	t.pass();
 });
 
-test('a file of one’s own is read where it is named, over the shipped one', async t => {
+test('reads the file named in the settings and merges it into the shipped one', async t => {
 	const file = path.join(await temporaryFolder(t), 'own.json');
 	writeFileSync(file, '{"google": {"connections": 2}}');
 	const read = checkDestinations({...settings, destinationsFile: file});

@@ -5,12 +5,12 @@ import {loadSettings} from '../../src/config/settings.ts';
 import {exampleFile, settingKeys, settingsPage, table} from '../../src/config/table.ts';
 import {nearest} from '../../src/kit/text.ts';
 
-test('docs/reference/settings.md and config/mailctl.env.example are as the code says', t => {
+test('docs/reference/settings.md and config/mailctl.env.example match the code', t => {
 	t.is(readFileSync('docs/reference/settings.md', 'utf8'), settingsPage());
 	t.is(readFileSync('config/mailctl.env.example', 'utf8'), exampleFile());
 });
 
-test('the example names every setting and, uncommented, is what no file at all is', t => {
+test('the example lists every setting and, uncommented, equals the defaults', t => {
 	const uncommented = parse(exampleFile().replaceAll('#MAILCTL_', 'MAILCTL_'));
 	t.deepEqual(
 		Object.keys(uncommented),
@@ -34,7 +34,7 @@ test('only src/config reads the environment', t => {
 	);
 });
 
-test('a misspelt name finds its setting, another word finds none', t => {
+test('suggests a setting for a misspelled name, but not for an unrelated word', t => {
 	const names = settingKeys.map(key => table[key].name);
 	t.is(nearest('MAILCTL_RETRY_SHEDULE', names), 'MAILCTL_RETRY_SCHEDULE');
 	t.is(nearest('MAILCTL_FROBNICATE', names), undefined);

@@ -11,7 +11,7 @@ const unit = readFileSync('config/mailctl.service', 'utf8');
 const {scripts} = JSON.parse(readFileSync('package.json', 'utf8')) as {scripts: {start: string}};
 const settingsOf = (env: Record<string, string>) => loadSettings({env, cwd: '/nonexistent', hostname: 'box', cpus: 1});
 
-test('the build sees what npm ci and tsc need, and nothing that the image should not hold', t => {
+test('the image build gets what npm ci and tsc need, and nothing that the image must not contain', t => {
 	const lines = readFileSync('.dockerignore', 'utf8').trim().split('\n');
 	t.is(lines[0], '*');
 	for (const line of lines.slice(1)) {
@@ -26,7 +26,7 @@ test('the build sees what npm ci and tsc need, and nothing that the image should
 	t.regex(dockerfile, /^COPY --from=pack \/opt\/mailctl \/opt\/mailctl$/m);
 });
 
-test('the image runs the program, with settings that it knows, as nobody in particular', t => {
+test('the image runs the program with valid settings and as an unprivileged user', t => {
 	const {bin} = JSON.parse(readFileSync('package.json', 'utf8')) as {bin: Record<string, string>};
 	const [program = ''] = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(dockerfile)?.[1] ?? '[]');
 	t.true(existsSync(bin[program] ?? ''), program);
@@ -37,7 +37,7 @@ test('the image runs the program, with settings that it knows, as nobody in part
 	t.regex(dockerfile, /^EXPOSE 8125$/m);
 });
 
-test('the unit starts the program, with settings that it knows', t => {
+test('the systemd unit starts the program with valid settings', t => {
 	const [, path = ''] =
 		/^ExecStart=\/usr\/bin\/env node -- \/opt\/mailctl\/(\S+) --env-file \S+ serve$/m.exec(unit) ?? [];
 	t.true(existsSync(path), path);
@@ -52,7 +52,7 @@ test('the unit starts the program, with settings that it knows', t => {
 
 const maxMegabytes = 30;
 
-// Large buffers between small ones that stay: glibc by itself keeps what was freed in between, after it has freed a
+// Large buffers between small ones that stay: by default, glibc retains the freed memory in between once it has freed a
 // larger one.
 const leavesHoles = `
 	const block = bytes => Buffer.allocUnsafeSlow(bytes).fill(1);
@@ -62,7 +62,7 @@ const leavesHoles = `
 	const kept = [];
 	let large = Array.from({length: 10}, () => [block(9_000_000), kept.push(block(100_000))]);
 	large = null;
-	// A thread beside this one frees them, on a busy machine some time later: it looks again for a while.
+	// Another thread frees them, on a busy machine after some time, so this checks repeatedly for a while.
 	const look = times => {
 		gc();
 		const grown = (process.memoryUsage.rss() - before) / 1e6;
@@ -78,7 +78,7 @@ for (const [name, file] of [
 	['start script', scripts.start],
 	['command', readFileSync('bin/mailctl.js', 'utf8')],
 ] as const) {
-	test(`as the ${name} runs the program, large buffers that are free again are the system's`, t => {
+	test(`the ${name} runs the program so that freed large buffers return to the system`, t => {
 		const env = Object.fromEntries(
 			[...file.matchAll(/\b(MALLOC_\w+)=(\d+)/g)].map(([, key, value]) => [key, value]),
 		);
@@ -88,7 +88,7 @@ for (const [name, file] of [
 	});
 }
 
-test('what CI runs can be run', t => {
+test('the CI script is executable and runs the expected steps', t => {
 	t.is(statSync('.ci/run').mode & 0o111, 0o111);
 	const steps = [...readFileSync('.ci/run', 'utf8').matchAll(/^(?:took|stage \S+) (npm [\w: ]*\w)/gm)].map(
 		([, step]) => step,

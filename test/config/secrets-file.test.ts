@@ -20,7 +20,7 @@ import {addSecret, freeId, loadSecrets, parseSecrets, readSecretKeys} from '../.
 const folder = () => mkdtempSync(join(tmpdir(), 'mailctl-secrets-'));
 const key = Buffer.alloc(32, 5);
 
-test('the first start makes secrets.json for its owner alone, the second reads the same', t => {
+test('creates secrets.json for its owner only on the first start, and reads it on the second', t => {
 	const dataDir = folder();
 	const first = loadSecrets({dataDir, expected: false});
 	t.is(first.current, 1);
@@ -31,13 +31,13 @@ test('the first start makes secrets.json for its owner alone, the second reads t
 	t.notDeepEqual(loadSecrets({dataDir: folder(), expected: false}), first);
 });
 
-test('of two that make the file at once, both get what one wrote', t => {
+test('two processes that create the file at once both get the same keys', t => {
 	const dataDir = folder();
 	const inner: unknown[] = [];
 	const outer = loadSecrets({
 		dataDir,
 		expected: false,
-		// The other process comes between this one's look and its write.
+		// The other process writes between this one's check and its write.
 		random(size) {
 			inner.push(loadSecrets({dataDir, expected: false, now: () => 1}));
 			return Buffer.alloc(size, 9);
@@ -47,7 +47,7 @@ test('of two that make the file at once, both get what one wrote', t => {
 	t.deepEqual(readdirSync(dataDir), ['secrets.json']);
 });
 
-test('a file that others can read is refused with the way to fix it', t => {
+test('refuses a file that others can read and says how to fix it', t => {
 	const dataDir = folder();
 	loadSecrets({dataDir, expected: false});
 	chmodSync(join(dataDir, 'secrets.json'), 0o640);
@@ -72,7 +72,7 @@ const damaged = [
 	`{"version":1,"current":1,"keys":{"1":"${key.toString('base64')}"}}${' '.repeat(65_536)}`,
 ];
 for (const [index, text] of damaged.entries()) {
-	test(`a damaged file is refused and kept: ${index} ${text.slice(0, 40)}`, t => {
+	test(`refuses a damaged file and leaves it in place: ${index} ${text.slice(0, 40)}`, t => {
 		const dataDir = folder();
 		const file = join(dataDir, 'secrets.json');
 		writeFileSync(file, text, {mode: 0o600});
@@ -84,7 +84,7 @@ for (const [index, text] of damaged.entries()) {
 	});
 }
 
-test('what is no regular file is refused at once, also behind a link', t => {
+test('refuses anything but a regular file at once, even behind a symlink', t => {
 	const [fifo, link] = [folder(), folder()];
 	execFileSync('mkfifo', ['-m', '600', join(fifo, 'secrets.json')]);
 	symlinkSync(join(fifo, 'secrets.json'), join(link, 'secrets.json'));
@@ -93,7 +93,7 @@ test('what is no regular file is refused at once, also behind a link', t => {
 	}
 });
 
-test('every key of the file is read, the current one is used', t => {
+test('reads every key of the file and uses the current one', t => {
 	const dataDir = folder();
 	const keys = {1: key.toString('base64'), 255: Buffer.alloc(32, 6).toString('base64')};
 	writeFileSync(join(dataDir, 'secrets.json'), JSON.stringify({version: 1, current: 255, keys}), {mode: 0o600});
@@ -103,7 +103,7 @@ test('every key of the file is read, the current one is used', t => {
 	});
 });
 
-test('a file that was lost is not made again', t => {
+test('does not recreate a lost file', t => {
 	const dataDir = folder();
 	const error = t.throws(() => loadSecrets({dataDir, expected: true}), {instanceOf: ConfigError});
 	t.regex(error?.message ?? '', /secrets\.json is missing, .*: restore it from a backup$/);
@@ -111,7 +111,7 @@ test('a file that was lost is not made again', t => {
 	t.deepEqual(readdirSync(dataDir), []);
 });
 
-test('a new key comes first, beside the former ones, and is not readable by others', t => {
+test('a new key becomes the current one, retains the earlier ones and stays private', t => {
 	const dataDir = folder();
 	const first = loadSecrets({dataDir, expected: false});
 	const second = addSecret(dataDir, []);
@@ -123,14 +123,14 @@ test('a new key comes first, beside the former ones, and is not readable by othe
 	t.is(statSync(join(dataDir, 'secrets.json')).mode & 0o777, 0o600);
 });
 
-test('an id that is in use is not given again', t => {
+test('does not reuse a key ID that is in use', t => {
 	t.is(freeId([]), 1);
 	t.is(freeId([3]), 4);
 	t.is(freeId([1, 2, 4, 255]), 3);
 	t.is(freeId(Array.from({length: 255}, (_, index) => index + 1)), null);
 });
 
-test('something else than a file is refused', t => {
+test('refuses a folder in place of the file', t => {
 	const dataDir = folder();
 	mkdirSync(join(dataDir, 'secrets.json'), {mode: 0o700});
 	t.throws(() => loadSecrets({dataDir, expected: false}), {instanceOf: ConfigError, message: /is damaged/});
@@ -144,7 +144,7 @@ const texts = fc.oneof(
 		.map(content => JSON.stringify(content)),
 );
 
-test('whatever the file holds is read as keys or refused', t => {
+test('reads any content as keys or refuses it', t => {
 	fc.assert(
 		fc.property(texts, text => {
 			const read = parseSecrets(text);
@@ -164,14 +164,14 @@ test('whatever the file holds is read as keys or refused', t => {
 const [one, two] = [new Uint8Array(32).fill(5), new Uint8Array(32).fill(6)];
 const text = (...keys: readonly Uint8Array[]) => keys.map(key => Buffer.from(key).toString('base64')).join(',');
 
-test('keys come from the setting or its file, the first is first', t => {
+test('reads keys from the setting or its file, in order', t => {
 	t.deepEqual(readSecretKeys({secretKey: [two, one], secretKeyFile: null}), [two, one]);
 	const secretKeyFile = join(mkdtempSync(join(tmpdir(), 'mailctl-secrets-')), 'key');
 	writeFileSync(secretKeyFile, `${text(one)}, ${text(two)}\n`, {mode: 0o640});
 	t.deepEqual(readSecretKeys({secretKey: null, secretKeyFile}), [one, two]);
 });
 
-test('a file that everybody can read, or without keys, is refused and not shown', t => {
+test('refuses a key file without keys or readable by everyone, without revealing its content', t => {
 	const secretKeyFile = join(mkdtempSync(join(tmpdir(), 'mailctl-secrets-')), 'key');
 	const read = () => readSecretKeys({secretKey: null, secretKeyFile});
 	writeFileSync(secretKeyFile, text(one));
@@ -185,7 +185,7 @@ test('a file that everybody can read, or without keys, is refused and not shown'
 	}
 });
 
-test('what is no file of keys is refused at once: a FIFO, a device, a folder, nothing', t => {
+test('refuses a FIFO, a device, a folder and a missing file as the key file at once', t => {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-secrets-'));
 	const fifo = join(folder, 'fifo');
 	execFileSync('mkfifo', ['-m', '600', fifo]);
@@ -195,7 +195,7 @@ test('what is no file of keys is refused at once: a FIFO, a device, a folder, no
 	}
 });
 
-test('a list of keys is read whole or refused; no key counts twice', t => {
+test('reads a list of keys completely or refuses it, and refuses duplicates', t => {
 	const key = fc.uint8Array({minLength: 32, maxLength: 32});
 	fc.assert(
 		fc.property(fc.uniqueArray(key, {minLength: 1, selector: each => text(each)}), keys => {

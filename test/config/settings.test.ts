@@ -36,7 +36,7 @@ function problems(...input: Parameters<typeof load>): string {
 	return result.ok ? '' : result.problems.join('\n');
 }
 
-test('nothing given: the defaults', t => {
+test('uses the defaults if nothing is set', t => {
 	conforms(t, 'limits.webhook-backoff');
 	const {settings, sources} = loaded();
 	t.like(settings, {
@@ -61,21 +61,21 @@ test('nothing given: the defaults', t => {
 	t.is(loaded({}, {terminal: true}).settings.logFormat, 'pretty');
 });
 
-test('the environment wins over .env, .env over the default', t => {
+test('the environment overrides .env, which overrides the defaults', t => {
 	const cwd = folder('MAILCTL_SENDERS=2\nMAILCTL_MX_PORT=2525\nMAILCTL_DATA_DIR="var # data" # comment\nOTHER=x\n');
 	const {settings, sources} = loaded({MAILCTL_SENDERS: '3'}, {cwd});
 	t.like(settings, {senders: 3, mxPort: 2525, dataDir: join(cwd, 'var # data')});
 	t.like(sources, {senders: 'environment', mxPort: '.env', renderers: 'default'});
 });
 
-test('an empty value is none', t => {
+test('treats an empty value as unset', t => {
 	const cwd = folder('MAILCTL_SENDERS=2\nMAILCTL_RELAY_URL=\n');
 	const {settings, sources} = loaded({MAILCTL_SENDERS: ' ', MAILCTL_MX_PORT: ''}, {cwd});
 	t.like(settings, {senders: 1, mxPort: 25});
 	t.is(sources.senders, 'default');
 });
 
-test('--env-file is read instead of .env and must be there', t => {
+test('reads --env-file instead of .env and requires it to exist', t => {
 	const cwd = folder('MAILCTL_SENDERS=2\n');
 	writeFileSync(join(cwd, 'lab.env'), 'MAILCTL_MX_PORT=2525\n');
 	t.like(loaded({}, {cwd, envFile: 'lab.env'}).settings, {senders: 1, mxPort: 2525});
@@ -83,13 +83,13 @@ test('--env-file is read instead of .env and must be there', t => {
 	t.regex(problems({}, {cwd, envFile: '.'}), /cannot be read/);
 });
 
-test('reading a file leaves the environment alone', t => {
+test('reading a file does not change the environment', t => {
 	const env = {MAILCTL_SENDERS: '3'};
 	loaded(env, {cwd: folder('MAILCTL_MX_PORT=2525\n')});
 	t.deepEqual(env, {MAILCTL_SENDERS: '3'});
 });
 
-test('a file with a password must be for its owner alone', t => {
+test('requires a file with a password to be private to its owner', t => {
 	const secret = 'MAILCTL_RELAY_URL=smtp://u:hunter2@mail.example\n';
 	t.regex(problems({}, {cwd: folder(secret, 0o644)}), /^\.env holds a password or key.*chmod 600 \.env$/);
 	t.is(problems({}, {cwd: folder(secret)}), '');
@@ -97,7 +97,7 @@ test('a file with a password must be for its owner alone', t => {
 });
 
 if (process.getuid?.() === 0) {
-	test('the group of a service may read what root keeps for it; nobody else’s group', t => {
+	test('allows a file with a password to be group-readable only if root owns it', t => {
 		const cwd = folder('MAILCTL_RELAY_URL=smtp://u:hunter2@mail.example\n', 0o640);
 		t.is(problems({}, {cwd}), '');
 		chownSync(join(cwd, '.env'), 1000, 1000);
@@ -105,7 +105,7 @@ if (process.getuid?.() === 0) {
 	});
 }
 
-test('settings are frozen all the way down', t => {
+test('freezes settings deeply', t => {
 	const {settings} = loaded({MAILCTL_RELAY_URL: 'smtp://mail.example', MAILCTL_DNS_SERVERS: '192.0.2.1'});
 	t.true(Object.isFrozen(settings));
 	for (const value of [settings.httpListen, settings.relays, settings.relays[0], settings.retrySchedule.waits]) {
@@ -135,16 +135,16 @@ const derived: Array<[string, Record<string, string>, string, string]> = [
 	],
 ];
 for (const [name, env, returnPathDomain, feedbackAddress] of derived) {
-	test(`return path and feedback: ${name}`, t => {
+	test(`derives the return path and feedback address: ${name}`, t => {
 		t.like(loaded(env).settings, {returnPathDomain, feedbackAddress});
 	});
 }
 
-test('a machine whose name is none in DNS is localhost', t => {
+test('falls back to localhost if the machine’s name is not a DNS name', t => {
 	t.is(loaded({}, {hostname: 'my box'}).settings.hostname, 'localhost');
 });
 
-test('links start where the server listens unless told', t => {
+test('links start with the listen address unless a public URL is set', t => {
 	t.is(listenUrl({host: '::1', port: 81}), 'http://[::1]:81');
 	const settings = {publicUrl: null, httpListen: {host: '::1', port: 81}, hostname: 'mail.shop.example'};
 	t.is(linkBase(settings), 'http://[::1]:81');
@@ -153,7 +153,7 @@ test('links start where the server listens unless told', t => {
 });
 
 for (const host of ['0.0.0.0', '::']) {
-	test(`no link leads to ${host}: the full name of the machine takes its place, or loopback`, t => {
+	test(`links use the machine’s full name or loopback instead of ${host}`, t => {
 		const settings = {publicUrl: null, httpListen: {host, port: 80}, hostname: 'mail.shop.example'};
 		t.is(linkBase(settings), 'http://mail.shop.example:80');
 		t.is(linkBase({...settings, hostname: 'vm'}, listenUrl({host, port: 4711})), 'http://127.0.0.1:4711');
@@ -161,11 +161,11 @@ for (const host of ['0.0.0.0', '::']) {
 	});
 }
 
-test('a listener on one address is reached at that one', t => {
+test('uses the listen address itself if it is specific', t => {
 	t.is(localUrl('http://192.0.2.7:80'), 'http://192.0.2.7:80');
 });
 
-test('config show masks every secret and names the source', t => {
+test('config show masks every secret and names its source', t => {
 	const rows = showSettings(
 		loaded({
 			MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@db.example/mail?sslpassword=hunter3',
@@ -186,7 +186,7 @@ test('config show masks every secret and names the source', t => {
 	t.notRegex(JSON.stringify(rows), /hunt/);
 });
 
-test('SIGHUP takes what may change and names what waits for a restart', t => {
+test('SIGHUP applies what can change and lists what needs a restart', t => {
 	const running = loaded().settings;
 	const fresh = loaded({MAILCTL_LOG_LEVEL: 'debug', MAILCTL_RATE_LIMIT: '0', MAILCTL_SENDERS: '2'}).settings;
 	const {settings, changed, waiting} = reloadSettings(running, fresh);
@@ -196,16 +196,20 @@ test('SIGHUP takes what may change and names what waits for a restart', t => {
 });
 
 const adminListeners: Array<[string, Record<string, string>, unknown]> = [
-	['by default the loopback listener serves all', {}, 'shared'],
-	['also on IPv6', {MAILCTL_HTTP_LISTEN: '[::1]:8125'}, 'shared'],
-	['one of its own where others reach HTTP', {MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'}, {host: '127.0.0.1', port: 8126}],
+	['shared with a loopback HTTP listener by default', {}, 'shared'],
+	['shared on IPv6 too', {MAILCTL_HTTP_LISTEN: '[::1]:8125'}, 'shared'],
 	[
-		'the same address is the same listener',
+		'separate if HTTP is reachable from outside',
+		{MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'},
+		{host: '127.0.0.1', port: 8126},
+	],
+	[
+		'shared if both have the same address',
 		{MAILCTL_HTTP_LISTEN: '0.0.0.0:80', MAILCTL_ADMIN_LISTEN: '0.0.0.0:80'},
 		'shared',
 	],
 	[
-		'two ports that the system chooses differ',
+		'separate if the system chooses both ports',
 		{MAILCTL_HTTP_LISTEN: '127.0.0.1:0', MAILCTL_ADMIN_LISTEN: '127.0.0.1:0'},
 		{host: '127.0.0.1', port: 0},
 	],
@@ -213,12 +217,12 @@ const adminListeners: Array<[string, Record<string, string>, unknown]> = [
 ];
 
 for (const [name, env, adminListen] of adminListeners) {
-	test(`the admin listener: ${name}`, t => {
+	test(`configures the admin listener: ${name}`, t => {
 		t.deepEqual(loaded(env).settings.adminListen, adminListen);
 	});
 }
 
-test('the settings of the system’s daemon hold where nothing else says where the store is', t => {
+test('uses the settings of the system’s daemon unless something else locates the store', t => {
 	const systemFile = join(folder('MAILCTL_HOSTNAME=mx.example.com\n', 0o640), '.env');
 	const {settings, sources} = loaded({MAILCTL_DELIVERY: 'mx'}, {systemFile});
 	t.like(settings, {dataDir: '/var/lib/mailctl', hostname: 'mx.example.com', delivery: 'mx'});

@@ -20,7 +20,7 @@ const content = {
 	roles: ['api', 'deliver'],
 };
 
-test('what is written is read, by others of this user too', t => {
+test('reads back what was written, also from other processes of this user', t => {
 	const dataDir = folder();
 	writeDaemonFile(dataDir, {...content, pid: 1});
 	writeDaemonFile(dataDir, content);
@@ -30,7 +30,7 @@ test('what is written is read, by others of this user too', t => {
 	t.deepEqual(liveDaemon(dataDir), content);
 });
 
-test('a FIFO in its place is nothing that a daemon wrote, and nobody waits for it', t => {
+test('ignores a FIFO in place of the file without blocking on it', t => {
 	const dataDir = folder();
 	execFileSync('mkfifo', [join(dataDir, 'daemon.json')]);
 	t.is(readDaemonFile(dataDir), null);
@@ -38,7 +38,7 @@ test('a FIFO in its place is nothing that a daemon wrote, and nobody waits for i
 	t.deepEqual(readDaemonFile(dataDir), content);
 });
 
-test('a daemon removes its own file only', t => {
+test('a daemon removes only its own file', t => {
 	const dataDir = folder();
 	writeDaemonFile(dataDir, content);
 	removeDaemonFile(dataDir, 1);
@@ -48,7 +48,7 @@ test('a daemon removes its own file only', t => {
 	removeDaemonFile(dataDir, process.pid);
 });
 
-test('the file of a dead daemon is told from that of a living one', async t => {
+test('distinguishes the file of a dead daemon from that of a running one', async t => {
 	const dataDir = folder();
 	const child = spawn(process.execPath, ['-e', 'process.stdin.resume()'], {stdio: ['pipe', 'ignore', 'ignore']});
 	await once(child, 'spawn');
@@ -61,7 +61,7 @@ test('the file of a dead daemon is told from that of a living one', async t => {
 });
 
 for (const text of ['', '{', 'null', '[]', '{"pid":"1","version":"1"}', '{"pid":-1,"version":"1"}', '{"pid":1}']) {
-	test(`no daemon file: ${text}`, t => {
+	test(`refuses a malformed daemon file: ${text}`, t => {
 		const dataDir = folder();
 		writeFileSync(join(dataDir, 'daemon.json'), text);
 		t.is(liveDaemon(dataDir), null);

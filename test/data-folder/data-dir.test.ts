@@ -9,7 +9,7 @@ import {openDataDir} from '../../src/data-folder/data-dir.ts';
 
 const folder = () => mkdtempSync(join(tmpdir(), 'mailctl-data-'));
 
-test('a folder is made for its owner alone, and so is what is put in it', t => {
+test('creates a folder and its files for its owner only', t => {
 	const dataDir = join(folder(), 'a', 'b');
 	openDataDir({dataDir});
 	t.is(statSync(dataDir).mode & 0o777, 0o700);
@@ -26,7 +26,7 @@ for (const name of [
 	'daemon.lock',
 	'first-keys.txt',
 ]) {
-	test(`${name} that others can read is refused`, t => {
+	test(`refuses ${name} if others can read it`, t => {
 		const dataDir = folder();
 		const file = join(dataDir, name);
 		writeFileSync(file, '');
@@ -39,7 +39,7 @@ for (const name of [
 }
 
 for (const mode of [0o770, 0o722, 0o777, 0o1777, 0o2770]) {
-	test(`a folder that others may write (${mode.toString(8)}) is refused, with the chmod`, t => {
+	test(`refuses a folder that others can write to (${mode.toString(8)}) and suggests the chmod`, t => {
 		const dataDir = folder();
 		chmodSync(dataDir, mode);
 		const error = t.throws(() => openDataDir({dataDir}), {instanceOf: ConfigError});
@@ -52,14 +52,14 @@ for (const mode of [0o770, 0o722, 0o777, 0o1777, 0o2770]) {
 }
 
 for (const mode of [0o700, 0o750, 0o755, 0o2750]) {
-	test(`a folder that only its owner may write (${mode.toString(8)}) is opened`, t => {
+	test(`opens a folder that only its owner can write to (${mode.toString(8)})`, t => {
 		const dataDir = folder();
 		chmodSync(dataDir, mode);
 		t.notThrows(() => openDataDir({dataDir}));
 	});
 }
 
-test('a folder that cannot be made is refused', t => {
+test('refuses a folder that cannot be created', t => {
 	const file = join(folder(), 'file');
 	writeFileSync(file, '');
 	for (const dataDir of [file, join(file, 'below')]) {
@@ -71,7 +71,7 @@ test('a folder that cannot be made is refused', t => {
 	}
 });
 
-test('a folder of another user is refused unless forced', t => {
+test('refuses a folder of another user unless forced', t => {
 	const dataDir = folder();
 	const uid = (process.getuid?.() ?? 0) + 1;
 	const error = t.throws(() => openDataDir({dataDir, uid}), {

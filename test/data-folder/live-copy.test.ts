@@ -32,7 +32,7 @@ test('a request is accepted once, and removed by its command', async t => {
 	t.deepEqual(readdirSync(dataDir), []);
 });
 
-test('the daemon makes the requested copy, and removes what a killed command left', async t => {
+test('the daemon creates the requested copy and removes leftovers of a killed command', async t => {
 	const dataDir = await temporaryFolder(t);
 	const store = await openStore({file: path.join(dataDir, 'mailctl.db')});
 	await store.database.raw('create table rows (n integer)');
@@ -75,7 +75,7 @@ test('if the disk is full, the command is told to make its own copy', async t =>
 	t.like(readCopyEnd(dataDir), {ok: false});
 });
 
-test('a copy that a killed daemon began ends for the command that waits for it', async t => {
+test('a command does not wait for a copy that a killed daemon had started', async t => {
 	const dataDir = await temporaryFolder(t);
 	const store = await openStore({file: path.join(dataDir, 'mailctl.db')});
 	requestCopy(dataDir);

@@ -12,7 +12,7 @@ import {openStore} from '../../src/store/store.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 
-/** A folder with these files. */
+/** Creates a folder with these files. */
 async function folderOf(t: ExecutionContext, files: Readonly<Record<string, string>>): Promise<string> {
 	const dataDir = await temporaryFolder(t);
 	for (const [name, content] of Object.entries(files)) {
@@ -27,13 +27,13 @@ const lost: ReadonlyArray<readonly [what: string, files: Readonly<Record<string,
 		{'secrets.json': '{}'},
 		/mailctl\.db is missing although .*: restore it from a backup, or remove/,
 	],
-	['its log alone', {'secrets.json': '{}', 'mailctl.db-wal': 'x'}, /mailctl\.db is missing/],
+	['a store with only its log left', {'secrets.json': '{}', 'mailctl.db-wal': 'x'}, /mailctl\.db is missing/],
 	['an empty store', {'secrets.json': '{}', 'mailctl.db': ''}, /mailctl\.db is empty: restore it/],
 	['a rescued store', {'mailctl.db.rescued': 'x', 'mailctl.db': 'x'}, /run mv .*\.rescued .*mailctl\.db && rm -f/],
 ];
 
 for (const [what, files, message] of lost) {
-	test(`${what}: nothing is made in its place`, async t => {
+	test(`does not create a new store in place of ${what}`, async t => {
 		const dataDir = await folderOf(t, files);
 		const error = t.throws(() => refuseLostStore(dataDir), {instanceOf: ConfigError, message});
 		t.is(error?.exitCode, 74);
@@ -57,7 +57,7 @@ async function settingsOf(t: ExecutionContext): Promise<Settings> {
 	return loaded.settings;
 }
 
-test('a first start that died before its store was whole is repeated', async t => {
+test('repeats a first start that died before its store was complete', async t => {
 	const settings = await settingsOf(t);
 	const {dataDir} = settings;
 	mkdirSync(dataDir, {mode: 0o700});
@@ -68,7 +68,7 @@ test('a first start that died before its store was whole is repeated', async t =
 	await held.release();
 });
 
-test('a store that is gone is not made again by the daemon, nor are its keys touched', async t => {
+test('the daemon neither recreates a missing store nor touches its keys', async t => {
 	const settings = await settingsOf(t);
 	await (await openData(settings, {asRoot: true})).release();
 	rmSync(join(settings.dataDir, 'mailctl.db'));
@@ -84,12 +84,12 @@ test('a store that is gone is not made again by the daemon, nor are its keys tou
 
 const sqliteError = (code: string) => Object.assign(new Error(`${code}: what SQLite says`), {code});
 
-test('an error of the disk is told apart from a full one, a used-up quota and other errors', async t => {
+test('distinguishes a failing disk from a full one, a used-up quota and other errors', async t => {
 	const dataDir = await temporaryFolder(t);
 	const fails = explainDiskError(sqliteError('SQLITE_IOERR'), dataDir) as ConfigError;
 	t.is(fails.exitCode, 74);
 	t.regex(fails.message, /the disk of the data folder .* is failing/);
-	// Node has no name for it.
+	// Node has no name for this error.
 	const unnamed = Object.assign(new Error('unknown error, write'), {code: 'UNKNOWN', errno: -constants.errno.EDQUOT});
 	const quota = explainDiskError(unnamed, dataDir) as ConfigError;
 	t.is(quota.exitCode, 74);
@@ -101,7 +101,7 @@ test('an error of the disk is told apart from a full one, a used-up quota and ot
 	t.deepEqual(readdirSync(dataDir), []);
 });
 
-test('a start on a full disk says so, whatever SQLite makes of it', async t => {
+test('reports a full disk at startup, whatever error SQLite returns', async t => {
 	const settings = await settingsOf(t);
 	const {dataDir} = settings;
 	mkdirSync(dataDir, {mode: 0o700});
@@ -113,7 +113,7 @@ test('a start on a full disk says so, whatever SQLite makes of it', async t => {
 	}
 	t.teardown(() => void execFileSync('umount', [dataDir]));
 	await (await openData(settings, {asRoot: true})).release();
-	// Full to the last page, and with room for a little: SQLite fails in different places.
+	// Full to the last page, and with a little space left: SQLite fails in different places.
 	for (const room of [0, 4096, 24 * 1024]) {
 		const ballast = join(dataDir, 'ballast');
 		for (let size = 1024 * 1024; size >= 4096; size /= 2) {
@@ -122,7 +122,7 @@ test('a start on a full disk says so, whatever SQLite makes of it', async t => {
 					writeFileSync(ballast, Buffer.alloc(size), {flag: 'a'});
 				}
 			} catch {
-				// No room for a piece of this size.
+				// No space for a piece of this size.
 			}
 		}
 		const {size} = statSync(ballast);

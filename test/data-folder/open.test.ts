@@ -27,11 +27,11 @@ async function settingsOf(t: ExecutionContext, more: Readonly<Record<string, str
 
 const open = async (settings: Settings) => await openData(settings, {asRoot: true});
 
-test('a key that was put in the file, and that the store does not know yet, does not keep it from opening', async t => {
+test('opens a store that does not know the newest key of the file yet', async t => {
 	const settings = await settingsOf(t);
 	const first = await open(settings);
 	const sealed = first.vault.seal('dkm_1', 'pem');
-	// A rotation that was killed between the file and the store.
+	// As after a rotation that was killed between writing the file and the store.
 	addSecret(settings.dataDir, []);
 	t.is(first.vault.open('dkm_1', sealed), 'pem');
 	await first.release();
@@ -42,7 +42,7 @@ test('a key that was put in the file, and that the store does not know yet, does
 	await second.release();
 });
 
-test('a file of secrets that was lost is missed, even where nothing is sealed', async t => {
+test('reports a missing secrets file even if nothing is encrypted', async t => {
 	const settings = await settingsOf(t);
 	await (await open(settings)).release();
 	rmSync(join(settings.dataDir, 'secrets.json'));
@@ -52,7 +52,7 @@ test('a file of secrets that was lost is missed, even where nothing is sealed', 
 });
 
 if (engines.includes('postgres')) {
-	test('of two nodes with different keys that start on an empty PostgreSQL one comes up', async t => {
+	test('only one of several nodes with different keys starts on an empty PostgreSQL database', async t => {
 		const location = await newLocation(t, 'postgres');
 		const url = 'url' in location ? location.url : '';
 		const nodes = await Promise.all(
@@ -77,7 +77,7 @@ if (engines.includes('postgres')) {
 		);
 	});
 
-	test('a store of before whose key is another one is not migrated', async t => {
+	test('does not migrate an older store that uses another key', async t => {
 		const location = await newLocation(t, 'postgres');
 		const url = 'url' in location ? location.url : '';
 		const settings = await settingsOf(t, {MAILCTL_DATABASE_URL: url, MAILCTL_SECRET_KEY: newKey()});
@@ -93,7 +93,7 @@ if (engines.includes('postgres')) {
 				secret,
 				created_at: '',
 			});
-			// As a program left it that had noted no key, and lacked the last migration.
+			// As left by a program that recorded no key and lacked the last migration.
 			await trx('secret_keys').delete();
 			await trx.raw('alter table workspaces drop column paused_by');
 			await trx.raw('alter table dkim_keys drop column seen_at');

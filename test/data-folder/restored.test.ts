@@ -4,7 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import {commitRestore, finishRestore, isRestored, stagingFolder} from '../../src/data-folder/data-dir.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
-/** A data folder with a store, its log and its keys, and others that were staged. */
+/** Creates a data folder with a store, its log and its keys, and staged replacements. */
 async function prepare(t: ExecutionContext) {
 	const dataDir = await temporaryFolder(t);
 	const staging = stagingFolder(dataDir);
@@ -27,7 +27,7 @@ async function prepare(t: ExecutionContext) {
 
 const restored = {'first-keys.txt': 'old', 'mailctl.db': 'new', 'secrets.json': 'new'};
 
-test('a restored store takes the place of the one before, without its log', async t => {
+test('a restored store replaces the previous one, without its log', async t => {
 	const {dataDir, content} = await prepare(t);
 	commitRestore(dataDir);
 	t.deepEqual(content(), restored);
@@ -36,9 +36,9 @@ test('a restored store takes the place of the one before, without its log', asyn
 	t.deepEqual(content(), restored);
 });
 
-test('what a link in the folder leads to is not touched', async t => {
+test('does not touch the target of a symlink in the folder', async t => {
 	const {dataDir} = await prepare(t);
-	// A change of its owner would fail: there is nothing.
+	// Changing its owner would fail, because the target does not exist.
 	const link = join(dataDir, 'daemon.lock-link');
 	symlinkSync(join(dataDir, 'nowhere'), link);
 	commitRestore(dataDir);
@@ -46,7 +46,7 @@ test('what a link in the folder leads to is not touched', async t => {
 	t.false(isRestored(dataDir));
 });
 
-test('what was not committed changes nothing', async t => {
+test('an uncommitted restore changes nothing', async t => {
 	const {dataDir} = await prepare(t);
 	finishRestore(dataDir);
 	t.false(isRestored(dataDir));
@@ -55,11 +55,11 @@ test('what was not committed changes nothing', async t => {
 });
 
 for (const [when, moved] of [
-	['nothing was moved', []],
-	['the store was moved', ['mailctl.db']],
-	['both were moved', ['mailctl.db', 'secrets.json']],
+	['no file was moved', []],
+	['only the store was moved', ['mailctl.db']],
+	['both files were moved', ['mailctl.db', 'secrets.json']],
 ] as const) {
-	test(`whoever comes next ends a restore that died when ${when}`, async t => {
+	test(`the next start completes a restore that died when ${when}`, async t => {
 		const {dataDir, ready, content, fill} = await prepare(t);
 		mkdirSync(ready);
 		const names = ['mailctl.db', 'secrets.json'].filter(name => !(moved as readonly string[]).includes(name));

@@ -79,10 +79,10 @@ const shop: WantedWorkspace = {
 	],
 };
 
-/** As an export has it. */
+/** The same workspace in the form of an export. */
 const exported = {...shop, settings: {...shop.settings, route: 'smtp://u:***@smtp.example.net'}};
 
-sqliteTest(test, 'a file makes a workspace that exports as the file', async (t, store) => {
+sqliteTest(test, 'a file creates a workspace whose export equals the file', async (t, store) => {
 	const {apply, read} = applying(store);
 	const {made, faults} = await apply(shop);
 	t.deepEqual(faults, []);
@@ -100,7 +100,7 @@ sqliteTest(test, 'a file makes a workspace that exports as the file', async (t, 
 	);
 });
 
-sqliteTest(test, 'what differs is changed in place, and each change is an act of its own', async (t, store) => {
+sqliteTest(test, 'changes what differs in place and records each change separately', async (t, store) => {
 	const {apply, read} = applying(store);
 	await apply(shop);
 	const ids = async () => [
@@ -166,7 +166,7 @@ sqliteTest(test, 'what differs is changed in place, and each change is an act of
 	}
 });
 
-sqliteTest(test, 'empty sections take away what was there', async (t, store) => {
+sqliteTest(test, 'empty sections remove what was there', async (t, store) => {
 	const {apply, read} = applying(store);
 	await apply(shop);
 	const {made} = await apply({name: 'shop', domains: [], senders: [], topics: [], webhooks: [], keys: []});
@@ -177,7 +177,7 @@ sqliteTest(test, 'empty sections take away what was there', async (t, store) => 
 	});
 });
 
-storeTest(test, 'what is gone meanwhile is no success', async (t, store) => {
+storeTest(test, 'does not report success for objects that were removed meanwhile', async (t, store) => {
 	const {apply, read} = applying(store);
 	await apply(shop);
 	const known = await read('shop');

@@ -68,7 +68,7 @@ const state: WorkspaceState = {
 	],
 };
 
-/** `+ topic news`, and the fields that differ. */
+/** Lists changes such as `add topic news` with the fields that differ, then the errors. */
 function told(wanted: Omit<WantedWorkspace, 'name'>, known: WorkspaceState | null = state) {
 	const {changes, faults} = differences(known ?? undefined, {name: 'shop', ...wanted}, rules);
 	return [
@@ -79,7 +79,7 @@ function told(wanted: Omit<WantedWorkspace, 'name'>, known: WorkspaceState | nul
 	];
 }
 
-test('what a file leaves out is left alone; an empty list removes all', t => {
+test('leaves omitted sections unchanged; an empty list removes everything', t => {
 	t.deepEqual(told({}), []);
 	t.deepEqual(told({settings: {}, senders: [{address: 'X@a.example'}, {address: 'y@b.example'}]}), []);
 	t.deepEqual(told({senders: [], domains: [], topics: [], webhooks: [], keys: []}), [
@@ -94,7 +94,7 @@ test('what a file leaves out is left alone; an empty list removes all', t => {
 	]);
 });
 
-test('fields that differ are told, each with what it was', t => {
+test('lists the fields that differ with their old values', t => {
 	t.deepEqual(
 		told({
 			settings: {locale: 'en', monthly_quota: 100, timezone: null, branding: {accent: '#0a7d4f'}},
@@ -126,7 +126,7 @@ test('fields that differ are told, each with what it was', t => {
 	t.false('track_opens' in (changes[0] as {wanted: object}).wanted, 'opens are recorded since when they were');
 });
 
-test('what cannot be done is a fault with its path', t => {
+test('reports impossible changes with their path', t => {
 	t.deepEqual(told({domains: [{name: 'a.example', return_path_domain: 'm.a.example'}]}), [
 		'change domain a.example return_path_domain',
 		'remove domain b.example',
@@ -138,7 +138,7 @@ test('what cannot be done is a fault with its path', t => {
 	]);
 });
 
-test('a masked password is the one that is stored, or nothing at all', t => {
+test('accepts a masked password only if the rest matches the stored one', t => {
 	t.deepEqual(told({settings: {route: 'smtp://u:***@a.example'}}), []);
 	const masked = 'settings.route has a masked password: enter the password, or omit route';
 	t.deepEqual(told({settings: {route: 'smtp://v:***@a.example'}}), ['change workspace shop route', masked]);
@@ -150,7 +150,7 @@ test('a masked password is the one that is stored, or nothing at all', t => {
 	});
 });
 
-test('a default topic must be one of the topics that there will be', t => {
+test('requires the default topic to be among the resulting topics', t => {
 	t.deepEqual(told({settings: {default_topic: 'news'}}), ['change workspace shop default_topic']);
 	const fault = 'settings.default_topic requires nix in topics';
 	t.deepEqual(told({settings: {default_topic: 'nix'}}), ['change workspace shop default_topic', fault]);
@@ -160,7 +160,7 @@ test('a default topic must be one of the topics that there will be', t => {
 	]);
 });
 
-test('a key that has ended is not made again', t => {
+test('does not recreate an expired key', t => {
 	const key = {name: 'old', mode: 'live', expires_at: '2026-06-09T09:59:59.999Z'} as const;
 	t.deepEqual(told({keys: [{name: 'app', mode: 'live'}, key]}), []);
 	t.deepEqual(
@@ -174,7 +174,7 @@ test('a key that has ended is not made again', t => {
 	);
 });
 
-test('a workspace never differs from its own export, and a new one gets all of it', t => {
+test('a workspace never differs from its own export, and a new one gets everything in it', t => {
 	const text = fc.string({minLength: 1, maxLength: 3});
 	const arbitrary: fc.Arbitrary<WorkspaceState> = fc.record({
 		name: fc.constant('shop'),

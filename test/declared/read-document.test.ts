@@ -28,7 +28,7 @@ workspaces:
       - {name: app, mode: test}
 `;
 
-test('values are read in the form in which the store has them', t => {
+test('reads values in the form in which the store has them', t => {
 	const read = readDocument(good);
 	t.deepEqual(read.ok && read.workspaces, [
 		{
@@ -58,13 +58,13 @@ test('values are read in the form in which the store has them', t => {
 	t.like(readDocument('{"version": 1, "workspaces": []}'), {ok: true, workspaces: []});
 });
 
-test('the example of the guide is read', t => {
+test('reads the example of the guide', t => {
 	const [, example = ''] = /^```yaml\n(.*?)^```/ms.exec(readFileSync('docs/guide/declared.md', 'utf8')) ?? [];
 	const read = readDocument(example);
 	t.like(read.ok && read.workspaces[0], {name: 'shop', keys: {length: 1}});
 });
 
-test('each fault has its line and its field', t => {
+test('reports each error with its line and field', t => {
 	t.deepEqual(faultsOf('version: 1\nworkspaces:\n  - name: a\n   bad'), [
 		'line 4: Sequence item without - indicator',
 	]);
@@ -97,7 +97,7 @@ workspaces:
 	);
 });
 
-test('another version is the one fault: nobody knows what its fields mean', t => {
+test('an unknown version is the only error, because its fields may mean anything', t => {
 	const message =
 		'version is 2, but this mailctl reads version 1: use the mailctl that wrote the file, or export a new one';
 	t.deepEqual(faultsOf('# of later\nversion: 2\nregions: []\nworkspaces: nix\n'), [`line 2: ${message}`]);
@@ -105,7 +105,7 @@ test('another version is the one fault: nobody knows what its fields mean', t =>
 	t.deepEqual(faultsOf('workspaces: []').length, 1);
 });
 
-test('what the schema cannot say is a fault too', t => {
+test('reports errors beyond the schema too', t => {
 	t.deepEqual(
 		faultsOf(`version: 1
 workspaces:
@@ -143,7 +143,7 @@ workspaces:
 	);
 });
 
-test('aliases that grow without bound and what is nested too deeply are refused', t => {
+test('refuses aliases that expand without limit and nesting that is too deep', t => {
 	const lol = Array.from({length: 30}, (_, n) => `a${n + 1}: &a${n + 1} [*a${n}, *a${n}, *a${n}, *a${n}]`);
 	t.regex(faultsOf(`a0: &a0 [x]\n${lol.join('\n')}\n`)[0] as string, /^line 1: Excessive alias count/);
 	for (const deep of ['['.repeat(100_000), '{a: '.repeat(50_000), '- '.repeat(50_000)]) {
@@ -151,7 +151,7 @@ test('aliases that grow without bound and what is nested too deeply are refused'
 	}
 });
 
-test('no text makes it throw, and each fault has a line of the text', t => {
+test('never throws, and reports each error with a line of the text', t => {
 	const piece = fc.oneof(
 		fc.constantFrom(...good.split(/(?<=[\n:,{}[\] ])/)),
 		fc.string({unit: anyChar, maxLength: 8}),

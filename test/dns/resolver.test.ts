@@ -3,7 +3,7 @@ import {AnswerCache, createResolver} from '../../src/dns/resolver.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 
-test('a name that fails is asked again, unless failures are kept too', async t => {
+test('queries a failing name again, unless failures are cached too', async t => {
 	const {server, queries} = await startFakeDns(t, {'slow.example': 'servfail'});
 	for (const [keepFailed, count] of [
 		[false, 3],
@@ -23,7 +23,7 @@ test('a name that fails is asked again, unless failures are kept too', async t =
 	}
 });
 
-test('a TXT record is found among dozens of others', async t => {
+test('finds a TXT record among dozens of others', async t => {
 	const texts = [...Array.from({length: 40}, (_, n) => `site-verification=${n}`), 'v=spf1 -all'];
 	const {server} = await startFakeDns(t, {'large.example': {txt: texts}});
 	const resolver = createResolver({servers: [server], timeoutMs: 60_000, tries: 1, clock: systemClock});
@@ -31,7 +31,7 @@ test('a TXT record is found among dozens of others', async t => {
 	t.true(answer.kind === 'found' && answer.records.includes('v=spf1 -all'));
 });
 
-test('large answers displace others in the cache, which keeps at most about 20 MB', async t => {
+test('large responses evict others from the cache, which holds about 20 MB at most', async t => {
 	const cache = new AnswerCache(systemClock);
 	let asked = 0;
 	const recall = (name: string, octets: number) =>

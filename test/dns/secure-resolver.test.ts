@@ -26,7 +26,7 @@ async function start(
 	};
 }
 
-test('what DNSSEC vouches for is told from what it does not', async t => {
+test('distinguishes records authenticated by DNSSEC from others', async t => {
 	const {tlsa, mx, a, aaaa} = await start(t, {
 		'_25._tcp.mx.example.test': {tlsa: [record], signed: true},
 		'example.test': {mx: [[10, 'MX.Example.test']], signed: true},
@@ -43,7 +43,7 @@ test('what DNSSEC vouches for is told from what it does not', async t => {
 	t.like(await tlsa('_25._tcp.plain.test'), {kind: 'nxdomain', authentic: false});
 });
 
-test('aliases are followed; one link without a signature is enough to doubt', async t => {
+test('follows aliases and does not trust a chain with an unsigned link', async t => {
 	const {a} = await start(t, {
 		'alias.test': {cname: 'mx.example.test', signed: true},
 		'weak.test': {cname: 'mx.example.test'},
@@ -59,7 +59,7 @@ for (const [fault, code, timeoutMs] of [
 	['timeout', 'ETIMEOUT', 2000],
 	['garbage', 'ETIMEOUT', 2000],
 ] as const satisfies ReadonlyArray<readonly [DnsFault, string, timeoutMs: number]>) {
-	test(`an answer that says nothing: ${fault}`, async t => {
+	test(`fails without caching on a useless response: ${fault}`, async t => {
 		const {tlsa, fake} = await start(t, {'example.test': fault}, [], timeoutMs);
 		t.deepEqual(await tlsa('example.test'), {kind: 'failed', code});
 		fake.zone['example.test'] = {tlsa: [record], signed: true};
@@ -67,7 +67,7 @@ for (const [fault, code, timeoutMs] of [
 	});
 }
 
-test('an answer too large for a packet comes over TCP', async t => {
+test('reads a response that is too large for a packet over TCP', async t => {
 	const tlsaRecords = Array.from({length: 30}, (_, n) => ({...record, data: n.toString(16).padStart(64, '0')}));
 	const {tlsa, mx} = await start(t, {
 		'example.test': {tlsa: tlsaRecords, signed: true},
@@ -77,7 +77,7 @@ test('an answer too large for a packet comes over TCP', async t => {
 	t.like(await mx('cut.test'), {kind: 'nodata'});
 });
 
-test('answers are remembered for their time, and questions at once share one', async t => {
+test('caches responses for their TTL and shares one query among concurrent lookups', async t => {
 	const {tlsa, fake, pass} = await start(t, {'example.test': {tlsa: [record], signed: true, ttl: 120}});
 	await Promise.all([tlsa('example.test'), tlsa('example.test')]);
 	await tlsa('example.test');
@@ -87,7 +87,7 @@ test('answers are remembered for their time, and questions at once share one', a
 	t.is(fake.queries.length, 2);
 });
 
-test('a server that does not answer is passed over', async t => {
+test('skips a server that does not respond', async t => {
 	const dead = createSocket('udp4');
 	dead.bind(0, '127.0.0.1');
 	await once(dead, 'listening');
@@ -105,7 +105,7 @@ const good: dns.Packet = {
 	answers: [],
 };
 
-test('only the answer to the very question counts', t => {
+test('accepts only a response to the exact question', t => {
 	t.like(readAnswer(dns.encode(good), question), {id: 7});
 	for (const wrong of [
 		{id: 8},
@@ -120,7 +120,7 @@ test('only the answer to the very question counts', t => {
 	}
 });
 
-test('any bytes are an answer or none, and nothing is thrown', t => {
+test('reads any bytes as a response or none, without throwing', t => {
 	const whole = dns.encode({
 		...good,
 		answers: [

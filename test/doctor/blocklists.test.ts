@@ -8,7 +8,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 
-test('the addresses that mail leaves from: public ones, as set or of the machine; none behind a smarthost', t => {
+test('takes the public sending addresses from the settings or the machine, and none with a relay', t => {
 	const of = (delivery: Settings['delivery'], ...ips: string[]) =>
 		sendingAddresses({delivery, sourceAddresses: ips.map(ip => ({ip, ehlo: null}))}, ['93.184.215.14']);
 	t.deepEqual(of('mx'), ['93.184.215.14']);
@@ -19,7 +19,7 @@ test('the addresses that mail leaves from: public ones, as set or of the machine
 	t.deepEqual(of('capture', '93.184.215.15'), []);
 });
 
-test('listed, not listed, and what is not known', async t => {
+test('reports addresses as listed, not listed or unknown', async t => {
 	const refused = '127.255.255.254';
 	const dns = await startFakeDns(t, {
 		'2.0.0.127.zen.spamhaus.org': {a: [refused]},

@@ -36,7 +36,7 @@ function routeTo({host, port}: FakeMx): Host {
 	return {name: 'mx.big.test', address: host, port, tls: 'opportunistic', implicitTls: false, login: null};
 }
 
-test('egress: one mail host that greets is enough', async t => {
+test('egress: one mail server that greets us is enough', async t => {
 	const mx = await startFakeMx(t, {tls: makeCertificate('mx.big.test')});
 	const check = egressCheck({
 		...reach,
@@ -47,7 +47,7 @@ test('egress: one mail host that greets is enough', async t => {
 	t.regex((await told(check))[0] ?? '', /^ok: a session with mx\.big\.test \[127[.\d]+\], TLSv1\.3 /);
 });
 
-test('egress: a host that refuses us is reached all the same; one that cannot be reached is not', async t => {
+test('egress: a mail server that refuses us was reached, unlike an unreachable one', async t => {
 	const mx = await startFakeMx(t, {greeting: '554 5.7.1 go away'});
 	const input = {...reach, targets: ['big.test'], sources: []};
 	const refused = egressCheck({...input, routesTo: async () => [routeTo(mx)]});
@@ -56,7 +56,7 @@ test('egress: a host that refuses us is reached all the same; one that cannot be
 	t.regex((await told(closed))[0] ?? '', /^fail: no mail server accepts a session: .*ECONNREFUSED/);
 });
 
-test('egress is tried from each source address', async t => {
+test('egress: checks each source address', async t => {
 	const mx = await startFakeMx(t, {});
 	const check = egressCheck({
 		...reach,
@@ -73,7 +73,7 @@ test('egress is tried from each source address', async t => {
 	t.is(mx.connections[0]?.remoteAddress, '127.0.0.7');
 });
 
-test('relay: the API of a provider answers', async t => {
+test('relay: checks that the API of a provider responds', async t => {
 	const ses = await startFakeProvider(t, () => ({status: 404, body: ''}));
 	const [host = '', port] = ses.at.split(':');
 	const resolver = {a: async () => ({kind: 'nxdomain'}) as const, aaaa: async () => ({kind: 'nxdomain'}) as const};
@@ -91,7 +91,7 @@ test('relay: the API of a provider answers', async t => {
 	]);
 });
 
-test('relay: the log-in counts', async t => {
+test('relay: checks the login', async t => {
 	const mx = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: ['235 2.7.0 welcome', '535 5.7.8 no']});
 	const relay: Relay = {host: mx.host, port: mx.port, secure: false, tls: 'none', user: 'u', password: 'p'};
 	const check = relayCheck([relay], reach, noClient);
@@ -121,7 +121,7 @@ async function returnPath(t: ExecutionContext, mx: FakeMx, overrides: Partial<Pa
 	});
 }
 
-test('return path: its MX must take a bounce for a token of ours', async t => {
+test('return path: requires the MX to accept a bounce with one of our tokens', async t => {
 	const mx = await startFakeMx(t, {rcpt: ['250 ok', '550 5.1.1 who']});
 	const check = await returnPath(t, mx, {});
 	t.regex((await told(check))[0] ?? '', /^ok: in\.bounces\.test \[.*\] accepts bounces for bounces\.test$/);
@@ -132,7 +132,7 @@ test('return path: its MX must take a bounce for a token of ours', async t => {
 	);
 });
 
-test('return path: what is missing is said', async t => {
+test('return path: reports what is missing', async t => {
 	const mx = await startFakeMx(t, {});
 	const look = async (overrides: Parameters<typeof returnPath>[2]) => await told(await returnPath(t, mx, overrides));
 	t.deepEqual(await look({returnPathDomain: 'none.test'}), ['fail: none.test has no MX, bounces are lost']);
@@ -154,7 +154,7 @@ test('return path: what is missing is said', async t => {
 	t.regex((await look({port: 1}))[0] ?? '', /^fail: .*ECONNREFUSED/);
 });
 
-test('the listener’s certificate: its key, its name, its time', async t => {
+test('checks the key, name and validity of the listener’s certificate', async t => {
 	const folder = await temporaryFolder(t);
 	const [mine, other] = [makeCertificate('in.bounces.test'), makeCertificate('in.bounces.test')];
 	const [certFile, keyFile, otherKey] = [
@@ -183,7 +183,7 @@ test('the listener’s certificate: its key, its name, its time', async t => {
 	t.regex((await told(submission))[0] ?? '', /^fail: the key in .* does not match the certificate in /);
 });
 
-test('a certificate of a CA: its end, what the CA said, and names that lead elsewhere', t => {
+test('reports the expiry of CA certificates, errors of the CA and names that point elsewhere', t => {
 	const now = Date.parse('2026-06-09T10:00:00.000Z');
 	const day = 86_400_000;
 	const row = {
@@ -231,11 +231,11 @@ test('a certificate of a CA: its end, what the CA said, and names that lead else
 	t.like(unused, {status: 'warn', detail: 'no certificate is requested: it leads elsewhere'});
 });
 
-test('a listener without a certificate', async t => {
+test('warns about a listener without a certificate', async t => {
 	t.deepEqual(await told(noCertificateCheck), ['warn: the listener offers no STARTTLS: reports arrive unencrypted']);
 });
 
-test('the public URL: https, and answered', async t => {
+test('checks that the public URL uses https and responds', async t => {
 	const look = async (publicUrl: string, answer: () => Promise<{status: number; headers: Headers}>, running = true) =>
 		await told(publicUrlCheck({publicUrl, running, get: answer}));
 	const page = (status: number, ours: boolean) => async () => ({

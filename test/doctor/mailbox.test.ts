@@ -9,7 +9,7 @@ import {startSilentImap} from '../helpers/silent-imap.ts';
 const now = Date.parse('2026-11-29T12:00:00Z');
 const options = {ca: null, clock: {now: () => now}, readNote: async () => undefined};
 
-test('a Maildir that can be used, and a folder that is none', async t => {
+test('accepts a usable Maildir and refuses a folder that is not one', async t => {
 	const folder = await temporaryFolder(t);
 	const check = mailboxCheck({kind: 'maildir', path: folder}, options);
 	const [missing] = await check.look();
@@ -22,7 +22,7 @@ test('a Maildir that can be used, and a folder that is none', async t => {
 	t.deepEqual(await check.look(), [{status: 'ok', detail: `maildir:${folder} can be read: 1 new message`, fix: ''}]);
 });
 
-test('a server that is not there', async t => {
+test('reports an unreachable server', async t => {
 	const port = await freePort();
 	const mailbox = {
 		kind: 'imap',
@@ -39,7 +39,7 @@ test('a server that is not there', async t => {
 	t.regex(found?.fix ?? '', /MAILCTL_BOUNCE_MAILBOX/);
 });
 
-test('a server that falls silent at the log-in, at IDLE or after it', async t => {
+test('reports a server that goes silent at login, at IDLE or after it', async t => {
 	const server = await startSilentImap(t, null);
 	const look = async (waitLimitMs = 30_000) =>
 		(await mailboxCheck(server.mailbox, {...options, waitLimitMs}).look())[0];
@@ -55,7 +55,7 @@ test('a server that falls silent at the log-in, at IDLE or after it', async t =>
 	}
 });
 
-test('a message that the server does not hand out, and messages that were skipped', async t => {
+test('reports a message that the server does not return, and skipped messages', async t => {
 	const server = await startSilentImap(t, null);
 	const where = `127.0.0.1:${server.mailbox.port}`;
 	const note = {position: '7:2', skipped: 2, skipped_at: '2026-11-28T10:15:00.000Z', skip_reason: 'it is corrupt'};

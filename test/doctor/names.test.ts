@@ -20,12 +20,12 @@ async function resolverFor(t: ExecutionContext, zone: Zone) {
 	return createResolver({servers: [dns.server], timeoutMs: 60_000, tries: 1, clock: systemClock});
 }
 
-/** `status: detail` of each finding. */
+/** Returns each finding as `status: detail`. */
 async function told(check: Check): Promise<string[]> {
 	return (await check.look()).map(({status, detail}) => `${status}: ${detail}`);
 }
 
-test('public addresses of interfaces: not those inside', t => {
+test('lists the public addresses of interfaces, without internal ones', t => {
 	const one = (address: string, internal = false) => ({
 		...{address, internal, netmask: '', mac: '', cidr: null},
 		...(address.includes(':') ? {family: 'IPv6' as const, scopeid: 0} : {family: 'IPv4' as const}),
@@ -34,7 +34,7 @@ test('public addresses of interfaces: not those inside', t => {
 	t.deepEqual(publicInterfaceAddresses(interfaces), ['93.184.215.14']);
 });
 
-test('the EHLO name must be one that DNS knows', async t => {
+test('requires the EHLO name to exist in DNS', async t => {
 	const resolver = await resolverFor(t, {'mail.example.test': {a: ['192.0.2.1'], aaaa: ['2001:db8::1']}});
 	t.deepEqual(await told(hostnameCheck('mail.example.test', resolver)), [
 		'ok: mail.example.test is 192.0.2.1, 2001:db8::1',
@@ -47,7 +47,7 @@ test('the EHLO name must be one that DNS knows', async t => {
 	t.regex((await told(hostnameCheck('gone.example.test', null)))[0] ?? '', /^ok: gone\.example\.test; not looked up/);
 });
 
-test('reverse DNS: the address leads to the EHLO name and back', async t => {
+test('requires reverse DNS from the address to the EHLO name and back', async t => {
 	const resolver = await resolverFor(t, {
 		'mail.example.test': {a: ['192.0.2.1'], aaaa: ['2001:db8::1']},
 		'1.2.0.192.in-addr.arpa': {ptr: ['Mail.Example.test']},
@@ -70,7 +70,7 @@ test('reverse DNS: the address leads to the EHLO name and back', async t => {
 	t.deepEqual(await told(reverseDnsCheck([], resolver)), ['warn: the public address of this machine is unknown']);
 });
 
-test('SPF of the EHLO name, and whether DNS answers at all', async t => {
+test('checks SPF of the EHLO name, and that DNS responds at all', async t => {
 	const resolver = await resolverFor(t, {
 		'mail.example.test': {txt: ['other', 'v=spf1 a -all']},
 		'bare.example.test': {txt: ['v=spf10 a']},
@@ -84,7 +84,7 @@ test('SPF of the EHLO name, and whether DNS answers at all', async t => {
 	]);
 });
 
-test('the clock against a time server', async t => {
+test('compares the clock with a time server', async t => {
 	const server = createSocket('udp4');
 	server.bind(0, '127.0.0.1');
 	await once(server, 'listening');

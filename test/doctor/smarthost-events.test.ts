@@ -7,7 +7,7 @@ import {findSmarthost, insertSmarthost, smarthostNoteWrite} from '../../src/stor
 import {storeTest} from '../helpers/databases.ts';
 import {testTools} from '../helpers/tools.ts';
 
-storeTest(test, 'a smarthost is silent that accepted messages and reported on none of them', async (t, store) => {
+storeTest(test, 'warns about a relay that accepted messages but reported on none of them', async (t, store) => {
 	const tools = testTools();
 	let now = Date.parse('2026-06-09T10:00:00Z');
 	const look = async () => {
