@@ -16,13 +16,13 @@ import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
-/** Those that read the deliveries from end to end. */
+/** The plans that scan the whole deliveries table. */
 const greedy = (plans: readonly string[]) =>
 	plans.filter(plan =>
 		/SCAN (?:webhook_(?:deliveries|queue)|d)\b|Seq Scan on webhook_(?:deliveries|queue)/.test(plan),
 	);
 
-storeTest(test, 'deliveries in one state are listed along an index, in its order', async (t, store, engine) => {
+storeTest(test, 'lists deliveries of one state in the order of an index', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpointId = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpointId, 3);
@@ -40,7 +40,7 @@ storeTest(test, 'deliveries in one state are listed along an index, in its order
 	t.is(await countSince(Date.now() + 3_600_000), 0);
 });
 
-storeTest(test, 'claims, ends of attempts and lists find their deliveries by an index', async (t, store, engine) => {
+storeTest(test, 'claims, attempt results and lists find their deliveries by an index', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpointId = await insertEndpoint(store, workspaceId);
 	const [id = '', done = ''] = await insertDue(store, workspaceId, endpointId, 3);
@@ -88,7 +88,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 
 storeTest(
 	test,
-	'the newest delivery of each endpoint is found by as many statements as of one',
+	'finds the newest delivery of many endpoints with as many statements as of one',
 	async (t, store, engine) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const newest = new Map<string, string | undefined>();

@@ -59,7 +59,7 @@ const rowsFrom = (first: number, count: number): Row[] =>
 	Array.from({length: count}, (_, index) => [first + index, 0, 'a word'.repeat(20), null]);
 
 if (engines.includes('postgres')) {
-	test('PostgreSQL: rows that are copied read back as if each were inserted', async t => {
+	test('PostgreSQL: rows written by COPY read back like inserted ones', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'copied');
 		await makeTable(store, 'inserted');
@@ -113,7 +113,7 @@ if (engines.includes('postgres')) {
 		},
 	];
 
-	test('PostgreSQL: a COPY that fails leaves nothing, says why, and its connection goes on', async t => {
+	test('PostgreSQL: a failed COPY leaves no rows, reports the cause and keeps its connection', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'things');
 		await store.writer.transaction(trx => insertRows(trx, 'things', columns, rowsFrom(1, 1)));
@@ -150,7 +150,7 @@ if (engines.includes('postgres')) {
 		t.is((await store.reader('things').pluck('id')).length, 2001);
 	});
 
-	test('PostgreSQL: where there is no transaction nothing is copied', async t => {
+	test('PostgreSQL: copies nothing outside a transaction', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'things');
 		const error = await t.throwsAsync<Error & {code?: string}>(
@@ -164,7 +164,7 @@ if (engines.includes('postgres')) {
 		t.deepEqual(await store.reader('things').pluck('id'), []);
 	});
 
-	test('PostgreSQL: a connection that is lost during a COPY leaves nothing of it', async t => {
+	test('PostgreSQL: a connection lost during a COPY leaves none of its rows', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'things');
 		const holder = await store.reader.transaction();
