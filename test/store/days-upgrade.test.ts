@@ -47,7 +47,7 @@ async function makePart(
 }
 
 for (const engine of engines.filter(one => one === 'postgres')) {
-	test(`messages of an earlier version stay readable, are still sent and expire as one partition (${engine})`, async t => {
+	test(`messages of an earlier version stay readable and expire as one partition (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		const now = Date.now();
 		// All days until tomorrow are one part.
@@ -73,7 +73,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 }
 
 for (const engine of engines.filter(one => one === 'postgres')) {
-	test(`deliveries of an earlier version continue and expire with the last day of its messages (${engine})`, async t => {
+	test(`deliveries of an earlier version continue and expire with its last day (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		const {workspaceId} = await insertWorkspace(store);
 		const [now, {transaction}] = [Date.now(), store.writer];
