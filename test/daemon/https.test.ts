@@ -358,7 +358,7 @@ test('accepts a ClientHello in small fragments', async t => {
 	const raw = connectPlain({port, host: '127.0.0.1', noDelay: true});
 	await once(raw, 'connect');
 	const {Duplex} = await import('node:stream');
-	// Each octet of what the client writes is a packet of its own.
+	// Splits what the client writes into packets of 50 octets.
 	const sliced = new Duplex({
 		read() {
 			raw.resume();

@@ -267,7 +267,7 @@ test('releases the claims of the previous daemon on this data folder at once, un
 	await startAfter('boot_copy');
 	t.deepEqual((await holders())[0], ['boot_before'], 'a copy of the folder of a daemon that lives');
 
-	// Its connections end, as those of a process that was killed. The server frees what they held a moment later.
+	// Its connections end, like those of a killed process. The server releases their locks a moment later.
 	const held = async () => {
 		const {rows} = await store.reader.raw(`select from pg_locks where locktype = 'advisory'
 			and database = (select oid from pg_database where datname = current_database())`);
@@ -291,7 +291,7 @@ test('nine seconds after its start, a node considers a killed node dead, but not
 	await migrate(store.database);
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['killed@a.test', 'frozen@a.test']);
-	// Ahead, so that both are taken for alive until they are made older, however long that takes here.
+	// In the future, so that both count as alive until the test ages them, however slow this machine is.
 	const aheadMs = 60_000;
 	const seen = storeTime(Date.now() + aheadMs);
 	for (const [id, holder] of [

@@ -173,7 +173,7 @@ test('serves ACME challenges on any host, and nothing else under that path', asy
 test('disconnects slow clients, and idle ones do not lock others out', async t => {
 	const {port} = await start(t, {requestMs: 200});
 	const slow = connect(port, '127.0.0.1');
-	// By a reset too: the time may be up before what came is read.
+	// It may be reset, because the time may be up before the received data is read.
 	slow.on('error', () => undefined);
 	const ended = new Promise(resolve => void slow.resume().once('close', resolve));
 	slow.write('GET / HTTP/1.1\r\nHost: mail.exa');

@@ -324,7 +324,7 @@ storeTest(test, 'the sweep of inbound messages scans no whole table', async (t, 
 	});
 	t.true(plans.length > 2);
 	for (const plan of plans) {
-		// What is kept is capped: the index of it may be read as a whole.
+		// The number of retained messages is limited, so their index may be scanned.
 		t.true(!readsAll(plan) || plan.includes('inbound_kept'), plan);
 	}
 });
@@ -427,7 +427,7 @@ storeTest(test, 'removes the endpoint of a webhook listener that received nothin
 });
 
 if (engines.includes('postgres')) {
-	test('tries to drop a day that is being read only once per sweep', async t => {
+	test('tries only once per sweep to drop a day that is being read', async t => {
 		const store = await newStore(t, 'postgres');
 		const {workspaceId} = await insertWorkspace(store);
 		await store.writer.transaction(trx => makeDays(trx, Date.now()));

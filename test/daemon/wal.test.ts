@@ -122,7 +122,7 @@ test('emptying the log does not block writers while there is a reader', async t 
 	const emptying = wal.empty().finally(() => {
 		state.isOver = true;
 	});
-	// Where it held the write lock until the reader is gone, a write would fail.
+	// A write would fail if emptying held the write lock until the reader is done.
 	do {
 		await write(1);
 	} while (!state.isOver);

@@ -71,7 +71,7 @@ for (const [name, busy, expected] of [
 	});
 }
 
-test('returns to the address that greylisted in the next attempt', async t => {
+test('the next attempt starts with the address that greylisted', async t => {
 	const addresses = Array.from({length: 4}, loopbackAddress);
 	let known = false;
 	const grey: FakeMxOptions = {

@@ -64,7 +64,7 @@ test('checks the signatures up to the anchor: certificates that are merely sent 
 	const byOther = issueCertificate(sameName, ['mx.example.test']);
 	const posing = {key: byOther.key, cert: new X509Certificate(byOther.cert).toString() + middle.cert};
 	t.is(tlsaFailure(await shown(t, posing), [recordOf(middle, 2, 0, 1)], names, now), 'tlsa-invalid');
-	// A certificate of an ordinary host is no authority.
+	// A certificate that is not a CA cannot issue others.
 	const byLeaf = issueCertificate(leaf, ['mx.example.test']);
 	t.is(tlsaFailure(await shown(t, byLeaf), [recordOf(root, 2, 0, 1)], names, now), 'tlsa-invalid');
 });

@@ -28,7 +28,7 @@ function start(take: (body: Buffer) => Promise<Exclude<ProviderPostEnd, 'unknown
 						ends.push(`${provider} failed: ${(error as Error).message}`),
 				},
 				mayAccept: () => accepts,
-				// However long the test takes, its posts come within one minute.
+				// However long the test takes, its requests fall within one minute.
 				clock: {...systemClock, monotonic: () => 0},
 			}),
 		],

@@ -54,7 +54,7 @@ async function start(t: ExecutionContext, store: Store) {
 		report: (_request, error) => reported.push(error),
 	});
 	t.teardown(() => api.close());
-	// Where the machine stands still, a server must not close a connection that `fetch` is about to use again.
+	// If the machine pauses, the server must not close a connection that `fetch` is about to reuse.
 	api.server.keepAliveTimeout = 600_000;
 	await api.listen({host: '127.0.0.1', port: 0});
 	const {port} = api.server.address() as {port: number};
@@ -219,7 +219,7 @@ sqliteTest(test, 'a forged token gets 404, never a redirect', async (t, store) =
 		t.is(answer.status, 404, path);
 		t.is(answer.headers.get('location'), null, path);
 	}
-	// A query changes nothing: mail programs and filters add their own.
+	// A query string changes nothing, because mail clients and filters add their own.
 	t.is((await get(`${base}/t/c/${click}?url=https://evil.example/`)).headers.get('location'), target);
 	await fc.assert(
 		fc.asyncProperty(

@@ -29,7 +29,7 @@ const {document} = fc.letrec<{document: string}>(tie => ({
 				maxLength: 4,
 				selector: ([name]) => name,
 			})
-			// JavaScript lists names that look like indices first.
+			// JavaScript orders names that look like indices first.
 			.map(
 				fields =>
 					`{${fields

@@ -93,7 +93,7 @@ test('preserves any claims in at most 600 characters', t => {
 				address: fc
 					.string({unit: 'grapheme', minLength: 1, maxLength: 60})
 					.filter(text => !text.includes('\0')),
-				// Also after 2106, when the u32 of the token begins again.
+				// Also after 2106, when the u32 of the token wraps around.
 				expiresAt: fc.integer({min: 2_000_000, max: 20_000_000_000}).map(seconds => seconds * 1000),
 				yearsAhead: fc.integer({min: 1, max: 10}),
 				role: fc.constantFrom('to' as const, 'cc' as const),

@@ -174,7 +174,7 @@ postgresTest(
 		const start = Math.floor(now / dayMs) * dayMs;
 		t.is((await findPast(store.reader, start + dayMs)).day, null, 'a copy waits');
 		await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
-		// Its copy for another was made after midnight.
+		// Another recipient of it was created after midnight.
 		const {id: _, ...recipient} = await store.reader('recipients').first();
 		const late = idFloor('rcp', start + dayMs + 5);
 		await store.database('recipients').insert({...recipient, id: late, role: 'cc'});

@@ -159,7 +159,7 @@ storeTest(
 		t.is(await settled(), start);
 		t.is(await settled(), start);
 		t.is(await createSettled(store.reader)(), 0, 'who comes anew does not know what is settled');
-		// Another begins before the late one ends: there is no moment at which nobody writes.
+		// Another one starts before the late one ends, so that there is always a running transaction.
 		const later = await startLateWrite(t, store, message);
 		await late.end();
 		const upTo = await waitFor('the late one is settled', async () => {

@@ -72,7 +72,7 @@ async function plans(store: Store, engine: Engine, uses: readonly KeyUse[]): Pro
 	const plan: string[] = [];
 	await store.writer.transaction(async trx => {
 		if (engine === 'postgres') {
-			// With few rows PostgreSQL would read the table from end to end: ask what it does when it must not.
+			// PostgreSQL would scan a table with few rows, so the scan is disabled.
 			await trx.raw('set local enable_seqscan = off');
 		}
 		const asked: Array<{sql: string; bindings: readonly unknown[]}> = [];

@@ -130,8 +130,8 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 
 const isList = (name: string) => /(^|-)(list|summary|why|trace|unmatched|deliveries|export)$/.test(name);
 /**
- * Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that
- * rows are looked up by; the counts of a domain are read by its id.
+ * Statistics count all messages of their days (test/store/stats.test.ts). A stream has no end and no filter that uses
+ * an index. The counts of a domain are read by its id.
  */
 const noList: ReadonlySet<string> = new Set(['/v1/stats', '/v1/events', '/v1/domains/{id}/dmarc']);
 /** Options that do not select rows. */
@@ -145,8 +145,8 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
 }
 
 /**
- * Of what waits or is kept, and of nothing that is over: these partial indexes may be read as a whole and sorted. So
- * may the rows of one page of versions, and the copies of one message.
+ * Partial indexes of waiting recipients and retained messages only, which may be scanned and sorted as a whole. So may
+ * the rows of one page of versions and the recipients of one message.
  */
 const ofWaiting =
 	/SEARCH q USING PRIMARY KEY|INDEX (?:queue_due|queue_held|inbound_kept|recipients_by_message)\b|template_variants_1 \(version_id=/;

@@ -242,8 +242,8 @@ sqliteTest(
 		const empty = await scanMessages(store.reader, {...none, fromKey: 'h@x.test'}, {after: null, limit: 10});
 		t.deepEqual(empty, {ids: [], next: null}, 'the index of the rare sender is read, not that of the state');
 
-		// One in two is of each sender and state, none of both: the page is empty after so many rows, and says where to
-		// go on.
+		// Half of the messages have the sender, half have the state, none has both: the page is empty after a limited
+		// number of rows and returns where to continue.
 		await store.database.raw(`update messages set from_key = 'even@x.test' where to_key like '%0@x.test'
 		or to_key like '%2@x.test' or to_key like '%4@x.test' or to_key like '%6@x.test' or to_key like '%8@x.test'`);
 		await store.database.raw(`update recipients set state = case when message_id in
@@ -300,7 +300,7 @@ storeTest(test, 'every filter and combination reads an index in its order', asyn
 			scanMessages(store.reader, {workspaceId, ...filter}, {after: null, limit: 25}),
 		);
 		const named = JSON.stringify(filter);
-		// PostgreSQL looks among the newest days first, and believes that nothing is in those before.
+		// PostgreSQL searches the newest days first, and its statistics show nothing in earlier ones.
 		const place = plans.findIndex(plan => !/count\(\*\)|sum\(|m\.id in/.test(plan));
 		const first = plans[place] ?? '';
 		t.regex(first, index, named);

@@ -45,7 +45,7 @@ storeTest(test, 'a claim reads only the recipients it returns', async (t, store,
 				? / INDEX queue_due \(destination=\? AND workspace_id=\? AND priority=\? AND next_attempt_at[<>]\?\)/
 				: /Index Cond: \(.*destination.*workspace_id.*priority.*next_attempt_at/,
 		);
-		// The ids that were found may be sorted, to be told apart; what is due is not.
+		// The ids that were found may be sorted to remove duplicates, but not the due recipients.
 		t.notRegex(plan, /Sort Key: [^\n]*next_attempt_at|TEMP B-TREE FOR ORDER/);
 	}
 });

@@ -120,7 +120,7 @@ for (const engine of engines) {
 			migrations.slice(1).map(([name]) => name),
 		);
 		t.is(await schemaState(store.database), 'current');
-		// Its mail has a day.
+		// Its messages have a partition of their day.
 		const lines = (await dumpOf(store, engine)).split('\n').filter(line => !line.includes('_20261125'));
 		t.is(lines.join('\n'), readFileSync(`test/schema.${engine}.sql`, 'utf8'));
 	});
@@ -231,7 +231,7 @@ if (engines.includes('postgres')) {
 		await migrate(store.database);
 		let tries = 0;
 		const node = await store.writing[0]?.transaction();
-		// The other one looks for deadlocks first, and is ended.
+		// The migration detects the deadlock first and is aborted.
 		await node?.raw(`set local deadlock_timeout = '60s'`);
 		await node?.raw('lock table api_keys');
 		let waiting: PromiseLike<unknown> | undefined;

@@ -124,7 +124,7 @@ storeTest(test, 'the range is half-open and applies to the time of acceptance', 
 		await store
 			.database('messages')
 			.insert({...(await store.reader('messages').where({id: ids[index]}).first()), id});
-		// The copies of a message are made after it.
+		// The recipients of a message are created after it.
 		const recipient = {message_id: id, id: idFloor('rcp', at + 1)};
 		await changeRecipients(store.database, all => all.where({message_id: ids[index]}), recipient);
 		await engage(store, id, 'opened');

@@ -73,13 +73,13 @@ storeTest(test, 'claims, attempt results and lists find their deliveries by an i
 	});
 	t.true(plans.length >= 14);
 	t.deepEqual(greedy(plans), []);
-	// The claims of a daemon are many: an end must look for its row by the id.
+	// A daemon has many claims, so a result must look up its row by id.
 	const ends = plans.filter(plan =>
 		/set next_attempt_at = v.column3|delete from webhook_queue where \(delivery_id/.test(plan),
 	);
 	t.is(ends.length, 2);
 	t.notRegex(ends.join(), /webhook_queue_claimed/);
-	// What waits is read in the order of its start, however much it is.
+	// Waiting deliveries are read in due order, however many there are.
 	const claims = plans.filter(plan => plan.includes('string_agg'));
 	t.is(claims.length, 1);
 	t.regex(claims[0] ?? '', /webhook_queue_due/);

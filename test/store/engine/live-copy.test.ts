@@ -8,7 +8,7 @@ import {sqliteConfig} from '../../../src/store/engine/sqlite.ts';
 import {createWriter} from '../../../src/store/engine/writer.ts';
 import {temporaryFolder} from '../../helpers/databases.ts';
 
-/** A table of some thousand pages, and what copies it. */
+/** A table of some thousand pages, and a function that copies it. */
 async function newLab(t: ExecutionContext) {
 	const folder = await temporaryFolder(t);
 	const [source, file] = [path.join(folder, 'source.db'), path.join(folder, 'copy.db')];

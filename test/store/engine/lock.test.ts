@@ -10,7 +10,7 @@ import {isFolderLocked, lockFolder} from '../../../src/store/engine/sqlite.ts';
 const self = {pid: process.pid, host: "o'brien", startedAt: '2026-06-09T10:15:30.123Z'};
 const newFile = () => join(mkdtempSync(join(tmpdir(), 'mailctl-lock-')), 'daemon.lock');
 
-/** A process of its own that takes the lock, says so in one line, and stays. */
+/** A separate process that takes the lock, reports it in one line and keeps running. */
 async function holder(t: ExecutionContext, file: string): Promise<{child: ChildProcess; line: string}> {
 	const script = `
 		const {lockFolder} = await import(${JSON.stringify(pathToFileURL('dist/src/store/engine/sqlite.js').href)});

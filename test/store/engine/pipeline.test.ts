@@ -18,7 +18,7 @@ for (const engine of engines) {
 			await store.writer.transaction(trx => insert(trx, id));
 		}
 		const ends: Array<(trx: Knex.Transaction) => Promise<unknown>> = [
-			// It ends with the failure; with a statement that is not answered; with one that is; with another error.
+			// Ends with the failure, with a pipelined statement, with one that returns a result, or with another error.
 			trx => Promise.resolve(trx),
 			trx => insert(trx, 7),
 			trx => trx('things').select('id'),
@@ -46,7 +46,7 @@ if (engines.includes('postgres')) {
 		const store = await newStore(t, 'postgres');
 		const error = await t.throwsAsync(
 			store.writer.transaction(async trx => {
-				// As where BEGIN failed.
+				// Simulates a failed BEGIN.
 				await trx.raw('rollback');
 				await trx('changes').update({generation: 7}).options(unanswered);
 				await trx('changes').update({generation: 8}).options(unanswered);
@@ -72,7 +72,7 @@ if (engines.includes('postgres')) {
 		const store = await newStore(t, 'postgres');
 		const sent: string[] = [];
 		onWriting(store, 'query', ({sql}) => sent.push(sql));
-		// What is asked is not answered before the test says so, however slow this process is.
+		// The lock delays the result until the test releases it, however slow this process is.
 		const lock = 'select pg_advisory_xact_lock(1)';
 		const holder = await store.reader.transaction();
 		t.teardown(() => (holder.isCompleted() ? undefined : holder.rollback()));

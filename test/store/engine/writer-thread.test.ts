@@ -98,7 +98,7 @@ test('writes run here until the thread is ready, and stay in order', async t => 
 	const seen: string[] = [];
 	start();
 	let n = 0;
-	// Always three under way, so that some are here when the thread takes over.
+	// Three writes are always pending, so that some run here when the thread takes over.
 	const one = async () => {
 		while (seen.at(-1) !== 'thread, at first') {
 			const text = String(n++).padStart(6, '0');

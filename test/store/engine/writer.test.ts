@@ -131,7 +131,7 @@ if (engines.includes('postgres')) {
 		for (const one of settled) {
 			t.true(one.status === 'rejected' && store.dialect.isUnavailable(one.reason), JSON.stringify(one));
 		}
-		// The pool may hand a dead connection out before it hears of its end: that is unavailable too, and passes.
+		// The pool may hand out a dead connection before it notices. That fails as unavailable too, but only briefly.
 		const written = async (code: string) =>
 			await waitFor(`${code} is written`, () =>
 				store.writer.submit(write, {code}).catch((error: unknown) => {
@@ -141,7 +141,7 @@ if (engines.includes('postgres')) {
 			);
 		t.is(await written('one'), 'ONE');
 
-		// While nothing runs, too.
+		// Also while nothing is running.
 		const {rows} = await store.writer.transaction(trx => trx.raw('select pg_backend_pid() as pid'));
 		await store.reader.raw('select pg_terminate_backend(?)', [rows[0].pid]);
 		t.is(await written('two'), 'TWO');
