@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const queue = (n: number): QueueKey => ({destination: `dest-${n}.example`, workspaceId: 'ws_1'});
 
-test('a notice names destination queues to other nodes; one that is too long, or not ours, means: look', async t => {
+test('a notice names queues to other nodes; one that is too long or unreadable makes them check all', async t => {
 	const notices: string[] = [];
 	let answer = () => undefined as unknown;
 	const store = {
@@ -51,7 +51,7 @@ test('a notice names destination queues to other nodes; one that is too long, or
 });
 
 if (engines.includes('postgres')) {
-	test('other nodes receive the notices of a node, also after their connection was cut', async t => {
+	test('other nodes receive a node’s notices, even after their connection was cut', async t => {
 		const location = await newLocation(t, 'postgres');
 		const [one, other] = [await openStore(location), await openStore(location)];
 		t.teardown(() => Promise.all([one.close(), other.close()]));

@@ -28,7 +28,7 @@ const lists = {
 };
 const works: Zone = {'2.0.0.127.list.test': {a: ['127.0.0.2']}, 'test.names.test': {a: ['127.0.0.2']}};
 
-/** Lists, a domain of two workspaces, and the checks of daemons whose time the test moves. */
+/** Lists, a domain of two workspaces, and daemons' checks with a clock that the test controls. */
 async function prepare(t: ExecutionContext, store: Store) {
 	const tools = testTools();
 	const dns = await startFakeDns(t, {...works});
@@ -64,12 +64,12 @@ async function prepare(t: ExecutionContext, store: Store) {
 				({source, zone, state}) => `${source} ${zone}: ${state}`,
 			),
 		listed: () => listedNow(store.reader, tools.clock.now()),
-		/** How often a name was asked for. */
+		/** How often a name was looked up. */
 		asked: (name: string) => dns.queries.filter(query => query === `A ${name}`).length,
 	};
 }
 
-storeTest(test, 'addresses and verified domains are asked for each hour', async (t, store) => {
+storeTest(test, 'looks up addresses and verified domains every hour', async (t, store) => {
 	const {tools, dns, daemon, verify, states, listed, asked} = await prepare(t, store);
 	dns.zone['14.215.184.93.list.test'] = {a: ['127.0.0.2'], txt: ['spam since May']};
 	const checks = daemon([address, '127.0.0.1', '10.0.0.7', 'fd00::1']);
@@ -117,7 +117,7 @@ storeTest(test, 'addresses and verified domains are asked for each hour', async 
 	t.deepEqual(await states(), [`${address} list.test: clear`], 'the domain is no source any more');
 });
 
-storeTest(test, 'a listing outlives a list that does not answer, for a day', async (t, store) => {
+storeTest(test, 'keeps a listing for a day if the list stops responding', async (t, store) => {
 	const {tools, dns, daemon, states, listed} = await prepare(t, store);
 	dns.zone['14.215.184.93.list.test'] = {a: ['127.0.0.2']};
 	const checks = daemon([address]);
@@ -141,7 +141,7 @@ storeTest(test, 'a listing outlives a list that does not answer, for a day', asy
 	t.deepEqual(await states(), [`${address} list.test: unknown`]);
 });
 
-storeTest(test, 'nodes ask for their own addresses, and one of them for a domain', async (t, store) => {
+storeTest(test, 'each node looks up its own addresses, and one node each domain', async (t, store) => {
 	const {tools, dns, daemon, verify, states, asked} = await prepare(t, store);
 	await verify();
 	dns.zone['15.215.184.93.list.test'] = {a: ['127.0.0.2']};
@@ -164,7 +164,7 @@ storeTest(test, 'nodes ask for their own addresses, and one of them for a domain
 	tools.advance(hour);
 	await Promise.all([second.look(), first.look()]);
 	t.deepEqual(await states(), all);
-	// The second node is gone: nobody asks for its address.
+	// The second node has stopped, so no node looks up its address.
 	await second.stop();
 	for (let hours = 0; hours < 3; hours++) {
 		tools.advance(hour);
@@ -176,7 +176,7 @@ storeTest(test, 'nodes ask for their own addresses, and one of them for a domain
 
 storeTest(
 	test,
-	'behind a smarthost only domains are asked for; a daemon that stops waits for no list',
+	'behind a relay only domains are looked up, and a stopping daemon does not wait for lists',
 	async (t, store) => {
 		const {dns, daemon, verify, states} = await prepare(t, store);
 		await verify();

@@ -16,7 +16,7 @@ async function listening(t: ExecutionContext, port = 0): Promise<Server> {
 
 const portOf = (server: Server) => (server.address() as AddressInfo).port;
 
-/** A port that nobody uses: it was the system's choice a moment ago. */
+/** A free port, which the system chose a moment ago. */
 async function freePort(t: ExecutionContext): Promise<number> {
 	const server = await listening(t);
 	const port = portOf(server);
@@ -24,13 +24,13 @@ async function freePort(t: ExecutionContext): Promise<number> {
 	return port;
 }
 
-test('ports are free again after they were checked', async t => {
+test('ports are free again after the check', async t => {
 	const port = await freePort(t);
 	await checkPorts([at(port), at(0), at(0)]);
 	t.is(portOf(await listening(t, port)), port);
 });
 
-test('two listeners on one address are a wrong setting', async t => {
+test('rejects settings with two listeners on one address', async t => {
 	const port = await freePort(t);
 	const http = {...at(port), setting: 'MAILCTL_HTTP_LISTEN'};
 	const error = await t.throwsAsync<ConfigError>(checkPorts([at(port), http]), {instanceOf: ConfigError});
@@ -38,7 +38,7 @@ test('two listeners on one address are a wrong setting', async t => {
 	t.regex(error?.message ?? '', /MAILCTL_INBOUND_LISTEN and MAILCTL_HTTP_LISTEN are both 127\.0\.0\.1:/);
 });
 
-test('a port in use is named with its setting, and the others are free again', async t => {
+test('reports a port in use with its setting, and frees the others', async t => {
 	const [first, taken] = [await freePort(t), portOf(await listening(t))];
 	const error = await t.throwsAsync<ConfigError>(checkPorts([at(first), at(taken)]), {instanceOf: ConfigError});
 	t.is(error?.exitCode, 69);
@@ -46,7 +46,7 @@ test('a port in use is named with its setting, and the others are free again', a
 	t.is(portOf(await listening(t, first)), first);
 });
 
-test('a foreign address and a missing right are wrong settings', async t => {
+test('rejects settings with another machine’s address or a port that needs privileges', async t => {
 	const foreign = {...at(0), host: '192.0.2.1'};
 	const error = await t.throwsAsync<ConfigError>(checkPorts([foreign]), {instanceOf: ConfigError});
 	t.is(error?.exitCode, 78);
@@ -57,7 +57,7 @@ test('a foreign address and a missing right are wrong settings', async t => {
 	t.is(explainListenError(new Error('no interfaces'), at(25)), null);
 });
 
-test('only what the roles of a process listen on is checked', t => {
+test('checks only the listeners of the process’s roles', t => {
 	const listen = {host: '127.0.0.1', port: 0};
 	const all = {
 		...{httpListen: listen, httpsListen: listen, httpRedirectListen: listen, inboundListen: listen},

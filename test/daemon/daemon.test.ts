@@ -9,7 +9,7 @@ import {readDaemonFile} from '../../src/data-folder/daemon-file.ts';
 import {openData} from '../../src/data-folder/open.ts';
 import {createLog} from '../../src/log/log.ts';
 
-test('whoever reads the line that the daemon listens finds daemon.json', async t => {
+test('writes daemon.json before logging that it listens', async t => {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-daemon-'));
 	t.teardown(() => rm(folder, {recursive: true, force: true, maxRetries: 10}));
 	const env = {MAILCTL_DATA_DIR: join(folder, 'data'), MAILCTL_HTTP_LISTEN: '127.0.0.1:0'};

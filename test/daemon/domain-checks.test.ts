@@ -43,7 +43,7 @@ test.before(async () => {
 	keys = await generateSigningKeys();
 });
 
-/** A workspace with a domain, DNS servers, and the checks of a daemon whose time the test moves. */
+/** A workspace with a domain, DNS servers, and a daemon's checks with a clock that the test controls. */
 async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more: Zone[] = []) {
 	const tools = testTools();
 	const write = store.writer.transaction;
@@ -114,7 +114,7 @@ async function prepare(t: ExecutionContext, store: Store, zone: Zone = {}, more:
 	};
 }
 
-storeTest(test, 'a domain becomes verified when DNS shows it, and its senders with it', async (t, store) => {
+storeTest(test, 'verifies a domain and its senders once DNS shows the record', async (t, store) => {
 	const {tools, write, workspaceId, zone, servers, checks, checked, lines, read, records} = await prepare(t, store);
 	const sender = {
 		workspaceId,
@@ -183,7 +183,7 @@ storeTest(test, 'a domain becomes verified when DNS shows it, and its senders wi
 	);
 });
 
-storeTest(test, 'a DNS that fails is no failure of the domain', async (t, store) => {
+storeTest(test, 'a DNS failure does not count against the domain', async (t, store) => {
 	const {tools, zone, checks, read, records} = await prepare(t, store);
 	publish(zone, await records());
 	await checks.look();
@@ -199,7 +199,7 @@ storeTest(test, 'a DNS that fails is no failure of the domain', async (t, store)
 	t.is((await read()).checked_at, '2026-06-14T10:00:00.000Z', 'it was asked');
 });
 
-storeTest(test, 'a return path elsewhere, which an older version took, is not used', async (t, store) => {
+storeTest(test, 'does not use a foreign return path that an older version accepted', async (t, store) => {
 	const {tools, write, zone, checks, read, records} = await prepare(t, store);
 	const elsewhere = {return_path_domain: 'bounce.victim.example'};
 	await write(trx => trx('domains').update(elsewhere));
@@ -212,7 +212,7 @@ storeTest(test, 'a return path elsewhere, which an older version took, is not us
 	t.like(await read(), {...elsewhere, return_path_at: null});
 });
 
-storeTest(test, 'one server that shows the record is enough to verify, all must show a new key', async (t, store) => {
+storeTest(test, 'one DNS server with the record verifies a domain, but a new key must be on all', async (t, store) => {
 	const second: Zone = {};
 	const {tools, write, zone, checks, read, records, selectors} = await prepare(t, store, {}, [second]);
 	publish(second, await records());
@@ -233,7 +233,7 @@ storeTest(test, 'one server that shows the record is enough to verify, all must 
 
 storeTest(
 	test,
-	'a rotation: the old keys sign until DNS shows the new ones, and are forgotten when their records are gone',
+	'a rotation signs with the old keys until DNS shows the new ones, and removes them with their records',
 	async (t, store) => {
 		const {tools, write, zone, checks, lines, read, records, selectors} = await prepare(t, store);
 		publish(zone, await records());
@@ -285,7 +285,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'the own return path is used while DNS shows its MX and SPF', async (t, store) => {
+storeTest(test, 'uses the domain’s own return path while DNS shows its MX and SPF', async (t, store) => {
 	const {tools, zone, checks, lines, read, records} = await prepare(t, store);
 	const used = async () => {
 		const {returnPathDomain} = await findDomainSigning(
@@ -320,7 +320,7 @@ storeTest(test, 'the own return path is used while DNS shows its MX and SPF', as
 
 storeTest(
 	test,
-	'a domain gets no return path by records that another workspace published, and signs by no key',
+	'another workspace’s records give a domain neither a return path nor a signing key',
 	async (t, store) => {
 		const {tools, write, zone, checks, records, selectors} = await prepare(t, store);
 		publish(zone, await records());
@@ -332,7 +332,7 @@ storeTest(
 		await checks.look();
 		t.deepEqual(await selectors(), ['mc1', 'mc2'], 'the owner signs');
 		t.deepEqual(await signing(), {keyIds: [], returnPathDomain: null, linkHost: null});
-		// An operator vouches for a sender: its mail is signed, as it is before anything is published.
+		// Messages of a sender verified by the operator are signed, as before anything is published.
 		const sender = {
 			...input,
 			address: address('a@shop.example'),
@@ -347,7 +347,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'each key signs once DNS showed it', async (t, store) => {
+storeTest(test, 'each key signs once DNS has shown it', async (t, store) => {
 	const {tools, zone, checks, records, selectors} = await prepare(t, store);
 	const [ownership, rsa, , ...rest] = await records();
 	publish(zone, ownership === undefined ? [] : [ownership, ...rest]);
@@ -363,7 +363,7 @@ storeTest(test, 'each key signs once DNS showed it', async (t, store) => {
 	t.deepEqual(await selectors(), ['mc1']);
 });
 
-storeTest(test, 'of two nodes one checks each domain', async (t, store) => {
+storeTest(test, 'only one of two nodes checks each domain', async (t, store) => {
 	const {add, daemon, checks, checked, read} = await prepare(t, store);
 	const names = ['shop.example', ...Array.from({length: 7}, (_, n) => `d${n}.example`)];
 	for (const name of names.slice(1)) {
@@ -375,7 +375,7 @@ storeTest(test, 'of two nodes one checks each domain', async (t, store) => {
 	t.is((await read('d6.example')).failures, 1);
 });
 
-storeTest(test, 'a check that was under way when the daemon stopped writes nothing', async (t, store) => {
+storeTest(test, 'a check that is running when the daemon stops writes nothing', async (t, store) => {
 	const {zone, checks, checked, read, records} = await prepare(t, store);
 	publish(zone, await records());
 	zone['_dmarc.shop.example'] = 'timeout';

@@ -12,7 +12,7 @@ import {insertWorkspace} from '../helpers/messages.ts';
 
 type Reported = {readonly file: string; readonly how: string};
 
-/** A store of a data folder with a guard that ends nothing. */
+/** A store in a data folder, with a guard that does not exit. */
 async function prepare(t: ExecutionContext) {
 	const dataDir = join(await temporaryFolder(t), 'data');
 	openDataDir({dataDir});
@@ -48,7 +48,7 @@ async function prepare(t: ExecutionContext) {
 	return {dataDir, file, lock, secrets, store, workspaceId, reported, guard, write, exits: () => exits};
 }
 
-/** The workspaces of a store that is opened as the next start would open it. */
+/** The workspaces of a store, opened like at the next start. */
 async function workspacesIn(file: string): Promise<string[]> {
 	const store = await openStore({file});
 	const ids: string[] = await store.reader('workspaces').pluck('id');
@@ -60,7 +60,7 @@ for (const [what, displace] of [
 	['removed', (file: string) => rmSync(file)],
 	['replaced', (file: string) => renameSync(`${file}.copy`, file)],
 ] as const) {
-	test(`a store that was ${what}: no commit succeeds, the process ends, and what it held is saved`, async t => {
+	test(`if the store is ${what}, no commit succeeds, the process exits and the data is saved`, async t => {
 		const {dataDir, file, reported, guard, write, workspaceId, exits} = await prepare(t);
 		copyFileSync(file, `${file}.copy`);
 		const {size} = statSync(`${file}-wal`);
@@ -77,7 +77,7 @@ for (const [what, displace] of [
 	});
 }
 
-test('a log that was removed is taken into the store, and one that took its place is put aside', async t => {
+test('writes a removed log back into the store and moves aside one that replaced it', async t => {
 	const {file, reported, guard, write, workspaceId, exits} = await prepare(t);
 	copyFileSync(`${file}-wal`, `${file}-copy`);
 	renameSync(`${file}-copy`, `${file}-wal`);
@@ -91,7 +91,7 @@ test('a log that was removed is taken into the store, and one that took its plac
 	t.deepEqual(await workspacesIn(`${file}-alone`), [workspaceId]);
 });
 
-test('a moved folder: nothing is written in its place', async t => {
+test('writes nothing in place of a moved folder', async t => {
 	const {dataDir, file, reported, guard, write, workspaceId, exits} = await prepare(t);
 	renameSync(dataDir, `${dataDir}.moved`);
 	await t.throwsAsync(write(), {code: 'FILE_DISPLACED'});
@@ -104,7 +104,7 @@ test('a moved folder: nothing is written in its place', async t => {
 });
 
 for (const end of ['', '-shm']) {
-	test(`a removed daemon.lock${end} ends it too: a second daemon may have started`, async t => {
+	test(`exits if daemon.lock${end} is removed, since a second daemon may have started`, async t => {
 		const {lock, reported, guard, exits} = await prepare(t);
 		rmSync(`${lock}${end}`);
 		await guard.look();
@@ -113,7 +113,7 @@ for (const end of ['', '-shm']) {
 	});
 }
 
-test('secrets.json that was removed is written again', async t => {
+test('restores a removed secrets.json', async t => {
 	const {secrets, reported, guard, exits} = await prepare(t);
 	const {keys} = JSON.parse(readFileSync(secrets, 'utf8'));
 	rmSync(secrets);
@@ -124,7 +124,7 @@ test('secrets.json that was removed is written again', async t => {
 	t.is(statSync(secrets).mode & 0o777, 0o600);
 });
 
-test('what SQLite and other commands do with the files is no reason to end', async t => {
+test('does not exit because of what SQLite and other commands do with the files', async t => {
 	const {dataDir, file, store, reported, guard, write} = await prepare(t);
 	await write();
 	await store.wal?.empty();
@@ -143,7 +143,7 @@ test('what SQLite and other commands do with the files is no reason to end', asy
 	t.true(store.files.some(({path}) => path === `${file}-wal`));
 });
 
-test('files that are closed after the last look are not missed, whoever asks', async t => {
+test('does not report files that were closed after the last check', async t => {
 	const {store, reported, guard, exits} = await prepare(t);
 	await guard.stop();
 	await store.close();

@@ -23,7 +23,7 @@ function watched(t: ExecutionContext, least = 1000) {
 	};
 }
 
-test('below the limit there is no room; again with a tenth more than it', async t => {
+test('reports a full disk below the limit, until a tenth above it is free', async t => {
 	const {see, changes} = watched(t);
 	t.true(await see(1000));
 	t.false(await see(999));
@@ -34,11 +34,11 @@ test('below the limit there is no room; again with a tenth more than it', async 
 	t.deepEqual(changes, [false, true]);
 });
 
-test('0 asks for none', async t => {
+test('a limit of 0 never reports a full disk', async t => {
 	t.true(await watched(t, 0).see(0));
 });
 
-test('a system that does not tell changes nothing, one that hangs is asked once', async t => {
+test('keeps the last value if the system reports none, and queries a hanging one only once', async t => {
 	const {space, disk, see} = watched(t);
 	t.false(await see(1));
 	disk.free = () => Promise.reject(new Error('ENOSYS'));

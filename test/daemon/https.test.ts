@@ -86,7 +86,7 @@ async function start(t: ExecutionContext, {limits = patient, ...options}: Option
 	return {api, own, port, asked: asked.promise, go: go.resolve, close, bare: () => bare};
 }
 
-/** When a connection has ended, by a reset too: a server that closes before it has read all that came resets it. */
+/** Resolves when a connection has ended, even by a reset, which a server sends if it closes with unread data. */
 const closed = (socket: Socket) => new Promise<void>(resolve => void socket.once('close', () => resolve()));
 
 /** A connection after its handshake. */
@@ -129,7 +129,7 @@ async function ask(
 	return {status: response.statusCode as number, hsts, body: JSON.parse(Buffer.concat(chunks).toString())};
 }
 
-test('requests over TLS come into the same server, which knows how they came', async t => {
+test('requests over TLS reach the same server, which sees them as https', async t => {
 	const {port} = await start(t);
 	t.like(await ask(port, '/v1/where'), {
 		status: 200,
@@ -139,7 +139,7 @@ test('requests over TLS come into the same server, which knows how they came', a
 	t.like(await ask(port, '/v1/none'), {status: 404});
 });
 
-test('HSTS is said over our own TLS, and not where a proxy has the certificate', async t => {
+test('sends HSTS over its own TLS, but not behind a proxy', async t => {
 	const {api, port} = await start(t);
 	for (const path of ['/v1/where', '/v1/none']) {
 		t.is((await ask(port, path)).hsts, 'max-age=31536000', path);
@@ -149,7 +149,7 @@ test('HSTS is said over our own TLS, and not where a proxy has the certificate',
 	t.is(proxied.headers.get('strict-transport-security'), null);
 });
 
-test('SNI chooses the certificate; unknown names and clients without SNI get that of MAILCTL_HOSTNAME', async t => {
+test('selects the certificate by SNI, or that of MAILCTL_HOSTNAME for unknown names and without SNI', async t => {
 	const {port} = await start(t);
 	for (const [servername, name] of [
 		['links.example', 'links.example'],
@@ -163,7 +163,7 @@ test('SNI chooses the certificate; unknown names and clients without SNI get tha
 	}
 });
 
-test('another certificate is shown from now on; connections that are open stay', async t => {
+test('uses a renewed certificate at once and keeps open connections', async t => {
 	const {port, own} = await start(t);
 	const before = await shake(port);
 	own.set('mail.example', contextOf(makeCertificate('renewed.example')));
@@ -175,7 +175,7 @@ test('another certificate is shown from now on; connections that are open stay',
 	after.destroy();
 });
 
-test('without a certificate handshakes are refused, and it is said once; then they succeed', async t => {
+test('refuses handshakes and reports once while there is no certificate', async t => {
 	const {port, own, bare} = await start(t);
 	own.clear();
 	await t.throwsAsync(shake(port));
@@ -187,7 +187,7 @@ test('without a certificate handshakes are refused, and it is said once; then th
 
 const openssl = promisify(execFile);
 
-test('TLS 1.2 and 1.3 only: openssl s_client', async t => {
+test('accepts TLS 1.2 and 1.3 only (openssl s_client)', async t => {
 	const {port} = await start(t);
 	const tryWith = async (...options: string[]): Promise<string> => {
 		const child = openssl('openssl', [
@@ -213,7 +213,7 @@ test('TLS 1.2 and 1.3 only: openssl s_client', async t => {
 	}
 });
 
-test('what is no TLS is closed', async t => {
+test('closes connections that do not speak TLS', async t => {
 	const {port} = await start(t, {handshakeMs: 60_000});
 	for (const text of [
 		'GET / HTTP/1.1\r\nHost: x\r\n\r\n',
@@ -230,7 +230,7 @@ test('what is no TLS is closed', async t => {
 	t.like(await ask(port, '/v1/where'), {status: 200});
 });
 
-test('slow clients are ended: in the handshake, before a request, in its header and in its body', async t => {
+test('disconnects clients that are slow in the handshake, before a request, in its header or in its body', async t => {
 	const strict = await start(t, {handshakeMs: 200});
 	const {port} = await start(t, {limits: timeouts});
 	const silent = connectPlain(strict.port, '127.0.0.1');
@@ -246,13 +246,13 @@ test('slow clients are ended: in the handshake, before a request, in its header 
 	t.pass();
 });
 
-test('1,000 idle clients at once keep nobody out: the one that is idle longest makes room', async t => {
+test('1,000 idle clients do not lock others out: the longest idle one is disconnected', async t => {
 	const {port, asked, go} = await start(t, {most: 200, handshakeMs: 60_000});
 	const busy = ask(port, '/v1/slow');
 	await asked;
 	const ended = new Set<number>();
 	const clients: Socket[] = [];
-	// In waves: what the kernel's queue of a listener does not hold is lost.
+	// In waves, because the kernel drops connections that exceed the listener's backlog.
 	while (clients.length < 1000) {
 		const wave = Array.from({length: 100}, (_, index) => {
 			const [client, number] = [connectPlain(port, '127.0.0.1'), clients.length + index];
@@ -275,7 +275,7 @@ test('1,000 idle clients at once keep nobody out: the one that is idle longest m
 	}
 });
 
-test('clients that are slow with a body keep out no others, and one client has 200 connections', async t => {
+test('clients with a slow body do not lock others out, and one client can have 200 connections', async t => {
 	const few = await start(t, {most: 20});
 	const many = await start(t, {most: 300, handshakeMs: 60_000});
 	const clients: Socket[] = [];
@@ -308,7 +308,7 @@ test('clients that are slow with a body keep out no others, and one client has 2
 	t.like(await asked, {status: 200});
 });
 
-test('a close ends idle connections at once, and answers what is being asked', async t => {
+test('close ends idle connections at once and finishes running requests', async t => {
 	const {port, close, asked, go} = await start(t);
 	const idle = await shake(port);
 	const silent = connectPlain(port, '127.0.0.1');
@@ -324,7 +324,7 @@ test('a close ends idle connections at once, and answers what is being asked', a
 	await t.throwsAsync(shake(port));
 });
 
-test('a proof for a CA (TLS-ALPN-01) beside normal traffic, while something is to be proved', async t => {
+test('serves TLS-ALPN-01 challenges beside normal traffic while one is pending', async t => {
 	let proving = true;
 	const own = new Map([['mail.example', contextOf(mail)]]);
 	const {port} = await start(t, {
@@ -352,13 +352,13 @@ test('a proof for a CA (TLS-ALPN-01) beside normal traffic, while something is t
 	await t.throwsAsync(prove('proof.example'));
 });
 
-test('a ClientHello in small pieces is put together again', async t => {
+test('accepts a ClientHello in small fragments', async t => {
 	const own = new Map([['mail.example', contextOf(mail)]]);
 	const {port} = await start(t, {certificates: {...certificatesOf(own), isProving: async () => true}});
 	const raw = connectPlain({port, host: '127.0.0.1', noDelay: true});
 	await once(raw, 'connect');
 	const {Duplex} = await import('node:stream');
-	// Each octet of what the client writes is a packet of its own.
+	// Splits what the client writes into packets of 50 octets.
 	const sliced = new Duplex({
 		read() {
 			raw.resume();
@@ -382,7 +382,7 @@ test('a ClientHello in small pieces is put together again', async t => {
 	raw.destroy();
 });
 
-test('any octets: a verdict, without reading beyond the first record', t => {
+test('decides about any bytes without reading beyond the first record', t => {
 	const offer = Buffer.from('\nacme-tls/1', 'latin1');
 	const record = (content: Uint8Array) => {
 		const head = Buffer.from([22, 3, 1, content.length >> 8, content.length & 0xff]);

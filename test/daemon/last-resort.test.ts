@@ -14,7 +14,7 @@ function run(script: string) {
 	return once(spawn(process.execPath, ['--input-type=module', '-e', code], {stdio: 'inherit'}), 'exit');
 }
 
-test('a thread that is stuck in a system call does not keep the process', async t => {
+test('kills the process if a thread is stuck in a system call', async t => {
 	const fifo = join(mkdtempSync(join(tmpdir(), 'mailctl-stuck-')), 'fifo');
 	execFileSync('mkfifo', [fifo]);
 	const stuck = `const {open} = await import('node:fs'); open('${fifo}', 'r', () => undefined);
@@ -22,11 +22,11 @@ test('a thread that is stuck in a system call does not keep the process', async 
 	t.deepEqual(await run(`${stuck} killIfStuck(1); process.exit(0);`), [null, 'SIGKILL']);
 });
 
-test('a process that ends by itself is left alone, and not held up', async t => {
+test('does not kill or delay a process that exits by itself', async t => {
 	t.deepEqual(await run('killIfStuck(3600);'), [0, null]);
 });
 
-test('what waits for our end holds none of our secrets', async t => {
+test('the process that waits for the exit inherits no secrets', async t => {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-stuck-'));
 	const seen = join(folder, 'seen');
 	writeFileSync(join(folder, 'sleep'), `#!/bin/sh\nenv > '${seen}.draft'; mv '${seen}.draft' '${seen}'\n`, {

@@ -27,7 +27,7 @@ const result = (outcome: AttemptResult['outcome'], attempts: Attempt[]): Attempt
 	at: attempt.at,
 });
 
-test('what happened is counted', async t => {
+test('exports counters and gauges of the daemon’s activity', async t => {
 	let size: Promise<QueueSize> = Promise.resolve({
 		...{ready: 3, deferred: 2, inFlight: 1, held: 5},
 		byPriority: {high: 1, normal: 2, low: 0},

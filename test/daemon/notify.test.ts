@@ -5,7 +5,7 @@ import process from 'node:process';
 import test from 'ava';
 import {Notify} from '../../src/daemon/run.ts';
 
-/** A stand-in for systemd-notify that writes down how it was called. */
+/** A stand-in for systemd-notify that records its calls. */
 function recorder(exitCode = 0) {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-notify-'));
 	const binary = join(folder, 'systemd-notify');
@@ -15,7 +15,7 @@ function recorder(exitCode = 0) {
 	return {binary, calls: () => readFileSync(calls, 'utf8').split('\n').slice(0, -1)};
 }
 
-test('each state is one run of systemd-notify', async t => {
+test('runs systemd-notify once for each state', async t => {
 	const {binary, calls} = recorder();
 	const notify = new Notify({env: {NOTIFY_SOCKET: '/run/n', WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
 	await notify.ready();
@@ -26,7 +26,7 @@ test('each state is one run of systemd-notify', async t => {
 	t.is(notify.watchdogMs, 15_000);
 });
 
-test('the child gets no secret of ours', async t => {
+test('passes no secrets to the child process', async t => {
 	const {binary, calls} = recorder();
 	const env = {NOTIFY_SOCKET: '/run/n', PATH: process.env.PATH, MAILCTL_SECRET_KEY: 'hunter2'};
 	writeFileSync(binary, readFileSync(binary, 'utf8').replace('$NOTIFY_SOCKET $*', '$(env)'));
@@ -35,7 +35,7 @@ test('the child gets no secret of ours', async t => {
 	t.notRegex(calls().join('\n'), /hunter2/);
 });
 
-test('without systemd nothing is run', async t => {
+test('runs nothing without systemd', async t => {
 	const {binary, calls} = recorder();
 	const notify = new Notify({env: {WATCHDOG_USEC: '30000000'}, warn: t.fail, binary});
 	await notify.ready();
@@ -44,7 +44,7 @@ test('without systemd nothing is run', async t => {
 });
 
 for (const binary of ['/nonexistent/systemd-notify', recorder(1).binary]) {
-	test(`a binary that fails is one warning: ${binary.startsWith('/nonexistent') ? 'missing' : 'exit 1'}`, async t => {
+	test(`warns once if the binary fails: ${binary.startsWith('/nonexistent') ? 'missing' : 'exit 1'}`, async t => {
 		const warnings: string[] = [];
 		const notify = new Notify({env: {NOTIFY_SOCKET: '/run/n'}, warn: text => warnings.push(text), binary});
 		await notify.ready();

@@ -22,7 +22,7 @@ const refused: Attempt = {...accepted, host: 'first.example', phase: 'auth', cod
 
 const inc = () => undefined;
 
-/** An observer whose time the test moves, and what is in its log. */
+/** An observer with a clock that the test controls, and the lines of its log. */
 function start(level: 'debug' | 'info' = 'info') {
 	const lines: string[] = [];
 	const destination = {
@@ -50,7 +50,7 @@ function start(level: 'debug' | 'info' = 'info') {
 	return {observer, time, records, lines, counted};
 }
 
-/** A mail that the second smarthost took. */
+/** A message accepted by the second relay. */
 function relayed(...attempts: Attempt[]): JudgedTry {
 	const outcome = {kind: 'relayed'} as const;
 	return {
@@ -60,7 +60,7 @@ function relayed(...attempts: Attempt[]): JudgedTry {
 	};
 }
 
-/** A try that came to an outcome. */
+/** An attempt with an outcome. */
 function ended(outcome: Outcome, attempts: Attempt[]): JudgedTry {
 	const judged = relayed();
 	const verdict = {...judged.verdict, attempts: 2, outcome};
@@ -87,7 +87,7 @@ const outcomes: Array<[Outcome, Record<string, unknown>]> = [
 ];
 const fields = 'level,time,event,message_id,recipient,workspace,mx,code,enhanced,reply,delay_ms,attempt,tls';
 for (const [outcome, expected] of outcomes) {
-	test(`an attempt that came to ${outcome.kind} is one line, always with the same fields, and nothing else`, t => {
+	test(`logs an attempt that is ${outcome.kind} as one line, always with the same fields`, t => {
 		const {observer, lines} = start();
 		const secret = {data: {secret: 'hunter2'}, authorization: 'Bearer hunter2', html: 'hunter2'};
 		observer.recorded(ended(outcome, [{...unknown, ...secret}]));
@@ -103,7 +103,7 @@ for (const [outcome, expected] of outcomes) {
 	});
 }
 
-test('a release is no event; without a conversation the reason stands for the reply', t => {
+test('does not log a release, and logs the reason as the reply if there was no session', t => {
 	const {observer, lines, records} = start();
 	observer.recorded(ended({kind: 'released'}, []));
 	observer.recorded(ended({kind: 'deferred', category: 'dns_temp', reason: 'SERVFAIL'}, []));
@@ -111,7 +111,7 @@ test('a release is no event; without a conversation the reason stands for the re
 	t.like(records('deferred')[0], {reply: 'SERVFAIL', mx: null});
 });
 
-test('a reply cannot forge a line', t => {
+test('a reply cannot forge a log line', t => {
 	const {observer, lines} = start();
 	const reply = 'no\n{"level":"fatal","event":"delivered"}\r\u001b[2J';
 	observer.recorded(ended({kind: 'delivered'}, [{...unknown, reply}]));
@@ -119,7 +119,7 @@ test('a reply cannot forge a line', t => {
 	t.is(lines[0]?.split('\n').length, 2);
 });
 
-test('a report: whom it is about, what it says and what came of it', t => {
+test('logs a report with its recipient, contents and outcome', t => {
 	const {observer, records} = start();
 	const about = {isNew: true, messageId: 'msg_1', recipient: 'ann@shop.example', workspaceId: 'ws_1'};
 	const report = {host: 'mx.example', code: 550, status: '5.1.1', reason: 'x'.repeat(2000), category: 'unknown_user'};
@@ -140,7 +140,7 @@ test('a report: whom it is about, what it says and what came of it', t => {
 	t.like(records('reported')[0], {action: 'delayed', mx: null, code: null, reply: null});
 });
 
-test('a smarthost that refuses our log-in is told, once in ten minutes, though the next one takes the mail', t => {
+test('logs a relay’s refused login every ten minutes, even if the next relay accepts the message', t => {
 	const {observer, time, records} = start();
 	observer.recorded(relayed(refused));
 	observer.recorded(relayed(refused));
@@ -157,7 +157,7 @@ test('a smarthost that refuses our log-in is told, once in ten minutes, though t
 	t.is(records('sent').length, 4);
 });
 
-test('a login that was refused is logged and counted where the try itself does not count, whatever the phase', t => {
+test('logs and counts a refused login in any phase, even if the attempt does not count', t => {
 	const {observer, records, counted} = start();
 	const waits = ended({kind: 'released', reason: '530 5.7.0 Authentication required'}, []);
 	const reply = '5.7.0 Authentication required';
@@ -171,7 +171,7 @@ test('a login that was refused is logged and counted where the try itself does n
 	t.is(counted[0]?.uncounted?.length, 1);
 });
 
-test('a route that is stopped says first what the smarthost replied, then what helps', t => {
+test('logs a stopped route with the relay’s reply first, then advice', t => {
 	const {observer, records} = start();
 	const reason = '554 5.7.1 Service unavailable; Client host [192.0.2.1] blocked using zen.spamhaus.org';
 	const site = {name: 'smarthost user@relay.example:587', state: {backoff: {reason}}} as Site;
@@ -185,13 +185,13 @@ test('a route that is stopped says first what the smarthost replied, then what h
 	t.regex(line?.msg, / Its mail is waiting; none is lost\.$/);
 });
 
-test('a connection that is lost, and any other refusal, is no refused log-in', t => {
+test('does not log a lost connection or another refusal as a refused login', t => {
 	const {observer, records} = start();
 	observer.recorded(relayed({...refused, code: null}, {...refused, phase: 'rcpt', code: 550}));
 	t.is(records('log_in_refused').length, 0);
 });
 
-test('a way that is not found is told once a minute for each workspace', t => {
+test('logs a missing route once a minute per workspace', t => {
 	const {observer, time, records} = start();
 	const error = new Error('A sealed secret in the store is damaged.');
 	const queue = {destination: 'a.example', workspaceId: 'ws_1'};
@@ -208,7 +208,7 @@ test('a way that is not found is told once a minute for each workspace', t => {
 	t.is(records('route_not_found').length, 3);
 });
 
-test('a fault of ours names the copy', t => {
+test('logs an internal error with its recipient', t => {
 	const {observer, records} = start();
 	observer.faulted(new TypeError('broken'), recipient);
 	t.like(records('recipient_failed'), {
@@ -217,7 +217,7 @@ test('a fault of ours names the copy', t => {
 	});
 });
 
-test('a provider that refuses more than one mail in twenty because of us is told of once an hour', t => {
+test('logs once an hour that a provider refuses over 5% of messages because of this machine', t => {
 	const {observer, time, records} = start();
 	const host = 'mx1.mail.outlook.example';
 	const blocked = {
@@ -253,7 +253,7 @@ test('a provider that refuses more than one mail in twenty because of us is told
 	t.is(records('infrastructure_alarm').length, 2);
 });
 
-test('what became of a workspace by its figures is told', t => {
+test('logs that a workspace was warned, paused or is back to normal', t => {
 	const {observer, records} = start();
 	const finding = {kind: 'bounces', span: 'day', n: 30, of: 200, share: 0.15} as const;
 	const about = {workspaceId: 'ws_1', name: 'acme'};
@@ -270,7 +270,7 @@ const site = {name: 'mx.example', state: {backoff: {reason: '421 4.7.0 Try again
 	ReturnType<typeof createObserver>['siteChanged']
 >[0];
 
-test('what stops mail is a warning or an error, and its end is info', t => {
+test('logs a suspension as a warning, a stopped route as an error and the end of both as info', t => {
 	const {observer, lines} = start();
 	for (const change of ['backed_off', 'resumed', 'route_stopped', 'route_resumed'] as const) {
 		observer.siteChanged(site, [change]);
@@ -286,7 +286,7 @@ test('what stops mail is a warning or an error, and its end is info', t => {
 	);
 });
 
-test('a domain that loses its records is a warning, and an error once it may not send', t => {
+test('logs a domain that loses its records as a warning, and as an error once it can no longer send', t => {
 	const {observer, records} = start();
 	const domain = (state: string) => ({name: 'shop.example', workspace_id: 'ws_1', state, return_path_at: null});
 	const check = (from: string, to: string) =>
@@ -312,7 +312,7 @@ function posted(status: number, after: Partial<Attempted['after']> = {}): Attemp
 	} as never;
 }
 
-test('posts to an endpoint are debug; that it is given up is a warning, once until it recovers', t => {
+test('logs webhook attempts as debug, and an exhausted delivery as a warning until the endpoint recovers', t => {
 	const {observer, lines} = start('debug');
 	const said = () => lines.splice(0).map(line => [JSON.parse(line).event, JSON.parse(line).level].join(' '));
 	observer.posted(posted(200));
@@ -337,7 +337,7 @@ test('posts to an endpoint are debug; that it is given up is a warning, once unt
 	);
 });
 
-test('at info a message that is submitted, delivered and posted to its endpoint is one line', t => {
+test('at level info, a message that is submitted, delivered and posted to its endpoint is one line', t => {
 	const {observer, lines} = start();
 	const mail = {leftFor: [], ids: ['msg_1'], left: [], client: '192.0.2.1', key: 'key_1', size: 1, tls: null};
 	observer.submitted(mail as never);

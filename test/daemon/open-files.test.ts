@@ -2,7 +2,7 @@ import test from 'ava';
 import {ConfigError} from '../../src/config/config-error.ts';
 import {checkOpenFiles} from '../../src/daemon/run.ts';
 
-test('too few open files are refused with 78, few are a warning, and both say how to raise the limit', t => {
+test('exits with 78 for too few open files, warns for few, and says how to raise the limit', t => {
 	const warnings: unknown[] = [];
 	const check = (limit: number | null) =>
 		checkOpenFiles({maxSessions: 64}, {warn: (...told: unknown[]) => void warnings.push(told[1])}, limit);

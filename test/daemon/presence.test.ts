@@ -15,10 +15,10 @@ import {waitFor} from '../helpers/wait.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
 const start = Date.UTC(2026, 5, 9);
-/** No beats but the first: one that came while a test makes nodes older would undo that. */
+/** Only the first heartbeat: one that came while a test ages nodes would undo that. */
 const noBeats = 3_600_000;
 
-/** As if so much time had passed since each node was seen: what nodes go by is the server's own clock. */
+/** Ages nodes: moves back the time when they were last seen, because nodes rely on the server's own clock. */
 async function age(store: Store, milliseconds: number, where: {id?: string} = {}): Promise<void> {
 	const nodes: Array<{id: string; seen_at: string}> = await store.database('nodes').where(where);
 	for (const {id, seen_at} of nodes) {
@@ -31,7 +31,7 @@ async function age(store: Store, milliseconds: number, where: {id?: string} = {}
 
 storeTest(
 	test,
-	'claims of the dead are released: all others on SQLite, the silent ones on PostgreSQL',
+	'releases the claims of dead nodes: of all others on SQLite, of silent ones on PostgreSQL',
 	async (t, store, engine) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
@@ -92,7 +92,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, engine) => {
+storeTest(test, 'removes the wait reasons of a node’s queues with the node', async (t, store, engine) => {
 	const presenceOf = (id: string) => {
 		const presence = new Presence({
 			store,
@@ -131,68 +131,72 @@ storeTest(test, 'what a node’s lanes wait for goes with it', async (t, store, 
 	t.deepEqual(await nodes(), engine === 'sqlite' ? [] : ['boot_1']);
 });
 
-storeTest(test, 'after the store was away nobody is taken for dead who could not tell', async (t, store, engine) => {
-	if (engine === 'sqlite') {
-		t.pass('one daemon only');
-		return;
-	}
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test']);
-	let monotonic = 0;
-	/** When the last beat that was written began. */
-	let told = -1;
-	let away = false;
-	const failures: unknown[] = [];
-	async function transaction<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
-		if (away) {
-			throw new Error('away');
+storeTest(
+	test,
+	'does not consider nodes dead for silence while the store was unavailable',
+	async (t, store, engine) => {
+		if (engine === 'sqlite') {
+			t.pass('one daemon only');
+			return;
 		}
-		const at = monotonic;
-		const result = await store.agreeing.transaction(work);
-		told = at;
-		return result;
-	}
-	const presence = new Presence({
-		store: {...store, agreeing: {...store.agreeing, transaction}},
-		node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
-		clock: {now: () => start, monotonic: () => monotonic},
-		beatMs: 20,
-		onReleased: () => undefined,
-		observer: {storeFailed: error => failures.push(error)},
-	});
-	t.teardown(() => presence.end());
-	const holder = async () => (await recipientRows(store.reader).first('claimed_by')).claimed_by;
-	const hasTold = () => told === monotonic;
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['one@a.test']);
+		let monotonic = 0;
+		/** When the last heartbeat that was written began. */
+		let told = -1;
+		let away = false;
+		const failures: unknown[] = [];
+		async function transaction<Result>(work: (trx: Knex.Transaction) => Promise<Result>): Promise<Result> {
+			if (away) {
+				throw new Error('away');
+			}
+			const at = monotonic;
+			const result = await store.agreeing.transaction(work);
+			told = at;
+			return result;
+		}
+		const presence = new Presence({
+			store: {...store, agreeing: {...store.agreeing, transaction}},
+			node: {id: 'boot_mine', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']},
+			clock: {now: () => start, monotonic: () => monotonic},
+			beatMs: 20,
+			onReleased: () => undefined,
+			observer: {storeFailed: error => failures.push(error)},
+		});
+		t.teardown(() => presence.end());
+		const holder = async () => (await recipientRows(store.reader).first('claimed_by')).claimed_by;
+		const hasTold = () => told === monotonic;
 
-	await store.database('nodes').insert({
-		id: 'boot_theirs',
-		host: 'h',
-		pid: 2,
-		started_at: storeTime(Date.now()),
-		seen_at: storeTime(Date.now()),
-	});
-	await changeRecipients(store.database, all => all, {claimed_by: 'boot_theirs'});
-	await presence.begin();
+		await store.database('nodes').insert({
+			id: 'boot_theirs',
+			host: 'h',
+			pid: 2,
+			started_at: storeTime(Date.now()),
+			seen_at: storeTime(Date.now()),
+		});
+		await changeRecipients(store.database, all => all, {claimed_by: 'boot_theirs'});
+		await presence.begin();
 
-	away = true;
-	monotonic += 40_000;
-	await age(store, 40_000, {id: 'boot_theirs'});
-	await waitFor('a beat that fails', () => failures.length > 0);
-	away = false;
-	await waitFor('a beat', hasTold);
-	t.is(await holder(), 'boot_theirs');
-
-	for (let n = 0; n < 2; n++) {
-		monotonic += 14_000;
-		await waitFor('another beat', hasTold);
+		away = true;
+		monotonic += 40_000;
+		await age(store, 40_000, {id: 'boot_theirs'});
+		await waitFor('a beat that fails', () => failures.length > 0);
+		away = false;
+		await waitFor('a beat', hasTold);
 		t.is(await holder(), 'boot_theirs');
-	}
 
-	monotonic += 5000;
-	await waitFor('the silent one to be given up', async () => (await holder()) === null);
-});
+		for (let n = 0; n < 2; n++) {
+			monotonic += 14_000;
+			await waitFor('another beat', hasTold);
+			t.is(await holder(), 'boot_theirs');
+		}
 
-test('a clock that is an hour off takes nobody for dead, and nobody takes its daemon for dead', async t => {
+		monotonic += 5000;
+		await waitFor('the silent one to be given up', async () => (await holder()) === null);
+	},
+);
+
+test('a node whose clock is an hour off neither considers others dead nor is considered dead', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -226,7 +230,7 @@ test('a clock that is an hour off takes nobody for dead, and nobody takes its da
 	t.is((await store.reader('nodes')).length, nodes.length);
 });
 
-test('what the daemon before on this data folder held is given back at once, unless it lives', async t => {
+test('releases the claims of the previous daemon on this data folder at once, unless it is alive', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -263,7 +267,7 @@ test('what the daemon before on this data folder held is given back at once, unl
 	await startAfter('boot_copy');
 	t.deepEqual((await holders())[0], ['boot_before'], 'a copy of the folder of a daemon that lives');
 
-	// Its connections end, as those of a process that was killed. The server frees what they held a moment later.
+	// Its connections end, like those of a killed process. The server releases their locks a moment later.
 	const held = async () => {
 		const {rows} = await store.reader.raw(`select from pg_locks where locktype = 'advisory'
 			and database = (select oid from pg_database where datname = current_database())`);
@@ -276,7 +280,7 @@ test('what the daemon before on this data folder held is given back at once, unl
 	t.deepEqual(await holders(), [[null], [null]]);
 });
 
-test('nine seconds after a node came it gives up who was killed, and not who only says nothing', async t => {
+test('nine seconds after its start, a node considers a killed node dead, but not a frozen one', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -287,7 +291,7 @@ test('nine seconds after a node came it gives up who was killed, and not who onl
 	await migrate(store.database);
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['killed@a.test', 'frozen@a.test']);
-	// Ahead, so that both are taken for alive until they are made older, however long that takes here.
+	// In the future, so that both count as alive until the test ages them, however slow this machine is.
 	const aheadMs = 60_000;
 	const seen = storeTime(Date.now() + aheadMs);
 	for (const [id, holder] of [
@@ -325,7 +329,7 @@ test('nine seconds after a node came it gives up who was killed, and not who onl
 	await killed.close();
 	await age(store, aheadMs + 8000, {id: 'boot_killed'});
 	await age(store, aheadMs + 8000, {id: 'boot_frozen'});
-	// A node that has just come, or was cut off itself, waits until others had the time to say something.
+	// A node that has just started, or was cut off itself, gives others time for a heartbeat.
 	const claims = async () => await recipientRows(store.reader).orderBy('address').pluck('claimed_by');
 	t.deepEqual(await claims(), ['boot_frozen', 'boot_killed']);
 	const nextBeat = async () => {
@@ -347,7 +351,7 @@ test('nine seconds after a node came it gives up who was killed, and not who onl
 
 storeTest(
 	test,
-	'a copy that a report ended during its try is not tried again when its daemon dies',
+	'does not retry a recipient that a report ended during the attempt of a daemon that died',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['ended@a.test', 'tried@a.test'], {due: start});
@@ -369,7 +373,7 @@ storeTest(
 );
 
 if (engines.includes('postgres')) {
-	test('outcomes do not wait while this node waits for others', async t => {
+	test('outcomes are written while the heartbeat waits for other nodes', async t => {
 		const store = await newStore(t, 'postgres');
 		const other = await store.reader.transaction();
 		t.teardown(() => (other.isCompleted() ? undefined : other.rollback()));
@@ -389,7 +393,7 @@ if (engines.includes('postgres')) {
 		await presence.end();
 	});
 
-	test('no beat begins while the one before waits for the store', async t => {
+	test('no heartbeat starts while the previous one waits for the store', async t => {
 		const store = await newStore(t, 'postgres');
 		const node = {id: 'boot', host: 'h', pid: 1, version: '0.1.0', roles: ['deliver']};
 		const observer = {storeFailed: (error: unknown) => t.fail(String(error))};

@@ -28,7 +28,7 @@ const get = (host: string, path: string, method = 'GET') =>
 	`${method} ${path} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
 const lines = (answer: string) => answer.split('\r\n');
 
-test('to the same host and path by https, whatever the method', async t => {
+test('redirects any method to the same host and path over https', async t => {
 	const {port} = await start(t);
 	for (const [host, path, method, location] of [
 		['mail.example', '/unsubscribe?token=a%2Fb', 'GET', 'https://mail.example/unsubscribe?token=a%2Fb'],
@@ -43,18 +43,18 @@ test('to the same host and path by https, whatever the method', async t => {
 	}
 });
 
-test('a POST with a body is redirected too', async t => {
+test('redirects a POST with a body', async t => {
 	const {port} = await start(t);
 	const body = 'List-Unsubscribe=One-Click';
 	const text = `POST /unsubscribe HTTP/1.1\r\nHost: mail.example\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`;
 	t.regex(await rawHttp(port, text), /^HTTP\/1\.1 308 [\s\S]*location: https:\/\/mail\.example\/unsubscribe\r\n/);
 });
 
-test('the public URL’s port is kept', t => {
+test('keeps the port of the public URL', t => {
 	t.is(toRedirect('links.example:8080', '/a', 'https://mail.example:8443/', isOurs), 'https://links.example:8443/a');
 });
 
-test('hosts that are not ours, and requests without one, lead nowhere', async t => {
+test('does not redirect requests for foreign hosts or without a host', async t => {
 	const {port} = await start(t);
 	for (const host of [
 		'evil.test',
@@ -76,7 +76,7 @@ test('hosts that are not ours, and requests without one, lead nowhere', async t 
 	t.regex(await rawHttp(port, get('mail.example', 'http://evil.test/')), /^HTTP\/1\.1 421 /);
 });
 
-test('the absolute form of a request names its host and path, whatever the Host field says', async t => {
+test('takes host and path from a request in absolute form, whatever the Host header', async t => {
 	const {port} = await start(t);
 	for (const [url, host, location] of [
 		['http://mail.example/unsubscribe?token=a', 'mail.example', 'https://mail.example/unsubscribe?token=a'],
@@ -107,7 +107,7 @@ test('the absolute form of a request names its host and path, whatever the Host 
 	t.regex(proof, /^HTTP\/1\.1 200 OK[\s\S]*\r\n\r\nknown\.thumbprint$/);
 });
 
-test('a request with a key is refused, for the key came in the clear', async t => {
+test('refuses a request with an API key, because the key was sent in plain text', async t => {
 	const {port} = await start(t);
 	const ask = (head: string, authorization: string) =>
 		rawHttp(port, `${head}\r\nAuthorization: ${authorization}\r\nConnection: close\r\n\r\n`);
@@ -130,7 +130,7 @@ test('a request with a key is refused, for the key came in the clear', async t =
 	t.regex(await ask(proof, 'Bearer x'), /^HTTP\/1\.1 200 /, 'a CA finds its proof all the same');
 });
 
-test('whatever a client sends, a redirect leads to https at a host of ours', t => {
+test('only ever redirects to https on our own hosts, whatever a client sends', t => {
 	const hostile = fc.oneof(
 		fc.string(),
 		fc.string({unit: anyChar}),
@@ -160,7 +160,7 @@ test('whatever a client sends, a redirect leads to https at a host of ours', t =
 	);
 });
 
-test('proofs for a CA are answered at any host, and nothing else by that path', async t => {
+test('serves ACME challenges on any host, and nothing else under that path', async t => {
 	const {port} = await start(t);
 	const proof = (token: string) => rawHttp(port, get('anything.example', `/.well-known/acme-challenge/${token}`));
 	t.regex(await proof('known'), /^HTTP\/1\.1 200 OK[\s\S]*\r\n\r\nknown\.thumbprint$/);
@@ -170,10 +170,10 @@ test('proofs for a CA are answered at any host, and nothing else by that path', 
 	t.regex(await rawHttp(failing.port, get('a', '/.well-known/acme-challenge/known')), /^HTTP\/1\.1 404 /);
 });
 
-test('slow clients are ended, and idle ones keep nobody out', async t => {
+test('disconnects slow clients, and idle ones do not lock others out', async t => {
 	const {port} = await start(t, {requestMs: 200});
 	const slow = connect(port, '127.0.0.1');
-	// By a reset too: the time may be up before what came is read.
+	// It may be reset, because the time may be up before the received data is read.
 	slow.on('error', () => undefined);
 	const ended = new Promise(resolve => void slow.resume().once('close', resolve));
 	slow.write('GET / HTTP/1.1\r\nHost: mail.exa');

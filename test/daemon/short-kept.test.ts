@@ -9,7 +9,7 @@ const day = 86_400_000;
 
 storeTest(
 	test,
-	'a workspace keeps messages, or their content, for less long than the installation',
+	'a workspace can retain messages, or their content, for less time than the installation',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const {workspaceId: other} = await insertWorkspace(store, 'other');

@@ -2,7 +2,7 @@ import test from 'ava';
 import {createCommitWatch} from '../../src/daemon/store-faults.ts';
 import {storeTest} from '../helpers/databases.ts';
 
-test('slow commits are logged once until one is quick again', t => {
+test('logs slow commits once until one is fast again', t => {
 	const events: unknown[] = [];
 	const log = (fields: object) => void events.push((fields as {event: string}).event);
 	const committed = createCommitWatch({warn: log, info: log} as Parameters<typeof createCommitWatch>[0]);
@@ -12,7 +12,7 @@ test('slow commits are logged once until one is quick again', t => {
 	t.deepEqual(events, ['store_slow', 'store_quick', 'store_slow']);
 });
 
-storeTest(test, 'the writer tells how long each commit took, and nothing of what was undone', async (t, store) => {
+storeTest(test, 'the writer reports the duration of each commit, but not of rollbacks', async (t, store) => {
 	const commits: number[] = [];
 	store.writer.onCommit?.(ms => commits.push(ms));
 	await store.writer.transaction(async trx => void (await trx('changes').update({generation: 7})));

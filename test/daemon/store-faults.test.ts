@@ -4,7 +4,7 @@ import {watchForStoreFaults} from '../../src/daemon/store-faults.ts';
 import {newStore} from '../helpers/databases.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('SQLITE_IOERR on a full disk is no damage: the store counts as failing until it can be written', async t => {
+test('treats SQLITE_IOERR on a full disk as a temporary failure, not as damage', async t => {
 	const store = await newStore(t, 'sqlite');
 	const faults = watchForStoreFaults(store, pino({enabled: false}), () => true);
 	t.teardown(faults.stop);

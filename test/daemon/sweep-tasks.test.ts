@@ -26,7 +26,7 @@ const day = 86_400_000;
 
 type Options = Partial<Parameters<typeof messageTask>[0]> & {readonly store: Store};
 
-/** Runs one sweep of the messages, by default at a moment when all that was just inserted is 91 days old. */
+/** Runs one sweep of the messages, by default when everything just inserted is 91 days old. */
 async function sweepMessages(options: Options): Promise<number> {
 	const step = messageTask({
 		clock: {now: () => Date.now() + 91 * day},
@@ -46,7 +46,7 @@ const finish = async (store: Store) =>
 	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
 const countOf = async (store: Store, table: string) => Number((await store.reader(table).count('* as n').first())?.n);
 
-storeTest(test, 'deliveries about no message go when as old', async (t, store) => {
+storeTest(test, 'removes webhook deliveries without a message at the same age', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpointId = await insertEndpoint(store, workspaceId, {events: ['domain_changed']});
 	const about = {workspaceId, messageId: null, recipient: null};
@@ -59,7 +59,7 @@ storeTest(test, 'deliveries about no message go when as old', async (t, store) =
 	t.true((await countOf(store, 'webhook_deliveries')) <= 1, 'on PostgreSQL a whole day goes');
 });
 
-storeTest(test, 'old messages go with all that belongs to them, and nothing else does', async (t, store) => {
+storeTest(test, 'removes old messages with everything that belongs to them, and nothing else', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [old] = (await insertMessages(store, workspaceId, ['a@x.test'])) as [string];
 	await finish(store);
@@ -118,7 +118,7 @@ storeTest(test, 'old messages go with all that belongs to them, and nothing else
 	t.is(await countOf(store, 'workspaces'), 1);
 });
 
-storeTest(test, 'the moment of acceptance decides, to the millisecond', async (t, store) => {
+storeTest(test, 'removes messages by their time of acceptance, to the millisecond', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['a@x.test']);
 	await finish(store);
@@ -136,7 +136,7 @@ storeTest(test, 'the moment of acceptance decides, to the millisecond', async (t
 	t.is(left.length, 3);
 });
 
-storeTest(test, 'what is in the queue stays, however old, and holds up none behind it', async (t, store) => {
+storeTest(test, 'keeps queued messages, however old, and still removes later ones', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(
 		store,
@@ -165,7 +165,7 @@ storeTest(test, 'what is in the queue stays, however old, and holds up none behi
 	t.is(await countOf(store, 'messages'), 0);
 });
 
-storeTest(test, 'two that sweep at once take what the other leaves', async (t, store) => {
+storeTest(test, 'two concurrent sweeps share the work', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(
 		store,
@@ -185,7 +185,7 @@ storeTest(test, 'two that sweep at once take what the other leaves', async (t, s
 	t.is(taken.length, 300);
 });
 
-storeTest(test, 'no statement of a sweep reads a table from end to end', async (t, store, engine) => {
+storeTest(test, 'no statement of a sweep scans a whole table', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test']);
 	await finish(store);
@@ -196,7 +196,7 @@ storeTest(test, 'no statement of a sweep reads a table from end to end', async (
 	}
 });
 
-storeTest(test, 'keys go when they hold no longer, a step at a time, along their index', async (t, store, engine) => {
+storeTest(test, 'removes expired idempotency keys step by step, by index', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const now = Date.UTC(2026, 5, 9);
 	const retention = 86_400_000;
@@ -222,7 +222,7 @@ storeTest(test, 'keys go when they hold no longer, a step at a time, along their
 	}
 });
 
-storeTest(test, 'sites that are long forgotten and old warm-up days go, a step at a time', async (t, store) => {
+storeTest(test, 'removes stale provider states and old warm-up days step by step', async (t, store) => {
 	const now = Date.UTC(2026, 5, 9, 12);
 	const site = {step: 0, window: 1, suspended_until: null};
 	const aged = (ms: number) => storeTime(now - 30 * day - ms);
@@ -248,67 +248,74 @@ storeTest(test, 'sites that are long forgotten and old warm-up days go, a step a
 	t.is(await days(), '2026-04-10,2026-04-11,2026-06-09', '60 days back is kept');
 });
 
-storeTest(test, 'kept mails: the newest within both caps, none older than 30 days; others 7 days', async (t, store) => {
-	const now = Date.UTC(2026, 10, 21);
-	const step = async (caps: {mails: number; bytes: number}) => {
-		const next = inboundTask({store, clock: {now: () => now}, caps, rowsPerStep: 3}).begin();
-		while (await next()) {}
-	};
-	const insert = async (id: string, days: number, kept: string | null, isRead = true) => {
-		const at = storeTime(now - days * day);
-		await store.database('inbound').insert({
-			...{id, digest: id, source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(10), size: 10, received_at: at, kept},
-			read_at: isRead ? at : null,
-		});
-	};
-	for (let n = 0; n < 20; n++) {
-		await insert(`kept ${String(n).padStart(2, '0')}`, n, 'unmatched');
-	}
-	await insert('old kept', 31, 'operator');
-	await insert('read', 6, null);
-	await insert('old read', 8, null);
-	await insert('old and unread', 100, null, false);
-	const left = async () => await store.reader('inbound').orderBy('received_at', 'desc').pluck('id');
-	await step({mails: 100, bytes: 1000});
-	t.is((await left()).length, 22);
-	await step({mails: 12, bytes: 1000});
-	t.deepEqual((await left()).filter(id => id.startsWith('kept')).at(-1), 'kept 11');
-	await step({mails: 12, bytes: 59});
-	const newest = ['kept 00', 'kept 01', 'kept 02', 'kept 03', 'kept 04'];
-	t.deepEqual((await left()).toSorted(), [...newest, 'old and unread', 'read']);
-});
-
 storeTest(
 	test,
-	'a flood of reports does not displace mail to the operator, nor the other way round',
+	'retains the newest inbound messages within both limits and 30 days, and processed ones for 7 days',
 	async (t, store) => {
-		const mails = (kept: string, count: number, days: number) =>
-			Array.from({length: count}, (_, n) => ({
+		const now = Date.UTC(2026, 10, 21);
+		const step = async (caps: {mails: number; bytes: number}) => {
+			const next = inboundTask({store, clock: {now: () => now}, caps, rowsPerStep: 3}).begin();
+			while (await next()) {}
+		};
+		const insert = async (id: string, days: number, kept: string | null, isRead = true) => {
+			const at = storeTime(now - days * day);
+			await store.database('inbound').insert({
 				...{
-					id: `${kept} ${n}`,
-					digest: 'x',
+					id,
+					digest: id,
 					source: 'smtp',
 					rcpt_to: '[]',
-					raw: Buffer.alloc(1),
-					size: 1,
+					raw: Buffer.alloc(10),
+					size: 10,
+					received_at: at,
 					kept,
 				},
-				...{received_at: storeTime(Date.now() - days * day), read_at: storeTime(Date.now())},
-			}));
-		await store.database('inbound').insert([...mails('operator', 5, 9), ...mails('unmatched', 60, 1)]);
-		const left = async (kept: string) =>
-			Number((await store.reader('inbound').where({kept}).count('* as n'))[0]?.n);
-		const trim = (caps: {mails: number; bytes: number}) =>
-			store.writer.transaction(trx => trimKept(trx, caps, 1000));
-		t.is(await trim({mails: 50, bytes: 1000}), 10);
-		t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
-		await store.database('inbound').insert(mails('operator', 30, 0).map(mail => ({...mail, id: `new ${mail.id}`})));
-		t.is(await trim({mails: 50, bytes: 1000}), 30);
-		t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
+				read_at: isRead ? at : null,
+			});
+		};
+		for (let n = 0; n < 20; n++) {
+			await insert(`kept ${String(n).padStart(2, '0')}`, n, 'unmatched');
+		}
+		await insert('old kept', 31, 'operator');
+		await insert('read', 6, null);
+		await insert('old read', 8, null);
+		await insert('old and unread', 100, null, false);
+		const left = async () => await store.reader('inbound').orderBy('received_at', 'desc').pluck('id');
+		await step({mails: 100, bytes: 1000});
+		t.is((await left()).length, 22);
+		await step({mails: 12, bytes: 1000});
+		t.deepEqual((await left()).filter(id => id.startsWith('kept')).at(-1), 'kept 11');
+		await step({mails: 12, bytes: 59});
+		const newest = ['kept 00', 'kept 01', 'kept 02', 'kept 03', 'kept 04'];
+		t.deepEqual((await left()).toSorted(), [...newest, 'old and unread', 'read']);
 	},
 );
 
-storeTest(test, 'the sweep of mails that came in reads no table from end to end', async (t, store, engine) => {
+storeTest(test, 'a flood of reports does not displace messages to the operator, nor vice versa', async (t, store) => {
+	const mails = (kept: string, count: number, days: number) =>
+		Array.from({length: count}, (_, n) => ({
+			...{
+				id: `${kept} ${n}`,
+				digest: 'x',
+				source: 'smtp',
+				rcpt_to: '[]',
+				raw: Buffer.alloc(1),
+				size: 1,
+				kept,
+			},
+			...{received_at: storeTime(Date.now() - days * day), read_at: storeTime(Date.now())},
+		}));
+	await store.database('inbound').insert([...mails('operator', 5, 9), ...mails('unmatched', 60, 1)]);
+	const left = async (kept: string) => Number((await store.reader('inbound').where({kept}).count('* as n'))[0]?.n);
+	const trim = (caps: {mails: number; bytes: number}) => store.writer.transaction(trx => trimKept(trx, caps, 1000));
+	t.is(await trim({mails: 50, bytes: 1000}), 10);
+	t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
+	await store.database('inbound').insert(mails('operator', 30, 0).map(mail => ({...mail, id: `new ${mail.id}`})));
+	t.is(await trim({mails: 50, bytes: 1000}), 30);
+	t.deepEqual([await left('operator'), await left('unmatched')], [5, 50]);
+});
+
+storeTest(test, 'the sweep of inbound messages scans no whole table', async (t, store, engine) => {
 	const mail = {digest: 'x', source: 'smtp', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1, kept: 'unmatched'};
 	await store.database('inbound').insert({...mail, id: 'x', received_at: 'x', read_at: 'x'});
 	const plans = await plansDuring(store, engine, async () => {
@@ -317,12 +324,12 @@ storeTest(test, 'the sweep of mails that came in reads no table from end to end'
 	});
 	t.true(plans.length > 2);
 	for (const plan of plans) {
-		// What is kept is capped: the index of it may be read as a whole.
+		// The number of retained messages is limited, so their index may be scanned.
 		t.true(!readsAll(plan) || plan.includes('inbound_kept'), plan);
 	}
 });
 
-storeTest(test, 'figures of hours go after eight days, a step at a time', async (t, store) => {
+storeTest(test, 'removes hourly counts after eight days, step by step', async (t, store) => {
 	const now = Date.UTC(2026, 5, 9, 12, 30);
 	const {workspaceId} = await insertWorkspace(store);
 	const figures = {attempted: 1, hard: 0, delivered: 1, complained: 0};
@@ -341,94 +348,86 @@ storeTest(test, 'figures of hours go after eight days, a step at a time', async 
 	}
 });
 
-storeTest(
-	test,
-	'what was freed of the file goes back to the file system, in steps, down to a tenth',
-	async (t, store) => {
-		const {database, dialect, wal} = store;
-		const pragma = async (name: string) => Object.values((await database.raw(`pragma ${name}`))[0])[0] as number;
-		const task = fileTask({store, pagesPerStep: 100});
-		const step = task.begin();
-		if (dialect.name === 'postgres') {
-			t.false(await step(), 'PostgreSQL sees to it by itself');
-			return;
-		}
-		const file = wal?.file.replace(/-wal$/, '') ?? '';
-		const onDisk = () => statSync(file).size;
-		const other = await openStore({file});
-		t.teardown(() => other.close());
-		await database.schema.createTable('ballast', table => void table.binary('bytes'));
-		for (let row = 0; row < 8; row++) {
-			await database('ballast').insert({bytes: Buffer.alloc(400_000)});
-		}
-		const before = await pragma('page_count');
-		await database('ballast').delete();
-		t.true(await step());
-		const after = await pragma('page_count');
-		t.true(after <= before - 100 && after > before - 110, `${after} of ${before}`);
-		while (await step()) {}
-		const [pages, free] = [await pragma('page_count'), await pragma('freelist_count')];
-		t.true(pages < before / 2, `${pages} of ${before}`);
-		t.true(free > 0 && free <= Math.ceil(pages * 0.12), `${free} of ${pages}`);
-		t.false(await step());
-		t.is(onDisk(), pages * (await pragma('page_size')));
-		t.is(wal?.bytes(), 0);
-
+storeTest(test, 'returns free pages to the file system in steps, down to a tenth of the file', async (t, store) => {
+	const {database, dialect, wal} = store;
+	const pragma = async (name: string) => Object.values((await database.raw(`pragma ${name}`))[0])[0] as number;
+	const task = fileTask({store, pagesPerStep: 100});
+	const step = task.begin();
+	if (dialect.name === 'postgres') {
+		t.false(await step(), 'PostgreSQL sees to it by itself');
+		return;
+	}
+	const file = wal?.file.replace(/-wal$/, '') ?? '';
+	const onDisk = () => statSync(file).size;
+	const other = await openStore({file});
+	t.teardown(() => other.close());
+	await database.schema.createTable('ballast', table => void table.binary('bytes'));
+	for (let row = 0; row < 8; row++) {
 		await database('ballast').insert({bytes: Buffer.alloc(400_000)});
-		await wal?.empty();
-		await database('ballast').delete();
-		await other.database.raw('begin');
-		await other.database('workspaces').count();
-		const grown = onDisk();
-		while (await task.begin()()) {}
-		t.is(onDisk(), grown, 'somebody reads it');
-		await other.database.raw('commit');
-		await task.begin()();
-		t.is(onDisk(), (await pragma('page_count')) * (await pragma('page_size')));
-	},
-);
+	}
+	const before = await pragma('page_count');
+	await database('ballast').delete();
+	t.true(await step());
+	const after = await pragma('page_count');
+	t.true(after <= before - 100 && after > before - 110, `${after} of ${before}`);
+	while (await step()) {}
+	const [pages, free] = [await pragma('page_count'), await pragma('freelist_count')];
+	t.true(pages < before / 2, `${pages} of ${before}`);
+	t.true(free > 0 && free <= Math.ceil(pages * 0.12), `${free} of ${pages}`);
+	t.false(await step());
+	t.is(onDisk(), pages * (await pragma('page_size')));
+	t.is(wal?.bytes(), 0);
 
-storeTest(
-	test,
-	'a listener for webhooks that took nothing for an hour was killed: its endpoint goes',
-	async (t, store) => {
-		const {workspaceId} = await insertWorkspace(store);
-		const now = Date.now();
-		const idAt = (prefix: 'whd', at: number) => createIdSource({now: () => at, monotonic: () => 0})(prefix);
-		const urls = ['listen+http://localhost:1/', 'listen+http://localhost:2/', 'https://a.test/'];
-		const ids = urls.map(() => newId('whe'));
-		await store.database('webhook_endpoints').insert(
-			urls.map((url, n) => ({
-				id: ids[n],
+	await database('ballast').insert({bytes: Buffer.alloc(400_000)});
+	await wal?.empty();
+	await database('ballast').delete();
+	await other.database.raw('begin');
+	await other.database('workspaces').count();
+	const grown = onDisk();
+	while (await task.begin()()) {}
+	t.is(onDisk(), grown, 'somebody reads it');
+	await other.database.raw('commit');
+	await task.begin()();
+	t.is(onDisk(), (await pragma('page_count')) * (await pragma('page_size')));
+});
+
+storeTest(test, 'removes the endpoint of a webhook listener that received nothing for an hour', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const now = Date.now();
+	const idAt = (prefix: 'whd', at: number) => createIdSource({now: () => at, monotonic: () => 0})(prefix);
+	const urls = ['listen+http://localhost:1/', 'listen+http://localhost:2/', 'https://a.test/'];
+	const ids = urls.map(() => newId('whe'));
+	await store.database('webhook_endpoints').insert(
+		urls.map((url, n) => ({
+			id: ids[n],
+			workspace_id: workspaceId,
+			url,
+			events: '[]',
+			secret: 's',
+			created_at: '',
+		})),
+	);
+	// The first and the third are over an hour old, but the third has an ordinary endpoint. The second is new.
+	await store.database('webhook_deliveries').insert(
+		[3_700_000, 0, 3_700_000].map((age, n) => ({
+			...{
+				id: idAt('whd', now - age),
 				workspace_id: workspaceId,
-				url,
-				events: '[]',
-				secret: 's',
-				created_at: '',
-			})),
-		);
-		// Of the first an hour old, of the second just made, of the third old too: that is posted to.
-		await store.database('webhook_deliveries').insert(
-			[3_700_000, 0, 3_700_000].map((age, n) => ({
-				...{
-					id: idAt('whd', now - age),
-					workspace_id: workspaceId,
-					endpoint_id: ids[n],
-					event_type: 'delivered',
-				},
-				...{body: Buffer.from('{}'), state: 'pending', attempts: 0, generation: 1, created_at: ''},
-			})),
-		);
-		const acting = {clock: {now: () => now}, newId, operator: {actor: 'daemon', from: 'here'}};
-		t.false(await listenerTask({store, acting}).begin()());
-		const left = await store.reader('webhook_endpoints').whereNull('deleted_at').orderBy('id').pluck('id');
-		t.deepEqual(left, ids.slice(1).toSorted());
-		t.deepEqual(await store.reader('audit').pluck('action'), ['webhook.removed']);
-	},
-);
+				endpoint_id: ids[n],
+				event_type: 'delivered',
+			},
+			...{body: Buffer.from('{}'), state: 'pending', attempts: 0, generation: 1, created_at: ''},
+		})),
+	);
+	const acting = {clock: {now: () => now}, newId, operator: {actor: 'daemon', from: 'here'}};
+	t.false(await listenerTask({store, acting}).begin()());
+	const left = await store.reader('webhook_endpoints').whereNull('deleted_at').orderBy('id').pluck('id');
+	t.deepEqual(left, ids.slice(1).toSorted());
+	t.deepEqual(await store.reader('audit').pluck('action'), ['webhook.removed']);
+});
 
 if (engines.includes('postgres')) {
-	test('a day that somebody reads is tried once a sweep', async t => {
+	test('tries only once per sweep to drop a day that is being read', async t => {
 		const store = await newStore(t, 'postgres');
 		const {workspaceId} = await insertWorkspace(store);
 		await store.writer.transaction(trx => makeDays(trx, Date.now()));

@@ -3,7 +3,7 @@ import {startSweep} from '../../src/daemon/sweep.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** A task that has so much to do in each sweep. */
+/** A task with the given number of steps in each sweep. */
 type SweepTask = Parameters<typeof startSweep>[0]['tasks'][number];
 
 function countingTask(name: string, steps: number): {task: SweepTask; done: number[]} {
@@ -21,10 +21,10 @@ function countingTask(name: string, steps: number): {task: SweepTask; done: numb
 	return {task, done};
 }
 
-/** A timer that ends after any that was set before it for a millisecond. */
+/** Waits until all one-millisecond timers set before have fired. */
 const laterTimers = () => new Promise(resolve => setTimeout(resolve, 5));
 
-test('every task runs to its end at each sweep, and begins anew at the next', async t => {
+test('every task runs to the end in each sweep and starts again in the next', async t => {
 	const [one, two] = [countingTask('one', 3), countingTask('two', 1)];
 	const sweep = startSweep({
 		tasks: [one.task, two.task],
@@ -41,7 +41,7 @@ test('every task runs to its end at each sweep, and begins anew at the next', as
 	t.is(two.done.length, length, 'nothing begins after the stop');
 });
 
-test('a task that fails holds up neither the others nor the next sweep', async t => {
+test('a failed task delays neither the others nor the next sweep', async t => {
 	const other = countingTask('other', 1);
 	const faults: string[] = [];
 	const sweep = startSweep({
@@ -64,7 +64,7 @@ test('a task that fails holds up neither the others nor the next sweep', async t
 	t.true(faults.length >= 2);
 });
 
-test('a stop waits for the step under way and lets the rest be', async t => {
+test('a stop waits for the running step and skips the rest', async t => {
 	let begun = 0;
 	let end = () => {};
 	const sweep = startSweep({
@@ -96,7 +96,7 @@ test('a stop waits for the step under way and lets the rest be', async t => {
 	t.is(begun, 1);
 });
 
-test('a shorter interval holds at once when it is told', async t => {
+test('applies a shorter interval at once', async t => {
 	const {task, done} = countingTask('one', 1);
 	let interval = 2 ** 40; // Longer than any timer of Node.
 	const sweep = startSweep({tasks: [task], intervalMs: () => interval, clock: systemClock, failed: () => t.fail()});

@@ -18,7 +18,7 @@ import {storeTest, temporaryFolder} from '../helpers/databases.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 import {resolverOf} from '../helpers/resolvers.ts';
 
-test('the addresses of a record: mailto only, percent-encoded, a few, of one record', async t => {
+test('reads up to five mailto addresses from a single TLSRPT record', async t => {
 	const many = Array.from({length: 20}, (_, n) => `mailto:a${n}@b.example`).join(',');
 	const resolver = await resolverOf(t, {
 		'_smtp._tls.a.example': {
@@ -44,7 +44,7 @@ test('the addresses of a record: mailto only, percent-encoded, a few, of one rec
 
 const day = '2026-11-26';
 
-test('the mail has the form of RFC 8460', async t => {
+test('the report message has the format of RFC 8460', async t => {
 	const {rsa} = await generateSigningKeys();
 	const key = {domain: 'a.example', selector: 's', algorithm: 'rsa-sha256', privateKeyPem: rsa} as const;
 	const raw = tlsReportMail({
@@ -82,7 +82,7 @@ test('the mail has the form of RFC 8460', async t => {
 	});
 });
 
-storeTest(test, 'of several nodes one sends a report, and another one if that dies', async (t, store) => {
+storeTest(test, 'one of several nodes sends a report, and another one if it dies', async (t, store) => {
 	const result = {host: 'mx', policy: 'sts', result: 'success'} as const;
 	await store.writer.transaction(trx =>
 		countTls(
@@ -105,7 +105,7 @@ storeTest(test, 'of several nodes one sends a report, and another one if that di
 	t.is((await store.reader('tls_reports_sent').first('attempts')).attempts, 2);
 });
 
-storeTest(test, 'an address gets five reports a day, whichever nodes and domains they are from', async (t, store) => {
+storeTest(test, 'an address receives at most five reports a day, from all nodes and domains', async (t, store) => {
 	const claim = (on: string, address: string) => store.writer.transaction(trx => claimTlsRecipient(trx, on, address));
 	const claimed = await Promise.all(Array.from({length: 8}, () => claim('2026-11-27', 'r@victim.example')));
 	t.is(claimed.filter(Boolean).length, 5);
@@ -115,13 +115,13 @@ storeTest(test, 'an address gets five reports a day, whichever nodes and domains
 	t.deepEqual(await store.reader('tls_report_recipients').pluck('day'), ['2026-11-28']);
 });
 
-test('one mailbox is one, however its address is spelled', t => {
+test('recognizes a mailbox however its address is spelled', t => {
 	t.is(mailboxOf('R+1@b.example'), 'r@b.example');
 	t.is(mailboxOf('r+a+b@b.example'), 'r@b.example');
 	t.is(mailboxOf('R@b.example'), 'r@b.example');
 });
 
-test('a report arrives where TLS is broken', async t => {
+test('delivers a report even if TLS is broken', async t => {
 	const mx = await startFakeMx(t, {brokenTls: 'garbage'});
 	const resolver = await resolverOf(t, {
 		'b.example': {mx: [[10, 'mx.b.example']]},

@@ -2,7 +2,7 @@ import test from 'ava';
 import {ClockWatch, watchChanges} from '../../src/daemon/upkeep.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('what changes while the daemon starts is noticed', async t => {
+test('notices a change made while the daemon starts', async t => {
 	let changes = 0;
 	const watch = watchChanges({
 		since: 7,
@@ -15,7 +15,7 @@ test('what changes while the daemon starts is noticed', async t => {
 	t.is(changes, 1);
 });
 
-test('a step back is seen once, a step forward and small drift are none', t => {
+test('detects a clock step back once, but no step forward and no small drift', t => {
 	let [wall, monotonic] = [1_000_000_000, 0];
 	const watch = new ClockWatch({now: () => wall, monotonic: () => monotonic});
 	const pass = (ms: number, step = 0) => {

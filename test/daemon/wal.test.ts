@@ -9,13 +9,13 @@ import {newStore} from '../helpers/databases.ts';
 import {insertWorkspace, newId} from '../helpers/messages.ts';
 
 const most = 256 * 1024;
-/** The watch leaves a log with so much alone. */
+/** A log of this size is left alone. */
 const small = 64 * 1024;
 
-/** No looks but the test's: one more in between would count. */
+/** No checks but the test's: another one in between would count. */
 const noLooks = 3_600_000;
 
-/** A store that is written and read, and what is reported of its write-ahead log. */
+/** A store that is written and read, and the reports about its write-ahead log. */
 async function watched(t: ExecutionContext) {
 	const store = await newStore(t, 'sqlite');
 	const {wal} = store;
@@ -49,7 +49,7 @@ async function watched(t: ExecutionContext) {
 		},
 		write: (bytes: number) =>
 			store.writer.transaction(async trx => void (await trx('scratch').insert({content: Buffer.alloc(bytes)}))),
-		/** Another connection reads, until the answer is called. */
+		/** Another connection reads until the returned function is called. */
 		async read(): Promise<() => Promise<void>> {
 			await other.database.raw('begin');
 			await other.database('scratch').count();
@@ -58,7 +58,7 @@ async function watched(t: ExecutionContext) {
 	};
 }
 
-test('a log that somebody reads is reported as it doubles, and emptied once they are gone', async t => {
+test('reports a log as it doubles while a reader blocks it, and empties it afterwards', async t => {
 	const {wal, reported, look, write, read} = await watched(t);
 	const leave = await read();
 	await write(most);
@@ -80,7 +80,7 @@ test('a log that somebody reads is reported as it doubles, and emptied once they
 	t.is(reported.length, 3);
 });
 
-test('a log that grew while it was not read is emptied without a word, and a small one is left', async t => {
+test('silently empties a large log without readers, and leaves a small one', async t => {
 	const {wal, reported, look, write} = await watched(t);
 	await write(1);
 	const small = wal.bytes();
@@ -93,7 +93,7 @@ test('a log that grew while it was not read is emptied without a word, and a sma
 	t.deepEqual(reported, []);
 });
 
-test('a log that cannot be looked at is an error that is reported, and it is looked at again', async t => {
+test('reports an error of the check and repeats the check', async t => {
 	const fault = new Error('EIO');
 	const reported: unknown[] = [];
 	const watch = watchWal({
@@ -114,7 +114,7 @@ test('a log that cannot be looked at is an error that is reported, and it is loo
 	t.deepEqual(reported.slice(0, 2), [fault, fault]);
 });
 
-test('while somebody reads, emptying the log keeps nobody from writing', async t => {
+test('emptying the log does not block writers while there is a reader', async t => {
 	const {wal, write, read} = await watched(t);
 	const leave = await read();
 	await write(small);
@@ -122,7 +122,7 @@ test('while somebody reads, emptying the log keeps nobody from writing', async t
 	const emptying = wal.empty().finally(() => {
 		state.isOver = true;
 	});
-	// Where it held the write lock until the reader is gone, a write would fail.
+	// A write would fail if emptying held the write lock until the reader is done.
 	do {
 		await write(1);
 	} while (!state.isOver);
@@ -132,7 +132,7 @@ test('while somebody reads, emptying the log keeps nobody from writing', async t
 	t.is(wal.bytes(), 0);
 });
 
-test('a transaction that is open while the log is emptied goes on, and nothing of it is lost', async t => {
+test('an open transaction survives emptying the log without losing anything', async t => {
 	const {wal, store} = await watched(t);
 	await store.writer.transaction(async trx => {
 		await trx('scratch').insert({content: 'before'});
@@ -144,7 +144,7 @@ test('a transaction that is open while the log is emptied goes on, and nothing o
 	t.deepEqual(await store.reader('scratch').pluck('content'), ['before', 'after']);
 });
 
-test('between two pages of an export the log can be emptied, and the export is whole', async t => {
+test('the log can be emptied between two pages of an export, which stays complete', async t => {
 	const {wal, store, write} = await watched(t);
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = Array.from({length: 2500}, () => newId('sup')).toSorted();
@@ -164,7 +164,7 @@ test('between two pages of an export the log can be emptied, and the export is w
 	t.deepEqual(exported, ids.toReversed());
 });
 
-test('doctor warns of a large log and names the file', async t => {
+test('doctor warns about a large log and names the file', async t => {
 	const {wal} = await watched(t);
 	t.like(await walCheck(wal).look(), [{status: 'ok', fix: ''}]);
 	const [found] = await walCheck({...wal, bytes: () => 800 * 1024 * 1024}).look();

@@ -20,7 +20,7 @@ function warned(changes: Partial<typeof settings>, inContainer: boolean): Array<
 	return lines.map(line => JSON.parse(line));
 }
 
-test('a guessed base of links is said once: for a wildcard address, in a container too', t => {
+test('warns once about a guessed public URL: for a wildcard address, and in a container', t => {
 	const events = (changes: Partial<typeof settings>, inContainer = false) =>
 		warned(changes, inContainer).map(({event}) => event);
 	t.deepEqual(events({}), ['public_url_not_https']);
@@ -35,7 +35,7 @@ test('a guessed base of links is said once: for a wildcard address, in a contain
 	);
 });
 
-test('a name without a dot is said where mail leaves the machine', t => {
+test('warns about a hostname without a dot if messages leave the machine', t => {
 	const publicUrl = 'https://mail.shop.example';
 	t.deepEqual(
 		warned({hostname: 'vm', delivery: 'relay', publicUrl}, false).map(({event}) => event),

@@ -20,7 +20,7 @@ const mailgun = (status: number, message: string, expected: string): Row => [
 	expected,
 ];
 
-/** What becomes of a recipient: category, whether the address is suppressed. */
+/** The recipient's outcome and category, with `!` if the address is suppressed. */
 const rows: readonly Row[] = [
 	ses(403, 'SignatureDoesNotMatchException', 'The request signature we calculated does not match', 'deferred config'),
 	ses(403, 'AccessDeniedException', 'User is not authorized to perform ses:SendEmail', 'deferred config'),
@@ -70,7 +70,7 @@ for (const [api, status, body, type, expected] of rows) {
 	});
 }
 
-test('what was taken has the id that the events name', t => {
+test('reads the provider’s message id, which its events refer to', t => {
 	const idOf = (api: RelayApi, body: object | string) => {
 		const text = typeof body === 'string' ? body : JSON.stringify(body);
 		const {code, text: line} = readApiAnswer(api, {status: 200, headers: {}, body: text});
@@ -86,7 +86,7 @@ test('what was taken has the id that the events name', t => {
 	t.is(idOf('mailgun', 'OK'), null);
 });
 
-test('a stated wait reaches the schedule', t => {
+test('passes Retry-After on to the retry schedule', t => {
 	const {text} = readApiAnswer('ses', {status: 429, headers: {'retry-after': '90'}, body: '{}'});
 	const circumstances = {host: 'api.test', relay: true, tlsFailed: false, plainHelo: false, classify};
 	const {outcome} = verdict({by: 'reply', phase: 'dot', reply: smtpReply(421, [text])}, circumstances);

@@ -15,7 +15,7 @@ async function temporaryFolder(t: {teardown: (fn: () => Promise<void>) => void})
 const time = Date.UTC(2026, 5, 9, 10, 15, 30, 123);
 const recipientId = createIdSource({now: () => time, monotonic: () => 0})('rcp');
 
-test('a file named by the time and the recipient, its bytes exact, private', async t => {
+test('writes the exact message to a private file named after the time and the recipient', async t => {
 	const folder = path.join(await temporaryFolder(t), 'captured');
 	const lab = await startLab(t, [], {mode: {kind: 'capture', folder}});
 	const data = Buffer.from('Subject: x\r\n\r\n.\r\n\u00e9\r\n');
@@ -31,13 +31,13 @@ test('a file named by the time and the recipient, its bytes exact, private', asy
 	t.is((await readdir(folder)).length, 1, 'the same copy again is the same file');
 });
 
-test('a folder that cannot be written: the mail waits', async t => {
+test('defers the message if the folder is not writable', async t => {
 	const folder = await temporaryFolder(t);
 	await writeFile(path.join(folder, 'file'), '');
 	t.like(await capture(path.join(folder, 'file'), testDelivery()), {kind: 'deferred', category: 'system'});
 });
 
-test('an id that is none never becomes a file name', async t => {
+test('never uses an invalid id as a file name', async t => {
 	const folder = await temporaryFolder(t);
 	await t.throwsAsync(capture(folder, testDelivery({recipientId: 'rcp_/../../x'})));
 	t.deepEqual(await readdir(folder), []);

@@ -23,7 +23,7 @@ type Setup = {
 	readonly second?: FakeMxOptions;
 };
 
-/** A lab whose resolver validates; all is signed unless told otherwise. */
+/** A lab with a validating resolver. Every record is signed unless stated otherwise. */
 async function daneLab(t: Parameters<typeof startLab>[0], {host, tlsa, domain = {}, addresses = {}, second}: Setup) {
 	const mx = await startFakeMx(t, {host: loopbackAddress(), ...host});
 	const other =
@@ -50,7 +50,7 @@ async function daneLab(t: Parameters<typeof startLab>[0], {host, tlsa, domain = 
 
 const signed = (...tlsa: TlsaRecord[]): DnsRecords => ({tlsa, signed: true});
 
-test('a certificate that a record names is verified, whatever name it bears', async t => {
+test('accepts a certificate that matches a DANE-EE record, whatever its name', async t => {
 	for (const matching of [1, 2]) {
 		const {deliver} = await daneLab(t, {host: {tls: own}, tlsa: signed(recordOf(own, 3, 1, matching))});
 		const {outcome, attempts} = await deliver();
@@ -60,7 +60,7 @@ test('a certificate that a record names is verified, whatever name it bears', as
 	}
 });
 
-test('an anchor vouches for a certificate of the MX name', async t => {
+test('accepts a certificate for the MX name issued by a DANE-TA anchor, but not one for another name', async t => {
 	const anchor = signed(recordOf(authority, 2, 0, 1));
 	const good = await daneLab(t, {host: {tls: issued}, tlsa: anchor});
 	t.regex((await good.deliver()).attempts[0]?.tls ?? '', / verified \(DANE\)$/);
@@ -71,7 +71,7 @@ test('an anchor vouches for a certificate of the MX name', async t => {
 	t.deepEqual(attempts[0]?.tlsResult, {policy: 'tlsa', result: 'certificate-host-mismatch'});
 });
 
-test('a certificate that no record names defers: no mail, no plain text', async t => {
+test('defers, and sends nothing in plain text, if no record matches the certificate', async t => {
 	const {mx, deliver} = await daneLab(t, {host: {tls: issued}, tlsa: signed(recordOf(own, 3, 1, 1), unusable)});
 	const {outcome, attempts} = await deliver();
 	t.like(outcome, {kind: 'deferred', category: 'policy', reason: 'DANE: no TLSA record matches the certificate'});
@@ -80,7 +80,7 @@ test('a certificate that no record names defers: no mail, no plain text', async 
 	t.false(mx.connections.some(({commands}) => commands.some(line => line.startsWith('MAIL'))));
 });
 
-test('records, and no STARTTLS: deferred', async t => {
+test('defers if there are records but the server does not offer STARTTLS', async t => {
 	const {mx, deliver} = await daneLab(t, {host: {}, tlsa: signed(recordOf(own, 3, 1, 1))});
 	t.like((await deliver()).outcome, {
 		kind: 'deferred',
@@ -90,7 +90,7 @@ test('records, and no STARTTLS: deferred', async t => {
 	t.is(mx.count(), 0);
 });
 
-test('records that cannot be used ask for TLS, whatever the certificate', async t => {
+test('requires TLS with any certificate if no record is usable', async t => {
 	const {deliver} = await daneLab(t, {host: {tls: own}, tlsa: signed(unusable)});
 	const {outcome, attempts} = await deliver();
 	t.is(outcome.kind, 'delivered');
@@ -107,7 +107,7 @@ const insecure: ReadonlyArray<readonly [string, Omit<Setup, 'host'>]> = [
 	['the TLSA records', {tlsa: {tlsa: [wrong]}}],
 ];
 for (const [what, setup] of insecure) {
-	test(`DNSSEC does not vouch for ${what}: as without DANE`, async t => {
+	test(`does not use DANE if ${what} are not signed with DNSSEC`, async t => {
 		const {deliver} = await daneLab(t, {host: {tls: own}, ...setup});
 		const {outcome, attempts} = await deliver();
 		t.is(outcome.kind, 'delivered');
@@ -116,12 +116,12 @@ for (const [what, setup] of insecure) {
 	});
 }
 
-test('no TLSA records: as without DANE, plain text included', async t => {
+test('delivers without DANE, even in plain text, if there are no TLSA records', async t => {
 	const {deliver} = await daneLab(t, {host: {}, tlsa: undefined});
 	t.is((await deliver()).outcome.kind, 'delivered');
 });
 
-test('a look-up that fails may hide an attack: the host is passed over, or the mail deferred', async t => {
+test('skips a mail server whose TLSA lookup fails, and defers if none is left', async t => {
 	for (const fault of ['servfail', 'refused'] as const) {
 		const {mx, deliver} = await daneLab(t, {host: {tls: own}, tlsa: fault});
 		const {outcome, attempts} = await deliver();
@@ -136,7 +136,7 @@ test('a look-up that fails may hide an attack: the host is passed over, or the m
 	t.is(two.other?.count(), 1);
 });
 
-test('a host that the signed MX records do not name gets nothing', async t => {
+test('sends nothing to a mail server that the signed MX records do not list', async t => {
 	const {mx, dns, deliver} = await daneLab(t, {host: {tls: own}, tlsa: undefined});
 	dns.zone['example.test'] = {mx: [[10, 'other.example.test']], signed: true};
 	const {outcome} = await deliver();
@@ -144,7 +144,7 @@ test('a host that the signed MX records do not name gets nothing', async t => {
 	t.is(mx.connections.length, 0);
 });
 
-test('a domain without MX is its own host', async t => {
+test('looks up TLSA records of the domain itself if it has no MX', async t => {
 	const mx = await startFakeMx(t, {host: loopbackAddress(), tls: own});
 	const zone = {
 		'example.test': {a: [mx.host], signed: true},
@@ -159,7 +159,7 @@ test('a domain without MX is its own host', async t => {
 	t.regex((await lab.deliver()).attempts[0]?.tls ?? '', / verified \(DANE\)$/);
 });
 
-test('an MX name that is an alias: the records of its target come first, and its name is said in SNI', async t => {
+test('prefers the TLSA records of a CNAME target over those of the MX name, and sends the target as SNI', async t => {
 	const mx = await startFakeMx(t, {host: loopbackAddress(), tls: own});
 	const zone = {
 		'example.test': {mx: [[10, 'mx0.example.test'] as const], signed: true},
@@ -178,7 +178,7 @@ test('an MX name that is an alias: the records of its target come first, and its
 	t.is(mx.connections[0]?.serverName, 'target.test');
 });
 
-test('DANE goes before MTA-STS, whose names still count', async t => {
+test('DANE takes precedence over MTA-STS, but the policy’s MX list still applies', async t => {
 	const terms = (...mx: string[]) => ({...plainTerms, mtaSts: {mode: 'enforce', mx}}) as const;
 	const certificates = [
 		[own, 'delivered'],

@@ -13,7 +13,7 @@ function start(): Dialogue {
 	});
 }
 
-test('a line each, with the time since it began', t => {
+test('writes one line per entry with the time since the start', t => {
 	const dialogue = start();
 	t.is(dialogue.text(), null);
 	dialogue.received({code: 220, lines: ['mx.test']});
@@ -40,7 +40,7 @@ test('a line each, with the time since it began', t => {
 	t.is(dialogue.text(), '     5 C: RSET');
 });
 
-test('no password and nothing of AUTH', t => {
+test('masks credentials and leaves out replies to AUTH', t => {
 	const dialogue = start();
 	dialogue.sent('AUTH PLAIN AGhlbGxvAHNlY3JldA==\r\n');
 	dialogue.received({code: 535, lines: ['no']});
@@ -55,7 +55,7 @@ test('no password and nothing of AUTH', t => {
 	t.deepEqual(said, ['AUTH PLAIN ****', 'AUTH LOGIN', '****', '****', 'MAIL FROM:<>']);
 });
 
-test('too long: how it began and how it ended', t => {
+test('keeps the beginning and the end of a long dialogue', t => {
 	const dialogue = start();
 	dialogue.received({code: 220, lines: ['first']});
 	dialogue.received({code: 250, lines: Array.from({length: 500}, (_, n) => `line ${n} ${'é'.repeat(20)}`)});
@@ -68,7 +68,7 @@ test('too long: how it began and how it ended', t => {
 	t.regex(text, / S: 550 last$/);
 });
 
-test('whatever is said, it is printable and at most 4 KB', t => {
+test('is always printable and at most 4 KB', t => {
 	const entry = fc.oneof(
 		fc.record({said: fc.oneof(fc.string({unit: anyChar}), fc.uint8Array())}),
 		fc.record({
@@ -96,7 +96,7 @@ test('whatever is said, it is printable and at most 4 KB', t => {
 });
 
 for (const extensions of [['PIPELINING'], []]) {
-	test(`a refused mail keeps what was said, an accepted one does not (${extensions[0] ?? 'lock-step'})`, async t => {
+	test(`stores the dialogue of a refused message, not of an accepted one (${extensions[0] ?? 'lock-step'})`, async t => {
 		const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user\nask our page']}], {
 			limit: 1,
 		});
@@ -116,7 +116,7 @@ for (const extensions of [['PIPELINING'], []]) {
 	});
 }
 
-test('what a host that cannot be used said stands there too', async t => {
+test('records the dialogue with a mail server that refuses the session or drops the connection', async t => {
 	const lab = await startLab(t, [{greeting: '554 5.7.1 go away'}, {dot: {do: 'drop'}}]);
 	const {attempts} = await lab.deliver({data: Buffer.from('Subject: x\r\n\r\nhello\r\n')});
 	const said = attempts.map(({dialogue}) => (dialogue ?? '').split('\n').map(line => line.slice(7)));
@@ -128,7 +128,7 @@ test('what a host that cannot be used said stands there too', async t => {
 	]);
 });
 
-test('the password of a smarthost is in no dialogue', async t => {
+test('never contains a relay’s credentials', async t => {
 	for (const extensions of ['AUTH PLAIN', 'AUTH LOGIN']) {
 		const login = {user: 'the-user', password: 'the-password'};
 		const refusing = {

@@ -4,7 +4,7 @@ import {dotStuffed} from '../../src/deliver/transaction.ts';
 
 const stuffed = (text: string) => Buffer.concat(dotStuffed(Buffer.from(text))).toString();
 
-test('dots at line starts are doubled, the end is added', t => {
+test('doubles dots at the start of a line and appends the terminator', t => {
 	t.is(stuffed('a\r\n'), 'a\r\n.\r\n');
 	t.is(stuffed('.\r\n'), '..\r\n.\r\n');
 	t.is(stuffed('a\r\n.b\r\n..c\r\nd.\r\n'), 'a\r\n..b\r\n...c\r\nd.\r\n.\r\n');
@@ -13,17 +13,17 @@ test('dots at line starts are doubled, the end is added', t => {
 	t.is(stuffed(''), '\r\n.\r\n');
 });
 
-test('dots after a bare CR or LF are doubled too', t => {
+test('doubles dots after a bare CR or LF too', t => {
 	t.is(stuffed('a\n.\r\nb\r.\rc\r\n'), 'a\n..\r\nb\r..\rc\r\n.\r\n');
 });
 
-test('nothing is copied where no dot stands at a line start', t => {
+test('does not copy data that has no dot at the start of a line', t => {
 	const data = new Uint8Array(Buffer.from('Subject: x\r\n\r\ny.z\r\n'));
 	const [first] = dotStuffed(data);
 	t.is(first?.buffer, data.buffer);
 });
 
-test('the receiver gets back every message of CRLF lines, and finds one end only', t => {
+test('a receiver restores any message with CRLF line endings and finds exactly one terminator', t => {
 	const line = fc.string({unit: fc.constantFrom('.', 'a', ' ')});
 	fc.assert(
 		fc.property(fc.array(line, {minLength: 1}), lines => {
@@ -35,7 +35,7 @@ test('the receiver gets back every message of CRLF lines, and finds one end only
 	);
 });
 
-test('whatever the bytes: no end of data before the end, by any reading of line ends', t => {
+test('never contains an early end of data, however the receiver reads line endings', t => {
 	const byte = fc.constantFrom('.', '\r', '\n', 'a');
 	fc.assert(
 		fc.property(fc.string({unit: byte, maxLength: 40}), text => {

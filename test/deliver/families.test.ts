@@ -27,7 +27,7 @@ function start(answer: DnsAnswer<string>, more: Partial<ConstructorParameters<ty
 
 const named: DnsAnswer<string> = {kind: 'found', records: ['mail.test']};
 
-test('IPv6 from an address with a name only', async t => {
+test('sends over IPv6 only if the source address has a PTR record', async t => {
 	for (const [answer, v6] of [
 		[named, true],
 		[{kind: 'nxdomain'}, false],
@@ -43,19 +43,19 @@ test('IPv6 from an address with a name only', async t => {
 	}
 });
 
-test('not where it is switched off, nor where the machine has no public address of the kind', async t => {
+test('does not use IPv6 if it is disabled or the machine has no public IPv6 address', async t => {
 	t.deepEqual(await start(named, {ipv6: false}).families.of([four, six]), {v4: true, v6: false});
 	const bare = start(named, {ownAddresses: () => ['127.0.0.1', '::1', 'fe80::1', 'fd00::1']});
 	t.deepEqual(await bare.families.of([]), {v4: true, v6: false});
 	t.deepEqual(bare.asked, []);
 });
 
-test('in a lab any address will do', async t => {
+test('accepts any address if private addresses are allowed', async t => {
 	const {families} = start({kind: 'nxdomain'}, {allowPrivate: true, ownAddresses: () => ['127.0.0.1', '::1']});
 	t.deepEqual(await families.of([]), {v4: true, v6: true});
 });
 
-test('the name of an address', t => {
+test('builds the reverse DNS name of an address', t => {
 	t.is(reverseName('192.0.2.17'), '17.2.0.192.in-addr.arpa');
 	t.is(reverseName('::1'), `1${'.0'.repeat(31)}.ip6.arpa`);
 });

@@ -19,7 +19,7 @@ const frozen: ReadonlyArray<readonly [step: string, timeout: keyof SmtpTimeouts,
 ];
 for (const [phase, timeout, script] of frozen) {
 	for (const extensions of [['PIPELINING'], []]) {
-		test(`a host that freezes at ${phase} (${extensions[0] ?? 'lock-step'}) is left after its time`, async t => {
+		test(`times out on a mail server that freezes at ${phase} (${extensions[0] ?? 'lock-step'})`, async t => {
 			const timeouts = {...testTimeouts, [timeout]: 100};
 			const lab = await startLab(t, [{extensions, ...script}], {timeouts});
 			const {outcome, attempts} = await lab.deliver();
@@ -31,12 +31,12 @@ for (const [phase, timeout, script] of frozen) {
 	}
 }
 
-test('a host that stops taking the data is left after its time', async t => {
+test('times out on a mail server that stops reading the data', async t => {
 	const lab = await startLab(t, [{extensions: [], body: never}], {timeouts: {...testTimeouts, block: 100, dot: 100}});
 	t.like((await lab.deliver({data: big})).outcome, {kind: 'deferred', category: 'network'});
 });
 
-test('a host that drips its reply is left after its time all the same', async t => {
+test('times out on a mail server that trickles its reply', async t => {
 	const lab = await startLab(
 		t,
 		[
@@ -53,7 +53,7 @@ test('a host that drips its reply is left after its time all the same', async t 
 	t.regex((await lab.deliver()).attempts[0]?.reply ?? '', /took longer than 150 ms/);
 });
 
-test('the deadline of the whole try ends it, whatever the single steps may take', async t => {
+test('stops at the deadline of the attempt, whatever the timeouts of its steps', async t => {
 	const lab = await startLab(t, [{rcpt: never}, {}], {attemptDeadlineMs: 2000});
 	const {outcome, attempts} = await lab.deliver();
 	t.like(outcome, {kind: 'deferred', category: 'network', reason: 'the attempt took longer than 2000 ms'});
@@ -61,10 +61,10 @@ test('the deadline of the whole try ends it, whatever the single steps may take'
 	t.is(lab.hosts[1]?.connections.length, 0);
 });
 
-/** In which a mail comes to the step that the test is about, also on a busy machine. */
+/** Enough for a message to reach the step under test, even on a busy machine. */
 const expiresMs = 10_000;
 
-test('a mail that expires is taken from a host that is stuck', async t => {
+test('stops waiting for a stuck mail server when the message expires', async t => {
 	const lab = await startLab(t, [{rcpt: never}, {}]);
 	const {outcome, attempts} = await lab.deliver({endsAt: Date.now() + expiresMs, expires: true});
 	t.like(outcome, {kind: 'deferred', reason: 'the message expired before the mail server accepted it'});
@@ -72,11 +72,11 @@ test('a mail that expires is taken from a host that is stuck', async t => {
 	t.is(lab.hosts[1]?.connections.length, 0, 'no other host is asked');
 });
 
-test('a mail that expires while the host has its data waits for the reply', async t => {
+test('waits for the reply to the data even if the message expires meanwhile', async t => {
 	const lab = await startLab(t, [
 		{
 			dot(_, connection) {
-				// It comes after the mail has expired.
+				// Sent after the message has expired.
 				setTimeout(() => connection.say('250 ok\r\n'), expiresMs);
 				return {bytes: ''};
 			},
@@ -85,7 +85,7 @@ test('a mail that expires while the host has its data waits for the reply', asyn
 	t.is((await lab.deliver({endsAt: Date.now() + expiresMs, expires: true})).outcome.kind, 'delivered');
 });
 
-test('replies without end are cut off', async t => {
+test('aborts a reply that does not end', async t => {
 	for (const bytes of ['220-x\r\n'.repeat(160_000), 'x'.repeat(1_100_000), `220 ${'x'.repeat(1_100_000)}`]) {
 		const lab = await startLab(t, [{greeting: {bytes}}]);
 		const reply = 'the server sent a reply that does not end';
@@ -96,11 +96,11 @@ test('replies without end are cut off', async t => {
 const dirty = '\u001b[31mno\u0007\u0000\u202e such user';
 const dirtyWords: ReadonlyArray<readonly [where: string, script: FakeMxOptions]> = [
 	['in a reply', {rcpt: `550 5.1.1 ${dirty}`}],
-	['in what nobody asked for', {greeting: {bytes: `220 hello\r\n250 ${dirty}\r\n`}}],
-	['in a line that is no reply', {greeting: {bytes: `${dirty}\r\n550 ${dirty}\r\n`}}],
+	['in an unexpected reply', {greeting: {bytes: `220 hello\r\n250 ${dirty}\r\n`}}],
+	['in a line without a code', {greeting: {bytes: `${dirty}\r\n550 ${dirty}\r\n`}}],
 ];
 for (const [where, script] of dirtyWords) {
-	test(`controls ${where} are not kept`, async t => {
+	test(`strips control characters ${where}`, async t => {
 		const lab = await startLab(t, [script]);
 		const {outcome, attempts} = await lab.deliver();
 		const said = [...attempts.map(({reply}) => reply), 'reason' in outcome ? (outcome.reason ?? '') : ''];
@@ -111,7 +111,7 @@ for (const [where, script] of dirtyWords) {
 
 const steps: readonly Step[] = ['greeting', 'ehlo', 'helo', 'starttls', 'mail', 'rcpt', 'data', 'dot', 'rset', 'quit'];
 
-test('any bytes at any step: an outcome, in time', async t => {
+test('reaches an outcome in time, whatever bytes the server sends at any step', async t => {
 	const timeouts = Object.fromEntries(Object.keys(testTimeouts).map(name => [name, 60])) as SmtpTimeouts;
 	const reply = fc.oneof(
 		fc.uint8Array({maxLength: 200}).map(bytes => Buffer.from(bytes)),

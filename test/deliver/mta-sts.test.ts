@@ -17,7 +17,7 @@ function withPolicy(mtaSts: MtaSts): Terms {
 	return {...plainTerms, mtaSts};
 }
 
-test('enforce: a certificate that verifies for the MX name', async t => {
+test('enforce: delivers over TLS with a certificate that is valid for the MX name', async t => {
 	const lab = await startLab(t, [{tls: good}], {ca});
 	const {outcome, attempts} = await lab.deliver({terms: enforce('*.example.test')});
 	t.is(outcome.kind, 'delivered');
@@ -41,7 +41,7 @@ for (const [what, tls, result, reason] of [
 		/^MTA-STS: no authority that we trust vouches for .*: self-signed certificate$/,
 	],
 ] as const) {
-	test(`enforce: a certificate ${what} defers, once, and nothing of the mail is sent`, async t => {
+	test(`enforce: a certificate ${what} defers after one connection, and nothing is sent`, async t => {
 		const lab = await startLab(t, [{tls}], {ca});
 		const {outcome, attempts} = await lab.deliver({terms: enforce('mx0.example.test')});
 		t.like(outcome, {kind: 'deferred', category: 'policy'});
@@ -52,7 +52,7 @@ for (const [what, tls, result, reason] of [
 	});
 }
 
-test('enforce: STARTTLS that is not offered, refused or stripped defers', async t => {
+test('enforce: defers if STARTTLS is not offered, refused or stripped', async t => {
 	const offersNone = await startLab(t, [{}], {ca});
 	const refuses = await startLab(t, [{tls: good, starttls: '454 4.7.0 TLS not available'}], {ca});
 	const strips = await startLab(t, [{tls: good, ehlo: '250-mx0.example.test\n250 XXXXXXXA'}], {ca});
@@ -70,7 +70,7 @@ for (const [brokenTls, starttls] of [
 	['drop', testTimeouts.starttls],
 	['silent', 1000],
 ] as const) {
-	test(`enforce: a handshake that fails (${brokenTls}) defers, never in plain text`, async t => {
+	test(`enforce: defers after a failed handshake (${brokenTls}) and never falls back to plain text`, async t => {
 		const lab = await startLab(t, [{brokenTls}], {ca, timeouts: {...testTimeouts, starttls}});
 		for (let n = 0; n < 2; n++) {
 			const {outcome, attempts} = await lab.deliver({terms: enforce('*.example.test')});
@@ -82,14 +82,14 @@ for (const [brokenTls, starttls] of [
 	});
 }
 
-test('enforce: an address whose TLS was broken without the policy gets no plain text with it', async t => {
+test('enforce: does not use plain text for an address whose TLS failed before the policy applied', async t => {
 	const lab = await startLab(t, [{brokenTls: 'drop'}], {ca});
 	t.is((await lab.deliver()).outcome.kind, 'delivered');
 	t.is((await lab.deliver({terms: enforce('*.example.test')})).outcome.kind, 'deferred');
 	t.is(lab.hosts[0]?.count(), 1);
 });
 
-test('enforce: a host that the policy does not name is passed over', async t => {
+test('enforce: skips a mail server that the policy does not list', async t => {
 	const lab = await startLab(t, [{tls: good}, {tls: good}], {ca});
 	const {outcome, attempts} = await lab.deliver({terms: enforce('mx1.example.test')});
 	t.is(outcome.kind, 'delivered');
@@ -97,7 +97,7 @@ test('enforce: a host that the policy does not name is passed over', async t => 
 	t.is(lab.hosts[0]?.connections.length, 0);
 });
 
-test('enforce: a policy that names none of the hosts defers', async t => {
+test('enforce: defers if the policy lists none of the mail servers', async t => {
 	const lab = await startLab(t, [{tls: good}, {tls: good}], {ca});
 	const {outcome, attempts} = await lab.deliver({terms: enforce('*.mx.example.test', 'example.test')});
 	t.like(outcome, {
@@ -109,7 +109,7 @@ test('enforce: a policy that names none of the hosts defers', async t => {
 	t.true(lab.hosts.every(({connections}) => connections.length === 0));
 });
 
-test('enforce: many hosts that the policy does not name do not crowd out the one that it does', async t => {
+test('enforce: unlisted mail servers do not crowd out a listed one', async t => {
 	const lab = await startLab(t, [{tls: good}], {
 		ca,
 		zone: {
@@ -120,14 +120,14 @@ test('enforce: many hosts that the policy does not name do not crowd out the one
 	t.is((await lab.deliver({terms: enforce('mx0.example.test')})).outcome.kind, 'delivered');
 });
 
-test('enforce: the next host is tried when the first one fails', async t => {
+test('enforce: uses the next mail server if the first one fails', async t => {
 	const lab = await startLab(t, [{tls: otherName}, {tls: good}], {ca});
 	const {outcome, attempts} = await lab.deliver({terms: enforce('*.example.test')});
 	t.is(outcome.kind, 'delivered');
 	t.like(attempts, {length: 2, 1: {host: 'mx1.example.test'}});
 });
 
-test('testing: what would have failed is noted, the mail is delivered', async t => {
+test('testing: delivers and records the failure that enforce would have caused', async t => {
 	for (const [options, names, result] of [
 		[{tls: good}, ['*.example.test'], 'success'],
 		[{tls: otherName}, ['*.example.test'], 'certificate-host-mismatch'],
@@ -142,7 +142,7 @@ test('testing: what would have failed is noted, the mail is delivered', async t 
 	}
 });
 
-test('testing: the text of the attempt tells it', async t => {
+test('testing: the attempt shows the policy’s mode', async t => {
 	const lab = await startLab(t, [{tls: otherName}], {ca});
 	t.regex(
 		(await lab.deliver({terms: testing('*.example.test')})).attempts[0]?.tls ?? '',
@@ -150,7 +150,7 @@ test('testing: the text of the attempt tells it', async t => {
 	);
 });
 
-test('a session that was made without the policy is not used for it, and one that was is used again', async t => {
+test('reuses a session under a policy only if it was opened under that policy', async t => {
 	const lab = await startLab(t, [{tls: good}], {ca, limit: 2});
 	await lab.deliver();
 	const {attempts} = await lab.deliver({terms: enforce('*.example.test')});
@@ -164,7 +164,7 @@ test('a session that was made without the policy is not used for it, and one tha
 	t.regex(relaxed.attempts[0]?.tls ?? '', / verified \(MTA-STS testing\)$/);
 });
 
-test('the operator demands: verified TLS, or TLS with any certificate', async t => {
+test('TLS required by the operator: with a verified or with any certificate', async t => {
 	const terms = (tls: Terms['tls']): Terms => ({...plainTerms, tls});
 	const verified = await startLab(t, [{tls: good}], {ca});
 	t.regex((await verified.deliver({terms: terms('required')})).attempts[0]?.tls ?? '', / verified$/);

@@ -41,7 +41,7 @@ async function start(
 	};
 }
 
-test('by preference, IPv6 and IPv4 in turn, five addresses at most', async t => {
+test('orders by preference, alternates IPv6 and IPv4, and returns at most five addresses', async t => {
 	const {addresses} = await start(t, {
 		'example.test': {
 			mx: [
@@ -59,7 +59,7 @@ test('by preference, IPv6 and IPv4 in turn, five addresses at most', async t => 
 	t.is(new Set(found).size, 5);
 });
 
-test('equal preferences: each copy has an order of its own', async t => {
+test('orders equal preferences differently for each recipient', async t => {
 	const hosts = ['a.test', 'b.test', 'c.test', 'd.test'];
 	const zone: Zone = {
 		'example.test': {mx: [...hosts.map(host => [10, host] as const), [5, 'first.test']]},
@@ -85,7 +85,7 @@ test('equal preferences: each copy has an order of its own', async t => {
 	);
 });
 
-test('a name too many for UDP comes by TCP', async t => {
+test('falls back to TCP if the MX response does not fit into UDP', async t => {
 	const hosts = Array.from({length: 19}, (_, n) => `host-with-a-rather-long-name-${n}.example.test`);
 	const {addresses} = await start(t, {
 		'example.test': {mx: hosts.map((host, n) => [n, host] as const)},
@@ -94,7 +94,7 @@ test('a name too many for UDP comes by TCP', async t => {
 	t.is((await addresses('example.test'))[0], `${hosts[0]} 8.8.8.0`);
 });
 
-test('an alias is followed, the host keeps the name of the MX', async t => {
+test('follows a CNAME, but keeps the MX name', async t => {
 	const {addresses} = await start(t, {
 		'example.test': {cname: 'real.test'},
 		'real.test': {mx: [[10, 'mx.test']]},
@@ -104,13 +104,13 @@ test('an alias is followed, the host keeps the name of the MX', async t => {
 	t.deepEqual(await addresses('example.test'), ['mx.test 8.8.8.8']);
 });
 
-test('no MX: the domain itself, also with IPv6 only', async t => {
+test('uses the domain itself if it has no MX, even with only IPv6 addresses', async t => {
 	const {addresses} = await start(t, {'four.test': {a: ['8.8.8.8']}, 'six.test': {aaaa: ['2a00::1']}});
 	t.deepEqual(await addresses('four.test'), ['four.test 8.8.8.8']);
 	t.deepEqual(await addresses('six.test'), ['six.test 2a00::1']);
 });
 
-test('a null MX takes no mail; beside others it means nothing', async t => {
+test('bounces on a null MX, but ignores it next to other MX records', async t => {
 	const {hosts, addresses} = await start(t, {
 		'none.test': {mx: [[0, '.']], a: ['8.8.8.8']},
 		'odd.test': {
@@ -129,7 +129,7 @@ test('a null MX takes no mail; beside others it means nothing', async t => {
 	t.deepEqual(await addresses('odd.test'), ['mx.test 8.8.8.8']);
 });
 
-test('of a hundred hosts the best are tried, over TCP as well', async t => {
+test('picks the five best of a hundred mail servers', async t => {
 	const names = Array.from({length: 100}, (_, n) => `mx-${n}.example.test`);
 	const {addresses} = await start(t, {
 		'example.test': {mx: names.map((name, n) => [1000 - n, name] as const)},
@@ -141,7 +141,7 @@ test('of a hundred hosts the best are tried, over TCP as well', async t => {
 	);
 });
 
-test('hosts that DNS has no answer for do not hold a mail for long: eleven are looked up, and no more', async t => {
+test('looks up at most eleven mail servers if DNS fails for all of them', async t => {
 	const names = Array.from({length: 20}, (_, n) => `mx-${n}.example.test`);
 	const {hosts, dns} = await start(t, {
 		'example.test': {mx: names.map((name, n) => [n, name] as const)},
@@ -151,7 +151,7 @@ test('hosts that DNS has no answer for do not hold a mail for long: eleven are l
 	t.is(new Set(dns.queries.filter(query => query.startsWith('A '))).size, 11);
 });
 
-test('IPv6 only where there is a way to it, and the other way round', async t => {
+test('returns only addresses of a family that this machine sends over', async t => {
 	const zone: Zone = {
 		'example.test': {mx: [[0, 'mx.test']]},
 		'mx.test': {a: ['8.8.8.1', '8.8.8.2', '8.8.8.3', '8.8.8.4'], aaaa: ['2a00::1', '2a00::2', '2a00::3']},
@@ -183,7 +183,7 @@ test('IPv6 only where there is a way to it, and the other way round', async t =>
 	);
 });
 
-test('names that are none are dropped', async t => {
+test('ignores MX records with invalid names', async t => {
 	const {addresses} = await start(t, {
 		'example.test': {
 			mx: [
@@ -197,7 +197,7 @@ test('names that are none are dropped', async t => {
 	t.deepEqual(await addresses('example.test'), ['mx.test 8.8.8.8']);
 });
 
-test('an MX that is an address is dropped', async t => {
+test('ignores an MX record that contains an IP address', async t => {
 	const {addresses} = await start(t, {
 		'example.test': {
 			mx: [
@@ -210,7 +210,7 @@ test('an MX that is an address is dropped', async t => {
 	t.deepEqual(await addresses('example.test'), ['mx.test 8.8.8.8']);
 });
 
-test('NXDOMAIN is final only when DNS says it again', async t => {
+test('bounces on NXDOMAIN only if a second lookup confirms it', async t => {
 	const {hosts, dns} = await start(t, {});
 	const first = (await hosts('gone.test')) as NoHost;
 	t.like(first, {outcome: {kind: 'deferred', category: 'unknown_domain', waitMs: 15 * minute}, enhanced: '4.1.2'});
@@ -227,7 +227,7 @@ for (const [fault, timeoutMs] of [
 	['timeout', 2000],
 	['garbage', 2000],
 ] as const) {
-	test(`${fault} to the MX query defers, whatever address the domain has`, async t => {
+	test(`defers on ${fault} for the MX query, even if the domain has an address`, async t => {
 		const {hosts} = await start(t, {'example.test': {a: ['8.8.8.8'], fail: {MX: fault}}}, {}, timeoutMs);
 		t.like((await hosts('example.test')) as NoHost, {
 			outcome: {kind: 'deferred', category: 'dns_temp'},
@@ -235,7 +235,7 @@ for (const [fault, timeoutMs] of [
 		});
 	});
 
-	test(`${fault} to the address queries of one host passes to the next, of all defers`, async t => {
+	test(`uses the next mail server on ${fault} for an address query, and defers if none is left`, async t => {
 		const zone: Zone = {
 			'example.test': {
 				mx: [
@@ -253,7 +253,7 @@ for (const [fault, timeoutMs] of [
 	});
 }
 
-test('hosts without an address: wait an hour, then fail', async t => {
+test('bounces if no mail server has an address, but only after an hour’s wait', async t => {
 	const {hosts} = await start(t, {
 		'example.test': {
 			mx: [
@@ -274,7 +274,7 @@ test('hosts without an address: wait an hour, then fail', async t => {
 	}
 });
 
-test('addresses that are not public are refused, unless the lab allows them', async t => {
+test('rejects private addresses unless they are allowed', async t => {
 	const zone: Zone = {
 		'inside.test': {mx: [[0, 'a.test']]},
 		'a.test': {
@@ -299,7 +299,7 @@ test('addresses that are not public are refused, unless the lab allows them', as
 	t.true((await lab.addresses('inside.test')).includes('a.test 127.0.0.1'));
 });
 
-test('an MX that is this system: neither it nor those after it', async t => {
+test('drops the MX that is this machine and all after it', async t => {
 	const zone: Zone = {
 		'loop.test': {
 			mx: [
@@ -324,7 +324,7 @@ test('an MX that is this system: neither it nor those after it', async t => {
 	t.deepEqual(await addresses('backup.test'), ['b.test 8.8.8.8']);
 });
 
-test('answers are kept for their time: an MX a minute, addresses by their TTL', async t => {
+test('caches MX records for a minute and addresses for their TTL', async t => {
 	const {dns, addresses, pass} = await start(t, {
 		'example.test': {mx: [[0, 'mx.test']]},
 		'mx.test': {a: ['8.8.8.8'], ttl: 600},
@@ -341,14 +341,14 @@ test('answers are kept for their time: an MX a minute, addresses by their TTL', 
 	t.deepEqual([asked('MX'), asked('A')], [3, 2]);
 });
 
-test('a failure is not kept', async t => {
+test('does not cache a failure', async t => {
 	const {dns, addresses} = await start(t, {'example.test': 'servfail'});
 	t.deepEqual(await addresses('example.test'), ['4.4.3']);
 	dns.zone['example.test'] = {a: ['8.8.8.8']};
 	t.deepEqual(await addresses('example.test'), ['example.test 8.8.8.8']);
 });
 
-test('a try without a route is recorded as one', async t => {
+test('records an attempt even if the domain has no mail server', async t => {
 	const lab = await startLab(t, []);
 	const {outcome, attempts, sentAt} = await lab.deliver({destination: 'gone.test'});
 	t.is(outcome.kind, 'deferred');

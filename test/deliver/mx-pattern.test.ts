@@ -1,7 +1,7 @@
 import test from 'ava';
 import {namesHost} from '../../src/deliver/host.ts';
 
-test('a name stands for itself, a wildcard for exactly one label', t => {
+test('a name matches itself, a wildcard exactly one label', t => {
 	t.true(namesHost('mx.example.test', 'mx.example.test'));
 	t.true(namesHost('*.example.test', 'mx.example.test'));
 	for (const [pattern, host] of [

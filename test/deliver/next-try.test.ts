@@ -8,13 +8,13 @@ import {startLab} from '../helpers/delivery-lab.ts';
 import type {FakeMxOptions} from '../helpers/fake-mx.ts';
 import {loopbackAddress} from '../helpers/loopback.ts';
 
-// A copy that was tried goes on where its last try ended, so that it asks every host in the end.
+// Each attempt continues where the previous one stopped, so that every mail server is contacted in the end.
 
 type Lab = Awaited<ReturnType<typeof startLab>>;
 
 const askedBy = (n: number, {attempts}: AttemptResult): Asked[] => attempts.map(one => ({...one, n}));
 
-/** Tries a copy until it is delivered: whom each try asked, by host and address. */
+/** Repeats attempts until delivery. Returns the mail servers and addresses that each attempt contacted. */
 async function tries(lab: Lab, most: number, recipientId = 'rcp_1'): Promise<string[][]> {
 	const all: string[][] = [];
 	let asked: readonly Asked[] = [];
@@ -33,7 +33,7 @@ async function tries(lab: Lab, most: number, recipientId = 'rcp_1'): Promise<str
 
 const hostsOf = (all: readonly string[][]) => all.map(one => one.map(asked => /^mx(\d)/.exec(asked)?.[1]).join(''));
 
-test('one host with eight addresses of which seven refuse connections: each copy is delivered at its second try at latest', async t => {
+test('delivers by the second attempt if seven of a mail server’s eight addresses refuse connections', async t => {
 	const dead = Array.from({length: 7}, loopbackAddress);
 	const alive = loopbackAddress();
 	const lab = await startLab(t, [{host: alive}], {
@@ -54,11 +54,11 @@ for (const [name, busy, expected] of [
 	['451 at the dot', {dot: '451 4.3.0 try later'}, ['01', '23', '4']],
 	['421 at the greeting', {greeting: '421 4.3.2 busy'}, ['01234']],
 	['a greeting that never comes', {greeting: {do: 'drop'}}, ['01234']],
-	// The host that greylists may want to see the copy again, so it is asked each time.
+	// A server that greylists expects the same recipient again, so every attempt contacts it.
 	['451 at RCPT', {rcpt: '451 4.7.1 try later'}, ['01', '02', '03', '04']],
 	['450 at RCPT', {rcpt: '450 4.2.0 try later'}, ['01', '02', '03', '04']],
 ] as const satisfies ReadonlyArray<readonly [string, FakeMxOptions, readonly string[]]>) {
-	test(`five hosts of which four answer ${name}: the fifth gets the mail`, async t => {
+	test(`reaches the fifth mail server if the first four fail with ${name}`, async t => {
 		const hosts: FakeMxOptions[] = [busy, busy, busy, busy, {}];
 		const lab = await startLab(t, hosts, {idleMs: 0});
 		t.deepEqual(hostsOf(await tries(lab, 4)), [...expected]);
@@ -71,7 +71,7 @@ for (const [name, busy, expected] of [
 	});
 }
 
-test('a host that greylists by address is asked first at the next try, the one of its addresses that was asked', async t => {
+test('the next attempt starts with the address that greylisted', async t => {
 	const addresses = Array.from({length: 4}, loopbackAddress);
 	let known = false;
 	const grey: FakeMxOptions = {
@@ -97,7 +97,7 @@ test('a host that greylists by address is asked first at the next try, the one o
 	t.true(others.hosts.some(({connections}) => connections.length > 0));
 });
 
-test('a smarthost with eight addresses of which seven refuse connections gets each copy at its second try', async t => {
+test('delivers by the second attempt if seven of a relay’s eight addresses refuse connections', async t => {
 	const dead = Array.from({length: 7}, loopbackAddress);
 	const probe = await startLab(t, [{}]);
 	const [relay] = probe.hosts;
@@ -111,7 +111,7 @@ test('a smarthost with eight addresses of which seven refuse connections gets ea
 	t.is(relay?.count(), 1);
 });
 
-test('hosts of which DNS has no answer do not hide those behind them', async t => {
+test('mail servers whose DNS lookup fails do not block those after them', async t => {
 	const names = Array.from({length: 6}, (_, n) => `mx${n}.example.test`);
 	for (const preference of [10, 0]) {
 		const lab = await startLab(t, [{}], {
@@ -128,7 +128,7 @@ test('hosts of which DNS has no answer do not hide those behind them', async t =
 
 type Layout = ReadonlyArray<{readonly priority: number; readonly addresses: number}>;
 
-/** DNS of a layout: `a.b.c.d` tells the host and the address. */
+/** DNS for a layout. The addresses are `8.8.<mail server>.<index>`. */
 function dnsOf(layout: Layout): Resolver {
 	const records: MxRecord[] = layout.map(({priority}, n) => ({exchange: `h${n}.test`, priority}));
 	const found = <T>(all: readonly T[]): Promise<DnsAnswer<T>> => Promise.resolve({kind: 'found', records: all});
@@ -142,14 +142,14 @@ function dnsOf(layout: Layout): Resolver {
 	} as unknown as Resolver;
 }
 
-/** What a host says to the copy at each try. */
+/** How a mail server fails in every attempt. */
 const faults = {
 	refused: {phase: 'connect', code: null},
 	busy: {phase: 'mail', code: 451},
 	grey: {phase: 'rcpt', code: 451},
 } as const;
 
-test('each try asks an address of both families', async t => {
+test('each attempt includes addresses of both families', async t => {
 	const options: Parameters<typeof findMxHosts>[2] = {
 		resolver: {
 			...dnsOf([{priority: 10, addresses: 2}]),
@@ -173,7 +173,7 @@ test('each try asks an address of both families', async t => {
 	t.is(new Set(asked.map(({ip}) => ip)).size, 14);
 });
 
-test('whatever fails, each address of each host is asked within as many tries as there are addresses', async t => {
+test('contacts every address of every mail server within as many attempts as there are addresses', async t => {
 	const layout = fc.array(fc.record({priority: fc.nat(3), addresses: fc.integer({min: 1, max: 8})}), {
 		minLength: 1,
 		maxLength: 6,
@@ -217,7 +217,7 @@ test('whatever fails, each address of each host is asked within as many tries as
 	);
 });
 
-test('a host that was not asked because the lifetime ended meanwhile leaves the mail undecided', async t => {
+test('defers if the message expires before the next mail server is contacted', async t => {
 	for (const host of [{extensions: ['SIZE 10']}, {brokenTls: 'drop'}] as const) {
 		let passed = 0;
 		const clock = {now: () => Date.now() + passed, monotonic: () => performance.now()};

@@ -2,7 +2,7 @@ import test from 'ava';
 import {startLab, testDelivery, testTimeouts} from '../helpers/delivery-lab.ts';
 import type {Answer, FakeConnection, FakeMxOptions, Step} from '../helpers/fake-mx.ts';
 
-// Hosts whose replies do not fit the commands: no mail is lost, repeated or bounced for good because of them.
+// Mail servers whose replies do not match the commands: no message is lost, sent twice or bounced because of them.
 
 const pipelining = ['PIPELINING'];
 const bytes = (text: string): Answer => ({bytes: text});
@@ -18,7 +18,7 @@ const unasked: ReadonlyArray<readonly [what: string, script: FakeMxOptions]> = [
 ];
 for (const [what, script] of unasked) {
 	for (const extensions of [pipelining, []]) {
-		test(`${what} (${extensions[0] ?? 'lock-step'}): the mail is tried again`, async t => {
+		test(`defers on ${what} (${extensions[0] ?? 'lock-step'})`, async t => {
 			const lab = await startLab(t, [{extensions, ...script}]);
 			const {outcome} = await lab.deliver();
 			t.is(outcome.kind, 'deferred', JSON.stringify(outcome));
@@ -29,7 +29,7 @@ for (const [what, script] of unasked) {
 
 for (const step of ['mail', 'rcpt', 'data', 'dot'] as const) {
 	for (const extensions of [pipelining, []]) {
-		test(`550 just before the reply to ${step} (${extensions[0] ?? 'lock-step'}): the mail is tried again`, async t => {
+		test(`defers on 550 just before the reply to ${step} (${extensions[0] ?? 'lock-step'})`, async t => {
 			const early = (_: string, connection: FakeConnection) => {
 				connection.say('550 5.1.1 no such user\r\n');
 				return undefined;
@@ -42,7 +42,7 @@ for (const step of ['mail', 'rcpt', 'data', 'dot'] as const) {
 }
 
 for (const extensions of [pipelining, []]) {
-	test(`a refusal in two replies (${extensions[0] ?? 'lock-step'}) is one`, async t => {
+	test(`treats a refusal split into two replies as one (${extensions[0] ?? 'lock-step'})`, async t => {
 		const twice = (code: number) => (_: string, connection: FakeConnection) => {
 			connection.say(`${code} no such user\r\n`);
 			return `${code} ask our page`;
@@ -58,7 +58,7 @@ for (const extensions of [pipelining, []]) {
 	});
 }
 
-test('a reply while a large mail is being sent is not that to its dot', async t => {
+test('does not take a 250 in the middle of a large message for the reply to its final dot', async t => {
 	const data = Buffer.from(`Subject: big\r\n\r\n${'x'.repeat(70)}\r\n`.repeat(20_000));
 	for (const [said, kind] of [
 		['250 queued', 'deferred'],
@@ -69,7 +69,7 @@ test('a reply while a large mail is being sent is not that to its dot', async t 
 	}
 });
 
-test('354 said twice answers no dot', async t => {
+test('does not take a second 354 for the reply to the final dot', async t => {
 	const lab = await startLab(t, [
 		{
 			dot(_, connection) {
@@ -82,12 +82,12 @@ test('354 said twice answers no dot', async t => {
 	t.is(lab.hosts[0]?.received.length, 1);
 });
 
-test('221 to the dot says nothing of the mail', async t => {
+test('defers on 221 after the final dot', async t => {
 	const lab = await startLab(t, [{dot: '221 bye'}]);
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'network'});
 });
 
-test('two replies to the dot: the host has the mail', async t => {
+test('counts as delivered if 250 comes twice after the final dot', async t => {
 	const lab = await startLab(t, [
 		{
 			dot(_, connection) {
@@ -112,7 +112,7 @@ const strays: Readonly<Record<string, string>> = {
 	'a line of 100,000 octets': 'x'.repeat(100_000),
 };
 for (const [what, junk] of Object.entries(strays)) {
-	test(`a line without a code, ${what}, before the reply is no reply, in every phase`, async t => {
+	test(`ignores ${what} before the reply, in every phase`, async t => {
 		for (const step of steps) {
 			const say = (_: string, connection: FakeConnection) => {
 				connection.say(`${junk}\r\n`);
@@ -125,7 +125,7 @@ for (const [what, junk] of Object.entries(strays)) {
 	});
 }
 
-test('long lines and replies count as far as they are kept', async t => {
+test('accepts overlong lines and replies and truncates them', async t => {
 	for (const text of [`250 ${'x'.repeat(100_000)}\r\n`, `${'250-x\r\n'.repeat(2000)}250 x\r\n`]) {
 		for (const step of ['ehlo', 'mail', 'dot']) {
 			const lab = await startLab(t, [{extensions: [], [step]: {bytes: text}}]);
@@ -146,7 +146,7 @@ const refusals: readonly Answer[] = [
 for (const step of ['mail', 'rcpt', 'data', 'dot'] as const) {
 	for (const refusal of refusals.filter(one => step !== 'dot' || typeof one === 'string')) {
 		const said = typeof refusal === 'string' ? refusal : JSON.stringify(refusal);
-		test(`a host that takes three mails a connection, then answers ${step} with ${said}, gets all`, async t => {
+		test(`delivers everything if ${said} to ${step} follows three messages on a connection`, async t => {
 			const taken = new Map<object, number>();
 			const limit = (_: string, connection: object) => ((taken.get(connection) ?? 0) >= 3 ? refusal : undefined);
 			const lab = await startLab(t, [
@@ -165,7 +165,7 @@ for (const step of ['mail', 'rcpt', 'data', 'dot'] as const) {
 				outcomes.push((await lab.deliver(testDelivery())).outcome.kind);
 			}
 
-			// After MAIL the first refusal may be about the mail, if it says nothing of the connection.
+			// The first refusal after MAIL may concern the message, unless it mentions the connection.
 			const refused = outcomes.filter(kind => kind !== 'delivered');
 			t.true(refused.length <= (step === 'mail' || !/^45\d 4/.test(said) ? 0 : 3), `${outcomes}`);
 			t.false(refused.includes('bounced'));
@@ -185,7 +185,7 @@ const protests: readonly Answer[] = [
 ];
 for (const protest of protests) {
 	const said = typeof protest === 'string' ? protest : JSON.stringify(protest);
-	test(`a host that does not stand pipelining (${said}) gets one command after the other, the next mail at once`, async t => {
+	test(`switches to lock-step for this and later messages if pipelining causes ${said}`, async t => {
 		const awaits = new Map<object, string>();
 		const lab = await startLab(t, [
 			{
@@ -209,7 +209,7 @@ for (const protest of protests) {
 	});
 }
 
-test('a host that throws away what came with MAIL gets one command after the other', async t => {
+test('switches to lock-step if the server discards what was pipelined after MAIL', async t => {
 	// Short for the reply that never comes. The one to the next RCPT may take its time.
 	const limits = [300];
 	const lab = await startLab(t, [{extensions: pipelining, rcpt: [{do: 'never'}]}], {
@@ -227,7 +227,7 @@ test('a host that throws away what came with MAIL gets one command after the oth
 	]);
 });
 
-test('550 5.5.0 to RCPT is about the recipient: it is asked once', async t => {
+test('bounces on 550 5.5.0 to RCPT without a second session', async t => {
 	const rcpt = '550 5.5.0 Requested action not taken: mailbox unavailable';
 	const lab = await startLab(t, [{extensions: pipelining, rcpt}]);
 	const {outcome, attempts} = await lab.deliver();
@@ -236,12 +236,12 @@ test('550 5.5.0 to RCPT is about the recipient: it is asked once', async t => {
 	t.is(lab.hosts[0]?.connections.length, 1);
 });
 
-test('a refusal with the begin of another reply behind it is not believed', async t => {
+test('does not trust a refusal followed by the start of another reply', async t => {
 	const lab = await startLab(t, [{extensions: [], rcpt: {bytes: '550 5.1.1 no such user\r\n250-'}}]);
 	t.is((await lab.deliver()).outcome.kind, 'deferred');
 });
 
-test('the third try of a mail is made in lock-step, whatever was wrong', async t => {
+test('uses lock-step from the third attempt, whatever the earlier errors', async t => {
 	const grouped = new Map<object, boolean>();
 	const lab = await startLab(t, [
 		{

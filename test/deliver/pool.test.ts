@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const slow: FakeMxOptions = {extensions: ['PIPELINING']};
 
-test('never more connections to a site than its limit, all mail arrives', async t => {
+test('delivers everything without exceeding the connection limit of a provider', async t => {
 	const lab = await startLab(t, [slow], {limit: 3});
 	const results = await Promise.all(Array.from({length: 200}, () => lab.deliver()));
 	t.true(results.every(({outcome}) => outcome.kind === 'delivered'));
@@ -16,7 +16,7 @@ test('never more connections to a site than its limit, all mail arrives', async 
 	t.true((lab.hosts[0]?.maxOpen() ?? 0) <= 3);
 });
 
-test('the place of a connection that has ended is free when the host knows', async t => {
+test('frees the slot of a closed connection once the server has been notified', async t => {
 	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
 	const first = await pool.acquire('site', 1, {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000});
 	const second = pool.acquire('site', 1, {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000});
@@ -26,7 +26,7 @@ test('the place of a connection that has ended is free when the host knows', asy
 	t.deepEqual(pool.count(), {busy: 1, idle: 0, waiting: 0});
 });
 
-test('high mail is lent the next connection, seven times in a row while others wait', async t => {
+test('gives the next connection to high-priority messages, at most seven times in a row', async t => {
 	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
 	const wanted = {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000};
 	const order: string[] = [];
@@ -50,7 +50,7 @@ test('high mail is lent the next connection, seven times in a row while others w
 	await pool.close();
 });
 
-test('other mail leaves a connection to high mail, but not the only one', async t => {
+test('reserves a connection for high-priority messages, unless the limit is one', async t => {
 	const pool = new ConnectionPool({maxSessions: 10, idleMs: 1000, quitMs: 1000});
 	const acquire = (name: string, limit: number, isHigh: boolean) =>
 		pool.acquire(name, limit, {
@@ -70,7 +70,7 @@ test('other mail leaves a connection to high mail, but not the only one', async 
 	t.truthy(await acquire('narrow', 1, false));
 });
 
-test('a connection is used for the mails it may have, then a new one', async t => {
+test('opens a new connection after the maximum number of messages', async t => {
 	const lab = await startLab(t, [slow], {limit: 1, terms: {mailsPerSession: 10}});
 	for (let n = 0; n < 25; n++) {
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
@@ -84,7 +84,7 @@ test('a connection is used for the mails it may have, then a new one', async t =
 	t.is(lab.hosts[0]?.connections[0]?.commands.at(-1), 'QUIT');
 });
 
-test('50 mails a connection to an MX, 1,000 to a smarthost: as the terms of the copy say', async t => {
+test('sends as many messages per connection as the recipient’s terms allow', async t => {
 	const lab = await startLab(t, [slow], {limit: 1});
 	const port = lab.hosts[0]?.port ?? 0;
 	const host = lab.hosts[0]?.host ?? '';
@@ -103,7 +103,7 @@ test('50 mails a connection to an MX, 1,000 to a smarthost: as the terms of the 
 	t.is(lab.hosts[0]?.connections.length, 3);
 });
 
-test('an idle connection ends by itself', async t => {
+test('closes an idle connection after a while', async t => {
 	const lab = await startLab(t, [slow], {idleMs: 20});
 	await lab.deliver();
 	await waitFor('the idle connection is gone', () => lab.hosts[0]?.open() === 0);
@@ -111,7 +111,7 @@ test('an idle connection ends by itself', async t => {
 	t.deepEqual(lab.deliverer.count(), {busy: 0, idle: 0, waiting: 0});
 });
 
-test('an idle connection that the host ends is forgotten', async t => {
+test('forgets an idle connection that the server closes', async t => {
 	const lab = await startLab(t, [slow]);
 	await lab.deliver();
 	await waitFor('the session is idle', () => lab.deliverer.count().idle === 1);
@@ -120,7 +120,7 @@ test('an idle connection that the host ends is forgotten', async t => {
 	t.is((await lab.deliver()).outcome.kind, 'delivered');
 });
 
-test('idle connections make way for other sites, at most this many in all', async t => {
+test('closes idle connections for other providers to stay within the total limit', async t => {
 	const domains = Array.from({length: 8}, (_, n) => `d${n}.test`);
 	const first = await startLab(t, [slow]);
 	const host = first.hosts[0]?.host ?? '';
@@ -136,7 +136,7 @@ test('idle connections make way for other sites, at most this many in all', asyn
 	t.true((first.hosts[0]?.maxOpen() ?? 0) <= 2);
 });
 
-test('sites take turns: one with a long queue does not hold up another', async t => {
+test('providers take turns: a long queue for one does not delay another', async t => {
 	const order: string[] = [];
 	const mx = await startLab(t, [
 		{...slow, rcpt: line => void order.push(/@(\w+)/.exec(line)?.[1] ?? '') as undefined},
@@ -158,7 +158,7 @@ test('sites take turns: one with a long queue does not hold up another', async t
 	t.true(order.indexOf('calm') < 5, order.join());
 });
 
-test('a host that never answers holds up no other', async t => {
+test('an unresponsive mail server does not delay messages to others', async t => {
 	const frozen = await startLab(t, [{greeting: {do: 'never'}}]);
 	const lab = await startLab(t, [{}], {
 		limit: 2,
@@ -175,7 +175,7 @@ test('a host that never answers holds up no other', async t => {
 	t.true((await Promise.all(stuck)).every(({outcome}) => outcome.kind === 'released'));
 });
 
-test('a session leads only where the mail goes: another host of the site gets its own', async t => {
+test('does not reuse a session for a different mail server of the same provider', async t => {
 	const one = await startLab(t, [slow]);
 	const port = one.hosts[0]?.port ?? 0;
 	const two = await startLab(t, [{...slow, port}]);
@@ -193,7 +193,7 @@ test('a session leads only where the mail goes: another host of the site gets it
 	t.is(one.hosts[0]?.connections.length, 2);
 });
 
-test('close: the waiting are released, what is under way ends, idle sessions say QUIT', async t => {
+test('close releases waiting messages, finishes running attempts and sends QUIT on idle sessions', async t => {
 	const held = holdMail();
 	const lab = await startLab(t, [{...slow, dot: held.dot}], {limit: 1});
 	const under = lab.deliver();
@@ -209,7 +209,7 @@ test('close: the waiting are released, what is under way ends, idle sessions say
 	t.deepEqual(lab.deliverer.count(), {busy: 0, idle: 0, waiting: 0});
 });
 
-test('mail is sent from the source of the target’s family, under the name said there', async t => {
+test('sends from the source address of the target’s family, with that source’s hostname', async t => {
 	const sources = [
 		{address: '::1', hostname: 'six.mail.test'},
 		{address: '127.0.0.31', hostname: 'four.mail.test'},
@@ -224,7 +224,7 @@ test('mail is sent from the source of the target’s family, under the name said
 	t.deepEqual(seen, ['127.0.0.31 EHLO four.mail.test', '127.0.0.32 EHLO out.mail.test']);
 });
 
-test('a session made from one source serves no mail of another', async t => {
+test('does not reuse a session for a different source address', async t => {
 	const lab = await startLab(t, [slow], {limit: 2});
 	const from = (address: string) => lab.deliver({terms: {...plainTerms, sources: [{address, hostname: null}]}});
 	for (const address of ['127.0.0.31', '127.0.0.32', '127.0.0.31', '127.0.0.32']) {
@@ -235,13 +235,13 @@ test('a session made from one source serves no mail of another', async t => {
 	t.deepEqual(seen, ['127.0.0.31', '127.0.0.32']);
 });
 
-test('no source address of the family: deferred, our configuration', async t => {
+test('defers with category config if no source address has the target’s family', async t => {
 	const lab = await startLab(t, [slow], {terms: {sources: [{address: '::1', hostname: null}]}});
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'config'});
 	t.is(lab.hosts[0]?.connections.length, 0);
 });
 
-test('fewer connections hold at once, also for mail that waits; none: it comes back', async t => {
+test('applies a lower limit at once, and releases waiting messages if it is zero', async t => {
 	const {waiting, dot, answer, open} = holdMail();
 	const lab = await startLab(t, [{...slow, dot}], {limit: 4});
 	const results = Array.from({length: 12}, () => lab.deliver());
@@ -261,7 +261,7 @@ test('fewer connections hold at once, also for mail that waits; none: it comes b
 	t.is((await lab.deliver()).outcome.kind, 'delivered', 'a probe may try');
 });
 
-test('a mail whose permit comes when the site may have no connection any more comes back', async t => {
+test('releases a message if the limit drops to zero before its permit arrives', async t => {
 	let give = (): void => undefined;
 	const permitted = new Promise<void>(resolve => {
 		give = resolve;
@@ -278,7 +278,7 @@ test('a mail whose permit comes when the site may have no connection any more co
 	t.is((await lab.deliver()).outcome.kind, 'delivered');
 });
 
-test('a mail past its lifetime waits no longer for a connection, and no further host is asked', async t => {
+test('an expired message stops waiting for a connection and contacts no further mail server', async t => {
 	const silent: FakeMxOptions = {greeting: {do: 'never'}};
 	const hour = 3_600_000;
 	let passed = 0;
@@ -321,7 +321,7 @@ test('workspaces take turns for connections, whatever the priority of their mess
 	await pool.close();
 });
 
-test('of too many silent sessions the workspace with the most gives one up, but not its oldest', async t => {
+test('gives up one of too many silent sessions: of the workspace with the most, but not its oldest', async t => {
 	const pool = new ConnectionPool({maxSessions: 16, idleMs: 1000, quitMs: 1000});
 	const givenUp: string[] = [];
 	const slots: Slot[] = [];
@@ -350,7 +350,7 @@ test('of too many silent sessions the workspace with the most gives one up, but 
 	await pool.close();
 });
 
-test('silent sessions at a site that has replied are given up only when a session is needed elsewhere', async t => {
+test('gives up silent sessions with a responsive provider only if another provider needs one', async t => {
 	const pool = new ConnectionPool({maxSessions: 4, idleMs: 60_000, quitMs: 1000});
 	const acquire = (site: string) => pool.acquire(site, 4, {workspaceId: 'ws_1', fits: () => true, waitMs: 60_000});
 	const connection = {lost: () => null, onceLost: () => undefined, quit: async () => undefined};

@@ -27,7 +27,7 @@ async function start(
 	return {hosts: started, deliver: lab.deliver};
 }
 
-test('accepted: relayed, or delivered where the operator says so; no MX is asked for', async t => {
+test('reports an accepted message as relayed, or as delivered if so configured, without an MX lookup', async t => {
 	const sent = await start(t, [{extensions: ['DSN']}]);
 	t.deepEqual((await sent.deliver()).outcome, {kind: 'relayed'});
 	t.regex(sent.hosts[0]?.connections[0]?.commands[2] ?? '', / NOTIFY=SUCCESS,FAILURE /);
@@ -36,7 +36,7 @@ test('accepted: relayed, or delivered where the operator says so; no MX is asked
 	t.regex(delivered.hosts[0]?.connections[0]?.commands[2] ?? '', / NOTIFY=FAILURE /);
 });
 
-test('several are tried in order', async t => {
+test('uses several relays in order', async t => {
 	const {hosts, deliver} = await start(t, [{greeting: '421 busy'}, {}]);
 	const {outcome, attempts} = await deliver();
 	t.is(outcome.kind, 'relayed');
@@ -54,7 +54,7 @@ const configuration: ReadonlyArray<readonly [name: string, script: FakeMxOptions
 	['550 5.7.0 about the login to MAIL', {mail: '550 5.7.0 Please log in first'}],
 ];
 for (const [name, script] of configuration) {
-	test(`${name} is our configuration: deferred, never bounced`, async t => {
+	test(`defers with category config, and does not bounce, on ${name}`, async t => {
 		const {deliver} = await start(t, [script]);
 		const {outcome, attempts} = await deliver();
 		t.like(outcome, {kind: 'deferred', category: 'config'});
@@ -62,14 +62,14 @@ for (const [name, script] of configuration) {
 	});
 }
 
-test('refusals of the recipient are classified as usual', async t => {
+test('classifies refusals of the recipient as usual', async t => {
 	const {deliver} = await start(t, [{rcpt: '550 5.1.1 no such user'}]);
 	t.like((await deliver()).outcome, {kind: 'bounced', category: 'unknown_user', suppresses: true});
 	const sender = await start(t, [{mail: '550 5.7.1 not your domain'}]);
 	t.like((await sender.deliver()).outcome, {kind: 'bounced', category: 'sender', suppresses: false});
 });
 
-test('logs in with PLAIN within TLS', async t => {
+test('authenticates with PLAIN over TLS', async t => {
 	const {hosts, deliver} = await start(t, [{tls, extensions: ['STARTTLS', 'AUTH PLAIN LOGIN']}], {
 		tls: 'unverified',
 		...login,
@@ -80,7 +80,7 @@ test('logs in with PLAIN within TLS', async t => {
 	t.is(Buffer.from(encoded, 'base64').toString(), '\0app\0pässword');
 });
 
-test('logs in with LOGIN where nothing else is offered', async t => {
+test('authenticates with LOGIN if nothing else is offered', async t => {
 	const script = {
 		tls,
 		extensions: ['STARTTLS', 'AUTH=LOGIN'],
@@ -96,7 +96,7 @@ test('logs in with LOGIN where nothing else is offered', async t => {
 	);
 });
 
-test('a refused password: deferred, the session is not used', async t => {
+test('defers, and sends nothing, if the password is refused', async t => {
 	for (const reply of ['535 5.7.8 no', '454 4.7.0 later', '534 5.7.9 weak', '538 5.7.11 encrypt']) {
 		const {hosts, deliver} = await start(t, [{extensions: ['AUTH PLAIN'], auth: reply}], {...login});
 		const {outcome, attempts} = await deliver();
@@ -108,7 +108,7 @@ test('a refused password: deferred, the session is not used', async t => {
 });
 
 for (const mechanism of ['PLAIN', 'LOGIN']) {
-	test(`a server that repeats the credentials tells nobody the password (${mechanism})`, async t => {
+	test(`masks credentials that the server echoes in its reply (${mechanism})`, async t => {
 		const secret = {user: 'the-user', password: 'a pässword of some length'};
 		const sent: string[] = [];
 		const echo = (line: string) => {
@@ -141,7 +141,7 @@ for (const mechanism of ['PLAIN', 'LOGIN']) {
 	});
 }
 
-test('replies after the log-in are left as they are', async t => {
+test('leaves replies after the login unchanged', async t => {
 	const {deliver} = await start(t, [{extensions: ['AUTH PLAIN'], rcpt: '550 5.1.1 no such user'}], {
 		user: '1',
 		password: '1',
@@ -150,14 +150,14 @@ test('replies after the log-in are left as they are', async t => {
 	t.like(attempts[0], {code: 550, enhanced: '5.1.1', reply: '5.1.1 no such user'});
 });
 
-test('no way to log in that we know', async t => {
+test('defers if the server offers no supported authentication mechanism', async t => {
 	const {deliver} = await start(t, [{extensions: ['AUTH GSSAPI']}], {...login});
 	const {outcome, attempts} = await deliver();
 	t.like(outcome, {kind: 'deferred', category: 'config'});
 	t.like(attempts[0], {phase: 'auth', code: null, enhanced: '5.7.4'});
 });
 
-test('the password is never said in plain text, whatever happens to TLS', async t => {
+test('never sends the password in plain text, however TLS fails', async t => {
 	for (const script of [{}, {brokenTls: 'drop'}, {tls, starttls: '454 no'}] as const) {
 		const options = {
 			...script,
@@ -169,7 +169,7 @@ test('the password is never said in plain text, whatever happens to TLS', async 
 	}
 });
 
-test('a smarthost that has no address is the next one’s turn, then configuration', async t => {
+test('skips a relay without an address, and defers with category config if none is left', async t => {
 	const mx = await startFakeMx(t);
 	const gone = {...plain, host: 'gone.test', port: 25};
 	const there = {...plain, host: 'there.test', port: mx.port};
@@ -195,7 +195,7 @@ test('a smarthost that has no address is the next one’s turn, then configurati
 	t.like(attempts, {length: 1, 0: {phase: 'route', host: null}});
 });
 
-test('the operating system is asked where nothing else is given', async t => {
+test('resolves a relay’s name with the operating system by default', async t => {
 	const mx = await startFakeMx(t);
 	const relay = {...plain, host: 'localhost', port: mx.port};
 	const lab = await startLab(t, [], {terms: {nextHop: {kind: 'relay', relays: [relay], acceptMeans: 'sent'}}});
@@ -206,17 +206,17 @@ const failures: ReadonlyArray<readonly [name: string, script: FakeMxOptions]> = 
 	...configuration,
 	['no greeting', {greeting: {do: 'drop'}}],
 	['421 to EHLO', {ehlo: '421 4.3.2 going down'}],
-	['TLS that breaks', {brokenTls: 'drop', extensions: ['STARTTLS']}],
+	['a failed TLS handshake', {brokenTls: 'drop', extensions: ['STARTTLS']}],
 	['no TLS', {}],
 	['451 to MAIL', {mail: '451 4.3.0 try later'}],
 	['421 to RCPT', {rcpt: '421 4.3.2 going down'}],
 	['450 to RCPT', {rcpt: '450 4.2.1 try later'}],
 	['452 to DATA', {data: '452 4.3.1 disk full'}],
 	['451 after the dot', {dot: '451 4.3.0 try later'}],
-	['lost before the data is sent', {data: {do: 'drop'}}],
+	['a connection lost before the data', {data: {do: 'drop'}}],
 ];
 for (const [name, script] of failures) {
-	test(`the next smarthost takes it after ${name}`, async t => {
+	test(`uses the next relay after ${name}`, async t => {
 		const needsTls = name.includes('TLS');
 		const first = await startFakeMx(t, script);
 		const second = await startFakeMx(t, needsTls ? {tls, extensions: ['STARTTLS']} : {});
@@ -232,7 +232,7 @@ for (const [name, script] of failures) {
 	});
 }
 
-test('the next smarthost takes it when a password is refused', async t => {
+test('uses the next relay if the password is refused', async t => {
 	const first = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: '535 5.7.8 no'});
 	const second = await startFakeMx(t);
 	const relays = [
@@ -244,7 +244,7 @@ test('the next smarthost takes it when a password is refused', async t => {
 	t.is(first.received.length, 0);
 });
 
-test('every smarthost has its turn in one try, however many addresses one has, however many there are', async t => {
+test('contacts every relay in one attempt, however many there are and however many addresses one has', async t => {
 	const busy = Array.from({length: 4}, () => startFakeMx(t, {mail: '451 4.3.0 try later'}));
 	const hosts = [...(await Promise.all(busy)), await startFakeMx(t)];
 	const many = await startFakeMx(t, {port: 0, greeting: '421 busy'});
@@ -260,7 +260,7 @@ test('every smarthost has its turn in one try, however many addresses one has, h
 	t.is(hosts.at(-1)?.received.length, 1);
 });
 
-test('copies go to the smarthosts of their own terms, each on its own sessions', async t => {
+test('sends each recipient’s message to the relay in its terms, on separate sessions', async t => {
 	const [one, two] = [await startFakeMx(t), await startFakeMx(t)];
 	const lab = await startLab(t, []);
 	const through = (port: number) => ({

@@ -22,7 +22,7 @@ function readAll(chunks: readonly Buffer[]): Read {
 
 const read = (text: string) => readAll([Buffer.from(text)]);
 
-test('replies of one line and of several', t => {
+test('reads replies of one line and of several', t => {
 	t.deepEqual(read('220 a.test ESMTP\r\n250-one\r\n250-\r\n250 two\r\n354\r\n').replies, [
 		{code: 220, lines: ['a.test ESMTP']},
 		{code: 250, lines: ['one', '', 'two']},
@@ -30,11 +30,11 @@ test('replies of one line and of several', t => {
 	]);
 });
 
-test('a line feed alone ends a line too', t => {
+test('accepts a bare line feed as the end of a line', t => {
 	t.deepEqual(read('250 ok\n').replies, [{code: 250, lines: ['ok']}]);
 });
 
-test('part of a reply waits for the rest', t => {
+test('holds an incomplete reply until the rest arrives', t => {
 	t.true(read('250-one\r\n').partial);
 	t.true(read('25').partial);
 	t.false(read('250 one\r\n').partial);
@@ -56,7 +56,7 @@ const noReplies = [
 	'٢٥٠ x',
 ];
 for (const line of noReplies) {
-	test(`a line without a code is passed over: ${JSON.stringify(line)}`, t => {
+	test(`skips a line without a code: ${JSON.stringify(line)}`, t => {
 		const replies = [{code: 250, lines: ['one', 'two']}];
 		t.like(read(`${line}\r\n250-one\r\n250 two\r\n`), {replies, strays: [line], fault: null});
 		t.like(read(`250-one\r\n${line}\r\n250 two\r\n`), {replies, strays: [line], fault: null});
@@ -64,7 +64,7 @@ for (const line of noReplies) {
 	});
 }
 
-test('lines of one reply that accept and refuse are no answer', t => {
+test('rejects a reply whose lines both accept and refuse', t => {
 	for (const text of ['250-ok\r\n550 no\r\n', '550-no\r\n250 ok\r\n', '250-a\r\n354 go\r\n']) {
 		t.like(read(text), {replies: []});
 		t.regex(read(text).fault ?? '', /two codes/);
@@ -76,7 +76,7 @@ test('lines of one reply that accept and refuse are no answer', t => {
 	}
 });
 
-test('what may become a reply is one that has begun', t => {
+test('reports a reply as begun while its bytes may still become one', t => {
 	for (const text of ['2', '25', '250', '250 x', '250-', '250-x\r\n', '250 ok\r\n5', '250\r']) {
 		t.true(read(text).begun, JSON.stringify(text));
 	}
@@ -86,7 +86,7 @@ test('what may become a reply is one that has begun', t => {
 	}
 });
 
-test('bounds', t => {
+test('limits the size of lines, replies and stray lines', t => {
 	const million = 1024 * 1024;
 	for (const endless of ['250-x\r\n'.repeat(million / 5), '2'.repeat(million + 1), 'x\r\n'.repeat(million / 2)]) {
 		t.regex(read(endless).fault ?? '', /does not end/);
@@ -106,7 +106,7 @@ test('bounds', t => {
 	);
 });
 
-test('any bytes, however they are cut: the same replies, no exception', t => {
+test('reads the same replies from any bytes, however they are split into chunks', t => {
 	const line = fc.oneof(
 		fc
 			.tuple(fc.integer({min: 200, max: 599}), fc.constantFrom(' ', '-'), fc.string({unit: 'grapheme'}))

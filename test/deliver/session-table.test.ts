@@ -43,7 +43,7 @@ function matches(t: ExecutionContext, {outcome, attempts}: AttemptResult, expect
 type Row = readonly [name: string, script: FakeMxOptions, expected: Expected];
 
 const drop: Answer = {do: 'drop'};
-/** Says this and hangs up. */
+/** Replies and closes the connection. */
 const closing =
 	(text: string): Script =>
 	(_line, connection) => {
@@ -51,7 +51,7 @@ const closing =
 		return drop;
 	};
 
-/** What passes to the next host, and ends deferred where there is none. */
+/** Failures that move on to the next mail server, and defer if there is none. */
 const nextHost: readonly Row[] = [
 	['greeting 554', {greeting: '554 5.7.1 go away'}, {kind: 'deferred', phase: 'greeting', code: 554}],
 	['greeting 521', {greeting: '521 no mail here'}, {kind: 'deferred', category: 'network', phase: 'greeting'}],
@@ -64,7 +64,7 @@ const nextHost: readonly Row[] = [
 	],
 	['reset without a greeting', {greeting: {do: 'reset'}}, {kind: 'deferred', category: 'network'}],
 	[
-		'a greeting that is no SMTP',
+		'a greeting that is not SMTP',
 		{greeting: closing('HTTP/1.1 400 Bad Request\r\n\r\n')},
 		{kind: 'deferred', category: 'network', phase: 'greeting'},
 	],
@@ -88,7 +88,7 @@ const nextHost: readonly Row[] = [
 	['552 too many recipients', {rcpt: '552 too many recipients'}, {kind: 'deferred', category: 'rate', phase: 'rcpt'}],
 	['550 5.5.3', {rcpt: '550 5.5.3 too many'}, {kind: 'deferred', category: 'rate', phase: 'rcpt'}],
 	[
-		'450 no such user is no verdict',
+		'450 with the text of an unknown user',
 		{rcpt: '450 4.1.1 user unknown'},
 		{kind: 'deferred', category: 'undetermined', phase: 'rcpt'},
 	],
@@ -111,7 +111,7 @@ const nextHost: readonly Row[] = [
 	['421 to the dot', {dot: '421 4.3.0 dying'}, {kind: 'deferred', phase: 'dot', code: 421}],
 ];
 
-/** What is final at once, whatever other hosts there are. */
+/** Failures that are final at once, even if there are other mail servers. */
 const final: readonly Row[] = [
 	[
 		'550 to MAIL',
@@ -184,9 +184,9 @@ const final: readonly Row[] = [
 
 for (const [variant, extensions] of Object.entries(variants)) {
 	for (const [name, script, expected] of nextHost) {
-		// An answer out of place may be that to another command of a group.
+		// A reply that does not fit may belong to another command of the pipeline.
 		const tries = variant === 'pipelining' && expected.category === 'protocol' ? 2 : 1;
-		test.serial(`${variant}: ${name} → deferred where no host is left`, async t => {
+		test.serial(`${variant}: ${name} → deferred if no mail server is left`, async t => {
 			const lab = await startLab(t, [{extensions, ...script}]);
 			const result = await lab.deliver();
 			matches(t, result, expected);
@@ -194,7 +194,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 			t.is(lab.hosts[0]?.received.length, 0);
 		});
 
-		test.serial(`${variant}: ${name} → the next host takes it`, async t => {
+		test.serial(`${variant}: ${name} → next mail server`, async t => {
 			const lab = await startLab(t, [{extensions, ...script}, {extensions}]);
 			const result = await lab.deliver();
 			t.is(result.outcome.kind, 'delivered');
@@ -217,7 +217,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		});
 	}
 
-	test.serial(`${variant}: delivered, byte for byte`, async t => {
+	test.serial(`${variant}: delivers the message byte for byte`, async t => {
 		const lab = await startLab(t, [{extensions}]);
 		const data = Buffer.from('Subject: dots\r\n\r\n.\r\n..\r\n.a\r\nb.\r\n.\r\n');
 		const {outcome, attempts, sentAt} = await lab.deliver({data});
@@ -238,14 +238,14 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.deepEqual(lab.hosts[0]?.received[0]?.data, data);
 	});
 
-	test.serial(`${variant}: a message of megabytes`, async t => {
+	test.serial(`${variant}: delivers a message of several megabytes`, async t => {
 		const lab = await startLab(t, [{extensions: extensions.map(keyword => keyword.replace('1000000', '0'))}]);
 		const data = Buffer.from(`Subject: large\r\n\r\n${'.line of some length\r\n'.repeat(200_000)}`);
 		t.is((await lab.deliver({data})).outcome.kind, 'delivered');
 		t.true(lab.hosts[0]?.received[0]?.data.equals(data));
 	});
 
-	test.serial(`${variant}: misunderstood once, then with HELO and no parameters`, async t => {
+	test.serial(`${variant}: MAIL with parameters rejected → HELO without parameters on a new connection`, async t => {
 		const script: FakeMxOptions = {
 			extensions: [...extensions, 'DSN'],
 			mail: (line: string) => (/^MAIL FROM:<[^>]*>$/.test(line) ? undefined : '501 5.5.4 what?'),
@@ -283,7 +283,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.is(lab.hosts[0]?.connections[1]?.commands[0], 'HELO out.mail.test');
 	});
 
-	test.serial(`${variant}: closed at EHLO and at HELO → the next host`, async t => {
+	test.serial(`${variant}: closed at EHLO and at HELO → next mail server`, async t => {
 		const lab = await startLab(t, [{extensions, ehlo: drop, helo: drop}, {}]);
 		const {outcome, attempts} = await lab.deliver();
 		t.is(outcome.kind, 'delivered');
@@ -297,7 +297,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		);
 	});
 
-	test.serial(`${variant}: closed at EHLO where TLS or EHLO is needed → no HELO`, async t => {
+	test.serial(`${variant}: closed at EHLO if TLS or SMTPUTF8 is required → no HELO`, async t => {
 		for (const [terms, envelope] of [
 			[{tls: 'required'}, {}],
 			[{}, {envelope: {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true}}],
@@ -310,7 +310,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		}
 	});
 
-	test.serial(`${variant}: larger than a host takes → the next one`, async t => {
+	test.serial(`${variant}: larger than the SIZE limit of a mail server → the next one`, async t => {
 		const lab = await startLab(t, [{extensions: ['SIZE 20']}, {extensions}]);
 		const {outcome, attempts} = await lab.deliver();
 		t.is(outcome.kind, 'delivered');
@@ -318,17 +318,17 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.false(lab.hosts[0]?.connections[0]?.commands.some(line => line.startsWith('MAIL')));
 	});
 
-	test.serial(`${variant}: larger than any host takes → bounced, not suppressed`, async t => {
+	test.serial(`${variant}: larger than every SIZE limit → bounced, not suppressed`, async t => {
 		const lab = await startLab(t, [{extensions: ['SIZE 20']}, {extensions: ['SIZE 10']}]);
 		matches(t, await lab.deliver(), {kind: 'bounced', category: 'too_big', suppresses: false, reason: /^5\.3\.4 /});
 	});
 
-	test.serial(`${variant}: larger than one host takes, the other is away → deferred`, async t => {
+	test.serial(`${variant}: larger than one SIZE limit, the other server unreachable → deferred`, async t => {
 		const lab = await startLab(t, [{extensions: ['SIZE 20']}, {greeting: drop}]);
 		matches(t, await lab.deliver(), {kind: 'deferred', category: 'network'});
 	});
 
-	test.serial(`${variant}: hosts that cannot take the mail do not count as sessions`, async t => {
+	test.serial(`${variant}: mail servers without a required extension do not count as sessions`, async t => {
 		const lab = await startLab(t, [{extensions}, {extensions: ['SIZE 20']}, {extensions: ['SMTPUTF8']}]);
 		const envelope = {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true};
 		const {outcome, attempts} = await lab.deliver({envelope});
@@ -339,13 +339,13 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		);
 	});
 
-	test.serial(`${variant}: no SMTPUTF8 at one host, the other is away → deferred`, async t => {
+	test.serial(`${variant}: SMTPUTF8 missing on one mail server, the other unreachable → deferred`, async t => {
 		const lab = await startLab(t, [{extensions}, {greeting: drop}]);
 		const envelope = {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true};
 		matches(t, await lab.deliver({envelope}), {kind: 'deferred', category: 'network'});
 	});
 
-	test.serial(`${variant}: no SMTPUTF8 for a UTF-8 address → 5.6.7, nothing of the mail is sent`, async t => {
+	test.serial(`${variant}: SMTPUTF8 missing for a UTF-8 address → bounced with 5.6.7, nothing sent`, async t => {
 		const lab = await startLab(t, [{extensions}, {extensions}]);
 		const envelope = {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true};
 		const result = await lab.deliver({envelope});
@@ -355,7 +355,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.deepEqual(lab.hosts[0]?.connections[0]?.commands, ['EHLO out.mail.test', 'QUIT']);
 	});
 
-	test.serial(`${variant}: SMTPUTF8 is said where it is offered`, async t => {
+	test.serial(`${variant}: uses SMTPUTF8 if it is offered`, async t => {
 		const lab = await startLab(t, [{extensions: [...extensions, 'SMTPUTF8', 'DSN']}]);
 		const envelope = {from: 'b@mail.test', to: 'jürgen@example.test', smtputf8: true};
 		t.is((await lab.deliver({envelope})).outcome.kind, 'delivered');
@@ -364,25 +364,18 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.is(commands[2], 'RCPT TO:<jürgen@example.test> NOTIFY=FAILURE ORCPT=utf-8;jürgen@example.test');
 	});
 
-	test.serial(
-		`${variant}: 354 although the recipient was refused → an empty message, then the session goes on`,
-		async t => {
-			const lab = await startLab(
-				t,
-				[{extensions, rcpt: ['250 ok', '550 5.1.1 no such user'], data: '354 go on'}],
-				{
-					limit: 1,
-				},
-			);
-			t.is((await lab.deliver()).outcome.kind, 'delivered');
-			t.is((await lab.deliver()).outcome.kind, 'bounced');
-			t.is((await lab.deliver()).outcome.kind, 'delivered');
-			t.is(lab.hosts[0]?.connections.length, 1);
-			t.is(lab.hosts[0]?.received.at(-1)?.to.length, 1);
-		},
-	);
+	test.serial(`${variant}: 354 after a refused recipient → empty message, session still usable`, async t => {
+		const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user'], data: '354 go on'}], {
+			limit: 1,
+		});
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
+		t.is((await lab.deliver()).outcome.kind, 'bounced');
+		t.is((await lab.deliver()).outcome.kind, 'delivered');
+		t.is(lab.hosts[0]?.connections.length, 1);
+		t.is(lab.hosts[0]?.received.at(-1)?.to.length, 1);
+	});
 
-	test.serial(`${variant}: RSET after a refusal, none after a delivery`, async t => {
+	test.serial(`${variant}: sends RSET after a refusal, but not after a delivery`, async t => {
 		const lab = await startLab(t, [{extensions, rcpt: ['250 ok', '550 5.1.1 no such user', '250 ok']}], {limit: 1});
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
 		t.is((await lab.deliver()).outcome.kind, 'bounced');
@@ -404,7 +397,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		]);
 	});
 
-	test.serial(`${variant}: 421 in the middle of a transaction → the next mail gets a new session`, async t => {
+	test.serial(`${variant}: 421 in the middle of a transaction → new session for the next message`, async t => {
 		const scripts: FakeMxOptions[] = [{rcpt: ['421 4.3.2 going down']}];
 		if (variant === 'pipelining') {
 			scripts.push({rcpt: ['550 5.1.1 no'], data: ['421 4.3.2 going down']});
@@ -419,7 +412,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		}
 	});
 
-	test.serial(`${variant}: replies that come byte by byte, in lines or together`, async t => {
+	test.serial(`${variant}: accepts replies byte by byte and in several lines`, async t => {
 		const drip: FakeMxOptions = {
 			extensions,
 			greeting(_, connection) {
@@ -440,7 +433,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
 	});
 
-	test.serial(`${variant}: an idle session that the host gave up is no failure`, async t => {
+	test.serial(`${variant}: an idle session closed by the server does not count as a failed attempt`, async t => {
 		const lab = await startLab(t, [{extensions, mail: ['250 ok', '421 4.4.2 idle too long']}], {limit: 1});
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
 		const second = await lab.deliver();
@@ -450,7 +443,7 @@ for (const [variant, extensions] of Object.entries(variants)) {
 	});
 }
 
-test.serial('connection refused → deferred, then the next host', async t => {
+test.serial('connection refused → next mail server, deferred if none is left', async t => {
 	const zone = {'mx0.example.test': {a: ['127.0.0.254']}};
 	const alone = await startLab(t, [{}], {zone});
 	matches(t, await alone.deliver(), {
@@ -463,12 +456,12 @@ test.serial('connection refused → deferred, then the next host', async t => {
 	t.deepEqual((await lab.deliver()).outcome, {kind: 'delivered'});
 });
 
-test.serial('the ambiguous loss after the dot waits at least five minutes', async t => {
+test.serial('waits at least five minutes after a connection lost after the final dot', async t => {
 	const lab = await startLab(t, [{dot: drop}]);
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', waitMs: 300_000});
 });
 
-test.serial('a stated wait is taken over, within bounds', async t => {
+test.serial('follows a wait stated in the reply, within limits', async t => {
 	const lab = await startLab(t, [
 		{rcpt: ['450 4.7.1 greylisted, try again in 300 seconds', '450 try again in 5 s', '450 wait 9 hours']},
 	]);
@@ -477,7 +470,7 @@ test.serial('a stated wait is taken over, within bounds', async t => {
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', waitMs: 3_600_000});
 });
 
-test.serial('at most two sessions in which a mail was offered', async t => {
+test.serial('stops after two sessions in which the message was offered', async t => {
 	const lab = await startLab(t, [{rcpt: '450 no'}, {rcpt: '450 no'}, {}]);
 	const {outcome, attempts} = await lab.deliver();
 	t.is(outcome.kind, 'deferred');
@@ -485,7 +478,7 @@ test.serial('at most two sessions in which a mail was offered', async t => {
 	t.is(lab.hosts[2]?.connections.length, 0);
 });
 
-test.serial('hosts that cannot be reached do not count as sessions, but no more than five are tried', async t => {
+test.serial('contacts at most five mail servers; unreachable ones do not count as sessions', async t => {
 	const dead: FakeMxOptions = {greeting: drop};
 	const five = await startLab(t, [dead, dead, dead, dead, {}]);
 	t.is((await five.deliver()).outcome.kind, 'delivered');
@@ -493,7 +486,7 @@ test.serial('hosts that cannot be reached do not count as sessions, but no more 
 	t.is((await six.deliver()).attempts.length, 5);
 });
 
-test.serial('DSN parameters and SIZE where they are offered', async t => {
+test.serial('sends DSN parameters and SIZE if they are offered', async t => {
 	const lab = await startLab(t, [{extensions: ['DSN', 'SIZE', 'AUTH=LOGIN']}]);
 	const envelope = {from: '', to: 'a+b=c@example.test', smtputf8: false};
 	await lab.deliver({envelope, ref: 'r=1+2', data: Buffer.from('x\r\n')});
@@ -502,23 +495,20 @@ test.serial('DSN parameters and SIZE where they are offered', async t => {
 	t.is(commands[2], 'RCPT TO:<a+b=c@example.test> NOTIFY=FAILURE ORCPT=rfc822;a+2Bb+3Dc@example.test');
 });
 
-test.serial(
-	'the server speaks in the middle of the data → its reply counts, the mail is not taken for delivered',
-	async t => {
-		const big = Buffer.from(
-			`Subject: big\r\n\r\n${'x'.repeat(70)}\r\n`.repeat(1).concat(`${'y'.repeat(70)}\r\n`.repeat(400_000)),
-		);
-		for (const [body, kind] of [
-			['552 5.3.4 too much', 'bounced'],
-			['250 2.0.0 fine', 'deferred'],
-		] as const) {
-			const lab = await startLab(t, [{extensions: ['PIPELINING'], body}]);
-			t.is((await lab.deliver({data: big})).outcome.kind, kind);
-		}
-	},
-);
+test.serial('a refusal in the middle of the data bounces, an acceptance does not count as delivery', async t => {
+	const big = Buffer.from(
+		`Subject: big\r\n\r\n${'x'.repeat(70)}\r\n`.repeat(1).concat(`${'y'.repeat(70)}\r\n`.repeat(400_000)),
+	);
+	for (const [body, kind] of [
+		['552 5.3.4 too much', 'bounced'],
+		['250 2.0.0 fine', 'deferred'],
+	] as const) {
+		const lab = await startLab(t, [{extensions: ['PIPELINING'], body}]);
+		t.is((await lab.deliver({data: big})).outcome.kind, kind);
+	}
+});
 
-test.serial('an envelope that would break the command is refused', async t => {
+test.serial('rejects an envelope address that would break the SMTP command', async t => {
 	const lab = await startLab(t, [{}]);
 	for (const to of [
 		'a@b.test>\r\nRCPT TO:<c@d.test',
@@ -540,7 +530,7 @@ test.serial('an envelope that would break the command is refused', async t => {
 	t.is(lab.hosts[0]?.connections.length, 0);
 });
 
-test.serial('bodies made for SMTP smuggling are one message, also to a lax server', async t => {
+test.serial('a body crafted for SMTP smuggling stays one message, even on a lax server', async t => {
 	const tails = ['\n.\r\n', '\r\n.\n', '\n.\n', '\r.\r', '\r.\r\n', '\r\n.\r', '\r\n.\r\n', '\n\r\n.\r\n'];
 	for (const lax of [false, true]) {
 		const lab = await startLab(t, [{lax}]);
@@ -557,7 +547,7 @@ test.serial('bodies made for SMTP smuggling are one message, also to a lax serve
 	}
 });
 
-test.serial('a stop gives back what is not under way and lets the rest finish', async t => {
+test.serial('a stop releases messages whose data is not yet sent and lets the others finish', async t => {
 	const controller = new AbortController();
 	const lab = await startLab(t, [{mail: line => (line.includes('frozen') ? {do: 'never'} : undefined)}]);
 	const frozen = lab.deliver(

@@ -8,7 +8,7 @@ const never: Answer = {do: 'never'};
 /** Of two sessions, one may be silent. */
 const limits = {maxSessions: 2, silentAfterMs: 20};
 
-test('a silent session that is given up defers the message by its schedule, and counts as silence of the site', async t => {
+test('a silent session that is given up defers its message and counts against the provider', async t => {
 	const silent: string[] = [];
 	const lab = await startLab(t, [{rcpt: never}], {...limits, silent: site => silent.push(site)});
 	const results = [lab.deliver(), lab.deliver()];
@@ -26,7 +26,7 @@ test('a silent session that is given up defers the message by its schedule, and 
 	await Promise.all(results);
 });
 
-test('silence ends with the connection: data that the next server has is not given up', async t => {
+test('silence ends with the connection: data sent to the next mail server is not given up', async t => {
 	const held = holdMail();
 	const lab = await startLab(t, [{greeting: never}, {dot: held.dot}, {rcpt: never}], {
 		...limits,

@@ -2,7 +2,7 @@ import test from 'ava';
 import {simulate, simulatedReply, simulatorKind, simulatorKinds} from '../../src/deliver/local-delivery.ts';
 import {startLab} from '../helpers/delivery-lab.ts';
 
-test('the local part steers, a label is ignored, other addresses are delivered', t => {
+test('the local part selects the outcome, a +label is ignored, other addresses are delivered', t => {
 	for (const kind of simulatorKinds) {
 		t.is(simulatorKind(`${kind}@simulator.test`), kind);
 		t.is(simulatorKind(`${kind.toUpperCase()}+any.thing@SIMULATOR.test`), kind);
@@ -38,7 +38,7 @@ test('a hard bounce suppresses, a soft one does not; retries wait a second', t =
 	t.like(simulate('deferred', 1), {waitMs: 1000});
 });
 
-test('simulated mail leaves the machine in no mode', async t => {
+test('simulated messages never leave the machine, in any mode', async t => {
 	const lab = await startLab(t, [{}]);
 	const live = await lab.deliver({
 		destination: 'simulator.test',
@@ -51,7 +51,7 @@ test('simulated mail leaves the machine in no mode', async t => {
 	t.deepEqual(lab.dns.queries, []);
 });
 
-test('a simulated try has a reply to show; what came to no host has none', t => {
+test('a simulated attempt has a reply, unless it never reached a mail server', t => {
 	t.like(simulatedReply(simulate('deferred', 1)), {
 		code: 451,
 		enhanced: '4.7.1',

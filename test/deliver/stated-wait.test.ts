@@ -26,7 +26,7 @@ for (const [text, waitMs] of texts) {
 	});
 }
 
-test('whatever a host says, the wait is none or between a minute and an hour', t => {
+test('returns no wait or one between a minute and an hour, whatever the text', t => {
 	const said = fc.oneof(fc.string(), fc.stringMatching(/^in {1,3}\d{1,6} {0,4}[smh]?\w{0,5}$/));
 	const property = fc.property(said, text => {
 		const wait = statedWaitMs(text);

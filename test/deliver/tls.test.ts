@@ -12,7 +12,7 @@ import {waitFor} from '../helpers/wait.ts';
 const tls = makeCertificate('mx0.example.test', 'localhost', '127.0.0.1');
 const otherName = makeCertificate('elsewhere.test');
 
-test('STARTTLS where it is offered, the certificate unverified', async t => {
+test('uses STARTTLS if it is offered, even with an unverified certificate', async t => {
 	const lab = await startLab(t, [{tls}]);
 	const {outcome, attempts} = await lab.deliver();
 	t.is(outcome.kind, 'delivered');
@@ -25,7 +25,7 @@ test('STARTTLS where it is offered, the certificate unverified', async t => {
 	);
 });
 
-test('a certificate that our authorities vouch for is verified', async t => {
+test('verifies a certificate of a trusted authority', async t => {
 	const lab = await startLab(t, [{tls}], {ca: tls.cert});
 	t.regex((await lab.deliver()).attempts[0]?.tls ?? '', / verified$/);
 	const other = await startLab(t, [{tls: otherName}], {ca: otherName.cert});
@@ -36,7 +36,7 @@ for (const [brokenTls, starttls] of [
 	['drop', testTimeouts.starttls],
 	['silent', 2000],
 ] as const) {
-	test(`a handshake that fails (${brokenTls}) → a smaller hello, then plain text, at the same address`, async t => {
+	test(`handshake failure (${brokenTls}) → smaller ClientHello, then plain text, at the same address`, async t => {
 		const lab = await startLab(t, [{brokenTls}, {}], {timeouts: {...testTimeouts, starttls}});
 		const {outcome, attempts} = await lab.deliver();
 		t.is(outcome.kind, 'delivered');
@@ -52,7 +52,7 @@ for (const [brokenTls, starttls] of [
 	});
 }
 
-test('an answer to the handshake that is no TLS → plain text on a second connection to the same address', async t => {
+test('reply to the handshake that is not TLS → plain text on a new connection to the same address', async t => {
 	const lab = await startLab(t, [{brokenTls: 'garbage'}, {}]);
 	const {outcome, attempts} = await lab.deliver();
 	t.is(outcome.kind, 'delivered');
@@ -64,7 +64,7 @@ test('an answer to the handshake that is no TLS → plain text on a second conne
 
 const threeDays = 3 * 86_400_000;
 
-/** A lab with one host, and a clock that can be put forward. */
+/** A lab with one mail server and a clock that can be moved forward. */
 async function memoryLab(t: Parameters<typeof startLab>[0], host: FakeMxOptions) {
 	let passed = 0;
 	const clock = {now: () => Date.now() + passed, monotonic: () => performance.now() + passed};
@@ -87,7 +87,7 @@ async function memoryLab(t: Parameters<typeof startLab>[0], host: FakeMxOptions)
 	};
 }
 
-test('an address whose TLS is broken gets plain text at once, for 3 days', async t => {
+test('uses plain text at once for 3 days for an address whose TLS is broken', async t => {
 	const {deliver, commands, pass} = await memoryLab(t, {brokenTls: 'drop'});
 	t.deepEqual((await deliver()).phases, ['starttls', 'starttls', 'dot']);
 	t.deepEqual((await deliver()).phases, ['dot']);
@@ -99,7 +99,7 @@ test('an address whose TLS is broken gets plain text at once, for 3 days', async
 	t.deepEqual((await deliver()).phases, ['dot']);
 });
 
-test('a host that only bears a small hello gets that at once the next time', async t => {
+test('remembers a mail server that only accepts a small ClientHello', async t => {
 	const {deliver} = await memoryLab(t, {tls, maxHelloLength: 300});
 	const first = await deliver();
 	t.deepEqual(first.phases, ['starttls', 'dot']);
@@ -110,13 +110,13 @@ test('a host that only bears a small hello gets that at once the next time', asy
 	t.regex(second.attempts[0]?.tls ?? '', /^TLSv1\.2 /);
 });
 
-test('a host that knows TLS 1.0 only is spoken to with that rather than in plain text', async t => {
+test('prefers TLS 1.0 to plain text', async t => {
 	const old = {minVersion: 'TLSv1', maxVersion: 'TLSv1', ciphers: 'DEFAULT:@SECLEVEL=0'} as const;
 	const {deliver} = await memoryLab(t, {tls: {...tls, ...old}});
 	t.regex((await deliver()).attempts[1]?.tls ?? '', /^TLSv1 .* unverified$/);
 });
 
-test('where TLS is demanded a small hello may do, but no TLS older than 1.2', async t => {
+test('required TLS may use a small ClientHello, but no version older than 1.2', async t => {
 	const terms = {...plainTerms, tls: 'unverified'} as const;
 	const small = await startLab(t, [{tls, maxHelloLength: 300}]);
 	t.regex((await small.deliver({terms})).attempts[1]?.tls ?? '', /^TLSv1\.2 /);
@@ -126,7 +126,7 @@ test('where TLS is demanded a small hello may do, but no TLS older than 1.2', as
 	t.is(lab.hosts[0]?.count(), 0);
 });
 
-test('a host that insists on the TLS that it broke is asked for it the next time', async t => {
+test('retries TLS at an address remembered as broken if the server insists on it', async t => {
 	let insists = false;
 	const {deliver} = await memoryLab(t, {
 		brokenTls: 'garbage',
@@ -138,7 +138,7 @@ test('a host that insists on the TLS that it broke is asked for it the next time
 	t.is((await deliver()).phases[0], 'starttls');
 });
 
-test('a host without TLS is asked for it each time', async t => {
+test('looks for STARTTLS again in each session if a server did not offer it', async t => {
 	const {deliver, commands} = await memoryLab(t, {
 		mail: line => (line.includes('SIZE') ? '555 5.5.4 what?' : undefined),
 	});
@@ -153,19 +153,19 @@ test('STARTTLS refused → plain text on the same connection', async t => {
 	t.is(lab.hosts[0]?.connections.length, 1);
 });
 
-test('text that the server sends ahead of the handshake is not believed', async t => {
+test('does not trust text that the server sends before the handshake', async t => {
 	const lab = await startLab(t, [{tls, starttls: {bytes: '220 go\r\n250-fake.test\r\n250 PIPELINING\r\n'}}, {}]);
 	const {attempts} = await lab.deliver();
 	t.like(attempts[0], {phase: 'starttls', code: null});
 });
 
-test('530 after a failed handshake: TLS is demanded there, the mail waits', async t => {
+test('defers with category policy on 530 after a failed handshake', async t => {
 	const lab = await startLab(t, [{brokenTls: 'drop', mail: '530 5.7.0 Must issue a STARTTLS command first'}]);
 	t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'policy'});
 });
 
 const insist = '530 5.7.0 Must issue a STARTTLS command first';
-/** Answers only in plain text. */
+/** Replies with this only in plain text. */
 const inPlainText =
 	(answer: Answer): Script =>
 	(_line, {tls: isSecure}) =>
@@ -195,7 +195,7 @@ const demands: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = [
 	],
 ];
 for (const [name, host] of demands) {
-	test(`454 to STARTTLS, then ${name}: the mail waits, and the next try starts TLS again`, async t => {
+	test(`defers on 454 to STARTTLS, then ${name}, and starts TLS in the next attempt`, async t => {
 		let isBroken = true;
 		const lab = await startLab(t, [
 			{tls, ...host, starttls: () => (isBroken ? '454 4.7.0 TLS not available' : undefined)},
@@ -205,7 +205,7 @@ for (const [name, host] of demands) {
 		t.is((await lab.deliver({attempt: 2})).outcome.kind, 'delivered');
 	});
 
-	test(`a broken handshake, then ${name}: the mail waits, the next host may take it`, async t => {
+	test(`uses the next mail server, or defers, on a broken handshake, then ${name}`, async t => {
 		const lab = await startLab(t, [{brokenTls: 'garbage', ...host}]);
 		t.like((await lab.deliver()).outcome, {kind: 'deferred', category: 'policy'});
 		const two = await startLab(t, [{brokenTls: 'garbage', ...host}, {}]);
@@ -213,7 +213,7 @@ for (const [name, host] of demands) {
 	});
 }
 
-test('what is not about TLS bounces after a STARTTLS that failed', async t => {
+test('bounces on a refusal unrelated to TLS after a failed STARTTLS', async t => {
 	for (const rcpt of [
 		'550 5.1.1 <tls@example.test>: no such user',
 		'550 tls@example.test: no such user',
@@ -227,12 +227,12 @@ test('what is not about TLS bounces after a STARTTLS that failed', async t => {
 	}
 });
 
-test('a demand for TLS by a host that offers none bounces', async t => {
+test('bounces if a server demands TLS without offering it', async t => {
 	const lab = await startLab(t, [{mail: insist}]);
 	t.is((await lab.deliver()).outcome.kind, 'bounced');
 });
 
-test('a session that is plain because STARTTLS failed serves no other mail', async t => {
+test('does not reuse a session that is in plain text because STARTTLS failed', async t => {
 	for (const host of [{tls, starttls: ['454 4.7.0 TLS not available']}, {brokenTls: 'garbage'}] as const) {
 		const lab = await startLab(t, [host], {limit: 1});
 		t.is((await lab.deliver()).outcome.kind, 'delivered');
@@ -247,18 +247,21 @@ test('a session that is plain because STARTTLS failed serves no other mail', asy
 });
 
 const afterwards: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = [
-	['wants a certificate of the client', {wantsCertificate: true}],
-	['wants one with TLS 1.2 only', {wantsCertificate: true, tls: {...tls, maxVersion: 'TLSv1.2'}}],
+	['requires a client certificate', {wantsCertificate: true}],
+	['requires a client certificate with TLS 1.2 only', {wantsCertificate: true, tls: {...tls, maxVersion: 'TLSv1.2'}}],
 	['closes at the second EHLO', {ehlo: withinTls({do: 'drop'})}],
 	['resets at the second EHLO', {ehlo: withinTls({do: 'reset'})}],
 	['stalls at the second EHLO', {ehlo: withinTls({do: 'never'})}],
 	['is silent and reads nothing after the handshake', {ehlo: withinTls({do: 'freeze'})}],
-	['answers the second EHLO with no SMTP', {ehlo: withinTls({bytes: 'HTTP/1.1 400 Bad Request\r\n'.repeat(100)})}],
+	[
+		'replies to the second EHLO with something other than SMTP',
+		{ehlo: withinTls({bytes: 'HTTP/1.1 400 Bad Request\r\n'.repeat(100)})},
+	],
 	['greets again within TLS', {ehlo: withinTls('220 fake.test ESMTP')}],
-	['answers 220 with text behind it in one packet', {starttls: {bytes: '220 go\r\n454 4.7.0 oh no\r\n'}}],
+	['replies 220 with more text in the same packet', {starttls: {bytes: '220 go\r\n454 4.7.0 oh no\r\n'}}],
 	['refuses EHLO and HELO within TLS', {ehlo: withinTls('554 5.7.0 no'), helo: withinTls('554 5.7.0 certificate?')}],
 	[
-		'says 421 to STARTTLS and closes',
+		'replies 421 to STARTTLS and closes',
 		{
 			starttls: (_line, connection) => {
 				connection.say('421 4.7.0 no\r\n');
@@ -267,12 +270,12 @@ const afterwards: ReadonlyArray<readonly [name: string, host: FakeMxOptions]> = 
 		},
 	],
 	['closes at STARTTLS', {starttls: {do: 'drop'}}],
-	['says 250 to STARTTLS', {starttls: '250 go'}],
+	['replies 250 to STARTTLS', {starttls: '250 go'}],
 	['closes at MAIL after a refused STARTTLS', {starttls: ['454 4.7.0 no'], mail: [{do: 'drop'}]}],
-	['says 421 at MAIL after a refused STARTTLS', {starttls: ['454 4.7.0 no'], mail: ['421 4.7.0 bye']}],
+	['replies 421 to MAIL after a refused STARTTLS', {starttls: ['454 4.7.0 no'], mail: ['421 4.7.0 bye']}],
 ];
 for (const [name, host] of afterwards) {
-	test(`a host that ${name} gets the mail in plain text, on a new connection, where TLS is opportunistic`, async t => {
+	test(`opportunistic TLS falls back to plain text on a new connection if a server ${name}`, async t => {
 		const timeouts = {...testTimeouts, starttls: 2000};
 		const lab = await startLab(t, [{tls, ...host}, {}], {timeouts});
 		const {outcome, attempts} = await lab.deliver();
@@ -282,7 +285,7 @@ for (const [name, host] of afterwards) {
 		t.is(lab.hosts[1]?.connections.length, 0);
 	});
 
-	test(`a host that ${name} gets nothing where TLS is demanded`, async t => {
+	test(`required TLS sends nothing to a server that ${name}`, async t => {
 		const timeouts = {...testTimeouts, starttls: 2000, ehlo: 2000};
 		const lab = await startLab(t, [{tls, ...host}], {timeouts, terms: {tls: 'unverified'}});
 		const {outcome} = await lab.deliver();
@@ -291,7 +294,7 @@ for (const [name, host] of afterwards) {
 	});
 }
 
-test('a host that is busy within TLS gets no mail in plain text', async t => {
+test('does not fall back to plain text if a server is busy within TLS', async t => {
 	for (const said of ['450 4.7.1 no', '421 4.3.2 bye']) {
 		const lab = await startLab(t, [{tls, ehlo: withinTls(said), helo: withinTls(said)}]);
 		t.is((await lab.deliver()).outcome.kind, 'deferred');
@@ -299,7 +302,7 @@ test('a host that is busy within TLS gets no mail in plain text', async t => {
 	}
 });
 
-test('a smarthost with TLS from the first byte that wants a certificate: our configuration', async t => {
+test('defers with category config if a relay with implicit TLS requires a client certificate', async t => {
 	const server = createServer({...tls, requestCert: true});
 	server.listen(0, '127.0.0.1');
 	await once(server, 'listening');
@@ -311,7 +314,7 @@ test('a smarthost with TLS from the first byte that wants a certificate: our con
 	t.true(attempts.every(({phase}) => phase === 'starttls'));
 });
 
-test('misunderstood within TLS → TLS again, then HELO', async t => {
+test('MAIL with parameters rejected within TLS → TLS again, then HELO', async t => {
 	const lab = await startLab(t, [{tls, mail: line => (line.includes('SIZE') ? '555 5.5.4 what?' : undefined)}]);
 	const {outcome, attempts} = await lab.deliver();
 	t.is(outcome.kind, 'delivered');
@@ -327,7 +330,7 @@ function noPolicy(result: TlsResult['result']): TlsResult {
 	return {policy: 'no-policy-found', result};
 }
 
-/** A lab whose one host is a smarthost, by name at `localhost`. */
+/** A lab with one relay, named `localhost`. */
 async function relayLab(t: Parameters<typeof startLab>[0], relay: Partial<Relay>, host: FakeMxOptions, ca?: string) {
 	const probe = await startLab(t, [{host: '127.0.0.1', ...host}]);
 	const port = probe.hosts[0]?.port ?? 0;
@@ -339,7 +342,7 @@ async function relayLab(t: Parameters<typeof startLab>[0], relay: Partial<Relay>
 	return {mx: probe.hosts[0], deliver: lab.deliver};
 }
 
-test('smarthost, tls=required: a certificate that does not verify ends it, without plain text', async t => {
+test('relay, tls=required: an unverified certificate defers, without plain text', async t => {
 	const {mx, deliver} = await relayLab(t, {tls: 'required'}, {tls});
 	const {outcome, attempts} = await deliver();
 	t.like(outcome, {kind: 'deferred', category: 'config'});
@@ -348,12 +351,12 @@ test('smarthost, tls=required: a certificate that does not verify ends it, witho
 	t.is(mx?.received.length, 0);
 });
 
-test('smarthost, tls=required: another name in the certificate ends it', async t => {
+test('relay, tls=required: a certificate for another name defers', async t => {
 	const {deliver} = await relayLab(t, {tls: 'required'}, {tls: otherName}, otherName.cert);
 	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 });
 
-test('smarthost, tls=required: verified, by name and by address', async t => {
+test('relay, tls=required: delivers with a certificate that matches the name or the address', async t => {
 	for (const host of ['localhost', '127.0.0.1']) {
 		const {deliver} = await relayLab(t, {host, tls: 'required'}, {tls}, tls.cert);
 		const {outcome, attempts} = await deliver();
@@ -362,7 +365,7 @@ test('smarthost, tls=required: verified, by name and by address', async t => {
 	}
 });
 
-test('smarthost, tls=required and tls=unverified: no TLS offered ends it', async t => {
+test('relay, tls=required and tls=unverified: defers if TLS is not offered', async t => {
 	for (const mode of ['required', 'unverified'] as const) {
 		const {mx, deliver} = await relayLab(t, {tls: mode}, {});
 		t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
@@ -370,18 +373,18 @@ test('smarthost, tls=required and tls=unverified: no TLS offered ends it', async
 	}
 });
 
-test('smarthost, tls=unverified: TLS with any certificate', async t => {
+test('relay, tls=unverified: delivers over TLS with any certificate', async t => {
 	const {deliver} = await relayLab(t, {tls: 'unverified'}, {tls: otherName});
 	t.regex((await deliver()).attempts[0]?.tls ?? '', / unverified$/);
 });
 
-test('smarthost, tls=none: plain text although TLS is offered', async t => {
+test('relay, tls=none: uses plain text even if TLS is offered', async t => {
 	const {mx, deliver} = await relayLab(t, {tls: 'none'}, {tls});
 	t.is((await deliver()).outcome.kind, 'delivered');
 	t.false(mx?.connections[0]?.commands.includes('STARTTLS'));
 });
 
-test('smarthost, smtps: TLS from the first byte', async t => {
+test('relay, smtps: uses TLS from the first byte', async t => {
 	const verified = await relayLab(t, {tls: 'required', secure: true}, {tls, implicitTls: true}, tls.cert);
 	const {outcome, attempts} = await verified.deliver();
 	t.is(outcome.kind, 'delivered');
@@ -391,7 +394,7 @@ test('smarthost, smtps: TLS from the first byte', async t => {
 	t.is(refused.mx?.received.length, 0);
 });
 
-test('smarthost, smtps to a port that speaks plain text', async t => {
+test('relay, smtps: defers if the port speaks plain text', async t => {
 	const {deliver} = await relayLab(t, {tls: 'opportunistic', secure: true}, {});
 	t.like((await deliver()).outcome, {kind: 'deferred', category: 'config'});
 });

@@ -12,10 +12,10 @@ const root = makeCertificate('root');
 const middle = issueCertificate(root, ['middle'], {isAuthority: true});
 const leaf = issueCertificate(middle, ['mx.example.test']);
 const stranger = makeCertificate('stranger');
-/** Certificates that the tests make are valid by then. */
+/** By then, the certificates that the tests create are valid. */
 const now = Date.now() + 60_000;
 
-/** The certificate that a server shows, with what it sends along. */
+/** The certificate that a server presents, with its chain. */
 async function shown(t: ExecutionContext, certificate: Certificate): Promise<X509Certificate> {
 	const server = createServer(certificate, socket => socket.on('error', () => undefined));
 	server.listen(0, '127.0.0.1');
@@ -30,7 +30,7 @@ async function shown(t: ExecutionContext, certificate: Certificate): Promise<X50
 	return socket.getPeerX509Certificate() as X509Certificate;
 }
 
-test('each way to name the certificate itself, whatever name it bears and however old it is', async t => {
+test('matches the certificate itself by every selector and matching type, whatever its name and age', async t => {
 	const odd = issueCertificate(root, ['elsewhere.test'], {days: -1});
 	const certificate = await shown(t, odd);
 	for (const selector of [0, 1]) {
@@ -43,7 +43,7 @@ test('each way to name the certificate itself, whatever name it bears and howeve
 	}
 });
 
-test('an anchor that the chain leads to, by each way to name it', async t => {
+test('matches an anchor in the chain by every selector and matching type', async t => {
 	const certificate = await shown(t, leaf);
 	for (const anchor of [middle, root]) {
 		for (const selector of [0, 1]) {
@@ -57,25 +57,25 @@ test('an anchor that the chain leads to, by each way to name it', async t => {
 	t.is(tlsaFailure(certificate, [recordOf(leaf, 2, 0, 1)], names, now), 'tlsa-invalid', 'the leaf is no anchor');
 });
 
-test('an anchor vouches only for what is signed: certificates that were only sent along prove nothing', async t => {
+test('checks the signatures up to the anchor: certificates that are merely sent along do not count', async t => {
 	const forged = {key: stranger.key, cert: stranger.cert + root.cert};
 	t.is(tlsaFailure(await shown(t, forged), [recordOf(root, 2, 0, 1)], names, now), 'tlsa-invalid');
 	const sameName = makeCertificate('middle');
 	const byOther = issueCertificate(sameName, ['mx.example.test']);
 	const posing = {key: byOther.key, cert: new X509Certificate(byOther.cert).toString() + middle.cert};
 	t.is(tlsaFailure(await shown(t, posing), [recordOf(middle, 2, 0, 1)], names, now), 'tlsa-invalid');
-	// A certificate of an ordinary host is no authority.
+	// A certificate that is not a CA cannot issue others.
 	const byLeaf = issueCertificate(leaf, ['mx.example.test']);
 	t.is(tlsaFailure(await shown(t, byLeaf), [recordOf(root, 2, 0, 1)], names, now), 'tlsa-invalid');
 });
 
-test('a chain in the wrong order is put right', async t => {
+test('accepts a chain in the wrong order', async t => {
 	const [first, second, third] = leaf.cert.match(/-----BEGIN[\s\S]*?-----END CERTIFICATE-----\n/g) ?? [];
 	const shuffled = {key: leaf.key, cert: `${first}${third}${second}`};
 	t.is(tlsaFailure(await shown(t, shuffled), [recordOf(root, 2, 1, 1)], names, now), null);
 });
 
-test('under an anchor name and dates count', async t => {
+test('checks name and dates of a certificate under an anchor', async t => {
 	const record = recordOf(root, 2, 1, 1);
 	const elsewhere = await shown(t, issueCertificate(root, ['elsewhere.test']));
 	t.is(tlsaFailure(elsewhere, [record], names, now), 'certificate-host-mismatch');
@@ -86,7 +86,7 @@ test('under an anchor name and dates count', async t => {
 	t.is(tlsaFailure(wild, [record], ['mx.example.test'], now), null);
 });
 
-test('records that mail servers are not judged by', t => {
+test('ignores unusable records', t => {
 	const good = recordOf(leaf, 3, 1, 1);
 	for (const wrong of [
 		{usage: 0},

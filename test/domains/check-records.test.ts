@@ -27,19 +27,19 @@ async function check(t: ExecutionContext, zones: readonly Zone[], authority: Zon
 	return {state, ok, everywhere, found: found?.length, asked};
 }
 
-test('one resolver that shows the record is enough', async t => {
+test('accepts a record that one resolver shows', async t => {
 	t.deepEqual(await check(t, [right, right]), {state: 'ok', ok: true, everywhere: true, found: 1, asked: 0});
 	t.deepEqual(await check(t, [{}, right]), {state: 'ok', ok: true, everywhere: false, found: 1, asked: 0});
 	t.like(await check(t, [silent, right]), {state: 'ok', everywhere: true, asked: 0});
 });
 
-test('what no resolver shows is asked of the zone itself', async t => {
+test('queries the zone itself if no resolver shows the record', async t => {
 	t.deepEqual(await check(t, [{}, {}], right), {state: 'ok', ok: true, everywhere: false, found: 1, asked: 1});
 	t.like(await check(t, [{}, {}]), {state: 'missing', ok: false, asked: 1});
 	t.like(await check(t, [{}], wrong), {state: 'different', found: 1});
 });
 
-test('what was answered counts before silence', async t => {
+test('prefers a response to a missing one', async t => {
 	t.like(await check(t, [silent, {}]), {state: 'missing', ok: false});
 	t.like(await check(t, [{}, wrong]), {state: 'different', found: 1});
 	t.deepEqual(await check(t, [silent]), {state: 'unknown', ok: false, everywhere: false, found: 0, asked: 1});

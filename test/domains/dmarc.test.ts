@@ -15,7 +15,7 @@ function advise(text: string | null, {mine = 1000, lost = 0, theirs = 0, days = 
 	return toAdvice(domain, {...names, receives}, published, by);
 }
 
-test('one step at a time, with the tags of the record that is there', t => {
+test('proposes one step at a time and keeps the tags of the existing record', t => {
 	t.like(advise(null), {policy: null, next: 'none', record: value, why: 'there is no DMARC record yet'});
 	const first = advise('v=DMARC1; p=none; sp=none; rua=mailto:a@b.example; pct=100');
 	t.like(first, {
@@ -33,7 +33,7 @@ test('one step at a time, with the tags of the record that is there', t => {
 	t.like(advise('v=DMARC1; rua=mailto:a@b.example'), {policy: 'none', next: 'quarantine'});
 });
 
-test('it waits for reports of a week, and for our own mail to be aligned', t => {
+test('waits for a week of reports and for the workspace’s own messages to be aligned', t => {
 	const days = advise(value, {days: 6});
 	t.like(days, {
 		policy: 'none',
@@ -52,7 +52,7 @@ test('it waits for reports of a week, and for our own mail to be aligned', t => 
 	t.like(advise(value, {lost: 10, theirs: 4000}), {next: 'quarantine', cost: {ours: 10, others: 4000}});
 });
 
-test('a policy for a part of the mail first holds for all of it', t => {
+test('extends a partial policy to all messages before the next step', t => {
 	const part = advise('v=DMARC1; p=quarantine; pct=5; fo=1', {receives: false});
 	t.like(part, {policy: 'quarantine', next: 'quarantine', change: true, record: 'v=DMARC1; p=quarantine; fo=1'});
 	t.is(stepOf(part), 'Publish p=quarantine for all mail');
@@ -66,7 +66,7 @@ test('a policy for a part of the mail first holds for all of it', t => {
 	t.is(stepOf(none), 'Publish p=quarantine');
 });
 
-test('our address is there only if it is named whole', t => {
+test('recognizes the report address only as a complete match', t => {
 	const evil = 'mailto:dmarc@bounce.shop.example.evil';
 	const uri = 'mailto:dmarc@bounce.shop.example';
 	t.is(advise(`v=DMARC1; p=none; rua=${evil}`).record, `v=DMARC1; p=quarantine; rua=${evil},${uri}`);
@@ -75,7 +75,7 @@ test('our address is there only if it is named whole', t => {
 	}
 });
 
-test('a wrong record, or DNS that is silent', t => {
+test('gives no advice on an invalid record or a failed lookup', t => {
 	const published = {name: '_dmarc.shop.example', value, found: ['v=DMARC1; p=non'], problem: 'its p= is wrong'};
 	const none = {own: [], ownDays: 0, lost: 0, days: 30};
 	t.like(toAdvice(domain, names, {...published, state: 'different'}, none), {

@@ -31,7 +31,7 @@ function domain(changes: Partial<DueDomain> = {}): DueDomain {
 	};
 }
 
-/** States after checks, each with its time since the beginning. */
+/** The states after checks, each given with its time since the start. */
 function walk(from: DueDomain, ...checks: ReadonlyArray<readonly [ms: number, sight: Sight]>): string[] {
 	let now = from;
 	return checks.map(([ms, sight]) => {
@@ -42,7 +42,7 @@ function walk(from: DueDomain, ...checks: ReadonlyArray<readonly [ms: number, si
 
 const verified = domain({state: 'verified', verified_at: at(-day)});
 
-test('pending until it is shown, failed after 72 hours without, verified again whenever it is shown', t => {
+test('a pending domain is verified when the record appears, and fails after 72 hours without it', t => {
 	t.deepEqual(walk(domain(), [0, 'absent'], [minute, 'absent'], [hour, 'shown']), [
 		'pending',
 		'pending',
@@ -61,7 +61,7 @@ test('pending until it is shown, failed after 72 hours without, verified again w
 	);
 });
 
-test('a verified one drops only after 3 failures that span 72 hours', t => {
+test('a verified domain fails only after 3 failed checks over 72 hours', t => {
 	const degraded = 'degraded, verified';
 	t.deepEqual(
 		walk(
@@ -84,14 +84,14 @@ test('a verified one drops only after 3 failures that span 72 hours', t => {
 	]);
 });
 
-test('that DNS does not answer says nothing', t => {
+test('a DNS failure does not change the state', t => {
 	const unknowns = Array.from({length: 10}, (_, n) => [n * day, 'unknown'] as const);
 	t.deepEqual(new Set(walk(domain(), ...unknowns)), new Set(['pending']));
 	t.deepEqual(new Set(walk(verified, ...unknowns)), new Set(['verified, verified']));
 	t.deepEqual(walk(verified, [0, 'absent'], ...unknowns).at(-1), 'degraded, verified');
 });
 
-/** Pauses between the checks of a domain that stays as it is, minutes. */
+/** The intervals between checks of a domain whose state does not change, in minutes. */
 function pauses(from: DueDomain, count: number): number[] {
 	let last = start;
 	return Array.from({length: count}, () => {
@@ -104,14 +104,14 @@ function pauses(from: DueDomain, count: number): number[] {
 
 const times = (count: number, pause: number) => new Array<number>(count).fill(pause);
 
-test('a pending one is checked at once, 10 times a minute apart, 12 times 10 minutes, hourly to 72 hours, then daily', t => {
+test('checks a pending domain every minute at first, then every 10 minutes, hourly and finally daily', t => {
 	t.is(nextCheck(domain(), start), 0);
 	const eager = [...times(10, 1), ...times(12, 10), ...times(70, 60), ...times(3, 1440)];
 	t.deepEqual(pauses(domain(), eager.length), eager);
 	t.deepEqual(pauses(domain({state: 'degraded', verified_at: at(0)}), eager.length), eager);
 });
 
-test('a verified one is checked daily once all is there; sooner while its return path or a new key is expected', t => {
+test('checks a complete domain daily, but more often while a return path or a new key is expected', t => {
 	const whole = {...verified, return_path_at: at(0)};
 	t.deepEqual(pauses(whole, 3), times(3, 1440));
 	t.deepEqual(pauses(domain({state: 'failed'}), 3), times(3, 1440));
@@ -120,6 +120,6 @@ test('a verified one is checked daily once all is there; sooner while its return
 	t.deepEqual(pauses({...verified, state_at: at(-9 * day)}, 2), times(2, 1440));
 });
 
-test('a clock that was set back makes it due', t => {
+test('is due after the clock was set back', t => {
 	t.is(nextCheck(domain({checked_at: at(day)}), start), start);
 });

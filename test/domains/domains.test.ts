@@ -33,7 +33,7 @@ async function prepare(store: Store) {
 	return {tools, write, workspaceId, add};
 }
 
-sqliteTest(test, 'a domain gets two keys, sealed, whose public halves are in its records', async (t, store) => {
+sqliteTest(test, 'creates two sealed keys for a domain, with the public keys in its records', async (t, store) => {
 	const {workspaceId, add} = await prepare(store);
 	const added = await add('shop.example');
 	t.is(await add('shop.example'), undefined);
@@ -58,54 +58,60 @@ sqliteTest(test, 'a domain gets two keys, sealed, whose public halves are in its
 	);
 });
 
-sqliteTest(test, 'the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC', async (t, store) => {
-	const {add} = await prepare(store);
-	const added = await add('shop.example');
-	const input = {
-		domain: added?.domain,
-		keys: added?.keys,
-		host: 'out.mail.example',
-		bounceHost: 'bounces.mail.example',
-		returnPathDomain: 'bounces.mail.example',
-		smarthosts: [],
-		receives: false,
-		publicHost: 'mail.example',
-		policy: async () => null,
-	};
-	const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
-	t.deepEqual(
-		records.map(({type, name, purpose, required, found}) => [type, name, purpose, required, found]),
-		[
-			['TXT', '_mailctl.shop.example', 'ownership', true, []],
-			['TXT', 'mc1._domainkey.shop.example', 'dkim', true, []],
-			['TXT', 'mc2._domainkey.shop.example', 'dkim', false, []],
-			['MX', 'bounce.shop.example', 'return_path', false, []],
-			['TXT', 'bounce.shop.example', 'spf', false, []],
-			['TXT', '_dmarc.shop.example', 'dmarc', false, []],
-		],
-	);
-	const values = records.map(({value}) => value);
-	t.regex(values[0] as string, /^mailctl-verification=[0-9a-f]{40}$/);
-	t.regex(values[1] as string, /^v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}$/);
-	t.regex(values[2] as string, /^v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=$/);
-	t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:out.mail.example -all', 'v=DMARC1; p=none']);
-	const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<typeof domainRecords>[0];
-	t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
-	t.is(
-		domainRecords({...sources, receives: true})[5]?.value,
-		'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example',
-	);
-	const nameless = {...input, host: 'vm', bounceHost: 'vm', sourceAddresses: []} as Parameters<
-		typeof domainRecords
-	>[0];
-	t.deepEqual(
-		domainRecords(nameless).map(({ready}) => ready),
-		[true, true, true, false, false, true],
-	);
-	t.regex(domainRecords(nameless)[3]?.note ?? '', /set MAILCTL_HOSTNAME to a full name .* \(it is vm\)$/);
-});
+sqliteTest(
+	test,
+	'lists the records of a domain: ownership, two DKIM keys, return path with SPF, DMARC',
+	async (t, store) => {
+		const {add} = await prepare(store);
+		const added = await add('shop.example');
+		const input = {
+			domain: added?.domain,
+			keys: added?.keys,
+			host: 'out.mail.example',
+			bounceHost: 'bounces.mail.example',
+			returnPathDomain: 'bounces.mail.example',
+			smarthosts: [],
+			receives: false,
+			publicHost: 'mail.example',
+			policy: async () => null,
+		};
+		const records = domainRecords({...input, sourceAddresses: []} as Parameters<typeof domainRecords>[0]);
+		t.deepEqual(
+			records.map(({type, name, purpose, required, found}) => [type, name, purpose, required, found]),
+			[
+				['TXT', '_mailctl.shop.example', 'ownership', true, []],
+				['TXT', 'mc1._domainkey.shop.example', 'dkim', true, []],
+				['TXT', 'mc2._domainkey.shop.example', 'dkim', false, []],
+				['MX', 'bounce.shop.example', 'return_path', false, []],
+				['TXT', 'bounce.shop.example', 'spf', false, []],
+				['TXT', '_dmarc.shop.example', 'dmarc', false, []],
+			],
+		);
+		const values = records.map(({value}) => value);
+		t.regex(values[0] as string, /^mailctl-verification=[0-9a-f]{40}$/);
+		t.regex(values[1] as string, /^v=DKIM1; k=rsa; p=[A-Za-z0-9+/]{392}$/);
+		t.regex(values[2] as string, /^v=DKIM1; k=ed25519; p=[A-Za-z0-9+/]{43}=$/);
+		t.deepEqual(values.slice(3), ['10 bounces.mail.example', 'v=spf1 a:out.mail.example -all', 'v=DMARC1; p=none']);
+		const sources = {...input, sourceAddresses: ['192.0.2.1', '2001:db8::1']} as Parameters<
+			typeof domainRecords
+		>[0];
+		t.is(domainRecords(sources)[4]?.value, 'v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 -all');
+		t.is(
+			domainRecords({...sources, receives: true})[5]?.value,
+			'v=DMARC1; p=none; rua=mailto:dmarc@bounce.shop.example',
+		);
+		const nameless = {...input, host: 'vm', bounceHost: 'vm', sourceAddresses: []} as Parameters<
+			typeof domainRecords
+		>[0];
+		t.deepEqual(
+			domainRecords(nameless).map(({ready}) => ready),
+			[true, true, true, false, false, true],
+		);
+		t.regex(domainRecords(nameless)[3]?.note ?? '', /set MAILCTL_HOSTNAME to a full name .* \(it is vm\)$/);
+	},
+);
 
-test('bounces go to this machine where it listens, by its name, which has an address; else as the return-path domain says', t => {
+test('bounces go to this machine if it listens for them, otherwise to the return-path domain', t => {
 	const settings = {
 		hostname: 'mail.shop.example',
 		returnPathDomain: 'bounces.shop.example',
@@ -128,7 +134,7 @@ test('bounces go to this machine where it listens, by its name, which has an add
 
 sqliteTest(
 	test,
-	'a sender brings its domain, is one per address, and is verified by word or by its domain',
+	'adding a sender adds its domain; it is unique and verified by the operator or by its domain',
 	async (t, store) => {
 		const {tools, write, workspaceId} = await prepare(store);
 		const add = (text: string, verified = false) => {
@@ -162,7 +168,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test, 'nodes that add senders of a new domain at once make it once', async (t, store) => {
+storeTest(test, 'concurrent additions of senders create a new domain once', async (t, store) => {
 	const {tools, workspaceId} = await prepare(store);
 	const added = await Promise.all(
 		['a', 'b', 'c', 'a'].map(local => {
@@ -176,7 +182,7 @@ storeTest(test, 'nodes that add senders of a new domain at once make it once', a
 	t.is((await listDomains(store.reader, workspaceId)).length, 1);
 });
 
-sqliteTest(test, 'a sender is verified, disabled, enabled, removed', async (t, store) => {
+sqliteTest(test, 'verifies, disables, enables and removes a sender', async (t, store) => {
 	const {tools, write, workspaceId} = await prepare(store);
 	const input = {workspaceId, address: address('a@shop.example'), name: 'Shop', verified: false};
 	await write(trx => addSender(trx, tools, testVault, {...input, newKeys: async () => keys}));

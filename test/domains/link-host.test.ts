@@ -36,7 +36,7 @@ async function prepare(store: Store) {
 	return {tools, write, add, read, change, mark};
 }
 
-test('a link host is below the domain, and is not its return path', t => {
+test('a link host must be below the domain and not be its return path', t => {
 	const domain = {name: 'shop.example', return_path_domain: null};
 	for (const host of [null, 'links.shop.example', 'a.b.shop.example', 'bounce2.shop.example']) {
 		t.is(linkHostFault(domain, host), null, String(host));
@@ -47,7 +47,7 @@ test('a link host is below the domain, and is not its return path', t => {
 	t.not(linkHostFault({...domain, return_path_domain: 'r.shop.example'}, 'r.shop.example'), null);
 });
 
-sqliteTest(test, 'a host belongs to one domain, and never is a name of the installation', async (t, store) => {
+sqliteTest(test, 'a link host belongs to one domain and cannot be a name of the installation', async (t, store) => {
 	const {add, read, change} = await prepare(store);
 	const first = await add('one', 'shop.example', 'links.shop.example');
 	t.is((await read(first)).link_host, 'links.shop.example');
@@ -66,7 +66,7 @@ sqliteTest(test, 'a host belongs to one domain, and never is a name of the insta
 	t.like(await change(first, 'links.shop.example'), {link_host: 'links.shop.example'}, 'its own stays its own');
 });
 
-sqliteTest(test, 'a domain that has proved itself takes its host from one that has not', async (t, store) => {
+sqliteTest(test, 'a verified domain takes its link host from an unverified one', async (t, store) => {
 	const {add, read, change, mark} = await prepare(store);
 	const squatter = await add('one', 'shop.example', 'links.shop.example');
 	const owner = await add('two', 'shop.example');
@@ -77,7 +77,7 @@ sqliteTest(test, 'a domain that has proved itself takes its host from one that h
 	await t.throwsAsync(change(squatter, 'links.shop.example'), {instanceOf: Refused});
 });
 
-storeTest(test, 'a change is checked at once, is in the audit trail, and refreshes caches', async (t, store) => {
+storeTest(test, 'a change is checked at once, recorded in the audit log and refreshes caches', async (t, store) => {
 	const {add, read, change, mark} = await prepare(store);
 	const domain = await add('one', 'shop.example', 'links.shop.example');
 	const at = '2026-06-09T10:00:00.000Z';
@@ -102,28 +102,32 @@ storeTest(test, 'a change is checked at once, is in the audit trail, and refresh
 	);
 });
 
-sqliteTest(test, 'it is used once DNS leads here, and where https is served with a certificate', async (t, store) => {
-	const {add, mark, write} = await prepare(store);
-	const domain = await add('one', 'shop.example', 'links.shop.example');
-	const now = '2026-06-09T10:00:00.000Z';
-	const used = async (https: boolean) => [
-		(await findDomainSigning(store.reader, domain.id, now, https)).linkHost,
-		await findLinkHost(store.reader, domain.workspace_id, now, https),
-	];
-	const host = 'links.shop.example';
-	t.deepEqual(await used(false), [null, null], 'DNS does not show it');
-	await mark(domain, {links_ok_at: now});
-	t.deepEqual(await used(false), [null, null], 'the domain has not proved itself');
-	await mark(domain, {verified_at: now});
-	t.deepEqual(await used(false), [host, host], 'a proxy serves https');
-	t.deepEqual(await used(true), [null, null], 'no certificate');
-	const row = {name: host, next_try_at: now, tries: 0, updated_at: now};
-	await write(trx => trx('certificates').insert(row));
-	t.deepEqual(await used(true), [null, null], 'none was issued yet');
-	const certificate = (not_after: string) =>
-		write(trx => trx('certificates').where({name: host}).update({not_after}));
-	await certificate('2026-06-09T09:59:59.000Z');
-	t.deepEqual(await used(true), [null, null], 'it has expired');
-	await certificate('2026-09-01T00:00:00.000Z');
-	t.deepEqual(await used(true), [host, host]);
-});
+sqliteTest(
+	test,
+	'uses a link host once DNS points here and, if this machine serves https, it has a certificate',
+	async (t, store) => {
+		const {add, mark, write} = await prepare(store);
+		const domain = await add('one', 'shop.example', 'links.shop.example');
+		const now = '2026-06-09T10:00:00.000Z';
+		const used = async (https: boolean) => [
+			(await findDomainSigning(store.reader, domain.id, now, https)).linkHost,
+			await findLinkHost(store.reader, domain.workspace_id, now, https),
+		];
+		const host = 'links.shop.example';
+		t.deepEqual(await used(false), [null, null], 'DNS does not show it');
+		await mark(domain, {links_ok_at: now});
+		t.deepEqual(await used(false), [null, null], 'the domain has not proved itself');
+		await mark(domain, {verified_at: now});
+		t.deepEqual(await used(false), [host, host], 'a proxy serves https');
+		t.deepEqual(await used(true), [null, null], 'no certificate');
+		const row = {name: host, next_try_at: now, tries: 0, updated_at: now};
+		await write(trx => trx('certificates').insert(row));
+		t.deepEqual(await used(true), [null, null], 'none was issued yet');
+		const certificate = (not_after: string) =>
+			write(trx => trx('certificates').where({name: host}).update({not_after}));
+		await certificate('2026-06-09T09:59:59.000Z');
+		t.deepEqual(await used(true), [null, null], 'it has expired');
+		await certificate('2026-09-01T00:00:00.000Z');
+		t.deepEqual(await used(true), [host, host]);
+	},
+);

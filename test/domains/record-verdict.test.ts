@@ -276,7 +276,7 @@ for (const [purpose, list] of Object.entries(cases) as Array<[Purpose, readonly 
 	}
 }
 
-test('SPF by a host: its addresses count, and a proposal that forbids nothing is met by any record', async t => {
+test('SPF of a host covers its addresses, and any record meets a proposal ending in ~all', async t => {
 	const judge = async (value: string, zone: Zone) =>
 		await judgeRecord(await resolverOf(t, zone), {
 			...{type: 'TXT', name: 'bounce.shop.example', value, purpose: 'spf', required: false},

@@ -24,14 +24,14 @@ const known = {
 };
 
 for (const [host, term] of Object.entries(known)) {
-	test(`the SPF record for mail that leaves by ${host}`, t => {
+	test(`proposes the SPF record for the relay ${host}`, t => {
 		const {value} = smarthostSpf([host], machine);
 		t.is(value, `v=spf1 ${term} ~all`);
 		t.true(parseSpf(value).ok);
 	});
 }
 
-test('several smarthosts share a record; who is not known is named, and who writes a return path of its own', t => {
+test('several relays share a record; notes name unknown ones and those with their own return path', t => {
 	t.is(
 		smarthostSpf(['SMTP.GMAIL.COM', 'smtp-relay.gmail.com', '192.0.2.7'], machine).value,
 		'v=spf1 include:_spf.google.com ip4:192.0.2.7 ~all',

@@ -63,7 +63,7 @@ for (const [domain, ip, kind, why] of cases) {
 	});
 }
 
-test('for many addresses each name is asked for once, and each has the limits for itself', async t => {
+test('looks up each name once for many addresses, with separate limits for each address', async t => {
 	const resolver = await resolverOf(t, zone);
 	const asked: string[] = [];
 	function noted(type: string, name: string): string {

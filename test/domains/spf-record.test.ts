@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {isSpf, parseSpf} from '../../src/domains/spf.ts';
 
-test('an SPF record begins with its version and a space, or is that alone', t => {
+test('an SPF record starts with its version and a space, or consists of the version alone', t => {
 	for (const text of ['v=spf1', 'v=spf1 -all', 'V=SPF1 a']) {
 		t.true(isSpf(text), text);
 	}
@@ -11,7 +11,7 @@ test('an SPF record begins with its version and a space, or is that alone', t =>
 	}
 });
 
-test('mechanisms with qualifier, target and prefixes', t => {
+test('parses mechanisms with qualifier, target and prefixes', t => {
 	const parsed = parseSpf(
 		'v=spf1  +MX ~a:Mail.Example/24//64 ip4:192.0.2.0/28 ip6:2001:db8::/32 ?include:_spf.x.example ptr exists:%{i}.x.example exp=why.x.example -all',
 	);
@@ -51,17 +51,17 @@ for (const term of [
 	'192.0.2.1',
 	'--all',
 ]) {
-	test(`the term ${term} is a fault`, t => {
+	test(`rejects the term ${term}`, t => {
 		t.deepEqual(parseSpf(`v=spf1 ${term} -all`), {ok: false, fault: `"${term}" is not a valid term`});
 	});
 }
 
-test('redirect must be there once', t => {
+test('accepts redirect only once, with a target', t => {
 	t.like(parseSpf('v=spf1 redirect=a.example redirect=b.example'), {ok: false});
 	t.like(parseSpf('v=spf1 redirect='), {ok: false});
 });
 
-test('a record has at most 100 terms and 4,096 octets, and a name 253', t => {
+test('limits a record to 100 terms and 4,096 octets, and a name to 253', t => {
 	const record = (...terms: readonly string[]) => parseSpf(['v=spf1', ...terms].join(' '));
 	const terms = (length: number) => Array.from({length}, (_, n) => `ip4:192.0.2.${n}`);
 	t.true(record(...terms(100)).ok);
@@ -75,7 +75,7 @@ test('a record has at most 100 terms and 4,096 octets, and a name 253', t => {
 	});
 });
 
-test('any text is an SPF record or refused', t => {
+test('parses or rejects any text as an SPF record', t => {
 	const term = fc.oneof(
 		fc.string(),
 		fc

@@ -68,7 +68,7 @@ async function records(): Promise<DomainRecord[]> {
 	});
 }
 
-test('the zone file has every record that is needed, with absolute names and short strings', async t => {
+test('contains every required record, with absolute names and short strings', async t => {
 	const all = await records();
 	const text = zoneFile('shop.example', all, now).join('\n');
 	t.deepEqual(
@@ -95,7 +95,7 @@ function dkimOf(all: readonly DomainRecord[]): string {
 	return `-----BEGIN PUBLIC KEY-----\n${value}\n-----END PUBLIC KEY-----\n`;
 }
 
-test('any value is read as it was', t => {
+test('preserves any value', t => {
 	fc.assert(
 		fc.property(fc.stringMatching(/^[ -~]{0,600}$/), value => {
 			const [record] = parseZone(zoneFile('shop.example', [{...base, value}], now).join('\n'));
@@ -104,7 +104,7 @@ test('any value is read as it was', t => {
 	);
 });
 
-test('a record with a placeholder, or of a machine without a full name, is a comment that says what to do', t => {
+test('writes a record with a placeholder, or without a full hostname, as a comment with instructions', t => {
 	const placeholder = {...base, value: 'v=spf1 include:ask-your-provider.invalid ~all', note: 'ask p.example'};
 	const nameless = {...base, type: 'MX' as const, value: '10 vm', note: 'set MAILCTL_HOSTNAME', ready: false};
 	const lines = zoneFile('shop.example', [placeholder, nameless], now);

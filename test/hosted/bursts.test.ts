@@ -25,7 +25,7 @@ function start(options: {quietMs?: number; maxMs?: number; most?: number} = {}) 
 
 const shown = (hits: readonly Hit[]) => hits.map(({url, n, together}) => [url, n, together]);
 
-test('clicks of one address are held together, each link once', t => {
+test('groups the clicks from one IP address, with each link once', t => {
 	const {bursts, passed} = start();
 	for (const url of ['a', 'b', 'a', 'c']) {
 		bursts.add(click(url, {from: '192.0.2.1'}));
@@ -43,7 +43,7 @@ test('clicks of one address are held together, each link once', t => {
 	]);
 });
 
-test('a burst ends by itself when no other link comes, and at the latest after its longest time', async t => {
+test('a burst ends if no other link follows, or after its maximum duration', async t => {
 	for (const options of [{quietMs: 1}, {maxMs: 0}]) {
 		const {bursts, passed, news} = start(options);
 		bursts.add(click('a', {from: '192.0.2.1'}));
@@ -54,7 +54,7 @@ test('a burst ends by itself when no other link comes, and at the latest after i
 	}
 });
 
-test('what is too much is passed at once', t => {
+test('passes clicks beyond the limit on at once', t => {
 	const {bursts, passed} = start({most: 1});
 	bursts.add(click('b', {from: '192.0.2.1'}));
 	bursts.add(click('c', {from: '192.0.2.2'}));

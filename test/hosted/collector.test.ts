@@ -19,7 +19,7 @@ const hit = (messageId: string, more: Partial<Hit> = {}): Hit => ({
 	...more,
 });
 
-/** A store that answers when it is told to. */
+/** A collector whose store responds when the test says so. */
 function start(options: {most?: number; retryMs?: number} = {}) {
 	const written: Hit[] = [];
 	const errors: unknown[] = [];
@@ -51,7 +51,7 @@ function start(options: {most?: number; retryMs?: number} = {}) {
 	return {collector, written, errors, lost, store, total, release};
 }
 
-test('while one is being written, those of the same link become one', async t => {
+test('merges hits of the same link while one is being written', async t => {
 	const {collector, written, store, release} = start();
 	store.open = false;
 	collector.add(hit('msg_1'));
@@ -73,7 +73,7 @@ test('while one is being written, those of the same link become one', async t =>
 	);
 });
 
-test('few are written at a time, and more than may wait are lost, which is told', async t => {
+test('writes few hits at a time, and reports those lost beyond the limit', async t => {
 	const {collector, lost, store, total, release} = start({most: 300});
 	store.open = false;
 	for (let n = 0; n < 1000; n++) {
@@ -87,7 +87,7 @@ test('few are written at a time, and more than may wait are lost, which is told'
 	t.true(store.atOnce <= 64, String(store.atOnce));
 });
 
-test('a store that cannot be used is asked again, and nothing is lost or counted twice', async t => {
+test('retries while the store is unavailable, without losing or double-counting hits', async t => {
 	const {collector, errors, store, total, written} = start({retryMs: 5});
 	store.fault = new Error('busy');
 	for (let n = 0; n < 100; n++) {
@@ -105,7 +105,7 @@ test('a store that cannot be used is asked again, and nothing is lost or counted
 	);
 });
 
-test('what fails by itself is told and let go', async t => {
+test('reports and drops a hit that fails by itself', async t => {
 	const {collector, errors, store, total} = start();
 	store.fault = new Error('no such row');
 	collector.add(hit('msg_1'));
@@ -117,7 +117,7 @@ test('what fails by itself is told and let go', async t => {
 	t.is(total(), 1);
 });
 
-test('a stop tries a failing store once more and ends', async t => {
+test('stop retries a failing store once and finishes', async t => {
 	const {collector, errors, store} = start({retryMs: 3_600_000});
 	store.fault = new Error('busy');
 	collector.add(hit('msg_1'));

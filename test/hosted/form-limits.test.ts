@@ -8,7 +8,7 @@ import {rawHttp} from '../helpers/raw-http.ts';
 const serially = test.serial as TestFn;
 const pages = ['/unsubscribe', '/preferences'] as const;
 
-/** The response to a form of which nothing but its headers is sent, so that no response can depend on the body. */
+/** Sends only the headers of a form, so that the response cannot depend on the body. */
 async function withoutBody({base}: TestApi, path: string, length = 100_000): Promise<number> {
 	const {host, port} = new URL(base);
 	const head = [`POST ${path} HTTP/1.1`, `Host: ${host}`, 'Connection: close', `Content-Type: ${urlencoded}`];
@@ -16,7 +16,7 @@ async function withoutBody({base}: TestApi, path: string, length = 100_000): Pro
 	return Number(response.slice(9, 12));
 }
 
-sqliteTest(serially, 'a forged token in the URL is refused before the body is read', async (t, store) => {
+sqliteTest(serially, 'rejects a forged token in the URL before reading the body', async (t, store) => {
 	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => 0}});
 	for (const page of pages) {
 		for (const query of [
@@ -31,7 +31,7 @@ sqliteTest(serially, 'a forged token in the URL is refused before the body is re
 	}
 });
 
-sqliteTest(serially, 'a client with too many forged tokens is refused before its forms are read', async (t, store) => {
+sqliteTest(serially, 'rejects a client with too many forged tokens before reading its forms', async (t, store) => {
 	const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => 0}});
 	const {path} = await sendMail(api, {});
 	for (let n = 0; n < 121; n++) {
@@ -44,7 +44,7 @@ sqliteTest(serially, 'a client with too many forged tokens is refused before its
 	t.is((await press(api, path, oneClick)).status, 200, 'links that work are never refused');
 });
 
-sqliteTest(serially, 'a token in the form works where the URL has none, in a form of 16 KiB', async (t, store) => {
+sqliteTest(serially, 'accepts a token in the form if the URL has none, in a form of up to 16 KiB', async (t, store) => {
 	const api = await startApi(t, store);
 	const {path} = await sendMail(api, {});
 	const token = tokenOf(path);
@@ -63,7 +63,7 @@ sqliteTest(serially, 'a token in the form works where the URL has none, in a for
 
 sqliteTest(
 	serially,
-	'forms of broken escapes, and of thousands of fields or parts, unsubscribe too',
+	'unsubscribes with broken escapes or thousands of fields or parts in the form',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const {path} = await sendMail(api, {});

@@ -13,7 +13,7 @@ function multipart(fields: Record<string, string>, boundary: string): Buffer {
 	return Buffer.from(`${parts.join('')}--${boundary}--\r\n`);
 }
 
-test('urlencoded: the two fields, the first of each, and nothing else', t => {
+test('urlencoded: reads the first of each of the two fields, and nothing else', t => {
 	const read = (text: string) => readForm(Buffer.from(text), urlencoded);
 	t.deepEqual(read('token=abc-_&action=all&other=1'), {token: 'abc-_', action: 'all'});
 	t.deepEqual(read('action=undo&action=all'), {token: null, action: 'undo'});
@@ -22,7 +22,7 @@ test('urlencoded: the two fields, the first of each, and nothing else', t => {
 	t.deepEqual(read('action='), {token: null, action: ''});
 });
 
-test('multipart: the same; a file fits nothing', t => {
+test('multipart: reads the same fields, and no files', t => {
 	const type = 'multipart/form-data; boundary="----x"';
 	t.deepEqual(readForm(multipart({token: 'abc', action: 'topic', more: ''}, '----x'), type), {
 		token: 'abc',
@@ -32,12 +32,12 @@ test('multipart: the same; a file fits nothing', t => {
 	t.deepEqual(readForm(multipart({'action"; filename="a.txt': 'all'}, '----x'), type), {token: null, action: ''});
 });
 
-test('a form that cannot be read is an empty one', t => {
+test('treats an unreadable form as empty', t => {
 	t.deepEqual(readForm(Buffer.from('--y\r\nnonsense'), 'multipart/form-data; boundary=x'), none);
 	t.deepEqual(readForm(Buffer.from('x'), 'multipart/form-data'), none);
 });
 
-test('any bytes make a form', t => {
+test('reads a form from any bytes', t => {
 	const bytes = fc.oneof(
 		fc.uint8Array({maxLength: 300}),
 		fc.string().map(text => Buffer.from(text)),
@@ -58,7 +58,7 @@ test('any bytes make a form', t => {
 	);
 });
 
-test('what a browser sends comes back as it was', t => {
+test('reads any values that a browser sends', t => {
 	fc.assert(
 		fc.property(fc.string(), fc.string(), (token, action) => {
 			const body = Buffer.from(new URLSearchParams({token, action}).toString());
@@ -69,7 +69,7 @@ test('what a browser sends comes back as it was', t => {
 
 const typeOf = (boundary: string) => `multipart/form-data; boundary=${boundary}`;
 
-test('the example of RFC 8058 §3.2', t => {
+test('reads the example of RFC 8058 §3.2', t => {
 	const body = [
 		'------FormBoundaryjWmhtjORrn',
 		'Content-Disposition: form-data; name="List-Unsubscribe"',
@@ -83,12 +83,12 @@ test('the example of RFC 8058 §3.2', t => {
 	]);
 });
 
-test('a value may hold the boundary, and be of many lines', t => {
+test('a value can contain the boundary and several lines', t => {
 	const body = '--x\r\nContent-Disposition: form-data; name="token"\r\n\r\naxb--x\r\n--xy\r\n\r\n--x--\r\n';
 	t.deepEqual(readMultipart(Buffer.from(body), typeOf('x')), [{name: 'token', value: 'axb--x\r\n--xy\r\n'}]);
 });
 
-test('read as well: a preamble, an epilogue, other header fields, no quotes, no spaces, lines that end in LF', t => {
+test('accepts a preamble, an epilogue, other headers, no quotes, no spaces and bare LF', t => {
 	const token = [{name: 'token', value: 'abc'}];
 	const read = (lines: readonly string[], end = '\r\n', type = typeOf('b')) =>
 		readMultipart(Buffer.from(lines.join(end)), type);
@@ -106,7 +106,7 @@ test('read as well: a preamble, an epilogue, other header fields, no quotes, no 
 	);
 });
 
-test('parts without a name or an end are none; without a boundary there is no form', t => {
+test('ignores parts without a name or an end; without a boundary there is no form', t => {
 	t.deepEqual(
 		readMultipart(Buffer.from('--b\r\nContent-Disposition: form-data\r\n\r\nabc\r\n--b--'), typeOf('b')),
 		[],
@@ -120,7 +120,7 @@ test('parts without a name or an end are none; without a boundary there is no fo
 	t.is(readMultipart(Buffer.from('--\r\n\r\n'), typeOf('""')), null);
 });
 
-test('what the platform writes is read as it was', async t => {
+test('reads any multipart form that the platform writes', async t => {
 	const text = fc.string({unit: 'grapheme-ascii'});
 	await fc.assert(
 		fc.asyncProperty(fc.array(fc.tuple(fc.constantFrom('token', 'action', 'b'), text)), async pairs => {

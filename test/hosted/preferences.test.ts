@@ -12,7 +12,7 @@ import {addKey, newId} from '../helpers/workspace.ts';
 const serially = test.serial as TestFn;
 const day = 86_400_000;
 
-/** The preference page of a mail's link. */
+/** The preference page of a message's link. */
 const pageOf = (api: TestApi, {claims}: Mail) => pathOf(api, claims).replace('/unsubscribe', '/preferences');
 
 const contactOf = async (api: TestApi) =>
@@ -26,7 +26,7 @@ async function prepare(api: TestApi): Promise<Mail> {
 	return await sendMail(api, {});
 }
 
-storeTest(serially, 'public topics are chosen, in and out; what is not shown stays', async (t, store) => {
+storeTest(serially, 'opts in and out of public topics, and leaves hidden ones unchanged', async (t, store) => {
 	const api = await startApi(t, store);
 	const mail = await prepare(api);
 	const path = pageOf(api, mail);
@@ -56,7 +56,7 @@ storeTest(serially, 'public topics are chosen, in and out; what is not shown sta
 	t.is((await api.send({unsubscribeGroup: 'news'})).status, 202);
 });
 
-storeTest(serially, 'a pause holds mail that is not needed until it ends', async (t, store) => {
+storeTest(serially, 'a pause stops all but required messages until it ends', async (t, store) => {
 	let ahead = 0;
 	const clock = {...systemClock, now: () => systemClock.now() + ahead};
 	const api = await startApi(t, store, {clock});
@@ -99,7 +99,7 @@ storeTest(serially, 'a pause holds mail that is not needed until it ends', async
 	t.deepEqual(await lists(api), ['user@example.org news one-click']);
 });
 
-/** What a claim says of a message now. */
+/** The reason a claim gives now for not sending a message. */
 async function stopOf(
 	{store, workspace}: TestApi,
 	id: string,
@@ -113,32 +113,36 @@ async function stopOf(
 	return recipients.find(one => one.message_id === id)?.stop;
 }
 
-storeTest(serially, 'everything off, and back; a bounce is not lifted here', async (t, store) => {
-	const api = await startApi(t, store);
-	const path = pageOf(api, await prepare(api));
-	t.regex((await press(api, path, 'action=all')).html, /<h1>You are unsubscribed<\/h1>[\s\S]*value="undo"/);
-	t.deepEqual(await lists(api), ['user@example.org all unsubscribe one-click']);
-	t.notRegex((await show(api, path)).html, /checkbox/);
-	await press(api, path, 'action=save&shown=news+offers');
-	await press(api, path, 'action=pause');
-	t.is((await lists(api)).length, 1, 'there is nothing to choose while all is off');
-	t.regex((await press(api, path, 'action=undo')).html, /checkbox/);
-	t.deepEqual(await lists(api), []);
+storeTest(
+	serially,
+	'unsubscribes from everything and undoes it, but does not lift a bounce suppression',
+	async (t, store) => {
+		const api = await startApi(t, store);
+		const path = pageOf(api, await prepare(api));
+		t.regex((await press(api, path, 'action=all')).html, /<h1>You are unsubscribed<\/h1>[\s\S]*value="undo"/);
+		t.deepEqual(await lists(api), ['user@example.org all unsubscribe one-click']);
+		t.notRegex((await show(api, path)).html, /checkbox/);
+		await press(api, path, 'action=save&shown=news+offers');
+		await press(api, path, 'action=pause');
+		t.is((await lists(api)).length, 1, 'there is nothing to choose while all is off');
+		t.regex((await press(api, path, 'action=undo')).html, /checkbox/);
+		t.deepEqual(await lists(api), []);
 
-	const entry = {
-		...{id: newId('sup'), workspace_id: api.workspace.id, reason: 'hard_bounce', source: 'msg_x'},
-		created_at: at,
-	};
-	await store
-		.database('suppressions')
-		.insert({...entry, address: 'user@example.org', address_key: 'user@example.org'});
-	const {html} = await press(api, path, 'action=undo');
-	t.regex(html, /Email to this address is blocked/);
-	t.notRegex(html, /<button/);
-	t.is((await lists(api)).length, 1);
-});
+		const entry = {
+			...{id: newId('sup'), workspace_id: api.workspace.id, reason: 'hard_bounce', source: 'msg_x'},
+			created_at: at,
+		};
+		await store
+			.database('suppressions')
+			.insert({...entry, address: 'user@example.org', address_key: 'user@example.org'});
+		const {html} = await press(api, path, 'action=undo');
+		t.regex(html, /Email to this address is blocked/);
+		t.notRegex(html, /<button/);
+		t.is((await lists(api)).length, 1);
+	},
+);
 
-sqliteTest(serially, 'looking changes nothing, nor does what is no choice, nor a test message', async (t, store) => {
+sqliteTest(serially, 'viewing the page, an invalid action or a test message changes nothing', async (t, store) => {
 	const api = await startApi(t, store);
 	const mail = await prepare(api);
 	const path = pageOf(api, mail);
@@ -167,7 +171,7 @@ sqliteTest(serially, 'looking changes nothing, nor does what is no choice, nor a
 
 sqliteTest(
 	serially,
-	'the unsubscribe page leads there, in four languages; multipart is read as well',
+	'the unsubscribe page links to it, in four languages; multipart forms work too',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const mail = await prepare(api);
@@ -191,7 +195,7 @@ sqliteTest(
 	},
 );
 
-storeTest(serially, 'a link for a person: by the API, with events that know no message', async (t, store) => {
+storeTest(serially, 'the API creates a link for a contact, whose events belong to no message', async (t, store) => {
 	const api = await startApi(t, store);
 	await prepare(api);
 	await insertEndpoint(store, api.workspace.id, {events: ['recipient_unsubscribed']});
@@ -212,7 +216,7 @@ storeTest(serially, 'a link for a person: by the API, with events that know no m
 	t.is(codeOf(await api.post(`/v1/contacts/${newId('con')}/preferences-link`, {})), 'not_found');
 });
 
-sqliteTest(serially, 'any form makes a page, and none opts out of what it did not show', async (t, store) => {
+sqliteTest(serially, 'any form yields a page, and none opts out of a topic it did not show', async (t, store) => {
 	const api = await startApi(t, store);
 	const path = pageOf(api, await prepare(api));
 	const names = fc.constantFrom('action', 'topic', 'shown', 'token', 'x');

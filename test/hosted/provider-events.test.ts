@@ -5,7 +5,7 @@ import {systemClock} from '../../src/kit/clock.ts';
 import {createIdSource} from '../../src/mail/ids.ts';
 import type {ProviderPostEnd} from '../../src/mail/provider.ts';
 
-/** The route over an intake that knows one URL and ends as it is asked to. */
+/** The route with an intake that knows one URL and has the given outcome. */
 function start(take: (body: Buffer) => Promise<Exclude<ProviderPostEnd, 'unknown'>>) {
 	const ends: string[] = [];
 	let accepts = true;
@@ -28,7 +28,7 @@ function start(take: (body: Buffer) => Promise<Exclude<ProviderPostEnd, 'unknown
 						ends.push(`${provider} failed: ${(error as Error).message}`),
 				},
 				mayAccept: () => accepts,
-				// However long the test takes, its posts come within one minute.
+				// However long the test takes, its requests fall within one minute.
 				clock: {...systemClock, monotonic: () => 0},
 			}),
 		],
@@ -45,7 +45,7 @@ function start(take: (body: Buffer) => Promise<Exclude<ProviderPostEnd, 'unknown
 	return {ends, post, stopAccepting};
 }
 
-test('each end has its answer; any type of body is read as its bytes', async t => {
+test('each outcome has its response; a body of any type is read as bytes', async t => {
 	let body = '';
 	const {post, ends, stopAccepting} = start(async given => {
 		body = given.toString();
@@ -74,7 +74,7 @@ test('each end has its answer; any type of body is read as its bytes', async t =
 	t.is(ends.length, 6);
 });
 
-test('a URL is looked up before the body is read, and a large body is refused', async t => {
+test('looks up the URL before reading the body, and rejects a large body', async t => {
 	const {post, ends} = start(async () => 'taken');
 	t.is((await post('ses/wrong', Buffer.alloc(5 * 1024 * 1024))).statusCode, 404);
 	t.is((await post('ses/right', Buffer.alloc(5 * 1024 * 1024))).statusCode, 413);
@@ -82,7 +82,7 @@ test('a URL is looked up before the body is read, and a large body is refused', 
 	t.deepEqual(ends, ['ses unknown', 'ses taken']);
 });
 
-test('a client that guesses is answered 429 after a while; a right URL still works', async t => {
+test('a client that guesses URLs gets 429 after a while, but a valid URL still works', async t => {
 	const {post} = start(async () => 'taken');
 	for (let n = 0; n < 120; n++) {
 		t.is((await post('ses/wrong')).statusCode, 404);

@@ -20,7 +20,7 @@ const lifetime = 1_000_000;
 const agent = {'user-agent': 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Thunderbird/140.2.0'};
 const target = 'https://shop.example/orders/1?a=1&b=2#top';
 
-/** A tracked message, and the routes that its links lead to. */
+/** A tracked message and the routes that its links point to. */
 async function start(t: ExecutionContext, store: Store) {
 	const {workspaceId} = await insertWorkspace(store);
 	const at = '2026-01-01';
@@ -54,7 +54,7 @@ async function start(t: ExecutionContext, store: Store) {
 		report: (_request, error) => reported.push(error),
 	});
 	t.teardown(() => api.close());
-	// Where the machine stands still, a server must not close a connection that `fetch` is about to use again.
+	// If the machine pauses, the server must not close a connection that `fetch` is about to reuse.
 	api.server.keepAliveTimeout = 600_000;
 	await api.listen({host: '127.0.0.1', port: 0});
 	const {port} = api.server.address() as {port: number};
@@ -91,7 +91,7 @@ function checkHeaders(t: ExecutionContext, {headers}: Response): void {
 	t.true(isId('req', headers.get('x-request-id') ?? ''));
 }
 
-sqliteTest(test, 'the pixel is a GIF of one point, and an open', async (t, store) => {
+sqliteTest(test, 'the pixel is a 1×1 GIF and records an open', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const answer = await get(links.openUrl(claims));
 	t.is(answer.status, 200);
@@ -108,7 +108,7 @@ sqliteTest(test, 'the pixel is a GIF of one point, and an open', async (t, store
 	);
 });
 
-sqliteTest(test, 'a click goes on to where the link led, and is recorded', async (t, store) => {
+sqliteTest(test, 'a click redirects to the link’s target and is recorded', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const answer = await get(links.clickUrl(claims, target) as string, {headers: {'user-agent': 'Slackbot 1.0'}});
 	t.is(answer.status, 302);
@@ -122,7 +122,7 @@ sqliteTest(test, 'a click goes on to where the link led, and is recorded', async
 	);
 });
 
-sqliteTest(test, 'HEAD answers the same and records nothing', async (t, store) => {
+sqliteTest(test, 'HEAD gets the same response and records nothing', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const click = await get(links.clickUrl(claims, target) as string, {method: 'HEAD'});
 	t.like(click, {status: 302});
@@ -133,15 +133,19 @@ sqliteTest(test, 'HEAD answers the same and records nothing', async (t, store) =
 	t.deepEqual(await recorded(), {events: [], counts: []});
 });
 
-sqliteTest(test, 'an expired link still leads on, an expired pixel is shown; neither is recorded', async (t, store) => {
-	const {links, claims, time, get, recorded} = await start(t, store);
-	time.now += lifetime + 1000;
-	t.is((await get(links.clickUrl(claims, target) as string)).headers.get('location'), target);
-	t.is((await get(links.openUrl(claims))).status, 200);
-	t.deepEqual(await recorded(), {events: [], counts: []});
-});
+sqliteTest(
+	test,
+	'an expired link still redirects and an expired pixel still loads, but neither is recorded',
+	async (t, store) => {
+		const {links, claims, time, get, recorded} = await start(t, store);
+		time.now += lifetime + 1000;
+		t.is((await get(links.clickUrl(claims, target) as string)).headers.get('location'), target);
+		t.is((await get(links.openUrl(claims))).status, 200);
+		t.deepEqual(await recorded(), {events: [], counts: []});
+	},
+);
 
-sqliteTest(test, 'they work when the message is gone', async (t, store) => {
+sqliteTest(test, 'links and pixels still work after the message was removed', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	await store.database('messages').delete();
 	t.is((await get(links.openUrl(claims))).status, 200);
@@ -149,7 +153,7 @@ sqliteTest(test, 'they work when the message is gone', async (t, store) => {
 	t.deepEqual(await recorded(), {events: [], counts: []});
 });
 
-sqliteTest(test, 'a thousand requests are one row and one event', async (t, store) => {
+sqliteTest(test, 'a thousand requests become one row and one event', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const url = links.openUrl(claims);
 	for (let round = 0; round < 20; round++) {
@@ -160,7 +164,7 @@ sqliteTest(test, 'a thousand requests are one row and one event', async (t, stor
 	t.like(counts, {length: 1, 0: {n: 1000, machineN: 0}});
 });
 
-storeTest(test, 'nobody waits for the store', async (t, store) => {
+storeTest(test, 'redirects without waiting for the store', async (t, store) => {
 	const {links, claims, get, recorded} = await start(t, store);
 	const gate = new EventEmitter();
 	const begun = once(gate, 'begun');
@@ -176,7 +180,7 @@ storeTest(test, 'nobody waits for the store', async (t, store) => {
 	t.is((await recorded()).events.length, 2);
 });
 
-sqliteTest(test, 'a link with other than ASCII leads where a browser would go', async (t, store) => {
+sqliteTest(test, 'redirects a link with non-ASCII characters like a browser would', async (t, store) => {
 	const {links, claims, get} = await start(t, store);
 	for (const [url, location] of [
 		['https://exämple.test/größe?q=ä#ü', 'https://xn--exmple-cua.test/gr%C3%B6%C3%9Fe?q=%C3%A4#%C3%BC'],
@@ -187,7 +191,7 @@ sqliteTest(test, 'a link with other than ASCII leads where a browser would go', 
 	}
 });
 
-sqliteTest(test, 'a forged token is a 404, never a redirect', async (t, store) => {
+sqliteTest(test, 'a forged token gets 404, never a redirect', async (t, store) => {
 	const {base, links, claims, get, recorded, reported} = await start(t, store);
 	const tokenOf = (url: string | null) => url?.split('/').at(-1)?.split('=').at(-1) ?? '';
 	const click = tokenOf(links.clickUrl(claims, target));
@@ -215,7 +219,7 @@ sqliteTest(test, 'a forged token is a 404, never a redirect', async (t, store) =
 		t.is(answer.status, 404, path);
 		t.is(answer.headers.get('location'), null, path);
 	}
-	// A query changes nothing: mail programs and filters add their own.
+	// A query string changes nothing, because mail clients and filters add their own.
 	t.is((await get(`${base}/t/c/${click}?url=https://evil.example/`)).headers.get('location'), target);
 	await fc.assert(
 		fc.asyncProperty(
@@ -265,17 +269,17 @@ const people = [
 	'Mozilla/5.0 (Linux; Android 13; SM-A536B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0 Mobile',
 ];
 for (const agent of machines) {
-	test(`a machine: ${agent}`, t => {
+	test(`recognizes as a machine: ${agent}`, t => {
 		t.true(isMachine({'user-agent': agent}));
 	});
 }
 for (const agent of people) {
-	test(`no known machine: ${agent}`, t => {
+	test(`does not recognize as a machine: ${agent}`, t => {
 		t.false(isMachine({'user-agent': agent}));
 	});
 }
 
-test('what is fetched ahead says so', t => {
+test('recognizes a prefetch by its headers', t => {
 	const [agent] = people;
 	t.true(isMachine({'user-agent': agent, 'sec-purpose': 'prefetch;prerender'}));
 	t.true(isMachine({'user-agent': agent, purpose: 'prefetch'}));
@@ -283,7 +287,7 @@ test('what is fetched ahead says so', t => {
 	t.false(isMachine({'user-agent': agent, purpose: 'navigate'}));
 });
 
-test('any name is judged, and kept cut', t => {
+test('classifies any user agent and truncates it for storage', t => {
 	t.is(toUserAgent({'user-agent': 'a'.repeat(16_000)}), 'a'.repeat(maxUserAgentLength));
 	t.is(toUserAgent({}), null);
 	fc.assert(fc.property(fc.string({maxLength: 400}), agent => typeof isMachine({'user-agent': agent}) === 'boolean'));

@@ -24,11 +24,11 @@ import {
 import {insertEndpoint} from '../helpers/webhooks.ts';
 import {addKey, addWorkspace, newId} from '../helpers/workspace.ts';
 
-// Each test has a server of its own: all of them at once would be slow for each.
+// Each test has its own server, and all at once would slow each other down.
 const serially = test.serial as TestFn;
 storeTest(
 	test.serial as TestFn,
-	'one click, as Gmail posts it: suppressed, told once, the next send refused',
+	'one click as posted by Gmail suppresses the address, records one event and blocks the next message',
 	async (t, store) => {
 		conforms(t, 'hosted.rule-4');
 		const api = await startApi(t, store);
@@ -72,7 +72,7 @@ const bodies: ReadonlyArray<readonly [name: string, type: string | null, body: s
 	['no body of another type', 'text/plain', ''],
 ];
 
-sqliteTest(serially, 'a one-click POST may have a body of any form, or none', async (t, store) => {
+sqliteTest(serially, 'accepts a one-click POST with any type of form or without a body', async (t, store) => {
 	const api = await startApi(t, store);
 	for (const [index, [name, type, body]] of bodies.entries()) {
 		const {path} = await sendMail(api, {to: `user${index}@example.org`});
@@ -84,7 +84,7 @@ sqliteTest(serially, 'a one-click POST may have a body of any form, or none', as
 
 storeTest(
 	test.serial as TestFn,
-	'a tagged message: out of its topic by default, of everything by choice',
+	'a message with a topic unsubscribes from it by default, and from everything on request',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const topicId = await addTopic(api);
@@ -114,7 +114,7 @@ storeTest(
 	},
 );
 
-storeTest(serially, 'endpoints learn of it: of each way out once, and again after an undo', async (t, store) => {
+storeTest(serially, 'endpoints receive each kind of unsubscription once, and again after an undo', async (t, store) => {
 	const api = await startApi(t, store);
 	const events = ['recipient_unsubscribed', 'recipient_suppressed'] as const;
 	await insertEndpoint(store, api.workspace.id, {events, format: 'full'});
@@ -140,7 +140,7 @@ storeTest(serially, 'endpoints learn of it: of each way out once, and again afte
 	);
 });
 
-storeTest(serially, 'undo takes back what the page made, and nothing else', async (t, store) => {
+storeTest(serially, 'undo reverts what the page did, and nothing else', async (t, store) => {
 	const api = await startApi(t, store);
 	const topicId = await addTopic(api);
 	await addTopic(api, 'offers');
@@ -161,13 +161,13 @@ storeTest(serially, 'undo takes back what the page made, and nothing else', asyn
 	t.is((await api.send({unsubscribeGroup: 'news'})).status, 202);
 	t.is((await press(api, mail.path, 'action=undo')).status, 200);
 
-	// Again and again: the list follows, the timeline has told it.
+	// Repeated actions change the list, but add no events.
 	await press(api, mail.path, 'action=topic');
 	t.is((await lists(api)).length, 3);
 	t.is((await events(api, mail.id)).length, 2);
 });
 
-sqliteTest(serially, 'an entry that others made is neither rewritten nor undone', async (t, store) => {
+sqliteTest(serially, 'neither overwrites nor undoes a suppression from another source', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id, path} = await sendMail(api, {});
 	const address = 'user@example.org';
@@ -195,7 +195,7 @@ sqliteTest(serially, 'an entry that others made is neither rewritten nor undone'
 
 sqliteTest(
 	test.serial as TestFn,
-	'an opt-out of another source stays, and the page does not offer to undo it',
+	'keeps an opt-out from another source, and does not offer to undo it',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const topicId = await addTopic(api);
@@ -213,7 +213,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(serially, 'a topic that is gone: out of everything', async (t, store) => {
+sqliteTest(serially, 'unsubscribes from everything if the topic was removed', async (t, store) => {
 	conforms(t, 'hosted.rule-2');
 	const api = await startApi(t, store);
 	const topicId = await addTopic(api);
@@ -226,7 +226,7 @@ sqliteTest(serially, 'a topic that is gone: out of everything', async (t, store)
 
 storeTest(
 	test.serial as TestFn,
-	'a message that is gone or erased: the list is kept, nothing else is',
+	'a removed or erased message can still be unsubscribed from, and records nothing else',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const gone = await sendMail(api, {to: 'gone@example.org'});
@@ -248,7 +248,7 @@ storeTest(
 	},
 );
 
-sqliteTest(serially, 'a workspace that is gone: the error page', async (t, store) => {
+sqliteTest(serially, 'shows the error page if the workspace was removed', async (t, store) => {
 	const api = await startApi(t, store);
 	const {claims} = await sendMail(api, {});
 	const path = pathOf(api, {...claims, workspaceId: newId('ws')});
@@ -259,7 +259,7 @@ sqliteTest(serially, 'a workspace that is gone: the error page', async (t, store
 	t.deepEqual(await lists(api), []);
 });
 
-sqliteTest(serially, 'the copy of a cc address', async (t, store) => {
+sqliteTest(serially, 'unsubscribes a Cc recipient', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id, claims} = await sendMail(api, {cc: ['copy@example.org']});
 	await press(api, pathOf(api, {...claims, role: 'cc', address: 'copy@example.org'}), oneClick);
@@ -267,7 +267,7 @@ sqliteTest(serially, 'the copy of a cc address', async (t, store) => {
 	t.like((await events(api, id))[0], {recipient: 'copy@example.org', role: 'cc'});
 });
 
-sqliteTest(serially, 'a test message tells, but lists no real address', async (t, store) => {
+sqliteTest(serially, 'a test message records the event, but suppresses no real address', async (t, store) => {
 	const api = await startApi(t, store);
 	const key = await addKey(store, api.workspace.id, {mode: 'test'});
 	const real = await sendMail(api, {}, key);
@@ -279,7 +279,7 @@ sqliteTest(serially, 'a test message tells, but lists no real address', async (t
 	t.deepEqual(await lists(api), []);
 	t.is((await events(api, real.id)).length, 1);
 
-	// What a live message has made is not a test message's to take back.
+	// A test message cannot undo what a live message did.
 	await press(api, (await sendMail(api, {})).path, oneClick);
 	await press(api, real.path, 'action=undo');
 	t.is((await lists(api)).length, 1);
@@ -288,7 +288,7 @@ sqliteTest(serially, 'a test message tells, but lists no real address', async (t
 	t.is((await lists(api)).at(-1), 'delivered@simulator.test all unsubscribe one-click');
 });
 
-sqliteTest(serially, 'a page that is only looked at, by GET or HEAD, changes nothing', async (t, store) => {
+sqliteTest(serially, 'viewing the page by GET or HEAD changes nothing', async (t, store) => {
 	conforms(t, 'hosted.page', 'auth.hosted', 'versioning.2');
 	const api = await startApi(t, store);
 	const topicId = await addTopic(api);
@@ -304,7 +304,7 @@ sqliteTest(serially, 'a page that is only looked at, by GET or HEAD, changes not
 	t.regex(head.headers.get('content-type') ?? '', /^text\/html/);
 });
 
-sqliteTest(serially, 'the token may stand in the form, and the page hands it on', async (t, store) => {
+sqliteTest(serially, 'accepts the token in the form, and the page passes it on', async (t, store) => {
 	const api = await startApi(t, store);
 	const {path} = await sendMail(api, {});
 	const token = tokenOf(path);
@@ -318,7 +318,7 @@ sqliteTest(serially, 'the token may stand in the form, and the page hands it on'
 
 sqliteTest(
 	test,
-	'no mutant of a token opens, no token of another purpose or key, and an expired one says so',
+	'rejects altered tokens and those of another purpose, and reports an expired one',
 	async (t, store) => {
 		conforms(t, 'hosted.rule-3');
 		const api = await startApi(t, store);
@@ -337,7 +337,7 @@ sqliteTest(
 		};
 		t.is((await press(api, '/unsubscribe', oneClick)).status, 400);
 		t.is((await show(api, `/unsubscribe?token=${token}&token=${token}`)).status, 400);
-		// All others in test/links/links.test.ts: after 120 of them, nothing more is read here.
+		// test/links/links.test.ts covers all others, because the rate limit applies here after 120.
 		for (let index = 0; index < token.length; index += 10) {
 			const mutant = token.slice(0, index) + (token[index] === 'A' ? 'B' : 'A') + token.slice(index + 1);
 			await refused(mutant);
@@ -360,7 +360,7 @@ sqliteTest(
 
 sqliteTest(
 	test.serial as TestFn,
-	'forged tokens are answered more shortly after 120, real ones never',
+	'limits the rate of forged tokens after 120, but never of real ones',
 	async (t, store) => {
 		const api = await startApi(t, store, {clock: {...systemClock, monotonic: () => 0}});
 		const {path} = await sendMail(api, {});
@@ -378,7 +378,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(serially, 'an action that there is not: 400, and nothing is done', async (t, store) => {
+sqliteTest(serially, 'an unknown action gets 400 and changes nothing', async (t, store) => {
 	const api = await startApi(t, store);
 	const {path} = await sendMail(api, {});
 	for (const action of ['everything', '', 'TOPIC', '__proto__']) {
@@ -389,7 +389,7 @@ sqliteTest(serially, 'an action that there is not: 400, and nothing is done', as
 	t.deepEqual(await lists(api), []);
 });
 
-sqliteTest(serially, '413, 415 and 405 in the envelope', async (t, store) => {
+sqliteTest(serially, 'returns 413, 415 and 405 as API errors', async (t, store) => {
 	const api = await startApi(t, store);
 	const {path} = await sendMail(api, {});
 	const post = (body: string | Uint8Array, headers: Record<string, string>) =>
@@ -418,7 +418,7 @@ sqliteTest(serially, '413, 415 and 405 in the envelope', async (t, store) => {
 
 sqliteTest(
 	test.serial as TestFn,
-	'any token and any form: 400, 410, 413 or 415, never a fault of ours',
+	'any token and form gets 400, 410, 413 or 415, never an internal error',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const type = fc.constantFrom(
@@ -450,53 +450,49 @@ sqliteTest(
 	},
 );
 
-sqliteTest(
-	test,
-	'names of topics, brands and addresses are inert; the page may load and run nothing',
-	async (t, store) => {
-		const api = await startApi(t, store);
-		const evil = `<script>alert(1)</script>"><img src=x onerror=alert(1)>'\u202e&lt;`;
-		await store.database('workspaces').update({
-			branding: JSON.stringify({
-				name: evil,
-				logo_url: 'https://logo.example:8443/l.png?a="b',
-				support_email: "o'neil&x@shop.example",
-			}),
-		});
-		const topicId = await addTopic(api, 'evil', evil);
-		const {claims, path} = await sendMail(api, {to: "o'neil&x@example.org", unsubscribeGroup: 'evil', topicId});
-		t.is(claims.address, "o'neil&x@example.org");
-		for (const page of [
-			await show(api, path),
-			await press(api, path, 'action=topic'),
-			await press(api, path, 'action=all'),
-			await press(api, path, 'action=undo'),
-		]) {
-			t.is(page.status, 200);
-			t.notRegex(page.html, /<script|<img src=x|\u202e/);
-			t.true(page.html.includes('&lt;script&gt;alert(1)&lt;/script&gt;&quot;&gt;'));
-			const policy = page.headers.get('content-security-policy') ?? '';
-			const nonce = /style-src 'nonce-([A-Za-z0-9+/=]{24})'/.exec(policy)?.[1] ?? '';
-			t.is(
-				policy,
-				`default-src 'none'; style-src 'nonce-${nonce}'; img-src https://logo.example:8443; form-action 'self'; frame-ancestors 'none'; base-uri 'none'`,
-			);
-			t.true(page.html.includes(`<style nonce="${nonce}">`));
-			t.is(page.html.split('<style').length, 2);
-			t.notRegex(page.html, /style="|<link|<script|https?:\/\/(?!logo\.example)/);
-			t.is(page.headers.get('referrer-policy'), 'no-referrer');
-			t.is(page.headers.get('x-content-type-options'), 'nosniff');
-			t.is(page.headers.get('x-robots-tag'), 'noindex');
-			t.is(page.headers.get('cache-control'), 'no-store');
-		}
-		const nonces = await Promise.all([show(api, path), show(api, path)]);
-		t.not(nonces[0]?.headers.get('content-security-policy'), nonces[1]?.headers.get('content-security-policy'));
-	},
-);
+sqliteTest(test, 'escapes topic names, brands and addresses; the page can load and run nothing', async (t, store) => {
+	const api = await startApi(t, store);
+	const evil = `<script>alert(1)</script>"><img src=x onerror=alert(1)>'\u202e&lt;`;
+	await store.database('workspaces').update({
+		branding: JSON.stringify({
+			name: evil,
+			logo_url: 'https://logo.example:8443/l.png?a="b',
+			support_email: "o'neil&x@shop.example",
+		}),
+	});
+	const topicId = await addTopic(api, 'evil', evil);
+	const {claims, path} = await sendMail(api, {to: "o'neil&x@example.org", unsubscribeGroup: 'evil', topicId});
+	t.is(claims.address, "o'neil&x@example.org");
+	for (const page of [
+		await show(api, path),
+		await press(api, path, 'action=topic'),
+		await press(api, path, 'action=all'),
+		await press(api, path, 'action=undo'),
+	]) {
+		t.is(page.status, 200);
+		t.notRegex(page.html, /<script|<img src=x|\u202e/);
+		t.true(page.html.includes('&lt;script&gt;alert(1)&lt;/script&gt;&quot;&gt;'));
+		const policy = page.headers.get('content-security-policy') ?? '';
+		const nonce = /style-src 'nonce-([A-Za-z0-9+/=]{24})'/.exec(policy)?.[1] ?? '';
+		t.is(
+			policy,
+			`default-src 'none'; style-src 'nonce-${nonce}'; img-src https://logo.example:8443; form-action 'self'; frame-ancestors 'none'; base-uri 'none'`,
+		);
+		t.true(page.html.includes(`<style nonce="${nonce}">`));
+		t.is(page.html.split('<style').length, 2);
+		t.notRegex(page.html, /style="|<link|<script|https?:\/\/(?!logo\.example)/);
+		t.is(page.headers.get('referrer-policy'), 'no-referrer');
+		t.is(page.headers.get('x-content-type-options'), 'nosniff');
+		t.is(page.headers.get('x-robots-tag'), 'noindex');
+		t.is(page.headers.get('cache-control'), 'no-store');
+	}
+	const nonces = await Promise.all([show(api, path), show(api, path)]);
+	t.not(nonces[0]?.headers.get('content-security-policy'), nonces[1]?.headers.get('content-security-policy'));
+});
 
 sqliteTest(
 	test.serial as TestFn,
-	'the language: of the message, the contact, the browser, the workspace',
+	'uses the language of the message, the contact, the browser or the workspace',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const languageOf = async (path: string, accept?: string) => {
@@ -524,7 +520,7 @@ sqliteTest(
 
 sqliteTest(
 	test,
-	'a forged link bears the brand of the only workspace, none where there are several',
+	'a forged link shows the brand of the only workspace, or none if there are several',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		t.notRegex((await show(api, '/unsubscribe?token=x')).html, /<header>|acme/);
@@ -535,22 +531,18 @@ sqliteTest(
 	},
 );
 
-sqliteTest(
-	test,
-	'nothing of a request goes into a page: not its host, nor what a proxy says of it',
-	async (t, store) => {
-		const api = await startApi(t, store);
-		const {path} = await sendMail(api, {});
-		const headers = {
-			'x-forwarded-host': 'evil.example',
-			'x-forwarded-proto': 'javascript',
-			forwarded: 'host=evil.example',
-		};
-		t.notRegex((await show(api, path, {headers})).html, /evil\.example|javascript/);
-	},
-);
+sqliteTest(test, 'a page contains nothing from the Host or forwarding headers', async (t, store) => {
+	const api = await startApi(t, store);
+	const {path} = await sendMail(api, {});
+	const headers = {
+		'x-forwarded-host': 'evil.example',
+		'x-forwarded-proto': 'javascript',
+		forwarded: 'host=evil.example',
+	};
+	t.notRegex((await show(api, path, {headers})).html, /evil\.example|javascript/);
+});
 
-storeTest(serially, 'many at once: each address listed once, each event told once', async (t, store) => {
+storeTest(serially, 'concurrent requests add each address and each event once', async (t, store) => {
 	const api = await startApi(t, store);
 	const mails = await Promise.all(Array.from({length: 10}, (_, n) => sendMail(api, {to: `user${n}@example.org`})));
 	const answers = await Promise.all(
@@ -563,7 +555,7 @@ storeTest(serially, 'many at once: each address listed once, each event told onc
 	}
 });
 
-storeTest(serially, 'what waits in the queue is not sent any more', async (t, store) => {
+storeTest(serially, 'messages in the queue are no longer sent', async (t, store) => {
 	const api = await startApi(t, store);
 	const [first, second] = [await sendMail(api, {}), await sendMail(api, {})];
 	await press(api, first.path, oneClick);

@@ -4,16 +4,16 @@ import test from 'ava';
 import {createPauses, createSharedClock, inTurn, repeated, systemClock} from '../../src/kit/clock.ts';
 
 const hour = 3_600_000;
-// Between two readings a busy machine may stand still.
+// A busy machine may pause between two readings.
 const tolerated = 30_000;
 
-test('until it is set a shared clock shows the time of the system', t => {
+test('a shared clock shows the system time until it is set', t => {
 	const clock = createSharedClock();
 	t.true(Math.abs(clock.now() - systemClock.now()) < tolerated);
 	t.true(Number.isInteger(clock.now()));
 });
 
-test('a clock that was set goes on from there, in whole milliseconds', t => {
+test('a clock that was set continues from there, in whole milliseconds', t => {
 	const clock = createSharedClock();
 	for (const time of [systemClock.now() + hour, systemClock.now() - hour, 1234.6]) {
 		clock.set(time);
@@ -23,7 +23,7 @@ test('a clock that was set goes on from there, in whole milliseconds', t => {
 	}
 });
 
-test('other threads show the same time, also of a clock that is set again', async t => {
+test('other threads show the same time, even after the clock is set again', async t => {
 	const clock = createSharedClock();
 	const source = `
 		const {parentPort, workerData} = require('node:worker_threads');
@@ -45,7 +45,7 @@ test('other threads show the same time, also of a clock that is set again', asyn
 	}
 });
 
-test('what is asked for while work is under way is done once more after it, and not after the end', async t => {
+test('requests during a run cause one more run, but none after the stop', async t => {
 	const ends: Array<() => void> = [];
 	const begun = (count: number) => t.is(ends.length, count);
 	const turn = () => new Promise(setImmediate);
@@ -71,7 +71,7 @@ test('what is asked for while work is under way is done once more after it, and 
 	begun(2);
 });
 
-test('work in turn begins when what came before has ended, well or not', async t => {
+test('work in turn starts once the previous work has finished or failed', async t => {
 	const turn = inTurn();
 	const log: string[] = [];
 	const work = (name: string) => async () => {
@@ -91,7 +91,7 @@ test('work in turn begins when what came before has ended, well or not', async t
 	);
 });
 
-test('long work pauses once its time is over, and lets in what waits', async t => {
+test('long work pauses after its time slice and lets waiting work run', async t => {
 	let time = 0;
 	let isLetIn = false;
 	const pause = createPauses({monotonic: () => time}, 10);

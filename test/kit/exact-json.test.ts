@@ -16,7 +16,7 @@ const spelling = fc
 const text = fc
 	.oneof(fc.string({unit: anyChar}), fc.constantFrom('1.0', ',1.0', '": 1e5', '\\', '"', '\\",[1.0', '-0'))
 	.map(value => JSON.stringify(value));
-/** A JSON document without spaces, as its author spells it. */
+/** A JSON document without spaces, spelled in any valid way. */
 const {document} = fc.letrec<{document: string}>(tie => ({
 	document: fc.oneof(
 		{depthSize: 'small', withCrossShrink: true},
@@ -29,7 +29,7 @@ const {document} = fc.letrec<{document: string}>(tie => ({
 				maxLength: 4,
 				selector: ([name]) => name,
 			})
-			// JavaScript lists names that look like indices first.
+			// JavaScript orders names that look like indices first.
 			.map(
 				fields =>
 					`{${fields
@@ -49,7 +49,7 @@ const plain = (value: unknown): unknown =>
 				? Object.fromEntries(Object.entries(value).map(([name, item]) => [name, plain(item)]))
 				: value;
 
-test('what is read is written as it was', t => {
+test('writes a parsed document unchanged', t => {
 	fc.assert(
 		fc.property(document, json => t.is(writeExact(parseExact(json)), json)),
 		{numRuns: 1000},
@@ -57,7 +57,7 @@ test('what is read is written as it was', t => {
 	t.pass();
 });
 
-test('what is read is what JSON.parse reads, number for number', t => {
+test('parses the same values as JSON.parse', t => {
 	fc.assert(
 		fc.property(document, json => t.deepEqual(plain(parseExact(json)), plain(JSON.parse(json)))),
 		{numRuns: 1000},
@@ -65,7 +65,7 @@ test('what is read is what JSON.parse reads, number for number', t => {
 	t.pass();
 });
 
-test('what is no JSON is none', t => {
+test('rejects what JSON.parse rejects', t => {
 	const broken = fc
 		.tuple(document, fc.nat(), fc.constantFrom('', '0', '.', ':', '"', '1.0', '{1.0:2}', ' ', '-', 'e'))
 		.map(
@@ -89,7 +89,7 @@ test('what is no JSON is none', t => {
 	}
 });
 
-test('with a name, only what is below it keeps its digits', t => {
+test('preserves digits only below the given name', t => {
 	const json = '{"limit":5.0,"data":{"a":[1.10],"data":2.0},"list":[{"data":1e2,"n":7.0}]}';
 	t.is(
 		writeExact(parseExact(json, 'data')),
@@ -97,7 +97,7 @@ test('with a name, only what is below it keeps its digits', t => {
 	);
 });
 
-test('numbers compare by all their digits', t => {
+test('compares numbers by all their digits', t => {
 	const order = [
 		'-1e400',
 		'-12345678901234567891',

@@ -10,7 +10,7 @@ import {
 	UrgentRing,
 } from '../../src/kit/fair-ring.ts';
 
-/** A ring in which these wait, each named after its group and a number. */
+/** A ring with these items waiting, each named after its group and a number. */
 function ringOf(...items: string[]): FairRing<string> {
 	const ring: FairRing<string> = new Map();
 	for (const item of items) {
@@ -27,15 +27,15 @@ function takeAll(ring: FairRing<string>): string[] {
 	return taken;
 }
 
-test('groups take turns, and within a group its items', t => {
+test('groups take turns, and so do the items within a group', t => {
 	t.deepEqual(takeAll(ringOf('a1', 'a2', 'a3', 'b1', 'c1', 'c2')), ['a1', 'b1', 'c1', 'a2', 'c2', 'a3']);
 });
 
-test('who waits already keeps its place', t => {
+test('an item that is already waiting keeps its place', t => {
 	t.deepEqual(takeAll(ringOf('a1', 'b1', 'a2', 'a1')), ['a1', 'b1', 'a2']);
 });
 
-test('who is removed has no turn, and a group without items is none', t => {
+test('a removed item has no turn, and an empty group disappears', t => {
 	const ring = ringOf('a1', 'b1', 'b2');
 	removeTurn(ring, 'a', 'a1');
 	removeTurn(ring, 'b', 'b1');
@@ -46,7 +46,7 @@ test('who is removed has no turn, and a group without items is none', t => {
 	t.is(ring.size, 0);
 });
 
-test('urgent items go first within their group, whose turn comes no sooner', t => {
+test('urgent items go first within their group, but do not advance the group’s turn', t => {
 	const ring = new UrgentRing<string>();
 	for (const item of ['a1', 'b1', 'a2', 'b2', 'c1']) {
 		ring.add(item.slice(0, 1), item, item === 'b2' || item === 'c1');
@@ -63,7 +63,7 @@ test('urgent items go first within their group, whose turn comes no sooner', t =
 	t.is(ring.take(), undefined);
 });
 
-test('a turn that ended after its item left takes nobody else’s place', t => {
+test('ending a turn after its item was removed does not skip another item', t => {
 	const ring = ringOf('a1', 'a2', 'b1');
 	const turn = firstTurn(ring) ?? t.fail();
 	t.deepEqual(turn, {group: 'a', item: 'a1'});

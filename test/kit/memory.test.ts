@@ -3,11 +3,11 @@ import {createGarbage} from '../../src/kit/memory.ts';
 
 const hold = () => new WeakRef(Buffer.allocUnsafeSlow(1000));
 
-test.serial('garbage is collected when as many bytes as said are no longer needed', async t => {
+test.serial('collects garbage once the given number of bytes has been released', async t => {
 	const letGo = createGarbage({most: 1000, least: 1});
 	const unused = hold();
 	letGo(999);
-	// A WeakRef that was made or read in this turn of the event loop keeps its value.
+	// A WeakRef created or read in this turn of the event loop keeps its value.
 	await new Promise(setImmediate);
 	letGo(1);
 	await new Promise(setImmediate);
@@ -19,7 +19,7 @@ test.serial('garbage is collected when as many bytes as said are no longer neede
 	t.not(next.deref(), undefined);
 });
 
-test.serial('small values are left to V8', async t => {
+test.serial('leaves small values to V8', async t => {
 	const letGo = createGarbage({most: 1000, least: 600});
 	const unused = hold();
 	await new Promise(setImmediate);

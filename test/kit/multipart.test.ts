@@ -5,7 +5,7 @@ import {splitParts} from '../../src/kit/multipart.ts';
 const split = (text: string, ...rest: [string, Parameters<typeof splitParts>[2]?]) =>
 	splitParts(Buffer.from(text), ...rest).map(String);
 
-test('parts lie between the lines of their boundary, and no other', t => {
+test('splits at lines of the boundary only', t => {
 	t.deepEqual(split('preamble\n--b\none\n--bc\n--b \ntwo\r\n--b--\nepilogue\n--b\nthree\n', 'b'), [
 		'one\n--bc',
 		'two\r',
@@ -14,13 +14,13 @@ test('parts lie between the lines of their boundary, and no other', t => {
 	t.deepEqual(split('a--b\none', 'b'), []);
 });
 
-test('a part that nothing ends counts, or not; no more parts than are asked for', t => {
+test('includes an unclosed part or not, and returns no more parts than requested', t => {
 	t.deepEqual(split('--b\none\n--b\ntwo', 'b'), ['one', 'two']);
 	t.deepEqual(split('--b\none\n--b\ntwo', 'b', {unclosed: false}), ['one']);
 	t.deepEqual(split('--b\none\n--b\ntwo\n--b--', 'b', {most: 1}), ['one']);
 });
 
-test('parts that hold no boundary come back as they were', t => {
+test('preserves parts that do not contain the boundary', t => {
 	const part = fc.string({unit: 'binary-ascii'}).filter(text => !text.includes('--b'));
 	fc.assert(
 		fc.property(fc.array(part), parts => {
@@ -30,7 +30,7 @@ test('parts that hold no boundary come back as they were', t => {
 	);
 });
 
-test('any bytes are split into views of themselves', t => {
+test('splits any bytes into views of the input', t => {
 	fc.assert(
 		fc.property(
 			fc.uint8Array({maxLength: 200}),

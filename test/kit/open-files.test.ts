@@ -4,7 +4,7 @@ import test, {type ExecutionContext} from 'ava';
 import {findDisplaced, identifyFiles} from '../../src/kit/open-files.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
-/** A data folder with a file that is open, as SQLite keeps its own. */
+/** A data folder with an open file, like SQLite's own. */
 async function prepare(t: ExecutionContext) {
 	const parent = await temporaryFolder(t);
 	const [folder, file] = [join(parent, 'data'), join(parent, 'data', 'file')];
@@ -15,7 +15,7 @@ async function prepare(t: ExecutionContext) {
 	return {parent, folder, file, files: identifyFiles([folder, file, join(folder, 'missing')])};
 }
 
-test('a file that was removed or replaced is found, also one with the same content', async t => {
+test('detects a file that was removed or replaced, even by one with the same content', async t => {
 	const {file, files} = await prepare(t);
 	t.deepEqual(findDisplaced(files), []);
 	rmSync(file);
@@ -24,7 +24,7 @@ test('a file that was removed or replaced is found, also one with the same conte
 	t.deepEqual(findDisplaced(files), [{path: file, how: 'replaced'}]);
 });
 
-test('a folder that was moved is found, and so is another one in its place', async t => {
+test('detects a folder that was moved, and another one in its place', async t => {
 	const {parent, folder, file, files} = await prepare(t);
 	renameSync(folder, join(parent, 'moved'));
 	t.deepEqual(findDisplaced(files), [
@@ -38,7 +38,7 @@ test('a folder that was moved is found, and so is another one in its place', asy
 	t.deepEqual(findDisplaced(files), []);
 });
 
-test('a link to the folder is followed: it may be set anew, but not to another folder', async t => {
+test('follows a link to the folder, which may be recreated, but not point to another folder', async t => {
 	const {parent, folder} = await prepare(t);
 	const [link, other] = [join(parent, 'link'), join(parent, 'other')];
 	symlinkSync(folder, link);
@@ -52,7 +52,7 @@ test('a link to the folder is followed: it may be set anew, but not to another f
 	t.deepEqual(findDisplaced(files)[0], {path: link, how: 'replaced'});
 });
 
-test('what is written, linked or added beside does not matter, nor does a file that may be replaced', async t => {
+test('ignores writes, links, new files beside it, and files that may be replaced', async t => {
 	const {folder, file, files} = await prepare(t);
 	const all = [...files, {path: join(folder, 'keys'), identity: null}];
 	writeFileSync(join(folder, 'keys'), 'one');

@@ -5,7 +5,7 @@ import test from 'ava';
 import {openRegular, readGuarded, readRegular, readSettingFile} from '../../src/kit/regular-file.ts';
 import {temporaryFolder} from '../helpers/databases.ts';
 
-test('only regular files are read, and nothing is waited for', async t => {
+test('reads only regular files, without blocking', async t => {
 	const folder = await temporaryFolder(t);
 	const [file, link, fifo] = [join(folder, 'file'), join(folder, 'link'), join(folder, 'fifo')];
 	writeFileSync(file, 'text');
@@ -33,7 +33,7 @@ test('only regular files are read, and nothing is waited for', async t => {
 	await t.throwsAsync(readRegular(join(folder, 'none'), 100, 'refuse'), {code: 'ENOENT'});
 });
 
-test('a file may have as many octets as are allowed, also one whose size is not told', async t => {
+test('limits the size of a file, even if the system does not report it', async t => {
 	const folder = await temporaryFolder(t);
 	const file = join(folder, 'file');
 	writeFileSync(file, Buffer.alloc(200_000, 'x'));

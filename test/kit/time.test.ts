@@ -5,7 +5,7 @@ import {anyChar} from '../helpers/any-char.ts';
 
 const at = Date.parse('2026-06-09T10:15:30Z');
 
-test('times are RFC 3339, of the calendar, UTC where nothing is said', t => {
+test('parses RFC 3339 times with valid dates, in UTC by default', t => {
 	for (const text of ['2026-06-09T10:15:30Z', '2026-06-09 10:15:30', '2026-06-09t12:15:30.000+02:00']) {
 		t.is(parseTime(text), at, text);
 	}
@@ -27,7 +27,7 @@ test('times are RFC 3339, of the calendar, UTC where nothing is said', t => {
 	}
 });
 
-test('a space in a query stands for the plus of an offset, and for no other', t => {
+test('reads a space in a query as the plus of an offset, and as nothing else', t => {
 	t.is(parseQueryTime('2026-06-09T12:15:30 02:00'), at);
 	t.is(parseQueryTime('2026-06-09 10:15:30'), at);
 	t.is(parseQueryTime('2026-06-09T08:15:30-02:00'), at);
@@ -36,7 +36,7 @@ test('a space in a query stands for the plus of an offset, and for no other', t 
 	}
 });
 
-test('every time that is written is read, and no text makes anything but a time', t => {
+test('parses every time that is written, and any text as a time or not at all', t => {
 	fc.assert(
 		fc.property(fc.integer({min: Date.UTC(0), max: Date.UTC(9999, 11)}), ms => {
 			t.is(parseTime(storeTime(ms)), ms);
@@ -57,7 +57,7 @@ test('every time that is written is read, and no text makes anything but a time'
 	);
 });
 
-test('a moment is a time, or so much from now; any other text is neither', t => {
+test('parses a time or a duration from now, and rejects other texts', t => {
 	const now = Date.parse('2026-03-29T00:30:00Z'); // Clocks in Europe go forward half an hour later.
 	for (const [text, ms] of [
 		['+45s', 45_000],
@@ -88,7 +88,7 @@ test('a moment is a time, or so much from now; any other text is neither', t => 
 	}
 });
 
-test('a moment from now is that far ahead, and no text makes the parser fail', t => {
+test('adds any duration to the current time, and never throws', t => {
 	const now = Date.parse('2026-10-25T00:30:00Z');
 	const lengths = {s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000};
 	fc.assert(

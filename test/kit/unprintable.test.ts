@@ -4,7 +4,7 @@ import {smtpReply} from '../../src/mail/outcome.ts';
 
 const tag = String.fromCodePoint(0xe0041);
 
-test('controls, direction marks, invisible characters, halves and separators are unprintable', t => {
+test('controls, direction marks, invisible characters, lone surrogates and separators are unprintable', t => {
 	const one = new RegExp(`^[${unprintable}]$`, 'u');
 	for (const character of [
 		'\0',
@@ -26,18 +26,18 @@ test('controls, direction marks, invisible characters, halves and separators are
 	}
 });
 
-test('a name may join letters and emoji, and not turn the direction', t => {
+test('a name can contain joiners, but no direction overrides', t => {
 	const bad = new RegExp(`[${badInNames}]`, 'u');
 	t.notRegex('می\u200cخواهم 👩\u200d🚒', bad);
 	t.regex('user\u202egro.elpmaxe', bad);
 	t.regex('a\nb', bad);
 });
 
-test("a reply's text keeps its line feeds and nothing else that is unprintable", t => {
+test('the text of a reply keeps line feeds but no other unprintable characters', t => {
 	t.is(smtpReply(550, ['5.1.1 no\u200b such\u001b[31m', 'user\u202e']).text, '5.1.1 no  such [31m\nuser');
 });
 
-test("a reply's enhanced code may stand in a later line, if it fits", t => {
+test('the enhanced code of a reply can be in a later line if it matches', t => {
 	const enhanced = (...lines: string[]) => smtpReply(550, lines).enhanced;
 	t.is(enhanced('sorry', '5.1.1 no such user'), '5.1.1');
 	t.is(enhanced('4.7.0 sorry', '5.1.1 no such user'), '5.1.1');
@@ -46,6 +46,6 @@ test("a reply's enhanced code may stand in a later line, if it fits", t => {
 	t.is(enhanced('sorry, 5.1.1 no such user', '5.1.1.7 x'), null);
 });
 
-test('no line end stays in the value of a header field', t => {
+test('removes line endings from header values', t => {
 	t.is(withoutControls('a\r\nb\u0085c\u2028d\u200d'), 'a b c d\u200d');
 });

@@ -4,7 +4,7 @@ import {parseUrlencoded, percentDecode} from '../../src/kit/urlencoded.ts';
 
 const parse = (text: string, maxFields = 1000) => parseUrlencoded(Buffer.from(text), maxFields);
 
-test('fields as the URL Standard reads them, broken escapes included', t => {
+test('parses fields like the URL Standard, even broken escapes', t => {
 	t.deepEqual(parse('a=1&b=2&a=3'), [
 		['a', '1'],
 		['b', '2'],
@@ -25,7 +25,7 @@ test('fields as the URL Standard reads them, broken escapes included', t => {
 	t.deepEqual(parse(''), []);
 });
 
-test('any text is read as URLSearchParams reads it', t => {
+test('parses any text like URLSearchParams', t => {
 	const piece = fc.constantFrom('a', '=', '&', '+', '%', '%4', '%41', '%e2%82%ac', '%ff', '%E0%A4%A');
 	const text = fc.oneof(
 		fc.array(piece, {maxLength: 40}).map(pieces => pieces.join('')),
@@ -40,12 +40,12 @@ test('any text is read as URLSearchParams reads it', t => {
 	);
 });
 
-test('fields beyond the limit are not read', t => {
+test('ignores fields beyond the limit', t => {
 	t.is(parse('a&'.repeat(5000), 100).length, 100);
 	t.deepEqual(parse('a=1&b=2', 1), [['a', '1']]);
 });
 
-test('percentDecode returns what decodeURIComponent does, and keeps what that would throw for', t => {
+test('percentDecode decodes like decodeURIComponent, but keeps invalid escapes instead of throwing', t => {
 	t.is(percentDecode('a%20b+c%E2%82%AC'), 'a b+c€');
 	t.is(percentDecode('100%'), '100%');
 	t.is(percentDecode('%E0%A4%A'), '\ufffd%A');
@@ -53,7 +53,7 @@ test('percentDecode returns what decodeURIComponent does, and keeps what that wo
 	fc.assert(fc.property(fc.string({unit: 'grapheme'}), text => t.is(percentDecode(encodeURIComponent(text)), text)));
 });
 
-test('broken escapes cost no exceptions', t => {
+test('handles broken escapes without the cost of exceptions', t => {
 	const body = Buffer.from('a=%E0%A4%A&'.repeat(100_000));
 	const cpuOf = (work: () => unknown) => {
 		const before = process.cpuUsage();

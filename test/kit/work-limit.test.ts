@@ -9,7 +9,7 @@ for (const [wall, cpu, state] of [
 	[1500, 99, 'starved'],
 	[5000, 100, 'spent'],
 ] as const) {
-	test(`${wall} ms of the clock and ${cpu} ms of the CPU with a limit of 100 ms: ${state}`, t => {
+	test(`${wall} ms of wall time and ${cpu} ms of CPU time with a limit of 100 ms: ${state}`, t => {
 		const [clock, used] = [{now: 7}, {now: 9}];
 		const stateNow = limitWork(100, {clock: {monotonic: () => clock.now}, cpu: () => used.now});
 		clock.now += wall;
@@ -18,7 +18,7 @@ for (const [wall, cpu, state] of [
 	});
 }
 
-test('the CPU clock goes on while the process works', t => {
+test('the CPU clock advances while the process works', t => {
 	const began = processCpu();
 	while (processCpu() === began) {
 		Math.sqrt(began);

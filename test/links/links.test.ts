@@ -25,7 +25,7 @@ const unsubscribeToken = (of: Claims, from = links) => from.unsubscribeUrl(of).s
 const toToken = (bytes: Uint8Array) => Buffer.from([1, 2, ...bytes]).toString('base64url');
 const lastSegment = (url: string | null) => url?.split('/').at(-1) ?? '';
 
-/** Every text that differs from this one in one character: another one of the alphabet, or none. */
+/** All variants of the text with one character replaced by another one of the alphabet or removed. */
 function* mutants(text: string, alphabet: string): Generator<string> {
 	for (let index = 0; index < text.length; index++) {
 		for (const character of alphabet) {
@@ -38,7 +38,7 @@ function* mutants(text: string, alphabet: string): Generator<string> {
 }
 const base64url = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
-test('an unsubscribe URL opens to what it was made of', t => {
+test('an unsubscribe URL opens to its claims', t => {
 	t.true(links.unsubscribeUrl(claims).startsWith(`${publicUrl}/unsubscribe?token=`));
 	t.deepEqual(links.openUnsubscribe(unsubscribeToken(claims), now), {ok: true, claims, url: ''});
 
@@ -46,7 +46,7 @@ test('an unsubscribe URL opens to what it was made of', t => {
 	t.deepEqual(links.openUnsubscribe(unsubscribeToken(plain), now), {ok: true, claims: plain, url: ''});
 });
 
-test('pixel and click tokens carry the same, the click its URL too', t => {
+test('open and click tokens carry the claims, and click tokens the URL too', t => {
 	t.true(links.openUrl(claims).startsWith(`${publicUrl}/t/o/`));
 	t.deepEqual(links.readOpen(lastSegment(links.openUrl(claims)), now), {ok: true, claims, url: ''});
 
@@ -69,12 +69,12 @@ for (const url of [
 	`${publicUrl}/unsubscribe#`,
 	`${publicUrl}/unsubscribe`,
 ]) {
-	test(`not made a tracked link: ${url.slice(0, 40)}`, t => {
+	test(`does not track ${url.slice(0, 40)}`, t => {
 		t.is(links.clickUrl(claims, url), null);
 	});
 }
 
-test('the longest links, and others of our own pages, are tracked', t => {
+test('tracks links of the maximum length, and own URLs that are not pages for the recipient', t => {
 	for (const url of [
 		`https://x.test/${'a'.repeat(2033)}`,
 		`https://x.test/${'ä'.repeat(1016)}`,
@@ -86,14 +86,14 @@ test('the longest links, and others of our own pages, are tracked', t => {
 	}
 });
 
-test('any claims survive, in at most 600 characters', t => {
+test('preserves any claims in at most 600 characters', t => {
 	fc.assert(
 		fc.property(
 			fc.record({
 				address: fc
 					.string({unit: 'grapheme', minLength: 1, maxLength: 60})
 					.filter(text => !text.includes('\0')),
-				// Also after 2106, when the u32 of the token begins again.
+				// Also after 2106, when the u32 of the token wraps around.
 				expiresAt: fc.integer({min: 2_000_000, max: 20_000_000_000}).map(seconds => seconds * 1000),
 				yearsAhead: fc.integer({min: 1, max: 10}),
 				role: fc.constantFrom('to' as const, 'cc' as const),
@@ -111,7 +111,7 @@ test('any claims survive, in at most 600 characters', t => {
 	t.true(unsubscribeToken(longest).length <= 600);
 });
 
-test('expired from its second on, and then still says whose it was', t => {
+test('a token expires at its second, and still shows its claims afterwards', t => {
 	const token = unsubscribeToken(claims);
 	t.true(links.openUnsubscribe(token, claims.expiresAt - 1).ok);
 	t.deepEqual(links.openUnsubscribe(token, claims.expiresAt), {ok: false, fault: 'expired', claims, url: ''});
@@ -119,7 +119,7 @@ test('expired from its second on, and then still says whose it was', t => {
 	t.like(links.readClick(click, claims.expiresAt), {fault: 'expired', url: 'https://x.test/'});
 });
 
-test('every token with one character changed or missing is forged', t => {
+test('rejects every token with one character changed or missing as forged', t => {
 	const token = unsubscribeToken({...claims, address: 'a@b.test'});
 	for (const mutant of mutants(token, `${base64url}+/=. `)) {
 		t.deepEqual(links.openUnsubscribe(mutant, now), {ok: false, fault: 'forged'}, mutant);
@@ -129,7 +129,7 @@ test('every token with one character changed or missing is forged', t => {
 	}
 });
 
-test('no outside text opens', t => {
+test('no other text opens', t => {
 	for (const text of ['', 'constructor', '__proto__', 'AQ', 'A'.repeat(131), 'A'.repeat(100_000), '\ud800']) {
 		t.deepEqual(links.openUnsubscribe(text, now), {ok: false, fault: 'forged'}, text.slice(0, 20));
 	}
@@ -141,7 +141,7 @@ test('no outside text opens', t => {
 	);
 });
 
-test('a token of one purpose opens as no other', t => {
+test('a token opens only for its own purpose', t => {
 	const tokens = {
 		unsubscribe: unsubscribeToken(claims),
 		open: lastSegment(links.openUrl(claims)),
@@ -155,7 +155,7 @@ test('a token of one purpose opens as no other', t => {
 	}
 });
 
-test('the pages of a link host: its own name, the scheme, port and path of the public URL', t => {
+test('URLs on a link host have the scheme, port and path of the public URL', t => {
 	const other = createLinks({keys, publicUrl: 'https://mail.shop.example:8443/m/', random: randomBytes});
 	const pages = other.under('links.b.example');
 	const base = 'https://links.b.example:8443/m';
@@ -171,7 +171,7 @@ test('the pages of a link host: its own name, the scheme, port and path of the p
 	}
 });
 
-test('two tokens for the same claims differ: each has its own nonce', t => {
+test('two tokens for the same claims differ by their nonce', t => {
 	t.not(unsubscribeToken(claims), unsubscribeToken(claims));
 });
 
@@ -182,7 +182,7 @@ const signed = {
 } satisfies Record<string, {make: () => string; read: (token: string) => SignedId | null}>;
 
 for (const [letter, {make, read}] of Object.entries(signed)) {
-	test(`${letter}… names its recipient in 45 characters, in any case`, t => {
+	test(`${letter}… identifies its recipient in 45 characters, in any case`, t => {
 		t.regex(make(), /^[0-9a-z]{45}$/);
 		t.is(make()[0], letter);
 		t.is(make(), make());
@@ -193,13 +193,13 @@ for (const [letter, {make, read}] of Object.entries(signed)) {
 		}
 	});
 
-	test(`${letter}… with one character changed or missing proves nothing`, t => {
+	test(`${letter}… does not verify with one character changed or missing`, t => {
 		for (const mutant of mutants(make(), '0123456789abcdefghijklmnopqrstuvwxyz-+=\0')) {
 			t.false(read(mutant)?.verify(address) ?? false, mutant);
 		}
 	});
 
-	test(`${letter}… under another letter proves nothing`, t => {
+	test(`${letter}… does not verify with another letter`, t => {
 		for (const [other, {read: readOther}] of Object.entries(signed)) {
 			if (other !== letter) {
 				t.is(readOther(make()), null);
@@ -209,7 +209,7 @@ for (const [letter, {make, read}] of Object.entries(signed)) {
 	});
 }
 
-test('a Message-ID names its message', t => {
+test('a Message-ID identifies its message', t => {
 	const local = links.messageIdLocal(claims.messageId);
 	t.regex(local, /^m[0-9a-z]{44}$/);
 	t.is(links.readMessageIdLocal(local), claims.messageId);
@@ -219,7 +219,7 @@ test('a Message-ID names its message', t => {
 	t.is(links.readMessageIdLocal(`m${links.ref(claims.messageId, '').slice(1)}`), null);
 });
 
-test('keys rotate by id: the old one reads, the new one signs, a dropped one is forgotten', t => {
+test('after a key rotation, the old key reads, the new one signs and a removed one is invalid', t => {
 	const before = createLinks({keys: {current: 1, keys: keys.keys}, publicUrl, random: randomBytes});
 	const after = createLinks({
 		keys: {current: 2, keys: {2: keys.keys[2] ?? new Uint8Array()}},
@@ -235,7 +235,7 @@ test('keys rotate by id: the old one reads, the new one signs, a dropped one is 
 	t.true(after.openUnsubscribe(unsubscribeToken(claims), now).ok);
 });
 
-test('the key id is under the seal even where two ids hold one key', t => {
+test('authenticates the key id even if two ids share one key', t => {
 	const same = randomBytes(32);
 	const twice = createLinks({keys: {current: 1, keys: {1: same, 2: same}}, publicUrl, random: randomBytes});
 	const bytes = Buffer.from(unsubscribeToken(claims, twice), 'base64url');
@@ -248,9 +248,9 @@ for (const [title, bad] of Object.entries<TokenKeys>({
 	'current is a name of Object.prototype': {current: 'constructor' as never, keys: keys.keys},
 	'a short key': {current: 1, keys: {1: randomBytes(16)}},
 	'an id over a byte': {current: 256, keys: {256: randomBytes(32)}},
-	'an id that is no number': {current: 1, keys: {1: randomBytes(32), ['x' as never]: randomBytes(32)}},
+	'an id that is not a number': {current: 1, keys: {1: randomBytes(32), ['x' as never]: randomBytes(32)}},
 })) {
-	test(`keys refused: ${title}`, t => {
+	test(`rejects keys: ${title}`, t => {
 		t.throws(() => createLinks({keys: bad, publicUrl, random: randomBytes}));
 	});
 }

@@ -115,19 +115,19 @@ for (const [html, becomes] of [
 	['<p>x<style> a {}', `<p>x${pixel}<style> a {}`],
 	['</body><a href="https://x.test/">', `${pixel}</body><a href="${tracked('https://x.test/')}">`],
 ] as const) {
-	test(`the pixel's place: ${html}`, t => {
+	test(`pixel position: ${html}`, t => {
 		t.is(rewrite(html, {openUrl, clickUrl}).html, becomes);
 	});
 }
 
-test('one thing can be tracked without the other, and nothing at all', t => {
+test('tracks opens without clicks, clicks without opens, or nothing', t => {
 	const html = '<a href="https://x.test/">x</a>';
 	t.deepEqual(rewrite(html, {openUrl: null, clickUrl: null}), {html, firstLink: null, links: 0});
 	t.deepEqual(rewrite(html, {openUrl, clickUrl: null}), {html: html + pixel, firstLink: null, links: 0});
 	t.is(rewrite(`<a href="#a"><a href="http://y.test/">${html}`, {openUrl, clickUrl}).firstLink, 'http://y.test/');
 });
 
-test('a link that stands twice is tracked by one URL; the number is limited', t => {
+test('tracks a repeated link by one URL, and limits the number of tracked links', t => {
 	const asked: string[] = [];
 	const ask = (url: string) => {
 		asked.push(url);
@@ -142,7 +142,7 @@ test('a link that stands twice is tracked by one URL; the number is limited', t 
 	t.true(clicks(many).endsWith(`<a href="https://x.test/${maxTrackedLinks}">`));
 });
 
-test('the text of a tracked URL is safe in any attribute', t => {
+test('escapes a tracked URL for any attribute', t => {
 	const hostile = () => `https://t.test/"'<>&amp`;
 	t.is(
 		rewrite('<a href="https://x.test/">', {openUrl: null, clickUrl: hostile}).html,
@@ -150,7 +150,7 @@ test('the text of a tracked URL is safe in any attribute', t => {
 	);
 });
 
-/** Takes the tracked URLs out again: what stands in the input until the value's end must have been what each says. */
+/** Reverts the tracked URLs. Each must stand for the text of the input up to the end of the value. */
 function undone(input: string, output: string): string {
 	let text = '';
 	const parts = output.split(/(https:\/\/mail\.test\/t\/c\/[\w-]*)/);
@@ -162,7 +162,7 @@ function undone(input: string, output: string): string {
 		const next = parts[index + 1]?.[0];
 		const end = next === undefined ? input.length : input.indexOf(next, text.length);
 		const value = input.slice(text.length, end);
-		// What browsers take away: `trim` would leave NUL and take blanks of other scripts.
+		// What browsers strip. `trim` would leave NUL and strip other Unicode spaces.
 		const meant = readAttribute(value)
 			?.replace(/[\t\n\r]/g, '')
 			.replace(/^[\0-\x20]+|[\0-\x20]+$/g, '');
@@ -225,7 +225,7 @@ const pieces = fc.array(
 	{maxLength: 40},
 );
 
-test('whatever the html, without our URLs and pixel it is the input again', t => {
+test('changes nothing but tracked URLs and the pixel in any HTML', t => {
 	fc.assert(
 		fc.property(pieces, parts => {
 			const html = parts.join('');
@@ -237,7 +237,7 @@ test('whatever the html, without our URLs and pixel it is the input again', t =>
 	);
 });
 
-test('a rewritten mail is rewritten no further where our own links are left alone', t => {
+test('does not rewrite a message again if own links are excluded', t => {
 	const ours = (url: string) => (url.startsWith('https://mail.test/') ? null : clickUrl(url));
 	fc.assert(
 		fc.property(pieces, parts => {
@@ -266,7 +266,7 @@ for (const piece of [
 	'<?',
 	'<title></titl',
 ]) {
-	test(`two million characters of ${JSON.stringify(piece)} take no more than their length`, t => {
+	test(`rewrites two million characters of ${JSON.stringify(piece)} in linear time`, t => {
 		const html = piece.repeat(2_000_000 / piece.length);
 		t.is(typeof rewrite(html, {openUrl, clickUrl}).html, 'string');
 		t.is(typeof rewrite(`<a href="https://x.test/${html}`, {openUrl, clickUrl}).html, 'string');

@@ -19,7 +19,7 @@ const documented = new Map(
 	[...rows].flatMap(([, events = '', levels = '']) => names(events).map(event => [event, names(levels)] as const)),
 );
 
-test('docs/reference/logs.md has every log event with its level', t => {
+test('docs/reference/logs.md lists every log event with its level', t => {
 	t.true(logged.length > 60);
 	const wrong = logged.filter(({level, event}) => {
 		const levels = event === null ? [] : documented.get(event);
@@ -28,7 +28,7 @@ test('docs/reference/logs.md has every log event with its level', t => {
 	t.deepEqual(wrong, []);
 });
 
-test('docs/reference/logs.md has no event, and no level of an event, that is never logged', t => {
+test('docs/reference/logs.md lists no event or level that is never logged', t => {
 	const invented = [...documented].filter(([event, levels]) => {
 		const own = logged.filter(one => one.event === event);
 		// The observer has the names of outcomes and judgements in tables, and logs them by variables.

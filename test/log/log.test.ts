@@ -19,7 +19,7 @@ function capture(input: Partial<Parameters<typeof createLog>[0]> = {}) {
 	return {...log, lines, records: () => lines.map(line => JSON.parse(line))};
 }
 
-test('the level changes while running', t => {
+test('changes the level at runtime', t => {
 	const {logger, setLevel, records} = capture({level: 'warn'});
 	logger.info('one');
 	setLevel('debug');
@@ -30,7 +30,7 @@ test('the level changes while running', t => {
 	);
 });
 
-test('an error is logged by name, message, code and stack, nothing that hangs on it', t => {
+test('logs the name, message, code and stack of an error, but no other properties', t => {
 	const {logger, records} = capture();
 	const cause = Object.assign(new Error('inner'), {password: 'hunter2'});
 	logger.error({err: Object.assign(new Error('outer', {cause}), {code: 'EIO', sql: 'hunter2'})}, 'failed');
@@ -40,7 +40,7 @@ test('an error is logged by name, message, code and stack, nothing that hangs on
 	t.notRegex(JSON.stringify(records()), /hunter2/);
 });
 
-test('pretty lines: aligned, without colour off a terminal, with it on one', t => {
+test('pretty lines are aligned, with color only on a terminal', t => {
 	const line =
 		'{"level":"info","time":"2026-06-09T10:15:30.123Z","event":"sent","recipient":"a@b.example","mx":null,"code":250}';
 	t.is(prettyLine(line, false), '10:15:30.123 INFO  sent       a@b.example code=250\n');
@@ -60,7 +60,7 @@ test('pretty lines: aligned, without colour off a terminal, with it on one', t =
 	t.regex(lines.join(), /^[\d:.]+ WARN {2}x {10}careful\n$/);
 });
 
-test('pretty lines never let a control or a bidi override through, whatever comes', t => {
+test('pretty lines never contain control characters or bidi overrides', t => {
 	const {logger, lines} = capture({format: 'pretty'});
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), fc.anything(), (text, anything) => {
@@ -73,7 +73,7 @@ test('pretty lines never let a control or a bidi override through, whatever come
 	);
 });
 
-test('standard output gets every line, also when the process exits at once', async t => {
+test('writes every line to standard output, even if the process exits at once', async t => {
 	const module = pathToFileURL('dist/src/log/log.js');
 	const script = `const {createLog} = await import('${module}');
 		const {logger} = createLog({level: 'info', format: 'json', colour: false});
@@ -90,7 +90,7 @@ test('standard output gets every line, also when the process exits at once', asy
 	t.is(JSON.parse(lines.at(-1) ?? '').n, 4999);
 });
 
-test('a pipe that nobody reads costs 16 MiB at most; what is dropped is counted, and the end is not held up', async t => {
+test('buffers at most 16 MiB for a blocked pipe, counts dropped lines and exits without delay', async t => {
 	const module = pathToFileURL('dist/src/log/log.js');
 	const script = `const {createLog} = await import('${module}');
 		const {logger, dropped} = createLog({level: 'info', format: 'json', colour: false});
@@ -107,7 +107,7 @@ test('a pipe that nobody reads costs 16 MiB at most; what is dropped is counted,
 	t.is(child.exitCode ?? (await once(child, 'exit'))[0], 0);
 });
 
-test('where the reader is gone, lines are counted and nothing is thrown', async t => {
+test('counts lines as dropped, without throwing, if the pipe is closed', async t => {
 	const script = `const {createLog} = await import('${pathToFileURL('dist/src/log/log.js')}');
 		const {logger, dropped} = createLog({level: 'info', format: 'json', colour: false});
 		await new Promise(resolve => process.stdin.once('data', resolve));
@@ -121,7 +121,7 @@ test('where the reader is gone, lines are counted and nothing is thrown', async 
 	t.is(await text(child.stderr), '100');
 });
 
-test('a line is never torn by a slow reader', async t => {
+test('never splits a line for a slow reader', async t => {
 	const script = `const {createLog} = await import('${pathToFileURL('dist/src/log/log.js')}');
 		const {logger} = createLog({level: 'info', format: 'json', colour: false});
 		for (let n = 0; n < 2000; n++) {

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {apiKeyHash, apiKeyMode, createApiKey, defaultScopes, scopes} from '../../src/mail/api-key.ts';
 
-test('a key has its mode in front, 32 random characters and a checksum', t => {
+test('a key consists of its mode, 32 random characters and a checksum', t => {
 	for (const mode of ['live', 'test'] as const) {
 		const key = createApiKey(mode);
 		t.regex(key, new RegExp(`^key_${mode}_[0-9A-Za-z]{38}$`));
@@ -10,7 +10,7 @@ test('a key has its mode in front, 32 random characters and a checksum', t => {
 	}
 });
 
-test('a key with any one character changed is none', t => {
+test('a key with any character changed is invalid', t => {
 	const key = createApiKey('live');
 	for (let index = 0; index < key.length; index++) {
 		for (const character of '0Zz_ é') {
@@ -28,12 +28,12 @@ for (const text of [
 	`key_live_${'a'.repeat(39)}`,
 	`\n${createApiKey('live')}`,
 ]) {
-	test(`no key: ${JSON.stringify(text.slice(0, 20))} of ${text.length}`, t => {
+	test(`rejects ${JSON.stringify(text.slice(0, 20))} of ${text.length} characters`, t => {
 		t.is(apiKeyMode(text), null);
 	});
 }
 
-test('every character is equally likely: bytes from 248 up are left out', t => {
+test('discards bytes from 248 up, so that all characters are equally likely', t => {
 	let calls = 0;
 	const key = createApiKey('test', size => {
 		calls++;
@@ -46,7 +46,7 @@ test('the hash is SHA-256 in hexadecimal', t => {
 	t.is(apiKeyHash('abc'), 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad');
 });
 
-test('a key that names no scope: a live one may do all but submit by SMTP, a test one sends and reads', t => {
+test('default scopes: live keys have all but SMTP submission, test keys can send and read', t => {
 	t.deepEqual(
 		defaultScopes('live'),
 		scopes.filter(scope => scope !== 'messages:submit'),

@@ -4,7 +4,7 @@ import {readBranding, validAccent, validLogoUrl, writeBranding} from '../../src/
 
 const none = {name: null, logoUrl: null, accent: null, supportEmail: null};
 
-test('a logo is an https URL whose host is a full domain name', t => {
+test('a logo must be an https URL with a full domain name', t => {
 	t.is(validLogoUrl('https://Shop.example:8443/a b.png'), 'https://shop.example:8443/a%20b.png');
 	for (const text of [
 		...['', 'logo.png', 'http://shop.example/x', 'https://localhost/x', 'https://192.0.2.1/x', 'https://[::1]/x'],
@@ -21,7 +21,7 @@ test('a logo is an https URL whose host is a full domain name', t => {
 	}
 });
 
-test('the origin of any logo fits into a policy', t => {
+test('the origin of any logo is safe in a Content-Security-Policy', t => {
 	fc.assert(
 		fc.property(
 			fc.oneof(
@@ -36,14 +36,14 @@ test('the origin of any logo fits into a policy', t => {
 	);
 });
 
-test('an accent is #rrggbb', t => {
+test('an accent color must have the form #rrggbb', t => {
 	t.is(validAccent('#0A7d4F'), '#0a7d4f');
 	for (const text of ['', '0a7d4f', '#fff', '#0a7d4g', '#0a7d4f;', 'red']) {
 		t.is(validAccent(text), null, text);
 	}
 });
 
-test('what is stored is read again; what would not be taken today is not there', t => {
+test('reads what was stored, but drops values that are no longer valid', t => {
 	const all = {
 		name: 'The Shop',
 		logoUrl: 'https://shop.example/l.png',

@@ -8,7 +8,7 @@ const {publicKey} = generateKeyPairSync('rsa', {modulusLength: 2048});
 const spki = publicKey.export({type: 'spki', format: 'der'});
 const base64 = spki.toString('base64');
 
-test('the same key in any spelling', t => {
+test('reads the same key in any spelling', t => {
 	for (const text of [
 		`v=DKIM1; k=rsa; p=${base64}`,
 		`p=${base64}`,
@@ -22,7 +22,7 @@ test('the same key in any spelling', t => {
 	}
 });
 
-test('what we publish is read as the key', t => {
+test('reads the key from the record that mailctl proposes', t => {
 	const ed25519 = generateKeyPairSync('ed25519').publicKey;
 	const pem = ed25519.export({type: 'spki', format: 'pem'}).toString();
 	const record = parseDkimRecord(dkimRecordValue(pem));
@@ -31,7 +31,7 @@ test('what we publish is read as the key', t => {
 	t.truthy(createPublicKey(pem));
 });
 
-test('keys that verify nothing', t => {
+test('reports revoked, invalid and testing keys', t => {
 	t.like(parseDkimRecord('v=DKIM1; p='), {key: null, fault: null});
 	t.like(parseDkimRecord(`p=${base64}; t=y:s`), {fault: null, testing: true});
 	t.like(parseDkimRecord(`p=${base64}; v=DKIM1`), {fault: 'its v= is not DKIM1 at the beginning'});
@@ -41,13 +41,13 @@ test('keys that verify nothing', t => {
 	t.like(parseDkimRecord('v=DKIM1; p=a*b'), {key: null, fault: 'its p= is not Base64'});
 });
 
-test('no key at all', t => {
+test('returns nothing for a text without a key', t => {
 	for (const text of ['', 'v=DKIM1', 'v=spf1 -all', 'hello', 'p']) {
 		t.is(parseDkimRecord(text), undefined, text);
 	}
 });
 
-test('any text is a DKIM record or refused', t => {
+test('parses or rejects any text as a DKIM record', t => {
 	const tag = fc.tuple(fc.constantFrom('v', 'k', 'p', 'h', 's', 't'), fc.string());
 	fc.assert(
 		fc.property(

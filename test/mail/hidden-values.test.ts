@@ -32,19 +32,19 @@ const texts: Readonly<Record<string, string>> = {
 	'': '',
 };
 
-test('a value is found in any case, quoted, and continued in the next line', t => {
+test('masks a value in any case, quoted, encoded or continued on the next line', t => {
 	for (const [text, masked] of Object.entries(texts)) {
 		t.is(maskHidden(text, values), masked, text);
 	}
 });
 
-test('a value that was cut off at the end of a long text is masked too', t => {
+test('masks a value truncated at the end of a long text', t => {
 	const long = 'x '.repeat(600);
 	t.is(maskHidden(`${long}Q7-941`, values), `${long}•••`);
 	t.is(maskHidden('a short text Q7-941', values), 'a short text Q7-941');
 });
 
-test('all that a server said in an attempt is masked', t => {
+test('masks all server replies of an attempt', t => {
 	const attempt: Attempt = {
 		...{
 			at: '',
@@ -66,7 +66,7 @@ test('all that a server said in an attempt is masked', t => {
 	t.like(masked.attempts[0], {enhanced: '5.7.1', host: 'mx.example'});
 });
 
-test('a report keeps its codes and category, and none of its text', t => {
+test('keeps the codes and category of a report, but not its text', t => {
 	const report: Report = {
 		...{
 			recipient: 'a@b.example',
@@ -82,7 +82,7 @@ test('a report keeps its codes and category, and none of its text', t => {
 	t.is(withoutText({...report, reason: 'no such user Q7-941-ZK'}).reason, '•••');
 });
 
-test('where there are too many values to search for, texts are masked whole', t => {
+test('masks the whole text if there are too many values to search for', t => {
 	const hidden = (value: unknown) => findHiddenValues('{"a":"•••"}', JSON.stringify({a: value}));
 	const lists = [
 		Array.from({length: 101}, (_, n) => `value-${n}`),

@@ -4,7 +4,7 @@ import {createIdSource, createPastIds, idBytes, idFloor, idFromBytes, idTime, is
 
 const clockAt = (time: {ms: number}) => ({now: () => time.ms, monotonic: () => 0});
 
-test('ids are well formed, unique, and sort as they were made, also when the clock steps back', t => {
+test('ids are well formed, unique and sorted by creation, even if the clock steps back', t => {
 	const time = {ms: Date.UTC(2026, 5, 9)};
 	const newId = createIdSource(clockAt(time));
 	const ids: string[] = [];
@@ -17,21 +17,21 @@ test('ids are well formed, unique, and sort as they were made, also when the clo
 	t.deepEqual(ids.toSorted(), ids);
 });
 
-test('a random part at its end carries over into the next one', t => {
+test('a random part that overflows carries over into the time', t => {
 	const newId = createIdSource(clockAt({ms: 1}), size => Buffer.alloc(size, 0xff));
 	const [first, second, third] = [newId('evt'), newId('evt'), newId('evt')];
 	t.is(first, 'evt_0000000001zzzzzzzzzzzzzzzz');
 	t.true(first < second && second < third, `${second} ${third}`);
 });
 
-test('a time is a range of ids', t => {
+test('a time corresponds to a range of ids', t => {
 	const newId = createIdSource(clockAt({ms: 1_780_000_000_000}));
 	const id = newId('msg');
 	t.true(idFloor('msg', 1_780_000_000_000) <= id && id < idFloor('msg', 1_780_000_000_001));
 	t.is(idTime(id), 1_780_000_000_000);
 });
 
-test('ids of a past moment count on, so that a million of one date are neighbours in an index', t => {
+test('ids of a past time are consecutive, so that those of one date are adjacent in an index', t => {
 	const pastId = createPastIds();
 	for (const moment of [Date.UTC(2026, 0, 2), Date.UTC(2025, 0, 1), 0]) {
 		const ids = Array.from({length: 1000}, () => pastId('sup', moment));
@@ -42,7 +42,7 @@ test('ids of a past moment count on, so that a million of one date are neighbour
 	t.not(createPastIds()('sup', 0), createPastIds()('sup', 0), 'two imports must not meet');
 });
 
-test('16 bytes and back', t => {
+test('converts 16 bytes to an id and back', t => {
 	fc.assert(
 		fc.property(fc.uint8Array({minLength: 16, maxLength: 16}), bytes => {
 			const id = idFromBytes('rcp', bytes);
@@ -52,7 +52,7 @@ test('16 bytes and back', t => {
 	t.pass();
 });
 
-test('other texts are no ids', t => {
+test('rejects other texts', t => {
 	for (const text of [
 		'',
 		'msg_',

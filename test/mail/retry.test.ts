@@ -27,7 +27,7 @@ function scheduleOf(text: string): RetrySchedule {
 const usual: Retry = {schedule: scheduleOf('1m,5m,10m,20m,40m,90m,3h,4h*'), lifetime: 4 * day};
 const middle = () => 0.5;
 
-test('the default schedule: two tries in the first minutes, then ever rarer, to the end of four days', t => {
+test('the default schedule retries twice in the first minutes, then less and less often for four days', t => {
 	t.is(table.retrySchedule.shownFallback, '`1m,5m,10m,20m,40m,90m,3h,4h*`');
 	const waits: number[] = [];
 	let now = accepted;
@@ -44,13 +44,13 @@ test('the default schedule: two tries in the first minutes, then ever rarer, to 
 	t.is(waits.length, 30);
 });
 
-test('without * the copy is given up when the list is used up', t => {
+test('without *, gives up at the end of the list', t => {
 	const retry = {schedule: scheduleOf('1m,5m'), lifetime: 4 * day};
 	const next = (tries: number) => nextAttempt(retry, {acceptedAt: accepted, now: accepted, tries}, middle);
 	t.deepEqual([next(1), next(2), next(3)], [accepted + minute, accepted + 5 * minute, null]);
 });
 
-test('a wait is a tenth longer or shorter at most, and never past the lifetime', t => {
+test('varies a wait by at most a tenth and never exceeds the lifetime', t => {
 	const tries = fc.integer({min: 1, max: 40});
 	const property = fc.property(
 		tries,
@@ -72,7 +72,7 @@ test('a wait is a tenth longer or shorter at most, and never past the lifetime',
 	t.notThrows(() => fc.assert(property));
 });
 
-test('a lifetime of minutes, as for one-time passwords', t => {
+test('supports a lifetime of minutes, as for one-time passwords', t => {
 	const retry = {...usual, lifetime: 30 * minute};
 	const at = (minutes: number, tries: number) => {
 		const next = nextAttempt(retry, {acceptedAt: accepted, now: accepted + minutes * minute, tries}, middle);
@@ -81,7 +81,7 @@ test('a lifetime of minutes, as for one-time passwords', t => {
 	t.deepEqual([at(0, 1), at(1, 2), at(6, 3), at(16, 4), at(29, 5)], [1, 6, 16, 29, null]);
 });
 
-test('a destination’s own schedule replaces the settings’, its lifetime only shortens', t => {
+test('a destination’s schedule replaces that of the settings, but its lifetime can only shorten it', t => {
 	const own = {schedule: {waits: [minute], repeatLast: false}, lifetime: 10 * minute};
 	t.deepEqual(resolveRetry(noOwnRetry, usual, null), usual);
 	t.deepEqual(resolveRetry(noOwnRetry, usual, 60), {...usual, lifetime: minute});
@@ -91,14 +91,14 @@ test('a destination’s own schedule replaces the settings’, its lifetime only
 	t.deepEqual(resolveRetry({...own, lifetime: 99 * usual.lifetime}, usual, null), {...own, lifetime: usual.lifetime});
 });
 
-test('a lifetime of seconds leaves a tenth of itself to the last try, a lifetime of zero one try', t => {
+test('a lifetime of seconds reserves a tenth for the last attempt; a lifetime of zero allows one attempt', t => {
 	const next = (lifetime: number) =>
 		nextAttempt({...usual, lifetime}, {acceptedAt: accepted, now: accepted + 100, tries: 1}, middle);
 	t.deepEqual([next(20_000), next(0)], [accepted + 18_000, null]);
 	t.deepEqual([endOfLife(accepted, 20_000), endOfLife(accepted, 0)], [accepted + 20_000, accepted + 1000]);
 });
 
-test('a stated wait is kept to, without jitter, but no longer than the longest of the schedule', t => {
+test('follows a stated wait without jitter, up to the longest wait of the schedule', t => {
 	const wait = (retry: Retry, waitMs: number, tries = 1) =>
 		(nextAttempt(retry, {acceptedAt: accepted, now: accepted, tries, waitMs}, middle) ?? 0) - accepted;
 	t.is(wait(usual, 7 * minute), 7 * minute);
@@ -106,7 +106,7 @@ test('a stated wait is kept to, without jitter, but no longer than the longest o
 	t.is(wait({...usual, schedule: scheduleOf('1s,2s*')}, hour), 2000);
 });
 
-test('a wait that is only the least grows with the schedule from the first try on', t => {
+test('a minimum wait grows with the schedule from the first attempt on', t => {
 	const wait = (tries: number, retry = usual) => {
 		const failed = {acceptedAt: accepted, now: accepted, tries, waitMs: 5 * minute, isLeast: true};
 		return ((nextAttempt(retry, failed, middle) ?? 0) - accepted) / minute;
@@ -115,7 +115,7 @@ test('a wait that is only the least grows with the schedule from the first try o
 	t.is(wait(1, {...usual, schedule: scheduleOf('1m*')}), 1);
 });
 
-test('who states a short wait again and again gets no try for each', t => {
+test('ignores a short stated wait after the first few attempts', t => {
 	const wait = (tries: number) =>
 		((nextAttempt(usual, {acceptedAt: accepted, now: accepted, tries, waitMs: minute}, middle) ?? 0) - accepted) /
 		minute;

@@ -11,7 +11,7 @@ const urls = [
 ];
 
 for (const url of urls) {
-	test(`the secret alone is sealed and masked: ${url}`, t => {
+	test(`seals and masks only the secret: ${url}`, t => {
 		t.true(parseRoute(url).ok);
 		t.true(hasPassword(url));
 		const seen: string[] = [];
@@ -29,7 +29,7 @@ for (const url of urls) {
 	});
 }
 
-test('in a list each secret is sealed and masked', t => {
+test('seals and masks each secret of a list', t => {
 	const list = urls.join(',');
 	t.is(maskPasswords(list).includes('s3cret'), false);
 	t.is(withPasswords(list, () => 'x').includes('s3cret'), false);

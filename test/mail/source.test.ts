@@ -4,7 +4,7 @@ import {fieldValue, lineNumber, longLineIn, octetFault, readSource, withoutRecip
 
 const read = (text: string) => readSource(Buffer.from(text, 'latin1'), {octets: 200_000, fields: 1000});
 
-test('fields and body of a mail, folded lines as they came', t => {
+test('reads the headers and body of a message, with folded lines unchanged', t => {
 	const source = read('From: a@example.com\r\nSubject: one\r\n\ttwo\r\n  three \r\n\r\nbody\r\n');
 	t.true(source.ok);
 	if (source.ok) {
@@ -21,9 +21,9 @@ test('fields and body of a mail, folded lines as they came', t => {
 });
 
 for (const [what, text] of [
-	['a line that is no field', 'From: a@example.com\r\nhello\r\n\r\n'],
+	['a line that is not a header', 'From: a@example.com\r\nhello\r\n\r\n'],
 	['a body without a header', '\r\nbody'],
-	['a folded line first', ' From: a@example.com\r\n\r\n'],
+	['a folded line at the start', ' From: a@example.com\r\n\r\n'],
 	['a space before the colon', 'From : a@example.com\r\n\r\n'],
 	['a line of spaces', 'From: a@example.com\r\n \r\nTo: b@example.com\r\n\r\n'],
 	['octets that are not ASCII', 'Subject: \xe9\r\n\r\n'],
@@ -31,7 +31,7 @@ for (const [what, text] of [
 	['too many fields', `${'A: b\r\n'.repeat(1001)}\r\n`],
 	['a header that is too long', `${'A: b\r\n'.repeat(50_000)}\r\n`],
 ] as const) {
-	test(`refused: ${what}`, t => {
+	test(`rejects ${what}`, t => {
 		t.false(read(text).ok);
 	});
 }
@@ -39,7 +39,7 @@ for (const [what, text] of [
 const piece = fc.constantFrom('\r\n', '\r', '\n', ' ', '\t', ':', 'A', 'From', '\xff', '\0', 'x'.repeat(500));
 const anyMail = fc.array(piece, {maxLength: 40}).map(pieces => Buffer.from(pieces.join(''), 'latin1'));
 
-test('any octets: a fault, or fields and a body that are the mail again', t => {
+test('rejects any bytes or reads headers and a body that make up the same message', t => {
 	fc.assert(
 		fc.property(anyMail, raw => {
 			const answer = readSource(raw);
@@ -54,7 +54,7 @@ test('any octets: a fault, or fields and a body that are the mail again', t => {
 	);
 });
 
-test('octets are judged as a pattern would', t => {
+test('finds invalid bytes like a regular expression', t => {
 	fc.assert(
 		fc.property(anyMail, raw => {
 			const text = raw.toString('latin1');
@@ -65,7 +65,7 @@ test('octets are judged as a pattern would', t => {
 	);
 });
 
-test('the first line that is too long is found', t => {
+test('finds the first line that is too long', t => {
 	const lines = fc.array(fc.constantFrom('', 'a', 'x'.repeat(998), 'x'.repeat(999), 'x'.repeat(2000)), {
 		maxLength: 6,
 	});
@@ -79,7 +79,7 @@ test('the first line that is too long is found', t => {
 	);
 });
 
-test('To and Cc that name an address go, others stay as they are', t => {
+test('removes To and Cc headers with the address and leaves others unchanged', t => {
 	const rest = ['From: ann@x.example', 'To: undisclosed-recipients:;', 'Cc: bob@x.example', 'X-To: ann@x.example'];
 	for (const to of [
 		'ann@x.example',
@@ -95,7 +95,7 @@ test('To and Cc that name an address go, others stay as they are', t => {
 	}
 });
 
-test('any octets: without a recipient they are a mail that does not name it in To and Cc', t => {
+test('removes a recipient from To and Cc of any message, which stays readable', t => {
 	const words = fc.constantFrom('To: ', 'Cc:', 'ann@x.example', ',', '<', '>', '\r\n', ' ', '\t', '"', 'Ann', '\xff');
 	fc.assert(
 		fc.property(fc.array(words, {maxLength: 30}), pieces => {

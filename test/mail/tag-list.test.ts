@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {parseTagList, tagParts} from '../../src/mail/dkim-record.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
-test('a tag list is read whatever its spacing', t => {
+test('parses a tag list with any spacing', t => {
 	const plain = [
 		['v', 'DKIM1'],
 		['k', 'rsa'],
@@ -16,17 +16,17 @@ test('a tag list is read whatever its spacing', t => {
 });
 
 for (const text of ['', 'v', 'v=1;;p=2', 'v=1;v=2', '1v=a', 'v w=1', '=a', ';', `p=${'A'.repeat(20_000)}`]) {
-	test(`no tag list: ${JSON.stringify(text.slice(0, 20))}`, t => {
+	test(`rejects the tag list ${JSON.stringify(text.slice(0, 20))}`, t => {
 		t.is(parseTagList(text), undefined);
 	});
 }
 
-test('names are as they are spelled, and none is one of every object', t => {
+test('tag names are case-sensitive and never properties of Object.prototype', t => {
 	t.true(parseTagList('P=1;p=2')?.has('P'));
 	t.is(parseTagList('p=1')?.get('constructor'), undefined);
 });
 
-test('parts of a value', t => {
+test('splits a value into parts', t => {
 	t.deepEqual(tagParts(' y : s:'), ['y', 's']);
 	t.deepEqual(tagParts(undefined), []);
 });
@@ -34,7 +34,7 @@ test('parts of a value', t => {
 const name = fc.stringMatching(/^[a-z][a-z0-9_]{0,8}$/);
 const value = fc.stringMatching(/^[!-:<-~]{0,40}$/);
 
-test('what is written as a tag list is read as it was', t => {
+test('parses any tags that were written as a list', t => {
 	fc.assert(
 		fc.property(
 			fc.uniqueArray(fc.tuple(name, value), {selector: ([key]) => key, minLength: 1}),
@@ -47,7 +47,7 @@ test('what is written as a tag list is read as it was', t => {
 	);
 });
 
-test('any text is read or refused', t => {
+test('parses or rejects any text as a tag list', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), text => {
 			const tags = parseTagList(text);

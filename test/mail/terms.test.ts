@@ -14,7 +14,7 @@ import {
 } from '../../src/mail/terms.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
-test('the words of a subject are found in any order, case and compatibility form', t => {
+test('finds the words of a subject in any order, case and compatibility form', t => {
 	const terms = subjectTerms('Ihr Beleg Nr. 1042 – GRÖSSER, größer & ﬁnal!');
 	t.deepEqual(terms, ['w:ihr', 'w:beleg', 'w:nr', 'w:1042', 'w:grösser', 'w:größer', 'w:final']);
 	for (const words of ['beleg', '1042 BELEG', 'GRÖSSER', 'final, ihr']) {
@@ -35,7 +35,7 @@ test('the words of a subject are found in any order, case and compatibility form
 	t.is(askedTerms(words(maxQueryTerms + 1)), null);
 });
 
-test('no two pairs of metadata, and nothing else, share a term', t => {
+test('each pair of metadata has a term of its own', t => {
 	const pair = fc.tuple(
 		fc.string({minLength: 1, maxLength: 8, unit: fc.constantFrom('a', '=', ':', '1')}),
 		fc.string(),
@@ -63,7 +63,7 @@ test('no two pairs of metadata, and nothing else, share a term', t => {
 	t.deepEqual(toTerms({metadata: null, tags: null, attachments: [file]}), [], 'of a caller of the API');
 });
 
-test('whatever a subject holds, its terms are few, short, storable and found', t => {
+test('the terms of any subject are few, short, storable and findable', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar, maxLength: 3000}), subject => {
 			const terms = subjectTerms(subject);
@@ -77,7 +77,7 @@ test('whatever a subject holds, its terms are few, short, storable and found', t
 	);
 });
 
-test('a text finds a message by words of its subject, its values, or both', t => {
+test('a query finds a message by words of its subject, its values or both', t => {
 	const metadata = {
 		order: '1042',
 		name: 'Ada  LOVELACE',
@@ -108,7 +108,7 @@ test('a text finds a message by words of its subject, its values, or both', t =>
 	}
 });
 
-test('any value is found by itself, and its term fits an index', t => {
+test('finds any value, whose term fits into an index', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar, minLength: 1, maxLength: 500}), value => {
 			const terms = toTerms({metadata: JSON.stringify({a: value}), tags: null, attachments: []});

@@ -5,7 +5,7 @@ import {reasonOf} from '../helpers/wait-reasons.ts';
 
 const all: readonly WaitReason[] = Object.values(reasonOf);
 
-test('a reason is stored as its code and what belongs to it', t => {
+test('stores a reason as its code and parameters', t => {
 	for (const reason of all) {
 		t.deepEqual(readWaitReason(reason.code, waitParameters(reason)), reason);
 	}
@@ -21,12 +21,12 @@ for (const [reason, text] of [
 		'sending to the mail servers of x.test is backing off: connect ETIMEDOUT; one message is testing whether that is over',
 	],
 ] as const) {
-	test(`the sentence: ${text}`, t => {
+	test(`writes "${text}"`, t => {
 		t.is(reasonText(reason, 'x.test'), text);
 	});
 }
 
-test('docs/internals/queue.md lists every code with what is stored of it', t => {
+test('docs/internals/queue.md lists every code with its stored parameters', t => {
 	const rows = [...readFileSync('docs/internals/queue.md', 'utf8').matchAll(/^\| `(\w+)` \| `(\{.*\})` \|/gm)];
 	t.deepEqual(
 		Object.fromEntries(rows.map(([, code, parameters]) => [code, JSON.parse(`${parameters}`)])),

@@ -8,7 +8,7 @@ const at = Date.UTC(2026, 5, 9, 10);
 
 type Long = NonNullable<Parameters<typeof afterAttempt>[4]>;
 
-/** Attempts of a delivery that always fails, until it ends: when each ended, counted from the first. */
+/** The attempts of a delivery that always fails: the time of each, relative to the first. */
 function failures(backoffMs: number, more: Partial<Long> = {}) {
 	const times: number[] = [];
 	const long = {firstAt: at, failingSince: storeTime(at), status: 503, retryAfterMs: 0, ...more};
@@ -22,7 +22,7 @@ function failures(backoffMs: number, more: Partial<Long> = {}) {
 	}
 }
 
-test('without the long retry five attempts are all, a backoff apart', t => {
+test('without long retry, makes five attempts, a backoff apart', t => {
 	for (let attempts = 0; attempts < 4; attempts++) {
 		t.deepEqual(afterAttempt(attempts, false, at, minute), {
 			state: 'failed',
@@ -33,7 +33,7 @@ test('without the long retry five attempts are all, a backoff apart', t => {
 	t.deepEqual(afterAttempt(4, false, at, minute), {state: 'exhausted', attempts: 5, nextAttemptAt: null});
 });
 
-test('the long retry goes on with growing waits, and its last attempt is three days after the first', t => {
+test('long retry continues with growing waits until three days after the first attempt', t => {
 	const {times, after} = failures(minute);
 	const minutes = times.map(time => time / minute);
 	t.deepEqual(minutes.slice(0, 9), [0, 1, 2, 3, 4, 6, 10, 18, 34]);
@@ -45,7 +45,7 @@ test('the long retry goes on with growing waits, and its last attempt is three d
 	t.is(failures(10 * minute).times.at(-1), 3 * day, 'a long one does not lengthen it');
 });
 
-test('Retry-After lengthens a wait, not the three days', t => {
+test('Retry-After extends a wait, but not the three days', t => {
 	const long = {firstAt: at, failingSince: null, status: 503};
 	const next = (attempts: number, retryAfterMs: number) =>
 		(afterAttempt(attempts, false, at, minute, {...long, retryAfterMs}).nextAttemptAt as number) - at;
@@ -54,7 +54,7 @@ test('Retry-After lengthens a wait, not the three days', t => {
 	t.is(failures(minute, {retryAfterMs: day}).times.at(-1), 3 * day + minute, 'five attempts are made in any case');
 });
 
-test('410 ends it at once; what only this delivery fails does not disable the endpoint', t => {
+test('410 stops at once; a failure of only this delivery does not disable the endpoint', t => {
 	const gone = {firstAt: at, failingSince: null, status: 410, retryAfterMs: 0};
 	t.deepEqual(afterAttempt(0, false, at, minute, gone), {
 		...{state: 'exhausted', attempts: 1, nextAttemptAt: null, disables: 'gone'},
@@ -67,7 +67,7 @@ test('410 ends it at once; what only this delivery fails does not disable the en
 	});
 });
 
-test('a body about no recipient has its detail in both formats', t => {
+test('the body of an event without a recipient has its detail in both formats', t => {
 	const detail = {domain: 'shop.example', state: 'verified', verified: true};
 	const event = {
 		...{

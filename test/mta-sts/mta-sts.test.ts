@@ -17,7 +17,7 @@ const enforce: PolicyAnswer = {text: policyText('enforce', ['mx.example.test'])}
 type Setup = {
 	readonly answer?: PolicyAnswer;
 	readonly certificate?: typeof certificate;
-	/** What the daemon trusts. */
+	/** The authorities that the daemon trusts. */
 	readonly ca?: string;
 	readonly allowPrivate?: boolean;
 	readonly zone?: Zone;
@@ -63,7 +63,7 @@ async function start(t: ExecutionContext, setup: Setup = {}) {
 	};
 }
 
-test('a policy is fetched once, stored, and holds without asking', async t => {
+test('fetches a policy once, stores it and uses it without further requests', async t => {
 	const {policyOf, host, dns, saved, requests, pass} = await start(t);
 	t.deepEqual(await policyOf(), {mode: 'enforce', mx: ['mx.example.test']});
 	const [request] = host.receiver.received;
@@ -81,14 +81,14 @@ test('a policy is fetched once, stored, and holds without asking', async t => {
 	t.is(requests(), 1);
 });
 
-test('look-ups at the same time share one fetch', async t => {
+test('concurrent lookups share one fetch', async t => {
 	const {policyOf, requests} = await start(t);
 	const all = await Promise.all(Array.from({length: 50}, policyOf));
 	t.true(all.every(policy => policy?.mode === 'enforce'));
 	t.is(requests(), 1);
 });
 
-test('a new id brings the new policy', async t => {
+test('a new id makes it fetch the new policy', async t => {
 	const {policyOf, host, dns, requests, pass} = await start(t);
 	await policyOf();
 	host.answer = {text: policyText('testing', ['new.example.test'])};
@@ -102,7 +102,7 @@ test('a new id brings the new policy', async t => {
 	t.is(await policyOf(), null);
 });
 
-test('a policy whose host is down, or that is announced no more, holds until it expires', async t => {
+test('keeps a policy until it expires, even if its host is down or its record is removed', async t => {
 	const {policyOf, host, dns, failures, pass} = await start(t);
 	await policyOf();
 	host.answer = {text: 'gone', status: 503};
@@ -120,7 +120,7 @@ test('a policy whose host is down, or that is announced no more, holds until it 
 	t.is(await policyOf(), null);
 });
 
-test('a policy of a day is fetched again while the old one holds', async t => {
+test('fetches a day-old policy again while the old one stays valid', async t => {
 	const {policyOf, host, saved, requests, pass} = await start(t);
 	await policyOf();
 	host.answer = {text: policyText('enforce', ['mx.example.test', 'second.example.test'])};
@@ -131,7 +131,7 @@ test('a policy of a day is fetched again while the old one holds', async t => {
 	t.is(requests(), 2);
 });
 
-test('a stored policy holds after a restart, whatever its host says', async t => {
+test('a stored policy stays valid after a restart, whatever its host responds', async t => {
 	const first = await start(t);
 	await first.policyOf();
 	const next = await start(t, {
@@ -144,7 +144,7 @@ test('a stored policy holds after a restart, whatever its host says', async t =>
 	await t.throwsAsync(broken.policyOf, {message: 'the store is away'});
 });
 
-test('no policy that can be had is none, and is asked for again after 5 minutes', async t => {
+test('treats an unavailable policy as none and retries after 5 minutes', async t => {
 	const {policyOf, host, failures, requests, pass} = await start(t, {answer: {text: '', status: 404}});
 	t.is(await policyOf(), null);
 	t.is(await policyOf(), null);
@@ -157,7 +157,7 @@ test('no policy that can be had is none, and is asked for again after 5 minutes'
 	t.is((await policyOf())?.mode, 'enforce');
 });
 
-test('a domain without a record is not asked for its policy, and DNS not again for 5 minutes', async t => {
+test('fetches no policy without a record, and queries DNS again after 5 minutes', async t => {
 	const {policyOf, dns, requests, pass} = await start(t, {zone: {'_mta-sts.example.test': 'nxdomain'}});
 	t.is(await policyOf(), null);
 	pass(4 * minute);
@@ -166,7 +166,7 @@ test('a domain without a record is not asked for its policy, and DNS not again f
 	t.is(requests(), 0);
 });
 
-test('a policy host that hangs holds mail for the limit only; its policy counts when it comes', async t => {
+test('a hanging policy host delays messages only up to a limit, and its policy applies once it arrives', async t => {
 	const {policyOf, host, requests, saved} = await start(t, {answer: 'hangs', holdMs: 1000});
 	t.is(await policyOf(), null);
 	await waitFor('the request', () => requests() === 1);
@@ -178,7 +178,7 @@ test('a policy host that hangs holds mail for the limit only; its policy counts 
 	t.is(requests(), 1);
 });
 
-test('a fetch is given up after its limit', async t => {
+test('gives up a fetch after its time limit', async t => {
 	const {policyOf, failures} = await start(t, {answer: 'hangs', limitMs: 300});
 	t.is(await policyOf(), null);
 	t.regex(failures[0]?.reason ?? '', /^mta-sts\.example\.test did not return a policy within 0\.3 s$/);
@@ -186,18 +186,22 @@ test('a fetch is given up after its limit', async t => {
 
 const refused: ReadonlyArray<readonly [what: string, failure: string, setup: Setup]> = [
 	['a redirect', 'sts-policy-fetch-error', {answer: {redirect: 'https://mta-sts.example.test/other.txt'}}],
-	['no text/plain', 'sts-policy-invalid', {answer: {text: policyText('enforce', ['a.test']), type: 'text/html'}}],
-	['no type at all', 'sts-policy-invalid', {answer: {text: policyText('enforce', ['a.test']), type: ''}}],
+	[
+		'a type other than text/plain',
+		'sts-policy-invalid',
+		{answer: {text: policyText('enforce', ['a.test']), type: 'text/html'}},
+	],
+	['a missing type', 'sts-policy-invalid', {answer: {text: policyText('enforce', ['a.test']), type: ''}}],
 	['more than 64 KiB', 'sts-policy-invalid', {answer: {text: `${'x: y\n'.repeat(14_000)}`}}],
-	['a policy that is not valid', 'sts-policy-invalid', {answer: {text: 'version: STSv1\nmode: enforce\n'}}],
+	['an invalid policy', 'sts-policy-invalid', {answer: {text: 'version: STSv1\nmode: enforce\n'}}],
 	['a certificate for another name', 'sts-webpki-invalid', {certificate: otherName, ca: otherName.cert}],
 	['a certificate of an unknown authority', 'sts-webpki-invalid', {ca: otherName.cert}],
-	['an address that is not public', 'sts-policy-fetch-error', {allowPrivate: false}],
-	['no address', 'sts-policy-fetch-error', {zone: {'mta-sts.example.test': {}}}],
-	['a look-up that fails', 'sts-policy-fetch-error', {zone: {'mta-sts.example.test': 'servfail'}}],
+	['a private address', 'sts-policy-fetch-error', {allowPrivate: false}],
+	['a host without an address', 'sts-policy-fetch-error', {zone: {'mta-sts.example.test': {}}}],
+	['a failed lookup', 'sts-policy-fetch-error', {zone: {'mta-sts.example.test': 'servfail'}}],
 ];
 for (const [what, failure, setup] of refused) {
-	test(`refused: ${what}`, async t => {
+	test(`rejects ${what}`, async t => {
 		const {policyOf, host, failures, requests} = await start(t, setup);
 		t.is(await policyOf(), null);
 		t.like(failures, {length: 1, 0: {failure}});
@@ -209,7 +213,7 @@ for (const [what, failure, setup] of refused) {
 	});
 }
 
-test('one of several addresses that is not public is enough to refuse', async t => {
+test('rejects a host if one of its addresses is private', async t => {
 	const {policyOf, host, failures} = await start(t, {
 		allowPrivate: false,
 		zone: {'mta-sts.example.test': {a: ['192.0.2.1', '8.8.8.8']}},
@@ -219,7 +223,7 @@ test('one of several addresses that is not public is enough to refuse', async t 
 	t.is(host.receiver.connections(), 0);
 });
 
-test('text/plain with parameters is text/plain', async t => {
+test('accepts text/plain with parameters', async t => {
 	const {policyOf} = await start(t, {
 		answer: {text: policyText('testing', ['*.example.test']), type: 'Text/Plain; charset=utf-8'},
 	});

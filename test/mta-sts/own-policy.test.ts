@@ -12,18 +12,18 @@ const ofPublic = issueCertificate(authority, [host]);
 const [leafAlone = ''] = ofPublic.cert.split(/(?<=END CERTIFICATE-----\n)/);
 
 for (const [what, chain, roots, mode] of [
-	['of a CA that others trust', ofPublic.cert, [other.cert, root.cert], 'enforce'],
-	['right below a root', issueCertificate(root, [host]).cert, [root.cert], 'enforce'],
-	['of a CA that others do not trust', ofPublic.cert, [other.cert], 'testing'],
-	['of a CA for tests, by the roots of Node', ofPublic.cert, undefined, 'testing'],
-	['that signs itself', makeCertificate(host).cert, [root.cert], 'testing'],
-	['without the one above', leafAlone, [root.cert], 'testing'],
-	['of another host', issueCertificate(authority, ['b.example']).cert, [root.cert], 'testing'],
+	['of a publicly trusted CA', ofPublic.cert, [other.cert, root.cert], 'enforce'],
+	['issued directly by a root', issueCertificate(root, [host]).cert, [root.cert], 'enforce'],
+	['of a CA that is not publicly trusted', ofPublic.cert, [other.cert], 'testing'],
+	['of a test CA, checked against the roots of Node.js', ofPublic.cert, undefined, 'testing'],
+	['that is self-signed', makeCertificate(host).cert, [root.cert], 'testing'],
+	['without its intermediate', leafAlone, [root.cert], 'testing'],
+	['for another host', issueCertificate(authority, ['b.example']).cert, [root.cert], 'testing'],
 	['that has expired', issueCertificate(authority, [host], {days: -1}).cert, [root.cert], 'testing'],
-	['below one that is no authority', issueCertificate(ofPublic, [host]).cert, [root.cert], 'testing'],
+	['issued by a certificate that is not a CA', issueCertificate(ofPublic, [host]).cert, [root.cert], 'testing'],
 	['that cannot be read', 'no PEM', [root.cert], 'testing'],
 ] as const) {
-	test(`a certificate ${what}: ${mode}`, async t => {
+	test(`publishes mode ${mode} with a certificate ${what}`, async t => {
 		const folder = mkdtempSync(path.join(tmpdir(), 'mailctl-policy-'));
 		t.teardown(() => rmSync(folder, {recursive: true}));
 		const inboundTlsCert = path.join(folder, 'chain.pem');

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {announcedId, parsePolicy} from '../../src/mta-sts/sts-policies.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
-test('a record announces its id', t => {
+test('reads the id from a record', t => {
 	for (const text of [
 		'v=STSv1; id=20160831085700Z;',
 		'v=STSv1;id=20160831085700Z',
@@ -16,7 +16,7 @@ test('a record announces its id', t => {
 	t.is(announcedId(['v=spf1 -all', 'v=STSv1; id=1;', 'google-site-verification=x']), '1');
 });
 
-test('a record that is not well formed, none and two of them announce nothing', t => {
+test('ignores a malformed, a missing and a duplicate record', t => {
 	for (const texts of [
 		[],
 		['v=STSv1; id=1;', 'v=STSv1; id=1;'],
@@ -38,7 +38,7 @@ test('a record that is not well formed, none and two of them announce nothing', 
 
 const policy = ['version: STSv1', 'mode: enforce', 'mx: mail.example.com', 'mx: *.Example.NET', 'max_age: 604800'];
 
-test('a policy is read, with either line end, in any order, unknown fields passed over', t => {
+test('parses a policy with any line endings, in any order, ignoring unknown fields', t => {
 	const read = {mode: 'enforce', mx: ['mail.example.com', '*.example.net'], maxAge: 604_800} as const;
 	t.deepEqual(parsePolicy(policy.join('\n')), read);
 	t.deepEqual(parsePolicy(`${policy.join('\r\n')}\r\n`), read);
@@ -48,7 +48,7 @@ test('a policy is read, with either line end, in any order, unknown fields passe
 	t.like(parsePolicy(policy.join('\n').replace('604800', '9999999999')), {maxAge: 31_557_600});
 });
 
-test('a policy that is not valid is none', t => {
+test('rejects an invalid policy', t => {
 	const without = (name: string) => policy.filter(line => !line.startsWith(name)).join('\n');
 	const changed = (from: string, to: string) => policy.join('\n').replace(from, to);
 	const many = Array.from({length: 101}, (_, n) => `mx: mx${n}.example.com`);
@@ -70,7 +70,7 @@ test('a policy that is not valid is none', t => {
 	}
 });
 
-test('a line that is no field, or an mx that is no host name, voids only itself', t => {
+test('ignores only the line if it is not a field or its mx is not a hostname', t => {
 	const [version = '', mode = '', , second = '', age = ''] = policy;
 	const names = [
 		...['*.*.example.com', 'mail.*.com', '*', 'm*il.example.com', '192.0.2.1', '[192.0.2.1]', '2a00::1'],
@@ -92,7 +92,7 @@ test('a line that is no field, or an mx that is no host name, voids only itself'
 	}
 });
 
-test('any text is a policy that reads the same again, or has a fault', t => {
+test('rejects any text or parses it to a policy that reads the same again', t => {
 	const line = fc.oneof(
 		{
 			weight: 8,
@@ -120,7 +120,7 @@ test('any text is a policy that reads the same again, or has a fault', t => {
 	t.true(valid > 0);
 });
 
-test('what a valid policy says is read back', t => {
+test('parses any valid policy', t => {
 	const label = fc.stringMatching(/^[a-z0-9](?:[a-z0-9-]{0,10}[a-z0-9])?$/);
 	const host = fc
 		.tuple(fc.boolean(), fc.array(label, {minLength: 1, maxLength: 4}))
@@ -135,7 +135,7 @@ test('what a valid policy says is read back', t => {
 	);
 });
 
-test('any records announce an id of the right form or nothing', t => {
+test('reads a well-formed id or none from any records', t => {
 	const part = fc.constantFrom('v=STSv1', ';', ' ', 'id=', '1', 'x', '=', '\t');
 	const text = fc.oneof(
 		fc.string({unit: anyChar}),

@@ -10,7 +10,7 @@ import {testTools} from '../helpers/tools.ts';
 const day = 86_400_000;
 const act = {action: 'key.created', workspaceId: null, target: 'key_1'};
 
-storeTest(test, 'an act is undone with what it records', async (t, store) => {
+storeTest(test, 'the audit entry of an action is rolled back with it', async (t, store) => {
 	const failing = store.writer.transaction(async trx => {
 		await recordAct(trx, testTools(), act);
 		throw new Error('later');
@@ -19,7 +19,7 @@ storeTest(test, 'an act is undone with what it records', async (t, store) => {
 	t.deepEqual(await listAudit(store.reader, {limit: 10}), []);
 });
 
-storeTest(test, 'an act of several transactions has one row, as far as it came', async (t, store) => {
+storeTest(test, 'an action of several transactions has one entry, which shows how far it came', async (t, store) => {
 	const record = beginAct(testTools(), {...act, action: 'suppression.imported'});
 	for (const added of [500, 1000]) {
 		await store.writer.transaction(trx => record(trx, {added}));
@@ -33,32 +33,36 @@ storeTest(test, 'an act of several transactions has one row, as far as it came',
 	t.like(await listAudit(store.reader, {limit: 10}), {length: 1, 0: {detail: {added: 1000}}});
 });
 
-storeTest(test, 'acts go after the retention, at least a year; 0 keeps them', async (t, store, engine) => {
-	const now = Date.UTC(2026, 5, 9);
-	const rows = [1, 364, 366, 367, 399, 401].map(age => ({
-		...{id: idFloor('aud', now - age * day), at: String(age), actor: 'daemon', action: 'key.created'},
-	}));
-	await store.database('audit').insert(rows);
-	const sweep = async (days: number) => {
-		const step = auditTask({store, clock: {now: () => now}, days: () => days, rowsPerStep: 2}).begin();
-		let steps = 1;
-		while (await step()) {
-			steps++;
+storeTest(
+	test,
+	'entries are removed after the retention, but not within a year; 0 retains them forever',
+	async (t, store, engine) => {
+		const now = Date.UTC(2026, 5, 9);
+		const rows = [1, 364, 366, 367, 399, 401].map(age => ({
+			...{id: idFloor('aud', now - age * day), at: String(age), actor: 'daemon', action: 'key.created'},
+		}));
+		await store.database('audit').insert(rows);
+		const sweep = async (days: number) => {
+			const step = auditTask({store, clock: {now: () => now}, days: () => days, rowsPerStep: 2}).begin();
+			let steps = 1;
+			while (await step()) {
+				steps++;
+			}
+			const left = await store.reader('audit').orderBy('id', 'desc').pluck('at');
+			return `${steps}: ${left.join()}`;
+		};
+		t.is(await sweep(0), '1: 1,364,366,367,399,401');
+		t.is(await sweep(400), '1: 1,364,366,367,399');
+		const plans = await plansDuring(store, engine, async () => {
+			t.is(await sweep(90), '2: 1,364');
+		});
+		for (const plan of plans.filter(one => one.startsWith('delete'))) {
+			t.false(readsAll(plan), plan);
 		}
-		const left = await store.reader('audit').orderBy('id', 'desc').pluck('at');
-		return `${steps}: ${left.join()}`;
-	};
-	t.is(await sweep(0), '1: 1,364,366,367,399,401');
-	t.is(await sweep(400), '1: 1,364,366,367,399');
-	const plans = await plansDuring(store, engine, async () => {
-		t.is(await sweep(90), '2: 1,364');
-	});
-	for (const plan of plans.filter(one => one.startsWith('delete'))) {
-		t.false(readsAll(plan), plan);
-	}
-});
+	},
+);
 
-storeTest(test, 'the last act of a kind is found by its time', async (t, store) => {
+storeTest(test, 'finds the entry of an action by its time', async (t, store) => {
 	const time = '2026-06-09T10:00:00.000Z';
 	const held = {at: time, workspace_id: 'ws_1', actor: 'cli:ann', action: 'queue.held'};
 	for (const [n, detail] of ['{"reason":"why"}', '{"reason":"other"}'].entries()) {

@@ -13,7 +13,7 @@ import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 const dayMs = 86_400_000;
 const at = storeTime(Date.now());
 
-/** What came of the first attempts of deliveries. */
+/** Inserts the results of the first attempts of deliveries. */
 async function insertPosts(store: Store, ids: readonly string[]): Promise<void> {
 	for (const id of ids) {
 		await store.database('webhook_attempts').insert({delivery_id: id, generation: 0, n: 1, at, status: 500, ms: 1});
@@ -32,7 +32,7 @@ const mailTables: ReadonlyArray<readonly [table: string, prefix: IdPrefix]> = [
 ];
 const deliveryTables = (['webhook_deliveries', 'webhook_attempts'] as const).map(one => [one, 'whd'] as const);
 
-/** A part of tables as former versions left it: from the beginning, unless it is of a day. */
+/** Creates a partition as earlier versions did: from the beginning, unless it is for one day. */
 async function makePart(
 	store: Store,
 	tables: typeof mailTables,
@@ -47,7 +47,7 @@ async function makePart(
 }
 
 for (const engine of engines.filter(one => one === 'postgres')) {
-	test(`what a former version stored is read, goes on and goes as one part (${engine})`, async t => {
+	test(`messages of an earlier version stay readable and expire as one partition (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		const now = Date.now();
 		// All days until tomorrow are one part.
@@ -73,7 +73,7 @@ for (const engine of engines.filter(one => one === 'postgres')) {
 }
 
 for (const engine of engines.filter(one => one === 'postgres')) {
-	test(`deliveries of a former version go on, and go with the last day that mail had then (${engine})`, async t => {
+	test(`deliveries of an earlier version continue and expire with its last day (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		const {workspaceId} = await insertWorkspace(store);
 		const [now, {transaction}] = [Date.now(), store.writer];

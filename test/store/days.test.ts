@@ -31,7 +31,7 @@ const tables = ['messages', 'recipients', 'attempts', 'engagement', 'events', 'a
 const webhookTables = ['webhook_deliveries', 'webhook_attempts', 'webhook_queue'];
 const at = storeTime(Date.now());
 
-// SQLite has no such parts.
+// SQLite has no partitions.
 const postgresTest = (title: string, work: (t: ExecutionContext, store: Store) => Promise<void>) => {
 	for (const engine of engines.filter(one => one === 'postgres')) {
 		test(`${title} (${engine})`, async t => await work(t, await newStore(t, engine)));
@@ -51,14 +51,14 @@ function maxParts(plan: string): number {
 	return Math.max(...counts);
 }
 
-/** What came of the first attempts of deliveries. */
+/** Inserts the results of the first attempts of deliveries. */
 async function insertPosts(store: Store, ids: readonly string[]): Promise<void> {
 	for (const id of ids) {
 		await store.database('webhook_attempts').insert({delivery_id: id, generation: 0, n: 1, at, status: 500, ms: 1});
 	}
 }
 
-/** As if its event had come at another time. */
+/** Moves a delivery, as if its event had occurred at another time. */
 async function moveDelivery(store: Store, id: string, to: {readonly id: string; readonly message_id?: string}) {
 	await store.database('webhook_deliveries').where({id}).update(to);
 	for (const table of ['webhook_attempts', 'webhook_queue']) {
@@ -69,7 +69,7 @@ async function moveDelivery(store: Store, id: string, to: {readonly id: string; 
 const partOf = async (store: Store, table: string) =>
 	(await store.reader(table).first(store.reader.raw('tableoid::regclass::text as part')))?.part;
 
-postgresTest('work on mail opens the days of that mail, not all', async (t, store) => {
+postgresTest('queries about a message open only the partitions of its day', async (t, store) => {
 	const now = Date.now();
 	await store.writer.transaction(trx => makeDays(trx, now, {from: now - 26 * dayMs, to: now + 3 * dayMs}));
 	const {workspaceId} = await insertWorkspace(store);
@@ -162,59 +162,62 @@ postgresTest('work on mail opens the days of that mail, not all', async (t, stor
 	t.true(maxParts(all[0] ?? '') >= 30, 'this test can fail');
 });
 
-postgresTest('a day goes as a whole, with all that is about its mail, when nothing of it waits', async (t, store) => {
-	const [now, {transaction}] = [Date.now(), store.writer];
-	await transaction(trx => makeDays(trx, now));
-	await transaction(trx => makeDays(trx, now));
-	const {workspaceId} = await insertWorkspace(store);
-	const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
-	t.regex(await partOf(store, 'messages'), /^messages_\d{8}$/);
-	const start = Math.floor(now / dayMs) * dayMs;
-	t.is((await findPast(store.reader, start + dayMs)).day, null, 'a copy waits');
-	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
-	// Its copy for another was made after midnight.
-	const {id: _, ...recipient} = await store.reader('recipients').first();
-	const late = idFloor('rcp', start + dayMs + 5);
-	await store.database('recipients').insert({...recipient, id: late, role: 'cc'});
-	await store
-		.database('attempts')
-		.insert({recipient_id: late, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
-	await transaction(trx =>
-		insertEvents(trx, [
-			{
-				id: newId('evt'),
-				messageId: id,
-				recipientId: late,
-				type: 'sent',
-				occurredAt: at,
-				recordedAt: at,
-				detail: null,
-			},
-		]),
-	);
-	await store.database('reports').insert({id: newId('evt'), message_id: id, kind: 'dsn', created_at: at});
-	// One of these events came after midnight.
-	const endpointId = await insertEndpoint(store, workspaceId);
-	const [delivery = '', other = ''] = await insertDue(store, workspaceId, endpointId, 2);
-	await insertPosts(store, [delivery, other]);
-	await moveDelivery(store, other, {id: idFloor('whd', start + dayMs + 5), message_id: id});
-	t.regex(await partOf(store, 'webhook_attempts'), /^webhook_attempts_\d{8}$/);
-	t.is((await findPast(store.reader, start + dayMs - 1)).day, null, 'it has not ended');
-	t.is((await findPast(store.reader, start + dayMs - 1)).rowsBefore, start, 'and does not go row by row');
-	const {day} = await findPast(store.reader, start + dayMs);
-	t.is(day?.from, start);
-	if (day) {
-		t.true(await transaction(trx => emptyBeside(trx, day, 1)));
-		t.false(await transaction(trx => emptyBeside(trx, day, 100)));
-		await transaction(trx => dropDay(trx, day));
-	}
-	for (const table of [...tables, ...webhookTables, 'reports']) {
-		t.is(await store.reader(table).first(), undefined, table);
-	}
-	t.is((await findPast(store.reader, start + dayMs)).day, null);
-});
+postgresTest(
+	'drops a day as a whole, with everything about its messages, once none of them is waiting',
+	async (t, store) => {
+		const [now, {transaction}] = [Date.now(), store.writer];
+		await transaction(trx => makeDays(trx, now));
+		await transaction(trx => makeDays(trx, now));
+		const {workspaceId} = await insertWorkspace(store);
+		const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
+		t.regex(await partOf(store, 'messages'), /^messages_\d{8}$/);
+		const start = Math.floor(now / dayMs) * dayMs;
+		t.is((await findPast(store.reader, start + dayMs)).day, null, 'a copy waits');
+		await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});
+		// Another recipient of it was created after midnight.
+		const {id: _, ...recipient} = await store.reader('recipients').first();
+		const late = idFloor('rcp', start + dayMs + 5);
+		await store.database('recipients').insert({...recipient, id: late, role: 'cc'});
+		await store
+			.database('attempts')
+			.insert({recipient_id: late, n: 1, position: 0, at, phase: 'dot', reply: '', ms: 1});
+		await transaction(trx =>
+			insertEvents(trx, [
+				{
+					id: newId('evt'),
+					messageId: id,
+					recipientId: late,
+					type: 'sent',
+					occurredAt: at,
+					recordedAt: at,
+					detail: null,
+				},
+			]),
+		);
+		await store.database('reports').insert({id: newId('evt'), message_id: id, kind: 'dsn', created_at: at});
+		// One of these events came after midnight.
+		const endpointId = await insertEndpoint(store, workspaceId);
+		const [delivery = '', other = ''] = await insertDue(store, workspaceId, endpointId, 2);
+		await insertPosts(store, [delivery, other]);
+		await moveDelivery(store, other, {id: idFloor('whd', start + dayMs + 5), message_id: id});
+		t.regex(await partOf(store, 'webhook_attempts'), /^webhook_attempts_\d{8}$/);
+		t.is((await findPast(store.reader, start + dayMs - 1)).day, null, 'it has not ended');
+		t.is((await findPast(store.reader, start + dayMs - 1)).rowsBefore, start, 'and does not go row by row');
+		const {day} = await findPast(store.reader, start + dayMs);
+		t.is(day?.from, start);
+		if (day) {
+			t.true(await transaction(trx => emptyBeside(trx, day, 1)));
+			t.false(await transaction(trx => emptyBeside(trx, day, 100)));
+			await transaction(trx => dropDay(trx, day));
+		}
+		for (const table of [...tables, ...webhookTables, 'reports']) {
+			t.is(await store.reader(table).first(), undefined, table);
+		}
+		t.is((await findPast(store.reader, start + dayMs)).day, null);
+	},
+);
 
-postgresTest('what waited for days is claimed with all that it is made of', async (t, store) => {
+postgresTest('claims a recipient with all its data, even after days of waiting', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [id = ''] = await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 	// A clock was set by five hours between the one and the other.
@@ -243,14 +246,17 @@ postgresTest('what waited for days is claimed with all that it is made of', asyn
 	}
 });
 
-postgresTest('what has no day of its own is kept too, and its day stays where it began', async (t, store) => {
-	const now = Date.now();
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test']);
-	t.is(await partOf(store, 'recipients'), 'recipients_other');
-	await store.writer.transaction(trx => makeDays(trx, now, {from: now - dayMs, to: now + dayMs}));
-	await insertMessages(store, workspaceId, ['two@a.test']);
-	const parts = await store.reader('messages').select(store.reader.raw('tableoid::regclass::text as part'));
-	t.deepEqual(new Set(parts.map(({part}) => part)), new Set(['messages_other']));
-	t.is((await findPast(store.reader, now)).rowsBefore, now, 'its rows go one by one');
-});
+postgresTest(
+	'rows without a partition of their day go to the default one, and later rows of that day too',
+	async (t, store) => {
+		const now = Date.now();
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['one@a.test']);
+		t.is(await partOf(store, 'recipients'), 'recipients_other');
+		await store.writer.transaction(trx => makeDays(trx, now, {from: now - dayMs, to: now + dayMs}));
+		await insertMessages(store, workspaceId, ['two@a.test']);
+		const parts = await store.reader('messages').select(store.reader.raw('tableoid::regclass::text as part'));
+		t.deepEqual(new Set(parts.map(({part}) => part)), new Set(['messages_other']));
+		t.is((await findPast(store.reader, now)).rowsBefore, now, 'its rows go one by one');
+	},
+);

@@ -22,7 +22,7 @@ async function keep(store: Store, mails: Readonly<Record<string, Kept>>): Promis
 	}
 }
 
-storeTest(test, 'mails about nobody’s copy are found by an address, in whatever case', async (t, store) => {
+storeTest(test, 'finds unmatched reports by an address in any case', async (t, store) => {
 	await keep(store, {
 		lower: {raw: 'To: <jane_1@home.example>'},
 		upper: {raw: 'To: <JANE_1@Home.EXAMPLE>'},
@@ -42,7 +42,7 @@ storeTest(test, 'mails about nobody’s copy are found by an address, in whateve
 	t.deepEqual((await findUnmatched(store.reader, 'jane_1@home.example')).sort(), found);
 });
 
-storeTest(test, 'an address of any characters is found as it is', async (t, store) => {
+storeTest(test, 'finds an address with special characters', async (t, store) => {
 	for (const address of ['zoë@home.example', 'a\\b@home.example', "a'%b@home.example", '"a b"@home.example']) {
 		await keep(store, {[address]: {raw: `Final-Recipient: rfc822; ${address}\r\n`}});
 		t.deepEqual(await findUnmatched(store.reader, address), [address]);

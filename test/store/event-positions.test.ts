@@ -18,7 +18,7 @@ async function prepare(store: Store) {
 	return {workspaceId, message, other};
 }
 
-/** A message as it is accepted. */
+/** Inserts a message like the one that acceptance inserts. */
 async function insertMessage(trx: Knex.Transaction, workspaceId: string, id: string): Promise<void> {
 	const none = {replyTo: null, cc: null, data: null, metadata: null, tags: null, topicId: null, topicCode: null};
 	await insertAccepted(trx, [
@@ -48,44 +48,40 @@ async function insertMessage(trx: Knex.Transaction, workspaceId: string, id: str
 	]);
 }
 
-storeTest(
-	test,
-	'events are read in the order in which they were written, in parts, one workspace alone',
-	async (t, store) => {
-		const {workspaceId, message} = await prepare(store);
-		const {workspaceId: foreign} = await insertWorkspace(store, 'other');
-		const [foreignMessage = ''] = await insertMessages(store, foreign, ['c@x.test']);
-		const start = await readLastPosition(store.reader);
-		const events = Array.from({length: 450}, () => newEvent(message));
-		for (let at = 0; at < events.length; at += 9) {
-			await store.writer.transaction(trx =>
-				insertEvents(trx, [...events.slice(at, at + 9), newEvent(foreignMessage)]),
-			);
-		}
-		const last = await readLastPosition(store.reader);
-		t.is(last, start + 500);
-		t.is(await createSettled(store.reader)(), last);
-		const read: string[] = [];
-		for (let after = start, parts = 1; after < last; parts++) {
-			const part = await readStream(store.reader, workspaceId, {after, upTo: last});
-			read.push(...part.events.map(({id}) => id));
-			t.true(part.position > after && parts <= 3);
-			after = part.position;
-		}
-		t.deepEqual(
-			read,
-			events.map(({id}) => id),
+storeTest(test, 'reads the events of one workspace in the order they were written, page by page', async (t, store) => {
+	const {workspaceId, message} = await prepare(store);
+	const {workspaceId: foreign} = await insertWorkspace(store, 'other');
+	const [foreignMessage = ''] = await insertMessages(store, foreign, ['c@x.test']);
+	const start = await readLastPosition(store.reader);
+	const events = Array.from({length: 450}, () => newEvent(message));
+	for (let at = 0; at < events.length; at += 9) {
+		await store.writer.transaction(trx =>
+			insertEvents(trx, [...events.slice(at, at + 9), newEvent(foreignMessage)]),
 		);
-		const [first] = (await readStream(store.reader, workspaceId, {after: start, upTo: last})).events;
-		t.like(first, {id: events[0]?.id, position: start + 1, messageId: message, mode: 'live', detail: {n: 1}});
-		t.deepEqual(await findAtPosition(store.reader, start + 1), [events[0]?.id ?? '']);
-		t.is(await findAtPosition(store.reader, last + 1), undefined);
-	},
-);
+	}
+	const last = await readLastPosition(store.reader);
+	t.is(last, start + 500);
+	t.is(await createSettled(store.reader)(), last);
+	const read: string[] = [];
+	for (let after = start, parts = 1; after < last; parts++) {
+		const part = await readStream(store.reader, workspaceId, {after, upTo: last});
+		read.push(...part.events.map(({id}) => id));
+		t.true(part.position > after && parts <= 3);
+		after = part.position;
+	}
+	t.deepEqual(
+		read,
+		events.map(({id}) => id),
+	);
+	const [first] = (await readStream(store.reader, workspaceId, {after: start, upTo: last})).events;
+	t.like(first, {id: events[0]?.id, position: start + 1, messageId: message, mode: 'live', detail: {n: 1}});
+	t.deepEqual(await findAtPosition(store.reader, start + 1), [events[0]?.id ?? '']);
+	t.is(await findAtPosition(store.reader, last + 1), undefined);
+});
 
 storeTest(
 	test,
-	'a part is bounded where all events are of others, and no statement reads all rows',
+	'limits a page even if all events belong to other workspaces, without full table scans',
 	async (t, store, engine) => {
 		const {workspaceId, message} = await prepare(store);
 		const {workspaceId: idle} = await insertWorkspace(store, 'idle');
@@ -121,7 +117,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a position is given once, also after what had it was removed', async (t, store) => {
+storeTest(test, 'never reuses a position, even after its event was removed', async (t, store) => {
 	const {message, other} = await prepare(store);
 	await store.writer.transaction(trx => insertEvents(trx, [newEvent(message)]));
 	await store.writer.transaction(trx => insertEvents(trx, [newEvent(other)]));
@@ -132,7 +128,7 @@ storeTest(test, 'a position is given once, also after what had it was removed', 
 	t.truthy(await findAtPosition(store.reader, last + 1));
 });
 
-storeTest(test, 'what was rolled back is no event', async (t, store) => {
+storeTest(test, 'an event that was rolled back is not in the stream', async (t, store) => {
 	const {workspaceId, message} = await prepare(store);
 	const after = await readLastPosition(store.reader);
 	await t.throwsAsync(
@@ -148,7 +144,7 @@ storeTest(test, 'what was rolled back is no event', async (t, store) => {
 
 storeTest(
 	test,
-	'a position is settled once every transaction has ended that may write before it',
+	'a position is settled once every transaction that may write before it has ended',
 	async (t, store, engine) => {
 		const {workspaceId, message} = await prepare(store);
 		const settled = createSettled(store.reader);
@@ -163,7 +159,7 @@ storeTest(
 		t.is(await settled(), start);
 		t.is(await settled(), start);
 		t.is(await createSettled(store.reader)(), 0, 'who comes anew does not know what is settled');
-		// Another begins before the late one ends: there is no moment at which nobody writes.
+		// Another one starts before the late one ends, so that there is always a running transaction.
 		const later = await startLateWrite(t, store, message);
 		await late.end();
 		const upTo = await waitFor('the late one is settled', async () => {
@@ -198,7 +194,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'events of a store from before have no position, and those that follow have', async (t, store) => {
+storeTest(test, 'events of an earlier version have no position, later ones do', async (t, store) => {
 	const {workspaceId, message} = await prepare(store);
 	const {id, ...former} = newEvent(message);
 	await store.database('events').insert({

@@ -11,7 +11,7 @@ import {changeRecipients} from '../helpers/recipient-rows.ts';
 const at = storeTime(Date.now());
 
 for (const engine of engines) {
-	test(`the events of a former version stay as they are, and go on in the new way (${engine})`, async t => {
+	test(`events of an earlier version stay unchanged, and later ones follow them (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		const {workspaceId} = await insertWorkspace(store);
 		const [ended = ''] = await insertMessages(store, workspaceId, ['one@a.test']);

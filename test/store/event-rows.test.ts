@@ -15,13 +15,13 @@ import {
 import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 
-// All within a millisecond, as the ids that an outcome makes mostly are.
+// All within a millisecond, like most ids of one outcome.
 const newId = createIdSource({now: () => Date.UTC(2026, 10, 24), monotonic: () => 0});
 const at = storeTime(Date.now());
 const detailOf = (attempt: number, more: object = {}) =>
 	JSON.stringify({recipient: 'ada@a.test', role: 'to', attempt, ...more});
 
-/** What a try that goes out leaves of a copy. */
+/** The events of a successful attempt for a recipient. */
 function goingOut(messageId: string, recipientId: string, attempt = 1): NewEvent[] {
 	const queued = newId('evt');
 	const recipient = {messageId, recipientId};
@@ -41,7 +41,7 @@ const shownAs = ({id, type, occurredAt, recordedAt, detail}: NewEvent) => ({
 	detail: JSON.parse(detail ?? '{}'),
 });
 
-test('what a try leaves is one row, whatever its end', t => {
+test('stores the events of an attempt in one row, whatever its outcome', t => {
 	const [queued, sent, delivered] = goingOut('msg_1', 'rcp_1') as [NewEvent, NewEvent, NewEvent];
 	t.is(sharedRows([queued, sent, delivered]).length, 1);
 	t.is(sharedRows([queued, sent]).length, 1);
@@ -55,7 +55,7 @@ test('what a try leaves is one row, whatever its end', t => {
 	t.is(sharedRows([{...queued, detail: '{"n":1}'}, delivered]).length, 2, 'what says more than can be told');
 });
 
-test('whatever is put into rows comes out of them', t => {
+test('reads back from rows the same events that were written', t => {
 	const time = fc.constantFrom(at, '2026-06-09T10:15:30.123Z');
 	const event: fc.Arbitrary<NewEvent> = fc.record({
 		id: fc.constant(null).map(() => newId('evt')),
@@ -77,48 +77,44 @@ test('whatever is put into rows comes out of them', t => {
 	);
 });
 
-storeTest(
-	test,
-	'a timeline is read in its order, in pages of any size, old rows and shared ones side by side',
-	async (t, store) => {
-		const {workspaceId} = await insertWorkspace(store);
-		const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
-		// While the first try of one copy goes on, others go out; the events of one were written by a version before.
-		const [to, cc, old] = ['to', 'cc', 'old'].map(name => goingOut(messageId, `rcp_${name}`));
-		const [toQueued, ...toEnd] = to as NewEvent[];
-		const ids = Array.from({length: 7}, () => newId('evt'));
-		const order = [toQueued, ...(cc ?? []).slice(1), ...(old ?? []).slice(1), ...toEnd] as NewEvent[];
-		const events = order.map((event, n) => ({...event, id: ids[n] as string}));
-		const ofRecipient = (name: string) => events.filter(({recipientId}) => recipientId === `rcp_${name}`);
-		await store.writer.transaction(async trx => {
-			await insertEvents(trx, ofRecipient('to'));
-			await insertEvents(trx, ofRecipient('cc'));
-			for (const event of ofRecipient('old')) {
-				await insertEvents(trx, [event]);
-			}
-		});
-		t.is((await store.reader('events')).length, 1 + 1 + 2);
-		const expected = events.map(shownAs);
-		t.deepEqual(await readEvents(store.reader, messageId, {after: null, limit: 100}), expected);
-		for (let limit = 1; limit <= expected.length; limit++) {
-			const read: object[] = [];
-			for (let after: string | null = null; ; ) {
-				const page = await readEvents(store.reader, messageId, {after, limit});
-				read.push(...page);
-				if (page.length < limit) {
-					break;
-				}
-				after = page.at(-1)?.id ?? null;
-			}
-			t.deepEqual(read, expected, `by ${limit}`);
+storeTest(test, 'reads a timeline in order, in pages of any size, with old rows and shared ones', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
+	// Others are delivered during one recipient's first attempt. An earlier version wrote the events of one of them.
+	const [to, cc, old] = ['to', 'cc', 'old'].map(name => goingOut(messageId, `rcp_${name}`));
+	const [toQueued, ...toEnd] = to as NewEvent[];
+	const ids = Array.from({length: 7}, () => newId('evt'));
+	const order = [toQueued, ...(cc ?? []).slice(1), ...(old ?? []).slice(1), ...toEnd] as NewEvent[];
+	const events = order.map((event, n) => ({...event, id: ids[n] as string}));
+	const ofRecipient = (name: string) => events.filter(({recipientId}) => recipientId === `rcp_${name}`);
+	await store.writer.transaction(async trx => {
+		await insertEvents(trx, ofRecipient('to'));
+		await insertEvents(trx, ofRecipient('cc'));
+		for (const event of ofRecipient('old')) {
+			await insertEvents(trx, [event]);
 		}
-		for (const [n, {id}] of expected.entries()) {
-			t.deepEqual(await readEvents(store.reader, messageId, {after: id, limit: 100}), expected.slice(n + 1));
+	});
+	t.is((await store.reader('events')).length, 1 + 1 + 2);
+	const expected = events.map(shownAs);
+	t.deepEqual(await readEvents(store.reader, messageId, {after: null, limit: 100}), expected);
+	for (let limit = 1; limit <= expected.length; limit++) {
+		const read: object[] = [];
+		for (let after: string | null = null; ; ) {
+			const page = await readEvents(store.reader, messageId, {after, limit});
+			read.push(...page);
+			if (page.length < limit) {
+				break;
+			}
+			after = page.at(-1)?.id ?? null;
 		}
-	},
-);
+		t.deepEqual(read, expected, `by ${limit}`);
+	}
+	for (const [n, {id}] of expected.entries()) {
+		t.deepEqual(await readEvents(store.reader, messageId, {after: id, limit: 100}), expected.slice(n + 1));
+	}
+});
 
-storeTest(test, 'a stream that is read in parts has each event once, however many share a row', async (t, store) => {
+storeTest(test, 'a stream read in pages has each event once, however many share a row', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
 	const tries = Array.from({length: 450}, (_, n) => goingOut(messageId, `rcp_${n}`));
@@ -140,7 +136,7 @@ storeTest(test, 'a stream that is read in parts has each event once, however man
 	t.deepEqual(await findAtPosition(store.reader, upTo), tries.at(-1)?.map(({id}) => id) ?? []);
 });
 
-storeTest(test, 'what is erased of a row is erased of all its events', async (t, store) => {
+storeTest(test, 'erasing the details of a row erases those of all its events', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
 	await store.writer.transaction(trx => insertEvents(trx, goingOut(messageId, newId('rcp'))));

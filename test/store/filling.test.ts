@@ -7,7 +7,7 @@ import {readEvents, readLastPosition} from '../../src/store/timeline.ts';
 import {storeTest} from '../helpers/databases.ts';
 import {addWorkspace} from '../helpers/workspace.ts';
 
-storeTest(test, 'a store is filled with what real traffic leaves', async (t, store) => {
+storeTest(test, 'fills a store with the data that real traffic leaves', async (t, store) => {
 	const {id, sender, templateId, versionId} = await addWorkspace(store, 'shop');
 	const workspaces = [{id, sender, templateId, versionId}];
 	const now = Date.UTC(2026, 10, 22);

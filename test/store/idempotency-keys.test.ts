@@ -27,7 +27,7 @@ async function useOf(store: Store): Promise<(key: string, second: number, finger
 	});
 }
 
-storeTest(test, 'keys are taken once, again when they have expired, and can be given back', async (t, store) => {
+storeTest(test, 'a key can be used once, and again after it expired or was released', async (t, store) => {
 	const use = await useOf(store);
 	const take = (uses: readonly KeyUse[], before: string) =>
 		store.writer.transaction(async trx => [...(await takeKeys(trx, uses, before))].toSorted());
@@ -49,7 +49,7 @@ storeTest(test, 'keys are taken once, again when they have expired, and can be g
 	]);
 });
 
-storeTest(test, 'old keys are purged, the oldest first and not too many at once', async (t, store, engine) => {
+storeTest(test, 'purges old keys, oldest first and in limited numbers', async (t, store, engine) => {
 	const use = await useOf(store);
 	const uses = Array.from({length: 10}, (_, n) => use(`k${n}`, n));
 	await store.writer.transaction(trx => takeKeys(trx, uses, ''));
@@ -67,12 +67,12 @@ storeTest(test, 'old keys are purged, the oldest first and not too many at once'
 	}
 });
 
-/** How the engine runs what reads and purges, with the index that it should use. */
+/** Returns the query plans of the purge and the lookup, each with the index it should use. */
 async function plans(store: Store, engine: Engine, uses: readonly KeyUse[]): Promise<Array<[string, RegExp]>> {
 	const plan: string[] = [];
 	await store.writer.transaction(async trx => {
 		if (engine === 'postgres') {
-			// With few rows PostgreSQL would read the table from end to end: ask what it does when it must not.
+			// PostgreSQL would scan a table with few rows, so the scan is disabled.
 			await trx.raw('set local enable_seqscan = off');
 		}
 		const asked: Array<{sql: string; bindings: readonly unknown[]}> = [];

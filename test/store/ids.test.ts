@@ -4,7 +4,7 @@ import {storeTest} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
 
-storeTest(test, 'ids by their start, of one workspace or of all, found in the index', async (t, store, engine) => {
+storeTest(test, 'finds ids by prefix, of one workspace or of all, in the index', async (t, store, engine) => {
 	const [one, two] = [await insertWorkspace(store), await insertWorkspace(store, 'two')];
 	await insertMessages(store, one.workspaceId, ['a@x.test', 'b@x.test']);
 	await insertMessages(store, two.workspaceId, ['c@x.test']);

@@ -11,7 +11,7 @@ const mail = {...{digest: 'x', source: 'smtp', node: 'req_a', rcpt_to: '[]', raw
 
 storeTest(
 	test,
-	'a backlog of unread mails is read in its order, and each mail by its key',
+	'reads unprocessed inbound messages in order of the index, and each one by its key',
 	async (t, store, engine) => {
 		await store.database('inbound').insert({...mail, id: 'x', received_at: at});
 		const end = {at, kept: null, forgotten: false, reading: null, fault: null};
@@ -33,7 +33,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'what is kept beyond the caps is found in an index alone', async (t, store, engine) => {
+storeTest(test, 'finds retained messages beyond the limits in a covering index', async (t, store, engine) => {
 	for (const kept of ['unmatched', 'operator']) {
 		await store.database('inbound').insert({...mail, id: kept, received_at: at, read_at: at, kept});
 	}

@@ -16,7 +16,7 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 const termMs = 60_000;
 const site = 'mx.example';
 
-/** A store of PostgreSQL, which nodes can share. */
+/** A PostgreSQL store, which nodes can share. */
 async function sharedStore(t: ExecutionContext): Promise<Store | null> {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
@@ -28,7 +28,7 @@ async function sharedStore(t: ExecutionContext): Promise<Store | null> {
 const renew = (store: Store, node: string, knows: string | ((terms: readonly NodeTerm[]) => string)) =>
 	store.writer.transaction(trx => renewTerm(trx, node, termMs, typeof knows === 'string' ? () => knows : knows));
 
-test('a node names by whom it divides, and reads what the others name', async t => {
+test('a node publishes the nodes it shares limits with, and reads what the others publish', async t => {
 	const store = await sharedStore(t);
 	if (!store) {
 		return;
@@ -44,7 +44,7 @@ test('a node names by whom it divides, and reads what the others name', async t 
 	t.deepEqual(await renew(store, 'b', 'b'), [{node: 'b', knows: 'b'}]);
 });
 
-test('a term that is over is removed by the server’s clock, unless the node’s connection shows that it hangs', async t => {
+test('removes an expired term by the server’s clock, unless the node is still connected', async t => {
 	const store = await sharedStore(t);
 	if (!store) {
 		return;
@@ -66,13 +66,13 @@ test('a term that is over is removed by the server’s clock, unless the node’
 	t.deepEqual(await nodes(), ['self'], 'hosts have ended its sessions');
 });
 
-test('nodes renew one after the other', async t => {
+test('concurrent renewals run one after the other', async t => {
 	const store = await sharedStore(t);
 	if (!store) {
 		return;
 	}
 	const nodes = ['a', 'b', 'c', 'd'];
-	// Each takes what it finds and adds itself: nobody is missed.
+	// Each one publishes the nodes it finds and itself, so that none is missed.
 	const add = (node: string) => (terms: readonly NodeTerm[]) => [...terms.map(term => term.node), node].join(' ');
 	const all = await Promise.all(
 		nodes.map(node => store.reader.transaction(trx => renewTerm(trx, node, termMs, add(node)))),
@@ -80,7 +80,7 @@ test('nodes renew one after the other', async t => {
 	t.deepEqual(all.map(terms => terms.length).sort(), [1, 2, 3, 4]);
 });
 
-test('a node of the version before is known by its term, and waits for those that have anything', async t => {
+test('recognizes a node of the previous version, and shows it whether this one holds a share', async t => {
 	const store = await sharedStore(t);
 	if (!store) {
 		return;
@@ -102,7 +102,7 @@ const saved: SavedSite = {
 };
 
 for (const engine of engines) {
-	test(`a node that notes its window leaves the pause alone that another one noted (${engine})`, async t => {
+	test(`a node that saves its window does not overwrite a pause saved by another (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		const note = (one: SavedSite | null, isWindow: boolean): Promise<void> => {
 			const row: SiteNote = {site, provider: 'default', saved: one, isWindow, at: '2026-11-21T00:00:00.000Z'};

@@ -30,7 +30,7 @@ type Filled = {
 };
 type List = (store: Store, filled: Filled) => Promise<unknown>;
 
-/** Values of each filter of the API: one that many rows have, one that few have, and one that none has. */
+/** Values for each filter of the API: one that matches many rows, one that matches few, one that matches none. */
 const filters: Readonly<Record<string, (filled: Filled) => readonly string[]>> = {
 	status: () => ['delivered', 'complained', 'errored'],
 	recipient: ({person}) => ['many@x.test', 'rare@x.test', person, 'none@x.test'],
@@ -58,7 +58,7 @@ const page = {after: null, limit: 25};
 const linesOf = (reader: Store['reader'], filter: MessageFilter) =>
 	listMessages(reader, filter, page.limit, ids => readLines(reader, ids));
 
-/** Every list of the CLI by its verb, with each of its filters; `null`: why it is none of these. */
+/** Every list of the CLI by its command, with each of its filters; a string says why it is not checked. */
 const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> = {
 	'message list': {
 		'': ({reader}, {own}) => linesOf(reader, {workspaceId: own.id}),
@@ -130,11 +130,11 @@ const lists: Readonly<Record<string, Readonly<Record<string, List>> | string>> =
 
 const isList = (name: string) => /(^|-)(list|summary|why|trace|unmatched|deliveries|export)$/.test(name);
 /**
- * Statistics count all mail of their days (test/store/stats.test.ts); a stream does not end, and has no filter that
- * rows are looked up by; the counts of a domain are read by its id.
+ * Statistics count all messages of their days (test/store/stats.test.ts). A stream has no end and no filter that uses
+ * an index. The counts of a domain are read by its id.
  */
 const noList: ReadonlySet<string> = new Set(['/v1/stats', '/v1/events', '/v1/domains/{id}/dmarc']);
-/** Options that choose no rows. */
+/** Options that do not select rows. */
 const noFilters = ['limit', 'out', 'wide', 'follow', 'watch', 'csv'];
 
 function verbsOf(command: Command, path: readonly string[] = []): Array<readonly [path: string, verb: Command]> {
@@ -145,15 +145,15 @@ function verbsOf(command: Command, path: readonly string[] = []): Array<readonly
 }
 
 /**
- * Of what waits or is kept, and of nothing that is over: these partial indexes may be read as a whole and sorted. So
- * may the rows of one page of versions, and the copies of one message.
+ * Partial indexes of waiting recipients and retained messages only, which may be scanned and sorted as a whole. So may
+ * the rows of one page of versions and the recipients of one message.
  */
 const ofWaiting =
 	/SEARCH q USING PRIMARY KEY|INDEX (?:queue_due|queue_held|inbound_kept|recipients_by_message)\b|template_variants_1 \(version_id=/;
 
 storeTest(
 	test,
-	'every list and filter of the API and the CLI reads a bounded part of its rows',
+	'every list and filter of the API and the CLI reads a limited number of rows',
 	async (t, store, engine) => {
 		const own = await addWorkspace(store, 'own');
 		const other = await addWorkspace(store, 'other');

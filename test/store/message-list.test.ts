@@ -23,14 +23,14 @@ async function prepare(store: Store) {
 	return {workspaceId, ids};
 }
 
-storeTest(test, 'a listed message carries its own workspace’s data only', async (t, store) => {
+storeTest(test, 'a listed message contains only its own workspace’s data', async (t, store) => {
 	const {workspaceId, ids} = await prepare(store);
 	const [row] = await listMessages(store.reader, {workspaceId}, 1, some => readLines(store.reader, some));
 	t.like(row, {id: ids[3], mode: 'live', status: 'accepted', from: 'a@shop.example', to: 'c@y.test', subject: null});
 	t.deepEqual(await readRecipients(store.reader, newId('ws'), ids[0] as string), []);
 });
 
-storeTest(test, 'copies come with their attempts, the to copy first', async (t, store) => {
+storeTest(test, 'returns recipients with their attempts, the To recipient first', async (t, store) => {
 	const {workspaceId, ids} = await prepare(store);
 	const id = ids[0] as string;
 	const to = await store.reader('recipients').where({message_id: id}).first();
@@ -59,7 +59,7 @@ storeTest(test, 'copies come with their attempts, the to copy first', async (t, 
 	);
 });
 
-storeTest(test, 'the status is that of the to copy, waiting while it is in the queue', async (t, store) => {
+storeTest(test, 'the status is that of the To recipient, and waiting while it is queued', async (t, store) => {
 	const {ids} = await prepare(store);
 	t.deepEqual(await readStatus(store.reader, ids[0] as string), {state: 'accepted', waiting: true});
 	t.deepEqual(await readStatus(store.reader, ids[1] as string), {state: 'bounced', waiting: false});

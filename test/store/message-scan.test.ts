@@ -27,7 +27,7 @@ async function walk(store: Store, filter: MessageFilter, limit: number): Promise
 	return {ids, pages};
 }
 
-/** Inserts so many messages to a hundred addresses. */
+/** Inserts the given number of messages to a hundred addresses. */
 async function insertMany(store: Store, workspaceId: string, count: number): Promise<string[]> {
 	const addresses = Array.from({length: count}, (_, index) => `u${index % 100}@x.test`);
 	const ids: string[] = [];
@@ -37,7 +37,7 @@ async function insertMany(store: Store, workspaceId: string, count: number): Pro
 	return ids;
 }
 
-/** Inserts messages of two senders, of three templates and in every state. */
+/** Inserts messages with two senders, three templates and every state. */
 async function fill(store: Store, workspaceId: string, count: number): Promise<string[]> {
 	const ids = await insertMany(store, workspaceId, count);
 	await store.database.raw(
@@ -51,12 +51,12 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 			next_attempt_at: null,
 		});
 	}
-	// All have one word, the second tenth another one.
+	// All have one word, and one in ten has another.
 	const messages = ids.map((messageId, index) => ({
 		...{workspaceId, messageId},
 		terms: index % 10 === 2 ? ['w:receipt', 'w:rare'] : ['w:receipt'],
 	}));
-	// Neighbours share rows, as mails that leave together, and rows of one second have messages between each other's.
+	// Neighbors share rows, like messages sent together, and the rows of one second interleave.
 	await store.writer.transaction(async trx => {
 		for (const remainder of [0, 1, 2]) {
 			const together = messages.filter((_, index) => index % 3 === remainder);
@@ -71,60 +71,64 @@ async function fill(store: Store, workspaceId: string, count: number): Promise<s
 	return ids;
 }
 
-storeTest(test, 'any filters together give what each of them gives, in pages of any size', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	const other = await insertWorkspace(store, 'other');
-	await insertMessages(store, other.workspaceId, ['u1@x.test']);
-	const ids = await fill(store, workspaceId, 200);
-	const rows = await store
-		.reader('messages as m')
-		.join('recipients as r', 'r.message_id', 'm.id')
-		.where('m.workspace_id', workspaceId)
-		.orderBy('m.id', 'desc')
-		.select('m.id', 'm.to_key', 'm.from_key', 'm.template_id', 'm.mode', 'r.state');
-	const isRare = (id: string) => ids.indexOf(id) % 10 === 2;
-	const values = {toKey: 'u12@x.test', status: recipientStates[2], templateId: 'tpl_1', fromKey: 'f1@x.test'};
-	const modes = [undefined, 'live', 'test'] as const;
-	const words = [
-		undefined,
-		['w:receipt'],
-		['w:rare', ['w:none', 'w:receipt']],
-		[['w:none', 'w:rare', 'w:rare']],
-		[['w:none', 'v:none']],
-	] as const;
-	for (let mask = 0; mask < 240; mask++) {
-		const filter: Filters = {
-			...(mask & 1 && {toKey: values.toKey}),
-			...(mask & 2 && {status: values.status}),
-			...(mask & 4 && {templateId: values.templateId}),
-			...(mask & 8 && {fromKey: values.fromKey}),
-			mode: modes[(mask >> 4) % 3],
-			terms: words[Math.floor(mask / 48)],
-		};
-		const expected = rows
-			.filter(
-				row =>
-					(filter.toKey ?? row.to_key) === row.to_key &&
-					(filter.status ?? row.state) === row.state &&
-					(filter.templateId ?? row.template_id) === row.template_id &&
-					(filter.fromKey ?? row.from_key) === row.from_key &&
-					(filter.mode ?? row.mode) === row.mode &&
-					(filter.terms ?? []).every(asked =>
-						[asked].flat().some(term => (term === 'w:rare' ? isRare(row.id) : term === 'w:receipt')),
-					),
-			)
-			.map(row => row.id);
-		for (const limit of mask < 48 ? [1, 7, 100] : [7]) {
-			t.deepEqual(
-				(await walk(store, {workspaceId, ...filter}, limit)).ids,
-				expected,
-				JSON.stringify({filter, limit}),
-			);
+storeTest(
+	test,
+	'any combination of filters returns the messages that match all, in pages of any size',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const other = await insertWorkspace(store, 'other');
+		await insertMessages(store, other.workspaceId, ['u1@x.test']);
+		const ids = await fill(store, workspaceId, 200);
+		const rows = await store
+			.reader('messages as m')
+			.join('recipients as r', 'r.message_id', 'm.id')
+			.where('m.workspace_id', workspaceId)
+			.orderBy('m.id', 'desc')
+			.select('m.id', 'm.to_key', 'm.from_key', 'm.template_id', 'm.mode', 'r.state');
+		const isRare = (id: string) => ids.indexOf(id) % 10 === 2;
+		const values = {toKey: 'u12@x.test', status: recipientStates[2], templateId: 'tpl_1', fromKey: 'f1@x.test'};
+		const modes = [undefined, 'live', 'test'] as const;
+		const words = [
+			undefined,
+			['w:receipt'],
+			['w:rare', ['w:none', 'w:receipt']],
+			[['w:none', 'w:rare', 'w:rare']],
+			[['w:none', 'v:none']],
+		] as const;
+		for (let mask = 0; mask < 240; mask++) {
+			const filter: Filters = {
+				...(mask & 1 && {toKey: values.toKey}),
+				...(mask & 2 && {status: values.status}),
+				...(mask & 4 && {templateId: values.templateId}),
+				...(mask & 8 && {fromKey: values.fromKey}),
+				mode: modes[(mask >> 4) % 3],
+				terms: words[Math.floor(mask / 48)],
+			};
+			const expected = rows
+				.filter(
+					row =>
+						(filter.toKey ?? row.to_key) === row.to_key &&
+						(filter.status ?? row.state) === row.state &&
+						(filter.templateId ?? row.template_id) === row.template_id &&
+						(filter.fromKey ?? row.from_key) === row.from_key &&
+						(filter.mode ?? row.mode) === row.mode &&
+						(filter.terms ?? []).every(asked =>
+							[asked].flat().some(term => (term === 'w:rare' ? isRare(row.id) : term === 'w:receipt')),
+						),
+				)
+				.map(row => row.id);
+			for (const limit of mask < 48 ? [1, 7, 100] : [7]) {
+				t.deepEqual(
+					(await walk(store, {workspaceId, ...filter}, limit)).ids,
+					expected,
+					JSON.stringify({filter, limit}),
+				);
+			}
 		}
-	}
-	t.deepEqual((await walk(store, {workspaceId, toKey: 'nobody@x.test'}, 10)).ids, []);
-	t.is((await walk(store, {workspaceId}, 100)).ids.length, ids.length);
-});
+		t.deepEqual((await walk(store, {workspaceId, toKey: 'nobody@x.test'}, 10)).ids, []);
+		t.is((await walk(store, {workspaceId}, 100)).ids.length, ids.length);
+	},
+);
 
 const schedule = (store: Store, messageId: string, sendAt: string | null) =>
 	store.writer.transaction(async trx => {
@@ -134,7 +138,7 @@ const schedule = (store: Store, messageId: string, sendAt: string | null) =>
 
 storeTest(
 	test,
-	'what is scheduled is listed until its time, once, in pages, with any other filter',
+	'lists a scheduled message once until it is due, in pages and with any other filter',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const other = await insertWorkspace(store, 'other');
@@ -175,7 +179,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a range of times is half-open, by the millisecond', async (t, store) => {
+storeTest(test, 'a time range is half-open, with millisecond precision', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [first] = (await insertMessages(store, workspaceId, ['a@x.test'])) as [string];
 	const before = Date.now();
@@ -198,7 +202,7 @@ storeTest(test, 'a range of times is half-open, by the millisecond', async (t, s
 	}
 });
 
-storeTest(test, 'a page that is full of the newest days is followed by one of older days', async (t, store) => {
+storeTest(test, 'continues with older days after a page filled from the newest days', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [newest = ''] = await insertMessages(store, workspaceId, ['a@x.test']);
 	const message = await store.reader('messages').where({id: newest}).first();
@@ -211,7 +215,7 @@ storeTest(test, 'a page that is full of the newest days is followed by one of ol
 
 sqliteTest(
 	test,
-	'a page reads a bounded part of the narrowest index, and the list goes on after it',
+	'a page reads a limited part of the most selective index, and the next page continues there',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const count = 2 * maxScanned + 500;
@@ -238,8 +242,8 @@ sqliteTest(
 		const empty = await scanMessages(store.reader, {...none, fromKey: 'h@x.test'}, {after: null, limit: 10});
 		t.deepEqual(empty, {ids: [], next: null}, 'the index of the rare sender is read, not that of the state');
 
-		// One in two is of each sender and state, none of both: the page is empty after so many rows, and says where to
-		// go on.
+		// Half of the messages have the sender, half have the state, none has both: the page is empty after a limited
+		// number of rows and returns where to continue.
 		await store.database.raw(`update messages set from_key = 'even@x.test' where to_key like '%0@x.test'
 		or to_key like '%2@x.test' or to_key like '%4@x.test' or to_key like '%6@x.test' or to_key like '%8@x.test'`);
 		await store.database.raw(`update recipients set state = case when message_id in
@@ -255,7 +259,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test, 'every filter and combination is read along an index, in its order', async (t, store, engine) => {
+storeTest(test, 'every filter and combination reads an index in its order', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	// SQLite has no statistics of rows.
 	const [id] = await fill(store, workspaceId, engine === 'sqlite' ? 300 : 3000);
@@ -296,7 +300,7 @@ storeTest(test, 'every filter and combination is read along an index, in its ord
 			scanMessages(store.reader, {workspaceId, ...filter}, {after: null, limit: 25}),
 		);
 		const named = JSON.stringify(filter);
-		// PostgreSQL looks among the newest days first, and believes that nothing is in those before.
+		// PostgreSQL searches the newest days first, and its statistics show nothing in earlier ones.
 		const place = plans.findIndex(plan => !/count\(\*\)|sum\(|m\.id in/.test(plan));
 		const first = plans[place] ?? '';
 		t.regex(first, index, named);

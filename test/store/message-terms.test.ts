@@ -32,14 +32,14 @@ async function prepare(store: Store): Promise<string[]> {
 	await store.database('messages').update({metadata: '{"order_id":"1042"}', tags: '["shop"]'});
 	await changeRecipients(store.database, all => all, {subject: 'Receipt 1042', next_attempt_at: null});
 	await store.database('message_terms').delete();
-	// A row for each, as former versions wrote them.
+	// One row each, as earlier versions wrote them.
 	for (const id of ids) {
 		await store.database.transaction(trx => insertTerms(trx, [termOf(workspaceId, id, ...all)]));
 	}
 	return ids;
 }
 
-storeTest(test, 'an erased message keeps its tags alone, a removed one nothing', async (t, store, engine) => {
+storeTest(test, 'erasing a message leaves only its tags, removing it leaves nothing', async (t, store, engine) => {
 	const [first, second] = await prepare(store);
 	const at = '2026-06-09T10:15:30.123Z';
 	const plans = await plansDuring(store, engine, () =>
@@ -58,7 +58,7 @@ storeTest(test, 'an erased message keeps its tags alone, a removed one nothing',
 	t.deepEqual(await store.reader('message_terms'), []);
 });
 
-storeTest(test, 'messages that leave together share a row, and one that is erased leaves it', async (t, store) => {
+storeTest(test, 'messages sent together share a row, and an erased one is removed from it', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test', 'd@x.test']);
 	const [a = '', b = '', c = '', d = ''] = ids;
@@ -93,7 +93,7 @@ storeTest(test, 'messages that leave together share a row, and one that is erase
 	t.deepEqual(await store.reader('message_terms'), []);
 });
 
-storeTest(test, 'what is removed leaves the lists of what stays, and is not listed again', async (t, store) => {
+storeTest(test, 'a removed message disappears from shared rows without affecting the others', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test', 'd@x.test']);
 	const [a = '', b = '', c = '', d = ''] = ids;
@@ -120,7 +120,7 @@ storeTest(test, 'what is removed leaves the lists of what stays, and is not list
 });
 
 if (engines.includes('postgres')) {
-	test('of two who are erased at once both leave the lists', async t => {
+	test('two messages erased at the same time both disappear from the lists', async t => {
 		const store = await newStore(t, 'postgres');
 		const {workspaceId} = await insertWorkspace(store);
 		const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test']);
@@ -147,7 +147,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-storeTest(test, 'a list is read in order, however its messages came into it', async (t, store) => {
+storeTest(test, 'reads a list in order, however its messages were added', async (t, store) => {
 	const start = Date.UTC(2026, 5, 9);
 	const word = {workspaceId: 'ws', term: 'w:x'};
 	const property = fc.asyncProperty(
@@ -179,7 +179,7 @@ storeTest(test, 'a list is read in order, however its messages came into it', as
 	await fc.assert(property, {numRuns: 60});
 });
 
-storeTest(test, 'counting a list reads as many of its rows as hold what is counted', async (t, store) => {
+storeTest(test, 'counting a list reads no more rows than the count needs', async (t, store) => {
 	const word = {workspaceId: 'ws', term: 'w:x'};
 	const start = Date.UTC(2026, 5, 9);
 	await store.writer.transaction(trx =>
@@ -208,7 +208,7 @@ storeTest(test, 'counting a list reads as many of its rows as hold what is count
 
 storeTest(
 	test,
-	'many messages are erased, and removed, by few statements, however many words they have',
+	'erases and removes many messages with few statements, however many words they have',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const ids = await insertMessages(

@@ -5,9 +5,9 @@ export type Note = {
 	/** Unique. */
 	readonly text: string;
 	readonly bytes?: Uint8Array;
-	/** Told besides the result. */
+	/** Sent in addition to the result. */
 	readonly news?: string;
-	/** The code of the error that the engine seems to have. */
+	/** The code of a simulated error of the engine. */
 	readonly fault?: string;
 	/** Ends the thread. */
 	readonly deadly?: true;
@@ -23,7 +23,7 @@ export type Noted = {
 	readonly bytes: readonly [length: number | undefined, last: number | undefined];
 };
 
-/** Puts texts into a table that is at hand. `where` is asked for each. */
+/** Inserts texts into a table that suits. `where` is called for each. */
 export function createNoteWrite(where: (note: Note) => string): GroupWrite<Note, Noted> {
 	return {
 		name: 'note',

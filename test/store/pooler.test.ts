@@ -5,7 +5,7 @@ import {engines, newLocation} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {startTransactionPooler} from '../helpers/transaction-pooler.ts';
 
-test('a pooler in transaction mode is refused as a wrong setting, and finds its connection as it was', async t => {
+test('rejects a pooler in transaction mode as misconfigured, and leaves its connection unchanged', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

@@ -15,11 +15,11 @@ import {plansDuring} from '../helpers/plans.ts';
 
 const now = storeTime(Date.now());
 
-/** Those that read the copies from end to end, delivered ones too. */
+/** The plans that scan the whole recipients table, delivered ones included. */
 const greedy = (plans: readonly string[]) =>
 	plans.filter(plan => /SCAN (?:recipients|r|f)\b|Seq Scan on recipients/.test(plan.replace('SCAN f\nSEARCH r', '')));
 
-storeTest(test, 'what looks at the queue reads the indexes of what waits', async (t, store, engine) => {
+storeTest(test, 'queries about the queue read the indexes of waiting recipients', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test', 'three@c.test']);
 	const filter = {workspaceId, destination: 'a.test', before: Date.now()};
@@ -41,7 +41,7 @@ storeTest(test, 'what looks at the queue reads the indexes of what waits', async
 	);
 });
 
-storeTest(test, 'what is named is found by its id', async (t, store, engine) => {
+storeTest(test, 'finds named messages and recipients by id', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['one@a.test', 'two@b.test']);
 	const recipients = await findWaiting(store.reader, {});

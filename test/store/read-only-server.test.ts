@@ -8,7 +8,7 @@ import {engines, newLocation} from '../helpers/databases.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** A store on PostgreSQL and its operator; `null`: there is no PostgreSQL here. */
+/** A PostgreSQL store with its operator's connection; `null` without PostgreSQL. */
 async function prepare(t: ExecutionContext) {
 	if (!engines.includes('postgres')) {
 		return notRunHere(t, 'no PostgreSQL (npm test starts one)');
@@ -24,7 +24,7 @@ async function prepare(t: ExecutionContext) {
 	await migrate(store.database);
 	return {
 		store,
-		/** As a fail-over does: sessions end, and those that begin meanwhile are read-only for life. */
+		/** Simulates a failover: sessions end, and new ones stay read-only for their lifetime. */
 		async makeReadOnly() {
 			await operator.query(`alter database ${name} set default_transaction_read_only = on`);
 			await operator.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [name]);
@@ -37,7 +37,7 @@ async function prepare(t: ExecutionContext) {
 const insert = (store: Pick<Store, 'agreeing'>) =>
 	store.agreeing.transaction(trx => trx('workspaces').update({locale: 'de'}));
 
-test('sessions that began while the server was read-only are not used again once it can be written', async t => {
+test('stops using sessions opened while the server was read-only once it is writable again', async t => {
 	const lab = await prepare(t);
 	if (!lab) {
 		return;
@@ -62,7 +62,7 @@ test('sessions that began while the server was read-only are not used again once
 			t.true(result.status === 'fulfilled' || store.dialect.isUnavailable(result.reason));
 		}
 		await lab.makeWritable();
-		// What a pool lends for the first time is the session of before: the writer asks again by itself.
+		// The pool may first hand out a read-only session. The writer retries by itself.
 		await t.notThrowsAsync(insert(store), `round ${round}`);
 		for (const write of writes) {
 			await write().catch(() => undefined);
@@ -71,7 +71,7 @@ test('sessions that began while the server was read-only are not used again once
 	}
 });
 
-test('a node whose beat fails says so until one succeeds', async t => {
+test('a node reports a failing heartbeat until one succeeds', async t => {
 	const lab = await prepare(t);
 	if (!lab) {
 		return;

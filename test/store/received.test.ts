@@ -24,7 +24,7 @@ const page = {after: null, limit: 10};
 
 storeTest(
 	test,
-	'a mail comes once to each workspace, and is found by who, whom and what it answers',
+	'stores a received message once per workspace, and finds it by sender, recipient and In-Reply-To',
 	async (t, store) => {
 		const [one, two] = [(await addWorkspace(store, 'one')).id, (await addWorkspace(store, 'two')).id];
 		const newId = idsAt(now);
@@ -68,7 +68,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a large mail is read in pieces, as they are taken', async (t, store) => {
+storeTest(test, 'reads a large message in chunks, on demand', async (t, store) => {
 	const {id: workspaceId} = await addWorkspace(store, 'one');
 	const id = await insertReceivedMail(store, idsAt(now), workspaceId);
 	const raw = Buffer.alloc(2.5 * 1024 * 1024, 'abcdefg');
@@ -88,36 +88,43 @@ storeTest(test, 'a large mail is read in pieces, as they are taken', async (t, s
 	await t.throwsAsync(async () => await other?.pieces.next(), {message: /was deleted while it was being read/});
 });
 
-storeTest(test, 'retention and erasure take a mail with its files and with what was posted of it', async (t, store) => {
-	const {id: workspaceId} = await addWorkspace(store, 'one');
-	await insertEndpoint(store, workspaceId, {events: ['received']});
-	const old = await insertReceivedMail(store, idsAt(now - 40 * dayMs), workspaceId, {terms: ['from:old@x.test']});
-	const newId = idsAt(now);
-	const fresh = await insertReceivedMail(store, newId, workspaceId, {terms: ['from:ada@x.test', 'to:b@x.test']});
-	const mail = {
-		...(await findReceived(store.reader, workspaceId, fresh)),
-		id: newId('rcv'),
-		inboundId: 'b'.repeat(64),
-	};
-	const posted = {...mail, files: [], terms: ['to:ada@x.test'], raw: Buffer.from('x')};
-	const due: string[] = [];
-	const writer = {newId, onDue: (ids: readonly string[]) => due.push(...ids)};
-	await store.writer.transaction(trx =>
-		recordReceived(trx, [{mail: posted as never, detail: {subject: 'secret'}}], writer),
-	);
-	const count = async (table: string) => (await store.reader(table)).length;
-	t.deepEqual([await count('received'), await count('webhook_deliveries'), await count('received_files')], [3, 1, 4]);
-	t.is(due.length, 1);
+storeTest(
+	test,
+	'retention and erasure remove a received message with its attachments and webhook deliveries',
+	async (t, store) => {
+		const {id: workspaceId} = await addWorkspace(store, 'one');
+		await insertEndpoint(store, workspaceId, {events: ['received']});
+		const old = await insertReceivedMail(store, idsAt(now - 40 * dayMs), workspaceId, {terms: ['from:old@x.test']});
+		const newId = idsAt(now);
+		const fresh = await insertReceivedMail(store, newId, workspaceId, {terms: ['from:ada@x.test', 'to:b@x.test']});
+		const mail = {
+			...(await findReceived(store.reader, workspaceId, fresh)),
+			id: newId('rcv'),
+			inboundId: 'b'.repeat(64),
+		};
+		const posted = {...mail, files: [], terms: ['to:ada@x.test'], raw: Buffer.from('x')};
+		const due: string[] = [];
+		const writer = {newId, onDue: (ids: readonly string[]) => due.push(...ids)};
+		await store.writer.transaction(trx =>
+			recordReceived(trx, [{mail: posted as never, detail: {subject: 'secret'}}], writer),
+		);
+		const count = async (table: string) => (await store.reader(table)).length;
+		t.deepEqual(
+			[await count('received'), await count('webhook_deliveries'), await count('received_files')],
+			[3, 1, 4],
+		);
+		t.is(due.length, 1);
 
-	t.is(await store.writer.transaction(trx => purgeReceived(trx, now - 30 * dayMs, 10)), 1);
-	t.is(await findReceived(store.reader, workspaceId, old), undefined);
-	t.is(await store.writer.transaction(trx => eraseReceived(trx, workspaceId, 'ada@x.test', 10)), 2);
-	for (const table of ['received', 'received_files', 'received_terms', 'webhook_deliveries', 'webhook_queue']) {
-		t.is(await count(table), 0, table);
-	}
-});
+		t.is(await store.writer.transaction(trx => purgeReceived(trx, now - 30 * dayMs, 10)), 1);
+		t.is(await findReceived(store.reader, workspaceId, old), undefined);
+		t.is(await store.writer.transaction(trx => eraseReceived(trx, workspaceId, 'ada@x.test', 10)), 2);
+		for (const table of ['received', 'received_files', 'received_terms', 'webhook_deliveries', 'webhook_queue']) {
+			t.is(await count(table), 0, table);
+		}
+	},
+);
 
-storeTest(test, 'an exact address wins over that of all its domain, and nobody has it twice', async (t, store) => {
+storeTest(test, 'an exact address takes precedence over a whole domain, and exists only once', async (t, store) => {
 	const [one, two] = [(await addWorkspace(store, 'one')).id, (await addWorkspace(store, 'two')).id];
 	const newId = idsAt(now);
 	const add = (workspace: string, address: string) =>

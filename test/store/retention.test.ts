@@ -7,7 +7,7 @@ import {insertMessages, insertWorkspace, newId} from '../helpers/messages.ts';
 import {changeRecipients} from '../helpers/recipient-rows.ts';
 import {insertEndpoint} from '../helpers/webhooks.ts';
 
-storeTest(test, 'a message goes with more deliveries than a statement takes values', async (t, store) => {
+storeTest(test, 'removes a message with more deliveries than a statement can have parameters', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
 	await changeRecipients(store.database, all => all, {state: 'sent', next_attempt_at: null});

@@ -18,7 +18,7 @@ async function smallStore() {
 
 const row = {content: Buffer.alloc(4096)};
 
-test('a transaction that a full disk ended is rejected with that, and the next one goes on', async t => {
+test('a full disk rejects the transaction with its error, and the next one succeeds', async t => {
 	const {writer, reader, grow, dialect, close} = await smallStore();
 	t.teardown(close);
 	const full = await t.throwsAsync(
@@ -37,7 +37,7 @@ test('a transaction that a full disk ended is rejected with that, and the next o
 	t.is((await reader('pages')).length, 1);
 });
 
-test('an error of ours undoes its transaction; a commit that fails leaves none open', async t => {
+test('an application error rolls back its transaction, and a failed commit leaves none open', async t => {
 	const {writer, reader, database, close} = await smallStore();
 	t.teardown(close);
 	await t.throwsAsync(

@@ -17,7 +17,7 @@ const now = Date.now();
 
 type End = {readonly state: string; readonly after?: number; readonly waits?: boolean; readonly reply?: string};
 
-/** The end of the `to` copy of a message, `after` milliseconds. */
+/** Ends the `to` recipient of a message after `after` milliseconds. */
 async function end(
 	store: Store,
 	id: string | undefined,
@@ -61,7 +61,7 @@ async function converse(store: Store, recipientId: string, n: number, position: 
 	});
 }
 
-/** Two workspaces; of the own one two messages are delivered, one bounced and one waits. */
+/** Two workspaces. In the first one, two messages are delivered, one has bounced and one is waiting. */
 async function prepare(store: Store) {
 	const {workspaceId} = await insertWorkspace(store, 'own');
 	const other = await insertWorkspace(store, 'other');
@@ -82,7 +82,7 @@ async function prepare(store: Store) {
 	return {sample, ids};
 }
 
-storeTest(test, 'deliveries tell how long they took, without what never left', async (t, store) => {
+storeTest(test, 'reads delivery times, without simulated messages', async (t, store) => {
 	const {sample} = await prepare(store);
 	const times = await readDeliveryTimes(store.reader, sample);
 	t.deepEqual(
@@ -93,7 +93,7 @@ storeTest(test, 'deliveries tell how long they took, without what never left', a
 	t.is((await readDeliveryTimes(store.reader, {...sample, since: now + 3_600_000})).length, 0);
 });
 
-storeTest(test, 'what hosts say against mail that bounced, and that waits', async (t, store) => {
+storeTest(test, 'reads the refusals of bounced and waiting messages', async (t, store) => {
 	const {sample} = await prepare(store);
 	t.deepEqual(await readRefusals(store.reader, sample), [
 		{destination: 'y.test', category: 'unknown_user', reply: '550 5.1.1 no such user', waits: false},
@@ -101,7 +101,7 @@ storeTest(test, 'what hosts say against mail that bounced, and that waits', asyn
 	]);
 });
 
-storeTest(test, 'each copy of the newest messages comes once, with its last conversation', async (t, store) => {
+storeTest(test, 'returns each recipient of the newest messages once, with its last session', async (t, store) => {
 	const {sample} = await prepare(store);
 	const recipients = await readLastTries(store.reader, sample);
 	t.is(recipients.length, 6, 'simulated ones too');
@@ -116,7 +116,7 @@ storeTest(test, 'each copy of the newest messages comes once, with its last conv
 	t.is((await readLastTries(store.reader, {...sample, limit: 3})).length, 3);
 });
 
-storeTest(test, 'simulated mail is read where it is asked for', async (t, store) => {
+storeTest(test, 'reads simulated messages on request', async (t, store) => {
 	const {sample} = await prepare(store);
 	const simulated = await readSimulated(store.reader, sample);
 	t.deepEqual(simulated.map(({state}) => state).toSorted(), ['bounced', 'delivered']);
@@ -126,7 +126,7 @@ storeTest(test, 'simulated mail is read where it is asked for', async (t, store)
 	t.deepEqual(await readSimulated(store.reader, {...sample, since: now + 3_600_000}), []);
 });
 
-storeTest(test, 'no sample reads a table from end to end', async (t, store, engine) => {
+storeTest(test, 'no sample scans a whole table', async (t, store, engine) => {
 	const {sample} = await prepare(store);
 	for (const read of [readDeliveryTimes, readRefusals, readSimulated, readLastTries]) {
 		for (const plan of await plansDuring(store, engine, () => read(store.reader, sample))) {

@@ -13,7 +13,7 @@ import {fillFormer, formerSchema, makeTooOld} from '../helpers/former-store.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** The schema as text, in a fixed order: what a change of a migration does shows in the diff. */
+/** The schema as text in a fixed order, so that the effect of a changed migration shows in the diff. */
 async function dumpOf(store: Store, engine: Engine): Promise<string> {
 	if (engine === 'sqlite') {
 		const rows: Array<{sql: string}> = await store
@@ -52,7 +52,7 @@ async function dumpOf(store: Store, engine: Engine): Promise<string> {
 	].join('\n');
 }
 
-storeTest(test, 'the committed dump of the schema is what the migrations make', async (t, store, engine) => {
+storeTest(test, 'the committed dump matches the schema that the migrations create', async (t, store, engine) => {
 	const file = `test/schema.${engine}.sql`;
 	const dump = await dumpOf(store, engine);
 	if (process.env.UPDATE_GOLDEN) {
@@ -62,7 +62,7 @@ storeTest(test, 'the committed dump of the schema is what the migrations make', 
 });
 
 for (const engine of engines) {
-	test(`the schema is empty, then current; an older and a newer one are known (${engine})`, async t => {
+	test(`tells an empty, a current, an older and a newer schema apart (${engine})`, async t => {
 		const store = await openStore(await newLocation(t, engine));
 		t.teardown(() => store.close());
 		t.is(await schemaState(store.database), 'empty');
@@ -96,25 +96,21 @@ for (const engine of engines) {
 }
 
 for (const engine of engines) {
-	// By itself: those that wait for SQLite's lock hold three of the four threads that all tests of this file have for
-	// SQLite.
-	test.serial(
-		`of several that migrate an empty store at once one does, the others find it done (${engine})`,
-		async t => {
-			const location = await newLocation(t, engine);
-			const stores = await Promise.all([1, 2, 3, 4].map(() => openStore(location, {isPatient: true})));
-			t.teardown(() => Promise.all(stores.map(store => store.close())));
-			const applied = await Promise.all(stores.map(store => migrate(store.database)));
-			t.deepEqual(
-				applied.map(names => names.length).toSorted((a, b) => a - b),
-				[0, 0, 0, migrations.length],
-			);
-		},
-	);
+	// Serial, because waiting for SQLite's lock blocks three of the four threads that this file's tests share.
+	test.serial(`one of several concurrent migrations of an empty store does the work (${engine})`, async t => {
+		const location = await newLocation(t, engine);
+		const stores = await Promise.all([1, 2, 3, 4].map(() => openStore(location, {isPatient: true})));
+		t.teardown(() => Promise.all(stores.map(store => store.close())));
+		const applied = await Promise.all(stores.map(store => migrate(store.database)));
+		t.deepEqual(
+			applied.map(names => names.length).toSorted((a, b) => a - b),
+			[0, 0, 0, migrations.length],
+		);
+	});
 }
 
 for (const engine of engines) {
-	test(`a store of commit 2a0e3213 gets what it lacks, and then has the schema of a new one (${engine})`, async t => {
+	test(`upgrades a store of commit 2a0e3213 to the schema of a new one (${engine})`, async t => {
 		const store = await fillFormer(await newLocation(t, engine));
 		t.teardown(() => store.close());
 		t.is(await schemaState(store.database), 'older');
@@ -124,14 +120,14 @@ for (const engine of engines) {
 			migrations.slice(1).map(([name]) => name),
 		);
 		t.is(await schemaState(store.database), 'current');
-		// Its mail has a day.
+		// Its messages have a partition of their day.
 		const lines = (await dumpOf(store, engine)).split('\n').filter(line => !line.includes('_20261125'));
 		t.is(lines.join('\n'), readFileSync(`test/schema.${engine}.sql`, 'utf8'));
 	});
 }
 
 for (const engine of engines) {
-	test(`a store of before is too old, also for what a newer program added (${engine})`, async t => {
+	test(`an unsupported old store is too old, even if a newer program added to it (${engine})`, async t => {
 		const store = await fillFormer(await newLocation(t, engine));
 		t.teardown(() => store.close());
 		await makeTooOld(store);
@@ -142,7 +138,7 @@ for (const engine of engines) {
 }
 
 for (const engine of engines) {
-	test(`an upgrade says which CA gave a certificate, where there was one alone (${engine})`, async t => {
+	test(`an upgrade records which CA issued a certificate, if there was only one (${engine})`, async t => {
 		const {database} = await newStore(t, engine);
 		const at = '2026-06-09T10:00:00.000Z';
 		const [row, account] = [
@@ -172,7 +168,7 @@ for (const engine of engines) {
 		]);
 	});
 
-	test(`an upgrade takes return paths away that no domain proved, and lets proved keys sign on (${engine})`, async t => {
+	test(`an upgrade removes unverified return paths, and verified keys keep signing (${engine})`, async t => {
 		const store = await fillFormer(await newLocation(t, engine));
 		t.teardown(() => store.close());
 		const {database} = store;
@@ -212,7 +208,7 @@ for (const engine of engines) {
 }
 
 if (engines.includes('postgres')) {
-	test('what ends the use of the store by older programs waits until their nodes are stopped', async t => {
+	test('refuses a breaking migration until nodes of older versions are stopped', async t => {
 		const {database} = await newStore(t, 'postgres');
 		const breaking = async () => ({up: async () => undefined});
 		const steps = [...migrations, ['999_breaking', breaking, 'breaking'] as const];
@@ -229,13 +225,13 @@ if (engines.includes('postgres')) {
 		t.deepEqual(await migrate(database, options), ['999_breaking']);
 	});
 
-	test('what is ended for a deadlock with a node is made again', async t => {
+	test('repeats a migration aborted by a deadlock with a node', async t => {
 		const store = await openStore(await newLocation(t, 'postgres'));
 		t.teardown(() => store.close());
 		await migrate(store.database);
 		let tries = 0;
 		const node = await store.writing[0]?.transaction();
-		// The other one looks for deadlocks first, and is ended.
+		// The migration detects the deadlock first and is aborted.
 		await node?.raw(`set local deadlock_timeout = '60s'`);
 		await node?.raw('lock table api_keys');
 		let waiting: PromiseLike<unknown> | undefined;
@@ -259,7 +255,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-test('SQLite is set to survive power loss and to distrust its file', async t => {
+test('SQLite is configured to survive power loss and to distrust its file', async t => {
 	const store = await openStore(await newLocation(t, 'sqlite'));
 	t.teardown(() => store.close());
 	await migrate(store.database);
@@ -274,7 +270,7 @@ test('SQLite is set to survive power loss and to distrust its file', async t => 
 	}
 });
 
-test('a file that was cut off is refused, however little is lost', async t => {
+test('refuses a truncated file, however little is missing', async t => {
 	const {file} = (await newLocation(t, 'sqlite')) as {file: string};
 	const store = await openStore({file});
 	await migrate(store.database);
@@ -286,7 +282,7 @@ test('a file that was cut off is refused, however little is lost', async t => {
 	}
 });
 
-test('a store that is opened twice in a process keeps the locks of the first', async t => {
+test('opening a store twice in one process keeps the locks of the first connection', async t => {
 	if (!existsSync('/proc/locks')) {
 		notRunHere(t, 'this system does not list locks');
 		return;

@@ -4,7 +4,7 @@ import {createVault} from '../../src/store/sealed.ts';
 
 const [one, two] = [randomBytes(32), randomBytes(32)];
 
-test('a secret opens for its owner only, and does not show its text', t => {
+test('a sealed secret opens only for its owner and does not contain its text', t => {
 	const vault = createVault({current: 1, keys: {1: one}});
 	const sealed = vault.seal('whe_a', 'whsec_text');
 	t.is(vault.open('whe_a', sealed), 'whsec_text');
@@ -14,7 +14,7 @@ test('a secret opens for its owner only, and does not show its text', t => {
 	t.throws(() => vault.open('whe_a', sealed.slice(0, -2) + changed + sealed.slice(-1)));
 });
 
-test('old keys open after a rotation, the current one seals', t => {
+test('after a rotation, old keys still open secrets and the current one seals', t => {
 	const sealed = createVault({current: 1, keys: {1: one}}).seal('dkm_a', 'pem');
 	const rotated = createVault({current: 2, keys: {1: one, 2: two}});
 	t.is(rotated.open('dkm_a', sealed), 'pem');
@@ -23,7 +23,7 @@ test('old keys open after a rotation, the current one seals', t => {
 	t.throws(() => createVault({current: 2, keys: {2: two}}).open('dkm_a', sealed.replace('v1.1.', 'v1.constructor.')));
 });
 
-test('an HMAC is of one key, purpose and text; that of the key that seals comes first', t => {
+test('an HMAC depends on key, purpose and text; that of the sealing key comes first', t => {
 	const [mac = ''] = createVault({current: 1, keys: {1: one}}).macs('a', 'text');
 	const rotated = createVault({current: 2, keys: {1: one, 2: two}}).macs('a', 'text');
 	t.is(rotated.length, 2);
@@ -34,7 +34,7 @@ test('an HMAC is of one key, purpose and text; that of the key that seals comes 
 	t.deepEqual(createVault({current: 7, keys: {7: one}}).macs('a', 'text'), [mac]);
 });
 
-test('keys that were rotated since are read again, once they are needed', t => {
+test('rereads the keys when a secret needs a newer one', t => {
 	let reads = 0;
 	const later = {current: 2, keys: {1: one, 2: two}};
 	const vault = createVault(

@@ -17,7 +17,7 @@ import {insertWorkspace} from '../helpers/messages.ts';
 
 const now = '2026-06-09T10:00:00.000000Z';
 const [one, two, three] = [randomBytes(32), randomBytes(32), randomBytes(32)];
-/** Of MAILCTL_SECRET_KEY: without ids. */
+/** Keys from MAILCTL_SECRET_KEY, which have no ids. */
 const listed = (...keys: readonly Uint8Array[]): ConfiguredKey[] => keys.map(key => ({id: null, key}));
 
 async function settle({reader, writer}: Store, keys: readonly ConfiguredKey[]) {
@@ -34,7 +34,7 @@ async function seal({database}: Store, workspaceId: string, key: Uint8Array, id 
 	await database('workspaces').where({id: workspaceId}).update({route});
 }
 
-storeTest(test, 'the first key is noted, and from then on another one is foreign', async (t, store) => {
+storeTest(test, 'records the first key and rejects any other from then on', async (t, store) => {
 	t.false(await expectsKeys(store.reader));
 	t.deepEqual(await settle(store, listed(one)), {current: 1, keys: {1: one}});
 	t.true(await expectsKeys(store.reader));
@@ -44,7 +44,7 @@ storeTest(test, 'the first key is noted, and from then on another one is foreign
 	t.notRegex(JSON.stringify(await store.reader('secret_keys')), new RegExp(one.toString('base64url')));
 });
 
-storeTest(test, 'a key keeps its id wherever it stands in the list, and when it comes back', async (t, store) => {
+storeTest(test, 'a key keeps its id in any position of the list, even after an absence', async (t, store) => {
 	await settle(store, listed(one));
 	t.deepEqual(await settle(store, listed(two, one)), {current: 2, keys: {1: one, 2: two}});
 	t.deepEqual(await settle(store, listed(one, two)), {current: 1, keys: {1: one, 2: two}});
@@ -53,7 +53,7 @@ storeTest(test, 'a key keeps its id wherever it stands in the list, and when it 
 	t.deepEqual(await settle(store, listed(one, three)), {current: 1, keys: {1: one, 3: three}});
 });
 
-storeTest(test, 'a file whose key has another one’s id is refused', async (t, store) => {
+storeTest(test, 'refuses a file that swaps the ids of keys', async (t, store) => {
 	await settle(store, [
 		{id: 2, key: two},
 		{id: 1, key: one},
@@ -69,7 +69,7 @@ storeTest(test, 'a file whose key has another one’s id is refused', async (t, 
 	t.is((await store.reader('secret_keys')).length, 2);
 });
 
-storeTest(test, 'a key that something is sealed with must be there', async (t, store) => {
+storeTest(test, 'requires a key while anything is sealed with it', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await settle(store, listed(one));
 	await seal(store, workspaceId, one);
@@ -82,7 +82,7 @@ storeTest(test, 'a key that something is sealed with must be there', async (t, s
 	t.deepEqual(await settle(store, listed(two)), {current: 2, keys: {2: two}});
 });
 
-storeTest(test, 'a store of before is told its key by what is sealed', async (t, store) => {
+storeTest(test, 'identifies the key of an older store by its sealed secrets', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await seal(store, workspaceId, one);
 	t.true(await expectsKeys(store.reader));
@@ -93,7 +93,7 @@ storeTest(test, 'a store of before is told its key by what is sealed', async (t,
 	t.deepEqual(await settle(store, listed(two, one)), {current: 2, keys: {1: one, 2: two}});
 });
 
-storeTest(test, 'what is damaged is named, stays as it is and stops nothing', async (t, store) => {
+storeTest(test, 'reports damaged secrets, leaves them unchanged and continues', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const {workspaceId: other} = await insertWorkspace(store, 'other');
 	await seal(store, workspaceId, three);
@@ -112,7 +112,7 @@ storeTest(test, 'what is damaged is named, stays as it is and stops nothing', as
 	t.deepEqual(await sealingIds(store.reader), [1, 2]);
 });
 
-storeTest(test, 'every column that holds secrets is sealed anew', async (t, store, engine) => {
+storeTest(test, 'reseals every column that contains secrets', async (t, store, engine) => {
 	const columns: Array<{table: string; column: string}> =
 		engine === 'sqlite'
 			? await store.reader.raw(

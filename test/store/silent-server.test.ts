@@ -5,10 +5,10 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 import {startTcpProxy, type TcpProxy} from '../helpers/tcp-proxy.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-// What the interface promises is 5 s; a machine that stands still for some seconds must not fail the test.
+// The interface promises 5 s, but a machine that pauses for some seconds must not fail the test.
 const soon = 15_000;
 
-/** A store behind a proxy; null: there is no PostgreSQL here. */
+/** A store behind a proxy; `null` without PostgreSQL. */
 async function behindProxy(t: ExecutionContext): Promise<{store: Store; proxy: TcpProxy} | null> {
 	if (!engines.includes('postgres')) {
 		return notRunHere(t, 'no PostgreSQL (npm test starts one)');
@@ -31,7 +31,7 @@ async function failure(work: PromiseLike<unknown>): Promise<{error: unknown; ms:
 	return {error, ms: performance.now() - began};
 }
 
-test('a server that goes silent is found out: reads and writes fail as unavailable, and work again with its successor', async t => {
+test('reads and writes fail as unavailable if the server goes silent, and recover with its successor', async t => {
 	const lab = await behindProxy(t);
 	if (!lab) {
 		return;
@@ -62,7 +62,7 @@ test('a server that goes silent is found out: reads and writes fail as unavailab
 	t.true(Math.abs(store.skew()) < soon);
 });
 
-test('a store whose server is silent is closed all the same', async t => {
+test('closes a store whose server is silent', async t => {
 	const lab = await behindProxy(t);
 	if (!lab) {
 		return;
@@ -75,14 +75,14 @@ test('a store whose server is silent is closed all the same', async t => {
 	t.true(closed.ms < soon, `it took ${closed.ms} ms`);
 });
 
-test('a server that takes connections and says nothing: opening ends', async t => {
+test('opening times out if the server accepts connections but does not reply', async t => {
 	const proxy = await startTcpProxy(t, {host: '127.0.0.1', port: 9});
 	proxy.mute();
 	const opened = await failure(openStore({url: `postgres://mailctl:test@127.0.0.1:${proxy.port}/postgres`}));
 	t.like(opened.error, {code: 'ETIMEDOUT'});
 });
 
-test('a statement that the server works on too long is ended; another process may take its time', async t => {
+test('limits the time of a statement, except for patient processes', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

@@ -6,7 +6,7 @@ import {copyStore, openStore} from '../../src/store/store.ts';
 import {newStore, temporaryFolder} from '../helpers/databases.ts';
 import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 
-test('a copy has what was committed, while others write', async t => {
+test('a copy contains only committed data while others write', async t => {
 	const store = await newStore(t, 'sqlite');
 	const file = path.join(await temporaryFolder(t), 'copy.db');
 	const {workspaceId} = await insertWorkspace(store);
@@ -27,7 +27,7 @@ test('a copy has what was committed, while others write', async t => {
 	t.is(await pragma('journal_mode'), 'wal');
 });
 
-test('a damaged store makes no copy', async t => {
+test('refuses to copy a damaged store', async t => {
 	const file = path.join(await temporaryFolder(t), 'mailctl.db');
 	const first = await openStore({file});
 	await first.database.raw('create table pages (id integer primary key, content text)');

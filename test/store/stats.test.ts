@@ -34,7 +34,7 @@ async function engage(store: Store, messageId: string | undefined, kind: string,
 	await store.database('engagement').insert({recipient_id: id, kind, url, ...counts});
 }
 
-/** Two workspaces with mail of every end. */
+/** Two workspaces with messages of every outcome. */
 async function prepare(store: Store) {
 	const {workspaceId} = await insertWorkspace(store, 'own');
 	const other = await insertWorkspace(store, 'other');
@@ -44,7 +44,7 @@ async function prepare(store: Store) {
 	await end(store, ids[0], 'delivered');
 	await end(store, ids[1], 'complained');
 	await end(store, ids[2], 'bounced', {category: 'mailbox_full'});
-	// A later refusal tells otherwise; the first one ended the copy.
+	// A later refusal has another category, but the first one ended the recipient.
 	await end(store, ids[2], 'bounced', {category: 'spam'});
 	await end(store, ids[3], 'bounced');
 	await end(store, ids[4], 'errored');
@@ -70,7 +70,7 @@ async function prepare(store: Store) {
 	return {workspaceId, otherId: other.workspaceId, ids};
 }
 
-storeTest(test, 'messages are counted by what became of them: real mail, its to copies', async (t, store) => {
+storeTest(test, 'counts the To recipients of real messages by outcome', async (t, store) => {
 	const {workspaceId, otherId} = await prepare(store);
 	const total = {key: null, accepted: 6, delivered: 2, bounced: 2, complained: 1, opened: 2, clicked: 1, errored: 1};
 	t.deepEqual(await countStats(store.reader, {...all, workspaceId}), [total]);
@@ -80,7 +80,7 @@ storeTest(test, 'messages are counted by what became of them: real mail, its to 
 	t.deepEqual(await countStats(store.reader, {...all, workspaceId: newId('ws')}), []);
 });
 
-storeTest(test, 'groups come with the largest first, each with its own figures', async (t, store) => {
+storeTest(test, 'returns groups, largest first, each with its own counts', async (t, store) => {
 	const {workspaceId, otherId} = await prepare(store);
 	const by = async (group: StatsQuery['by'], more: Partial<StatsQuery> = {}) => {
 		const rows = await countStats(store.reader, {...all, workspaceId, by: group, ...more});
@@ -116,7 +116,7 @@ storeTest(test, 'groups come with the largest first, each with its own figures',
 	);
 });
 
-storeTest(test, 'the range is of acceptance, and half-open', async (t, store) => {
+storeTest(test, 'the range is half-open and applies to the time of acceptance', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test']);
 	for (const [index, at] of [now - 1, now, now + 1].entries()) {
@@ -124,7 +124,7 @@ storeTest(test, 'the range is of acceptance, and half-open', async (t, store) =>
 		await store
 			.database('messages')
 			.insert({...(await store.reader('messages').where({id: ids[index]}).first()), id});
-		// The copies of a message are made after it.
+		// The recipients of a message are created after it.
 		const recipient = {message_id: id, id: idFloor('rcp', at + 1)};
 		await changeRecipients(store.database, all => all.where({message_id: ids[index]}), recipient);
 		await engage(store, id, 'opened');
@@ -140,7 +140,7 @@ storeTest(test, 'the range is of acceptance, and half-open', async (t, store) =>
 	}
 });
 
-storeTest(test, 'statistics read the copies of their days from an index', async (t, store, engine) => {
+storeTest(test, 'statistics read the recipients of their days from an index', async (t, store, engine) => {
 	const {workspaceId} = await prepare(store);
 	for (const query of [{workspaceId}, {workspaceId: undefined}]) {
 		for (const by of [null, ...statsGroups]) {

@@ -13,7 +13,7 @@ function entry(workspaceId: string, address: string, fields: Partial<NewSuppress
 
 storeTest(
 	test,
-	'an address keeps its first entry, also within one insertion; the ids of new ones are answered',
+	'keeps the first entry of an address, even within one insertion, and returns the ids of new ones',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const [b, a, again] = ['b@x.test', 'a@x.test', 'b@x.test'].map(address => entry(workspaceId, address)) as [
@@ -39,7 +39,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'an entry of a test key gives way to any other, also within one insertion', async (t, store) => {
+storeTest(test, 'any other entry replaces one of a test key, even within one insertion', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const insert = async (...entries: NewSuppression[]) => {
 		const added = await store.writer.transaction(trx => insertSuppressions(trx, entries));
@@ -61,7 +61,7 @@ storeTest(test, 'an entry of a test key gives way to any other, also within one 
 	t.deepEqual((await insert(first, second)).added, new Set([second.id]));
 });
 
-storeTest(test, 'opt-outs are counted by code and forgotten bit by bit', async (t, store) => {
+storeTest(test, 'counts opt-outs by topic and removes them in steps', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const other = await insertWorkspace(store, 'other');
 	const optOut = (workspace_id: string, code: string, address: string) => ({

@@ -13,7 +13,7 @@ const policy: StoredPolicy = {
 	expiresAt: '2026-11-28T10:00:00.000Z',
 };
 
-storeTest(test, 'a policy is stored, and the next one takes its place', async (t, store) => {
+storeTest(test, 'stores a policy and replaces it with the next one', async (t, store) => {
 	t.is(await findPolicy(store.reader, 'example.test'), null);
 	const changed: StoredPolicy = {...policy, policyId: '2', mode: 'none', mx: []};
 	for (const one of [policy, changed]) {
@@ -30,7 +30,7 @@ const good: TlsDay = {
 	result: 'success',
 };
 
-storeTest(test, 'results of TLS are counted by day, domain, policy, host and result', async (t, store) => {
+storeTest(test, 'counts TLS results by day, domain, policy, mail server and result', async (t, store) => {
 	const bad: TlsDay = {...good, result: 'certificate-expired'};
 	const odd: TlsDay = {...good, host: 'a "host", with\0 odd letters\n', policy: 'no-policy-found'};
 	await store.writer.transaction(trx => countTls(trx, [good, bad, good, odd]));
@@ -62,7 +62,7 @@ storeTest(test, 'results of TLS are counted by day, domain, policy, host and res
 	t.like(first, {host: good.host, total: 6});
 });
 
-storeTest(test, 'the sweep removes policies that have expired and counts of long ago', async (t, store) => {
+storeTest(test, 'the sweep removes expired policies and old counts', async (t, store) => {
 	await store.writer.transaction(async trx => {
 		await savePolicy(trx, policy);
 		await savePolicy(trx, {...policy, domain: 'b.test', expiresAt: '2026-11-21T11:00:00.000Z'});

@@ -16,13 +16,13 @@ import {insertWorkspace, newId} from '../helpers/messages.ts';
 import {plansDuring} from '../helpers/plans.ts';
 import {insertDue, insertEndpoint} from '../helpers/webhooks.ts';
 
-/** Those that read the deliveries from end to end. */
+/** The plans that scan the whole deliveries table. */
 const greedy = (plans: readonly string[]) =>
 	plans.filter(plan =>
 		/SCAN (?:webhook_(?:deliveries|queue)|d)\b|Seq Scan on webhook_(?:deliveries|queue)/.test(plan),
 	);
 
-storeTest(test, 'deliveries in one state are listed along an index, in its order', async (t, store, engine) => {
+storeTest(test, 'lists deliveries of one state in the order of an index', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpointId = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpointId, 3);
@@ -40,7 +40,7 @@ storeTest(test, 'deliveries in one state are listed along an index, in its order
 	t.is(await countSince(Date.now() + 3_600_000), 0);
 });
 
-storeTest(test, 'claims, ends of attempts and lists find their deliveries by an index', async (t, store, engine) => {
+storeTest(test, 'claims, attempt results and lists find their deliveries by an index', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpointId = await insertEndpoint(store, workspaceId);
 	const [id = '', done = ''] = await insertDue(store, workspaceId, endpointId, 3);
@@ -73,13 +73,13 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 	});
 	t.true(plans.length >= 14);
 	t.deepEqual(greedy(plans), []);
-	// The claims of a daemon are many: an end must look for its row by the id.
+	// A daemon has many claims, so a result must look up its row by id.
 	const ends = plans.filter(plan =>
 		/set next_attempt_at = v.column3|delete from webhook_queue where \(delivery_id/.test(plan),
 	);
 	t.is(ends.length, 2);
 	t.notRegex(ends.join(), /webhook_queue_claimed/);
-	// What waits is read in the order of its start, however much it is.
+	// Waiting deliveries are read in due order, however many there are.
 	const claims = plans.filter(plan => plan.includes('string_agg'));
 	t.is(claims.length, 1);
 	t.regex(claims[0] ?? '', /webhook_queue_due/);
@@ -88,7 +88,7 @@ storeTest(test, 'claims, ends of attempts and lists find their deliveries by an 
 
 storeTest(
 	test,
-	'the newest delivery of each endpoint is found by as many statements as of one',
+	'finds the newest delivery of many endpoints with as many statements as of one',
 	async (t, store, engine) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const newest = new Map<string, string | undefined>();

@@ -10,7 +10,7 @@ import {waitFor} from '../../helpers/wait.ts';
 
 const columns = ['id', 'amount', 'words', 'bytes'];
 
-/** Pieces that the text format of COPY, or UTF-8, gives a meaning. */
+/** Strings with a special meaning in the text format of COPY or in UTF-8. */
 const pieces = [
 	'\\',
 	'\t',
@@ -44,7 +44,7 @@ const batches = fc.oneof(
 	{weight: 1, arbitrary: batchOf(orNull(fc.uint8Array()))},
 );
 
-/** Makes a table in parts, as those of mail are. */
+/** Creates a partitioned table, like those of messages. */
 async function makeTable({database}: Store, name: string): Promise<void> {
 	await database.raw(
 		`create table ${name} (id integer not null, amount double precision, words text, bytes bytea) partition by list (id)`,
@@ -59,7 +59,7 @@ const rowsFrom = (first: number, count: number): Row[] =>
 	Array.from({length: count}, (_, index) => [first + index, 0, 'a word'.repeat(20), null]);
 
 if (engines.includes('postgres')) {
-	test('PostgreSQL: rows that are copied read back as if each were inserted', async t => {
+	test('PostgreSQL: rows written by COPY read back like inserted ones', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'copied');
 		await makeTable(store, 'inserted');
@@ -98,7 +98,7 @@ if (engines.includes('postgres')) {
 		{
 			what: 'a value that the column does not hold',
 			code: '22P02',
-			// PostgreSQL finds it while most of the rows are on their way.
+			// PostgreSQL detects it while most of the rows are still being sent.
 			recipient: trx => insertRows(trx, 'things', columns, [['one', 0, null, null], ...rowsFrom(10, 20_000)]),
 		},
 		{
@@ -113,7 +113,7 @@ if (engines.includes('postgres')) {
 		},
 	];
 
-	test('PostgreSQL: a COPY that fails leaves nothing, says why, and its connection goes on', async t => {
+	test('PostgreSQL: a failed COPY leaves no rows, reports the cause and keeps its connection', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'things');
 		await store.writer.transaction(trx => insertRows(trx, 'things', columns, rowsFrom(1, 1)));
@@ -121,7 +121,7 @@ if (engines.includes('postgres')) {
 			store.writer.transaction(async trx => (await trx.raw('select pg_backend_pid() as pid')).rows[0].pid);
 		const before = await backend();
 		const ends: Array<(trx: Knex.Transaction) => Promise<unknown>> = [
-			// It ends with the failure; with another COPY; with a statement that is answered.
+			// Ends with the failure, with another COPY, or with a statement that returns a result.
 			async () => undefined,
 			trx => insertRows(trx, 'things', columns, rowsFrom(50_000, 1000)),
 			trx => trx('things').select('id'),
@@ -140,7 +140,7 @@ if (engines.includes('postgres')) {
 				t.regex(error.message, /copy \w+ \(id,amount,words,bytes\) from stdin - /);
 				t.deepEqual(await store.reader('things').pluck('id'), [1], what);
 			}
-			// One that is not in a pipeline.
+			// Without a pipeline.
 			const error = await t.throwsAsync<Error & {code?: string}>(store.database.transaction(recipient));
 			t.is(error.code, code, what);
 		}
@@ -150,12 +150,12 @@ if (engines.includes('postgres')) {
 		t.is((await store.reader('things').pluck('id')).length, 2001);
 	});
 
-	test('PostgreSQL: where there is no transaction nothing is copied', async t => {
+	test('PostgreSQL: copies nothing outside a transaction', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'things');
 		const error = await t.throwsAsync<Error & {code?: string}>(
 			store.writer.transaction(async trx => {
-				// As where BEGIN failed.
+				// Simulates a failed BEGIN.
 				await trx.raw('rollback');
 				await insertRows(trx, 'things', columns, rowsFrom(1, 10));
 			}),
@@ -164,7 +164,7 @@ if (engines.includes('postgres')) {
 		t.deepEqual(await store.reader('things').pluck('id'), []);
 	});
 
-	test('PostgreSQL: a connection that is lost during a COPY leaves nothing of it', async t => {
+	test('PostgreSQL: a connection lost during a COPY leaves none of its rows', async t => {
 		const store = await newStore(t, 'postgres');
 		await makeTable(store, 'things');
 		const holder = await store.reader.transaction();

@@ -8,7 +8,7 @@ import {sqliteConfig} from '../../../src/store/engine/sqlite.ts';
 import {createWriter} from '../../../src/store/engine/writer.ts';
 import {temporaryFolder} from '../../helpers/databases.ts';
 
-/** A table of some thousand pages, and what copies it. */
+/** A table of some thousand pages, and a function that copies it. */
 async function newLab(t: ExecutionContext) {
 	const folder = await temporaryFolder(t);
 	const [source, file] = [path.join(folder, 'source.db'), path.join(folder, 'copy.db')];
@@ -37,7 +37,7 @@ async function newLab(t: ExecutionContext) {
 	};
 }
 
-test('a copy has what was committed while it was made, and the log does not grow by it', async t => {
+test('a copy contains writes committed meanwhile and does not let the log grow', async t => {
 	const {add, connect, copy, file, source} = await newLab(t);
 	const added: Array<Promise<void>> = [];
 	let [steps, most] = [0, 0];
@@ -56,7 +56,7 @@ test('a copy has what was committed while it was made, and the log does not grow
 	t.deepEqual(await copied.raw('pragma integrity_check'), [{integrity_check: 'ok'}]);
 });
 
-test('a copy that others disturb all the time is given up; one that is not wanted ends at once', async t => {
+test('gives up a copy that others keep disturbing, and stops a canceled one at once', async t => {
 	const {add, connect, copy, source} = await newLab(t);
 	const other = connect(source);
 	let n = 0;

@@ -10,7 +10,7 @@ import {isFolderLocked, lockFolder} from '../../../src/store/engine/sqlite.ts';
 const self = {pid: process.pid, host: "o'brien", startedAt: '2026-06-09T10:15:30.123Z'};
 const newFile = () => join(mkdtempSync(join(tmpdir(), 'mailctl-lock-')), 'daemon.lock');
 
-/** A process of its own that takes the lock, says so in one line, and stays. */
+/** A separate process that takes the lock, reports it in one line and keeps running. */
 async function holder(t: ExecutionContext, file: string): Promise<{child: ChildProcess; line: string}> {
 	const script = `
 		const {lockFolder} = await import(${JSON.stringify(pathToFileURL('dist/src/store/engine/sqlite.js').href)});
@@ -23,7 +23,7 @@ async function holder(t: ExecutionContext, file: string): Promise<{child: ChildP
 	return {child, line: String(chunk).trim()};
 }
 
-test('the second finds the lock held and learns by whom', async t => {
+test('a second process finds the lock held and learns by which process', async t => {
 	const file = newFile();
 	const {child, line} = await holder(t, file);
 	t.is(line, '{"ok":true}');
@@ -33,7 +33,7 @@ test('the second finds the lock held and learns by whom', async t => {
 	});
 });
 
-test('kill -9 ends the lock at once', async t => {
+test('kill -9 releases the lock at once', async t => {
 	const file = newFile();
 	t.false(await isFolderLocked(file));
 	const {child} = await holder(t, file);
@@ -51,13 +51,13 @@ test('kill -9 ends the lock at once', async t => {
 	t.true((await holder(t, file)).line.includes('"ok":true'));
 });
 
-test('of several that start at once exactly one gets it', async t => {
+test('exactly one of several processes gets the lock', async t => {
 	const file = newFile();
 	const lines = await Promise.all([1, 2, 3].map(async () => (await holder(t, file)).line));
 	t.is(lines.filter(line => line === '{"ok":true}').length, 1, lines.join(' '));
 });
 
-test('a file that is no database, or cannot be made, is an error', async t => {
+test('fails if the file is not a database or cannot be created', async t => {
 	const file = newFile();
 	writeFileSync(file, 'no database, but long enough to be taken for one '.repeat(30));
 	await t.throwsAsync(lockFolder(file, self), {code: 'SQLITE_NOTADB'});

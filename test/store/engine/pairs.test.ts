@@ -5,7 +5,7 @@ import {findOptedOut} from '../../../src/store/topics.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {addWorkspace, newId} from '../../helpers/workspace.ts';
 
-storeTest(test, 'pairs are found by both parts, however many are asked', async (t, store) => {
+storeTest(test, 'finds pairs by both parts, however many are requested', async (t, store) => {
 	const [one, two] = [(await addWorkspace(store, 'one')).id, (await addWorkspace(store, 'two')).id];
 	const entry = {reason: 'manual', source: 'api', created_at: ''};
 	for (const [workspace_id, address] of [
@@ -28,7 +28,7 @@ storeTest(test, 'pairs are found by both parts, however many are asked', async (
 	t.is((await findSuppressed(store.reader, [])).size, 0);
 });
 
-storeTest(test, 'opt-outs are found by address, with all their codes', async (t, store) => {
+storeTest(test, 'finds opt-outs by address, with all their topics', async (t, store) => {
 	const {id} = await addWorkspace(store, 'one');
 	const optOut = {workspace_id: id, address: 'a@x.test', address_key: 'a@x.test', source: 'api', created_at: ''};
 	await store.database('topic_optouts').insert([
@@ -45,7 +45,7 @@ storeTest(test, 'opt-outs are found by address, with all their codes', async (t,
 	);
 });
 
-storeTest(test, 'pairs are probed in an index', async (t, store, engine) => {
+storeTest(test, 'looks up pairs in an index', async (t, store, engine) => {
 	const {id: workspace_id} = await addWorkspace(store, 'one');
 	// Of an empty table PostgreSQL would read any index.
 	const rows = Array.from({length: 500}, (_, n) => ({address: `u${n}@x.test`, address_key: `u${n}@x.test`}));

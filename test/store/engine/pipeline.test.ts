@@ -4,13 +4,13 @@ import {unanswered} from '../../../src/store/postgres/postgres-client.ts';
 import type {Store} from '../../../src/store/store.ts';
 import {engines, newStore, onWriting} from '../../helpers/databases.ts';
 
-// What goes on before it is answered; on SQLite nothing does.
+// Statements sent without waiting for the result of the previous one. SQLite has no such pipeline.
 for (const engine of engines) {
 	const thingsIn = async (store: Store) => (await store.reader('things').orderBy('id').pluck('id')) as number[];
 	const insert = (trx: Knex.Transaction, id: number) =>
 		trx.raw('insert into things (id) values (?)', [id]).options(unanswered);
 
-	test(`a statement that fails unanswered fails its transaction, and nothing after it is written (${engine})`, async t => {
+	test(`a pipelined statement that fails rolls back its transaction (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		await store.database.raw('create table things (id integer primary key)');
 		// So often that PostgreSQL's statement has a name.
@@ -18,7 +18,7 @@ for (const engine of engines) {
 			await store.writer.transaction(trx => insert(trx, id));
 		}
 		const ends: Array<(trx: Knex.Transaction) => Promise<unknown>> = [
-			// It ends with the failure; with a statement that is not answered; with one that is; with another error.
+			// Ends with the failure, with a pipelined statement, with one that returns a result, or with another error.
 			trx => Promise.resolve(trx),
 			trx => insert(trx, 7),
 			trx => trx('things').select('id'),
@@ -42,11 +42,11 @@ for (const engine of engines) {
 }
 
 if (engines.includes('postgres')) {
-	test('PostgreSQL: where there is no transaction nothing is written', async t => {
+	test('PostgreSQL: writes nothing outside a transaction', async t => {
 		const store = await newStore(t, 'postgres');
 		const error = await t.throwsAsync(
 			store.writer.transaction(async trx => {
-				// As where BEGIN failed.
+				// Simulates a failed BEGIN.
 				await trx.raw('rollback');
 				await trx('changes').update({generation: 7}).options(unanswered);
 				await trx('changes').update({generation: 8}).options(unanswered);
@@ -56,7 +56,7 @@ if (engines.includes('postgres')) {
 		t.is((await store.reader('changes').first()).generation, 1);
 	});
 
-	test('PostgreSQL: a failure that is passed over does not pass for success', async t => {
+	test('PostgreSQL: a transaction fails even if its code ignores the error of a statement', async t => {
 		const store = await newStore(t, 'postgres');
 		const error = await t.throwsAsync(
 			store.writer.transaction(async trx => {
@@ -68,11 +68,11 @@ if (engines.includes('postgres')) {
 		t.is((await store.reader('changes').first()).generation, 1);
 	});
 
-	test('PostgreSQL: what is unanswered is sent before anything is waited for', async t => {
+	test('PostgreSQL: sends pipelined statements without waiting for earlier results', async t => {
 		const store = await newStore(t, 'postgres');
 		const sent: string[] = [];
 		onWriting(store, 'query', ({sql}) => sent.push(sql));
-		// What is asked is not answered before the test says so, however slow this process is.
+		// The lock delays the result until the test releases it, however slow this process is.
 		const lock = 'select pg_advisory_xact_lock(1)';
 		const holder = await store.reader.transaction();
 		t.teardown(() => (holder.isCompleted() ? undefined : holder.rollback()));

@@ -2,7 +2,7 @@ import test from 'ava';
 import {engines, newStore} from '../../helpers/databases.ts';
 
 for (const engine of engines) {
-	test(`a table that another node changes goes on being written and read (${engine})`, async t => {
+	test(`writes and reads a table whose columns another node changed (${engine})`, async t => {
 		const store = await newStore(t, engine);
 		await store.database.raw('create table things (id integer, name text)');
 		const write = (id: number) =>

@@ -13,7 +13,7 @@ import {recipientRows} from '../../helpers/recipient-rows.ts';
 
 type Told = {readonly sql: string; readonly options?: typeof unanswered};
 
-/** Counts the round trips of connections that write: statements after an answer that was waited for. */
+/** Counts the round trips of connections that write: statements sent after waiting for a result. */
 function countTrips(store: Store): () => number {
 	let [trips, isAnswered] = [0, true];
 	onWriting(store, 'query', () => {
@@ -33,7 +33,7 @@ function countTrips(store: Store): () => number {
 }
 
 if (engines.includes('postgres')) {
-	test('a batch is few round trips to PostgreSQL', async t => {
+	test('a batch takes few round trips to PostgreSQL', async t => {
 		const store = await newStore(t, 'postgres');
 		// In one minute: a key's use is noted in each.
 		const now = Date.now();

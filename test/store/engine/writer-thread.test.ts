@@ -51,7 +51,7 @@ async function readyThread(t: ExecutionContext) {
 	return thread;
 }
 
-test('what is submitted together shares a transaction of the thread, and each gets its own result', async t => {
+test('writes submitted together share a transaction of the thread, and each gets its own result', async t => {
 	const {note, store} = await readyThread(t);
 	const large = Buffer.alloc(100_000, 7);
 	const noted = await Promise.all(Array.from({length: 50}, (_, n) => note(`a${n}`, {bytes: large.subarray(0, n)})));
@@ -62,7 +62,7 @@ test('what is submitted together shares a transaction of the thread, and each ge
 	t.is((await texts(store)).length, 50);
 });
 
-test('a transaction takes its turn: it sees what was submitted before it, and nothing that came after', async t => {
+test('a transaction sees exactly what was submitted before it', async t => {
 	const {note, writer} = await readyThread(t);
 	const seen: string[][] = [];
 	const look = () =>
@@ -93,12 +93,12 @@ test('a transaction takes its turn: it sees what was submitted before it, and no
 	]);
 });
 
-test('until the thread is ready the notes are written here, and none overtakes another', async t => {
+test('writes run here until the thread is ready, and stay in order', async t => {
 	const {start, note, store} = await stoppedThread(t);
 	const seen: string[] = [];
 	start();
 	let n = 0;
-	// Always three under way, so that some are here when the thread takes over.
+	// Three writes are always pending, so that some run here when the thread takes over.
 	const one = async () => {
 		while (seen.at(-1) !== 'thread, at first') {
 			const text = String(n++).padStart(6, '0');
@@ -113,7 +113,7 @@ test('until the thread is ready the notes are written here, and none overtakes a
 	t.deepEqual(seen, seen.toSorted());
 });
 
-test('a note that fails fails alone, and so does one that cannot be copied', async t => {
+test('a write that fails or cannot be cloned does not affect the others', async t => {
 	const {note, store} = await readyThread(t);
 	const settled = await Promise.allSettled([
 		note('a'),
@@ -135,7 +135,7 @@ test('a note that fails fails alone, and so does one that cannot be copied', asy
 	t.deepEqual(await texts(store), ['a', 'd']);
 });
 
-test('an error of the store is known for what it is', async t => {
+test('store errors keep their code and meaning across threads', async t => {
 	const {note} = await readyThread(t);
 	const full = await t.throwsAsync(note('a', {fault: 'SQLITE_FULL'}), {message: 'SQLITE_FULL: in the thread'});
 	t.true(sqliteDialect.isUnavailable(full));
@@ -145,7 +145,7 @@ test('an error of the store is known for what it is', async t => {
 	t.true(sqliteDialect.isDamage(failing));
 });
 
-test('settings follow, and what a write tells comes here', async t => {
+test('passes settings to the thread and notifications back', async t => {
 	const {note, news, obey} = await readyThread(t);
 	t.is((await note('a', {news: 'of a'})).where, 'thread, at first');
 	obey('later');
@@ -153,7 +153,7 @@ test('settings follow, and what a write tells comes here', async t => {
 	t.deepEqual(news, ['of a']);
 });
 
-test('a thread that dies fails all that it held, is told of once, and nothing is written there again', async t => {
+test('a thread that dies fails its pending writes, is reported once and writes nothing more', async t => {
 	const {note, deaths, store} = await readyThread(t);
 	const settled = await Promise.allSettled([note('a', {deadly: true}), note('b')]);
 	const late = await Promise.allSettled([note('c')]);
@@ -165,7 +165,7 @@ test('a thread that dies fails all that it held, is told of once, and nothing is
 	t.deepEqual(await texts(store), []);
 });
 
-test('a stop waits for what was submitted; then notes are written here, and the last connection leaves no log', async t => {
+test('stop waits for pending writes; later ones run here, and closing the store leaves no log', async t => {
 	const {note, stop, store} = await readyThread(t);
 	const last = [note('a'), note('b')];
 	await stop();
@@ -179,7 +179,7 @@ test('a stop waits for what was submitted; then notes are written here, and the 
 	t.false(existsSync(`${fileOf(store)}-wal`));
 });
 
-test('a thread that is stopped before it is ready takes nothing', async t => {
+test('a thread stopped before it is ready receives no writes', async t => {
 	const {start, stop, note, deaths} = await stoppedThread(t);
 	start();
 	await Promise.all([stop(), note('a')]);
@@ -187,7 +187,7 @@ test('a thread that is stopped before it is ready takes nothing', async t => {
 	t.deepEqual(deaths, []);
 });
 
-test('the end of the process waits for what is under way', async t => {
+test('halt at the end of the process waits for running writes', async t => {
 	const {note, halt, store} = await readyThread(t);
 	void note('a');
 	void note('b');

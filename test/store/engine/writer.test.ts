@@ -27,7 +27,7 @@ function inserting(t: object): GroupWrite<{code: string; fails?: boolean}, strin
 	};
 }
 
-storeTest(test, 'what arrives together shares a transaction, and each gets its own result', async (t, store) => {
+storeTest(test, 'items that arrive together share a transaction, and each gets its own result', async (t, store) => {
 	const write = inserting(t);
 	const codes = Array.from({length: 300}, (_, index) => `a${String(index).padStart(3, '0')}`);
 	const results = await Promise.all(codes.map(code => store.writer.submit(write, {code})));
@@ -39,7 +39,7 @@ storeTest(test, 'what arrives together shares a transaction, and each gets its o
 	t.deepEqual(await store.reader('mta_sts').orderBy('domain').pluck('domain'), codes);
 });
 
-storeTest(test, 'an item that fails, fails alone', async (t, store) => {
+storeTest(test, 'a failed item does not affect the others', async (t, store) => {
 	const write = inserting(t);
 	const settled = await Promise.allSettled([
 		store.writer.submit(write, {code: 'one'}),
@@ -54,7 +54,7 @@ storeTest(test, 'an item that fails, fails alone', async (t, store) => {
 	t.deepEqual(await store.reader('mta_sts').orderBy('domain').pluck('domain'), ['one', 'three']);
 });
 
-storeTest(test, 'a transaction of its own is all or nothing', async (t, store) => {
+storeTest(test, 'rolls back a transaction that throws', async (t, store) => {
 	await t.throwsAsync(
 		store.writer.transaction(async trx => {
 			await trx('changes').update({generation: 7});
@@ -65,14 +65,14 @@ storeTest(test, 'a transaction of its own is all or nothing', async (t, store) =
 	t.is((await store.reader('changes').first()).generation, 1);
 });
 
-storeTest(test, 'error texts carry no bound values', async (t, store) => {
+storeTest(test, 'error messages contain no bound values', async (t, store) => {
 	const workspace = {id: 'ws_1', name: 'whsec_SECRET', created_at: ''};
 	await store.writer.transaction(trx => trx('workspaces').insert(workspace));
 	const error = await t.throwsAsync(store.writer.transaction(trx => trx('workspaces').insert(workspace)));
 	t.false(error.message.includes('SECRET'), error.message);
 });
 
-storeTest(test, 'two processes may read and then write', async (t, store, engine) => {
+storeTest(test, 'two processes can read and then write in one transaction', async (t, store, engine) => {
 	if (engine === 'postgres') {
 		t.pass('One row lock decides there.');
 		return;
@@ -88,13 +88,13 @@ storeTest(test, 'two processes may read and then write', async (t, store, engine
 	t.is((await store.reader('changes').first()).generation, 101);
 });
 
-test('a store that cannot be opened says so and leaves nothing open', async t => {
+test('reports a store that cannot be opened', async t => {
 	const location = await newLocation(t, 'sqlite');
 	const file = 'file' in location ? location.file : '';
 	await t.throwsAsync(openStore({file: `${file}/deeper/mailctl.db`}), {code: 'SQLITE_CANTOPEN'});
 });
 
-storeTest(test, 'a store that fails while items run alone is not asked for each of them', async (t, store) => {
+storeTest(test, 'stops running items one by one if the store becomes unavailable', async (t, store) => {
 	let asked = 0;
 	const write: GroupWrite<number, number> = {
 		name: 'failing',
@@ -114,7 +114,7 @@ storeTest(test, 'a store that fails while items run alone is not asked for each 
 });
 
 if (engines.includes('postgres')) {
-	test('PostgreSQL: a connection lost in a transaction fails its items as unavailable, the next ones are written', async t => {
+	test('PostgreSQL: a lost connection fails its items as unavailable, and later ones are written', async t => {
 		const store = await newStore(t, 'postgres');
 		const write = inserting(t);
 		const killed: GroupWrite<string, string> = {
@@ -131,7 +131,7 @@ if (engines.includes('postgres')) {
 		for (const one of settled) {
 			t.true(one.status === 'rejected' && store.dialect.isUnavailable(one.reason), JSON.stringify(one));
 		}
-		// The pool may hand a dead connection out before it hears of its end: that is unavailable too, and passes.
+		// The pool may hand out a dead connection before it notices. That fails as unavailable too, but only briefly.
 		const written = async (code: string) =>
 			await waitFor(`${code} is written`, () =>
 				store.writer.submit(write, {code}).catch((error: unknown) => {
@@ -141,7 +141,7 @@ if (engines.includes('postgres')) {
 			);
 		t.is(await written('one'), 'ONE');
 
-		// While nothing runs, too.
+		// Also while nothing is running.
 		const {rows} = await store.writer.transaction(trx => trx.raw('select pg_backend_pid() as pid'));
 		await store.reader.raw('select pg_terminate_backend(?)', [rows[0].pid]);
 		t.is(await written('two'), 'TWO');
@@ -150,7 +150,7 @@ if (engines.includes('postgres')) {
 }
 
 if (engines.includes('postgres')) {
-	test('a transaction that hangs is ended by PostgreSQL; the store is told to be unavailable, and goes on', async t => {
+	test('PostgreSQL aborts a hung transaction, which fails as unavailable; later ones succeed', async t => {
 		const store = await newStore(t, 'postgres');
 		const asked = (sql: string) => store.writer.transaction(trx => trx.raw(sql));
 		const setting = async (name: string) => Object.values((await asked(`show ${name}`)).rows[0])[0];

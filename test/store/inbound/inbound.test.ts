@@ -2,7 +2,7 @@ import test from 'ava';
 import {readCheckpoint, saveCheckpoint} from '../../../src/store/mailbox-checkpoints.ts';
 import {storeTest} from '../../helpers/databases.ts';
 
-storeTest(test, 'each mailbox has its own checkpoint, the last one that was saved', async (t, {reader, writer}) => {
+storeTest(test, 'each mailbox has its own checkpoint, the last one saved', async (t, {reader, writer}) => {
 	const at = '2026-11-20T10:00:00.000Z';
 	const save = (mailbox: string, position: string) =>
 		writer.transaction(trx => saveCheckpoint(trx, {mailbox, position, at}));

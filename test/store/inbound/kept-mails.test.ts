@@ -4,7 +4,7 @@ import {storeTest} from '../../helpers/databases.ts';
 
 const raw = (subject: string) => Buffer.from(`Subject: ${subject}\r\n\r\n\0\xff${'x'.repeat(20_000)}`, 'latin1');
 
-storeTest(test, 'of kept mails only those to the operator come with their beginning', async (t, store) => {
+storeTest(test, 'lists retained messages, with the beginning of those to the operator only', async (t, store) => {
 	for (const [n, kept] of ['unmatched', 'operator', 'unread', null].entries()) {
 		await store.database('inbound').insert({
 			...{id: String(n).repeat(64), digest: String(n).repeat(64), source: 'smtp', rcpt_to: '["abuse@x.test"]'},

@@ -4,7 +4,7 @@ import {createClaimWrite} from '../../../src/store/queue/claims.ts';
 import {storeTest} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
 
-storeTest(test, 'a claimed recipient has what its rows have, byte for byte', async (t, store, engine) => {
+storeTest(test, 'a claimed recipient has the data of its rows, byte for byte', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	// PostgreSQL's text holds no NUL.

@@ -22,7 +22,7 @@ const now = Date.now();
 const at = storeTime(now);
 const later = storeTime(now + 600_000);
 
-/** One copy each: due, deferred, being tried, held, delivered. */
+/** One recipient each: due, deferred, in flight, held, delivered. */
 async function prepare(store: Store) {
 	const {workspaceId} = await insertWorkspace(store);
 	const names = ['due', 'deferred', 'tried', 'held', 'over'] as const;
@@ -48,7 +48,7 @@ async function prepare(store: Store) {
 	return {workspaceId, messages, all, idOf, step, changed};
 }
 
-storeTest(test, 'hold keeps the state and the time, and leaves what is being tried', async (t, store) => {
+storeTest(test, 'hold keeps the state and the due time, and skips recipients in flight', async (t, store) => {
 	const {step, changed, idOf, all} = await prepare(store);
 	t.deepEqual(await changed(trx => holdRecipients(trx, step)), ['deferred', 'due']);
 	t.like(
@@ -74,7 +74,7 @@ storeTest(test, 'hold keeps the state and the time, and leaves what is being tri
 	);
 });
 
-storeTest(test, 'flush makes due what waits for later, and nothing else', async (t, store) => {
+storeTest(test, 'flush makes deferred recipients due, and no others', async (t, store) => {
 	const {step, changed, idOf} = await prepare(store);
 	t.deepEqual(await changed(trx => makeDue(trx, step)), ['deferred']);
 	t.is(
@@ -95,7 +95,7 @@ storeTest(test, 'flush makes due what waits for later, and nothing else', async 
 	);
 });
 
-storeTest(test, 'an end takes held copies too, and none that is being tried or over', async (t, store) => {
+storeTest(test, 'ends waiting and held recipients, but not those in flight or finished', async (t, store) => {
 	const {step, changed, idOf} = await prepare(store);
 	t.deepEqual(await changed(trx => endWaiting(trx, step, 'bounced')), ['deferred', 'due', 'held']);
 	t.like(
@@ -120,7 +120,7 @@ storeTest(test, 'an end takes held copies too, and none that is being tried or o
 	);
 });
 
-storeTest(test, 'the claim of a dead node holds nothing', async (t, store) => {
+storeTest(test, 'ignores the claims of a dead node', async (t, store) => {
 	const {step, changed} = await prepare(store);
 	const node = {id: 'req_alive', host: 'h', pid: 1, started_at: at, seen_at: at};
 	await store.database('nodes').insert(node);
@@ -130,7 +130,7 @@ storeTest(test, 'the claim of a dead node holds nothing', async (t, store) => {
 	t.deepEqual(await findClaimed(store.reader, step.ids), []);
 });
 
-storeTest(test, 'the size counts each copy once', async (t, store) => {
+storeTest(test, 'the size counts each recipient once', async (t, store) => {
 	await prepare(store);
 	t.deepEqual(await readQueueSize(store.reader, at), {
 		...{ready: 1, deferred: 1, inFlight: 1, held: 1},
@@ -138,7 +138,7 @@ storeTest(test, 'the size counts each copy once', async (t, store) => {
 	});
 });
 
-storeTest(test, 'filters and names find the copies in the queue', async (t, store) => {
+storeTest(test, 'finds recipients in the queue by filters and ids', async (t, store) => {
 	const {workspaceId, messages, idOf} = await prepare(store);
 	const other = await insertWorkspace(store, 'other');
 	await insertMessages(store, other.workspaceId, ['a@y.test']);
@@ -160,27 +160,31 @@ storeTest(test, 'filters and names find the copies in the queue', async (t, stor
 	t.deepEqual(await findNamed(store.reader, names, other.workspaceId), []);
 });
 
-storeTest(test, 'all that waits is held, claims of the dead too, and counted by workspace', async (t, store) => {
-	const {workspaceId, idOf} = await prepare(store);
-	const {workspaceId: other} = await insertWorkspace(store, 'other');
-	await insertMessages(store, other, ['one@y.test', 'two@y.test'], {due: now});
-	const held = await store.writer.transaction(trx => holdAll(trx, later));
-	t.deepEqual(Object.fromEntries(held.map(({workspaceId, recipients}) => [workspaceId, recipients])), {
-		[workspaceId]: 3,
-		[other]: 2,
-	});
-	t.deepEqual(await readQueueSize(store.reader, later), {
-		...{ready: 0, deferred: 0, inFlight: 0, held: 6},
-		byPriority: {high: 0, normal: 0, low: 0},
-	});
-	const heldAt = async (name: string) =>
-		await recipientRows(store.reader)
-			.where({id: idOf(name)})
-			.first('held_at', 'claimed_by');
-	t.deepEqual(await heldAt('tried'), {held_at: later, claimed_by: null});
-	t.deepEqual(await heldAt('held'), {held_at: at, claimed_by: null});
-	t.deepEqual(await heldAt('over'), {held_at: null, claimed_by: null});
-});
+storeTest(
+	test,
+	'holds all waiting recipients, even those claimed by dead nodes, and counts them by workspace',
+	async (t, store) => {
+		const {workspaceId, idOf} = await prepare(store);
+		const {workspaceId: other} = await insertWorkspace(store, 'other');
+		await insertMessages(store, other, ['one@y.test', 'two@y.test'], {due: now});
+		const held = await store.writer.transaction(trx => holdAll(trx, later));
+		t.deepEqual(Object.fromEntries(held.map(({workspaceId, recipients}) => [workspaceId, recipients])), {
+			[workspaceId]: 3,
+			[other]: 2,
+		});
+		t.deepEqual(await readQueueSize(store.reader, later), {
+			...{ready: 0, deferred: 0, inFlight: 0, held: 6},
+			byPriority: {high: 0, normal: 0, low: 0},
+		});
+		const heldAt = async (name: string) =>
+			await recipientRows(store.reader)
+				.where({id: idOf(name)})
+				.first('held_at', 'claimed_by');
+		t.deepEqual(await heldAt('tried'), {held_at: later, claimed_by: null});
+		t.deepEqual(await heldAt('held'), {held_at: at, claimed_by: null});
+		t.deepEqual(await heldAt('over'), {held_at: null, claimed_by: null});
+	},
+);
 
 if (engines.includes('postgres')) {
 	const waits = async (store: Store) => {
@@ -189,7 +193,7 @@ if (engines.includes('postgres')) {
 	};
 
 	for (const change of [holdRecipients, (trx: Knex.Transaction, step: Step) => endWaiting(trx, step, 'errored')]) {
-		test(`a late outcome of a dead daemon and ${change.name || 'an end'} lock in one order`, async t => {
+		test(`a late outcome of a dead daemon and ${change.name || 'an end'} lock in the same order`, async t => {
 			const store = await newStore(t, 'postgres');
 			const {idOf, step} = await prepare(store);
 			const tried = idOf('tried');
@@ -212,7 +216,7 @@ if (engines.includes('postgres')) {
 		});
 	}
 
-	test('a claim that is found after the queue was locked is not waited for', async t => {
+	test('restarts the transaction rather than wait for a claim found after locking the queue', async t => {
 		const store = await newStore(t, 'postgres');
 		const {idOf} = await prepare(store);
 		const rows = (trx: Knex) => trx('claims').where({recipient_id: idOf('tried')});

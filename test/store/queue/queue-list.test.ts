@@ -30,27 +30,31 @@ async function prepare(store: Store) {
 	return {workspaceId, other: other.workspaceId, ids};
 }
 
-storeTest(test, 'the summary counts by destination what is ready, deferred, in flight, held', async (t, store) => {
-	const {workspaceId, other} = await prepare(store);
-	const summarize = (workspace?: string) =>
-		summarizeQueue(store.reader, {now: storeTime(now + 300_000), workspaceId: workspace});
-	const [x, y, ...rest] = await summarize();
-	t.deepEqual(rest, []);
-	t.like(x, {destination: 'x.test', ready: 1, deferred: 1, in_flight: 1, held: 1, last_reply: '451 later'});
-	t.like(y, {destination: 'y.test', ready: 2, deferred: 0, in_flight: 0, held: 0, last_reply: null});
-	const age = Date.now() - Date.parse(x?.oldest ?? '');
-	t.true(age >= 0 && age < 120_000, 'accepted just now, by the message id');
-	t.deepEqual(
-		(await summarize(workspaceId)).map(({destination, ready}) => [destination, ready]),
-		[
-			['x.test', 1],
-			['y.test', 1],
-		],
-	);
-	t.like((await summarize(other))[0], {destination: 'y.test', ready: 1});
-});
+storeTest(
+	test,
+	'the summary counts ready, deferred, in-flight and held recipients by destination',
+	async (t, store) => {
+		const {workspaceId, other} = await prepare(store);
+		const summarize = (workspace?: string) =>
+			summarizeQueue(store.reader, {now: storeTime(now + 300_000), workspaceId: workspace});
+		const [x, y, ...rest] = await summarize();
+		t.deepEqual(rest, []);
+		t.like(x, {destination: 'x.test', ready: 1, deferred: 1, in_flight: 1, held: 1, last_reply: '451 later'});
+		t.like(y, {destination: 'y.test', ready: 2, deferred: 0, in_flight: 0, held: 0, last_reply: null});
+		const age = Date.now() - Date.parse(x?.oldest ?? '');
+		t.true(age >= 0 && age < 120_000, 'accepted just now, by the message id');
+		t.deepEqual(
+			(await summarize(workspaceId)).map(({destination, ready}) => [destination, ready]),
+			[
+				['x.test', 1],
+				['y.test', 1],
+			],
+		);
+		t.like((await summarize(other))[0], {destination: 'y.test', ready: 1});
+	},
+);
 
-storeTest(test, 'the summary counts what waits by priority', async (t, store) => {
+storeTest(test, 'the summary counts waiting recipients by priority', async (t, store) => {
 	await prepare(store);
 	await store.database('queue').whereNull('held_at').where({destination: 'x.test'}).update({priority: -1});
 	await store.database('queue').where({destination: 'y.test'}).update({priority: 1});
@@ -67,7 +71,7 @@ storeTest(test, 'the summary counts what waits by priority', async (t, store) =>
 	t.deepEqual([size.ready, size.byPriority], [3, {high: 2, normal: 0, low: 1}]);
 });
 
-storeTest(test, 'the last reply is of the copy that was deferred last, of those that had one', async (t, store) => {
+storeTest(test, 'the last reply is that of the most recently deferred recipient with one', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const ids = await insertMessages(store, workspaceId, ['a@x.test', 'b@x.test', 'c@x.test']);
 	const replies = ['450 first', '451 second', null];
@@ -87,7 +91,7 @@ storeTest(test, 'the last reply is of the copy that was deferred last, of those 
 	t.is(after?.last_reply, '452 third');
 });
 
-storeTest(test, 'the list has each copy that waits, next due first', async (t, store) => {
+storeTest(test, 'lists every waiting recipient, next due first', async (t, store) => {
 	const {workspaceId, ids} = await prepare(store);
 	const list = async (filter: Partial<QueueListing>) =>
 		(await listQueue(store.reader, {limit: 100, ...filter})).map(({address}) => address);

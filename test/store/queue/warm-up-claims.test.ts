@@ -5,7 +5,7 @@ import {engines, newStore} from '../../helpers/databases.ts';
 import {insertMessages, insertWorkspace, newId} from '../../helpers/messages.ts';
 import {notRunHere} from '../../helpers/not-run-here.ts';
 
-test('nodes that claim at once for a new source do not exceed its share of the day', async t => {
+test('concurrent claims of several nodes do not exceed a new source’s daily limit', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
