@@ -18,7 +18,7 @@ function mail(text: string, ...rcptTo: string[]) {
 	return {raw: Buffer.from(text, 'latin1'), source: 'smtp', mailFrom: '', rcptTo} as const;
 }
 
-storeTest(test, 'a mail is stored whole', async (t, store) => {
+storeTest(test, 'stores a message completely', async (t, store) => {
 	const options = {writer: store.writer, node: 'req_a', clock};
 	const raw = 'a\0b\xff\r\n'.repeat(100_000);
 	const {id, isNew} = await takeIn(options, mail(raw, 'b@x.test', 'a@x.test'));
@@ -38,7 +38,7 @@ storeTest(test, 'a mail is stored whole', async (t, store) => {
 	});
 });
 
-storeTest(test, 'the same mail for the same recipients is one, in whatever order they are named', async (t, store) => {
+storeTest(test, 'stores the same message for the same recipients once, in whatever order they are listed', async (t, store) => {
 	const options = {writer: store.writer, node: 'req_a', clock};
 	const all = await Promise.all([
 		takeIn(options, mail('x', 'a@x.test', 'b@x.test')),
@@ -58,7 +58,7 @@ storeTest(test, 'the same mail for the same recipients is one, in whatever order
 	t.is(new Set(mails.map(({digest}) => digest)).size, 2);
 });
 
-storeTest(test, 'where the store cannot be written nothing is kept', async (t, store) => {
+storeTest(test, 'stores nothing if the store cannot be written', async (t, store) => {
 	const options = {writer: store.writer, node: 'req_a', clock};
 	await store.database.raw('alter table inbound rename to away');
 	await t.throwsAsync(takeIn(options, mail('x', 'a@x.test')));
@@ -66,7 +66,7 @@ storeTest(test, 'where the store cannot be written nothing is kept', async (t, s
 	t.true((await takeIn(options, mail('x', 'a@x.test'))).isNew);
 });
 
-storeTest(test, 'own mails at once, those of others when they are old, and never more than fits', async (t, store) => {
+storeTest(test, 'lists its own messages at once, those of other nodes when they are old, up to the limit', async (t, store) => {
 	const at = (minute: number) => ({now: () => Date.UTC(2026, 10, 21, 10, minute)});
 	const take = async (node: string | null, minute: number, text: string) => {
 		await takeIn({writer: store.writer, node, clock: at(minute)}, mail(text, 'a@x.test'));

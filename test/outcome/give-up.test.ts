@@ -31,7 +31,7 @@ async function given(store: Store, how: GivenUp) {
 
 storeTest(
 	test,
-	'fail is a transient bounce that webhooks are told of and that suppresses nothing',
+	'fail: records a transient bounce, notifies webhooks and suppresses nothing',
 	async (t, store) => {
 		const {ended, recipient, event, posts, days, suppressions, again} = await given(store, {
 			kind: 'fail',
@@ -55,7 +55,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'drop is an error that no webhook tells of', async (t, store) => {
+storeTest(test, 'drop: records an error without notifying webhooks', async (t, store) => {
 	const {recipient, event, posts, days, suppressions} = await given(store, {kind: 'drop'});
 	t.like(recipient, {state: 'errored', state_at: now, next_attempt_at: null});
 	t.is(event.type, 'errored');

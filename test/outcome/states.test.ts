@@ -21,7 +21,7 @@ const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_00
 
 const isOpen = (state: RecipientState) => ['accepted', 'queued', 'sent'].includes(state);
 
-/** A copy in this state, claimed by us; what is over has left the queue. */
+/** A recipient in this state, claimed by us; in a final state it has left the queue. */
 async function recipientIn(store: Store, state: RecipientState): Promise<Claimed> {
 	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	await insertMessages(store, workspaceId, ['ada@a.test'], {due: now});
@@ -40,7 +40,7 @@ async function timelineOf(store: Store, {message_id: messageId}: Claimed): Promi
 	return (await readEvents(store.reader, messageId, {after: null, limit: 100})).map(({type}) => type);
 }
 
-/** Records the end of a try as the scheduler does. */
+/** Records the end of an attempt as the scheduler does. */
 async function record(
 	store: Store,
 	recipient: Claimed,
@@ -53,7 +53,7 @@ async function record(
 	return await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
 }
 
-storeTest(test, 'a report moves a state exactly where the table allows it', async (t, store) => {
+storeTest(test, 'moves a state on a report exactly where the table allows it', async (t, store) => {
 	for (const from of recipientStates) {
 		for (const to of recipientStates) {
 			const recipient = await recipientIn(store, from);
@@ -77,7 +77,7 @@ const outcomes = {
 } as const satisfies Partial<Record<RecipientState, Outcome>>;
 
 for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, Outcome]>) {
-	sqliteTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
+	sqliteTest(test, `moves a state exactly where allowed when an attempt ends ${to}`, async (t, store) => {
 		conforms(t, ...(to === 'sent' ? ['status.sent'] : []));
 		for (const from of recipientStates) {
 			const recipient = await recipientIn(store, from);
@@ -87,7 +87,7 @@ for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, O
 			t.is(row.state, moves ? to : from, `${from} to ${to}`);
 			t.is(row.claimed_by, null);
 			t.is(row.next_attempt_at !== null, to === 'queued' && isOpen(from), `${from} to ${to}: in the queue`);
-			// Whatever becomes of the state, what happened is told.
+			// The event is recorded whether or not the state changes.
 			t.deepEqual(await timelineOf(store, recipient), to === 'sent' || to === 'queued' ? [] : [to]);
 		}
 	});
@@ -95,7 +95,7 @@ for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, O
 
 storeTest(
 	test,
-	'a complaint always has its event and suppresses, and moves the state where it may',
+	'always records and suppresses on a complaint, and moves the state where allowed',
 	async (t, store) => {
 		for (const from of recipientStates) {
 			const recipient = await recipientIn(store, from);
@@ -125,7 +125,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a complaint during a try stands, and the try is told all the same', async (t, store) => {
+storeTest(test, 'keeps a complaint received during an attempt, and still records the attempt', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	await store.writer.transaction(trx => moveRecipients(trx, [recipient.id], 'complained', at));
 	t.true(await record(store, recipient, {kind: 'delivered'}, at));
@@ -133,7 +133,7 @@ storeTest(test, 'a complaint during a try stands, and the try is told all the sa
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered']);
 });
 
-storeTest(test, 'a try that another node has taken over ends nothing here', async (t, store) => {
+storeTest(test, 'does not record an attempt that another node has taken over', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	await changeRecipients(store.database, all => all.where({id: recipient.id}), {claimed_by: 'req_other'});
 	t.false(await record(store, recipient, {kind: 'delivered'}, at));
@@ -141,7 +141,7 @@ storeTest(test, 'a try that another node has taken over ends nothing here', asyn
 	t.deepEqual(await timelineOf(store, recipient), []);
 });
 
-storeTest(test, 'sent stands once per copy, with its own time, before what followed it', async (t, store) => {
+storeTest(test, 'records sent once per recipient, with its own time and before later events', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	const sentAt = new Date(now - 5000).toISOString();
 	t.true(await record(store, recipient, outcomes.queued, sentAt));
@@ -159,7 +159,7 @@ storeTest(test, 'sent stands once per copy, with its own time, before what follo
 	);
 });
 
-storeTest(test, 'a copy whose connections all failed stays queued, without an event', async (t, store) => {
+storeTest(test, 'leaves a recipient queued without an event if all connections failed', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	t.true(await record(store, recipient, outcomes.queued));
 	t.is((await rowOf(store, recipient)).state, 'queued');

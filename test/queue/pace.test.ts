@@ -22,7 +22,7 @@ const relayRoute = (name: string): Route => {
 	return {...route, terms: {...route.terms, nextHop: {kind: 'relay', relays: [], acceptMeans: 'sent'}}};
 };
 
-/** Nobody answered. */
+/** No mail server responded. */
 const silence = (recipient: Claimed) => ({
 	...resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'} satisfies Outcome),
 	sentAt: null,
@@ -44,7 +44,7 @@ const silence = (recipient: Claimed) => ({
 
 storeTest(
 	test,
-	'the backlog of one workspace holds up another’s mail by no more than what is under way',
+	'delays mail of a workspace behind another’s backlog only by what is in progress',
 	async (t, store) => {
 		const big = await insertWorkspace(store, 'big');
 		const small = await insertWorkspace(store, 'small');
@@ -73,7 +73,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a dead site costs no copy more than one try, and waits; a restart keeps that', async (t, store) => {
+storeTest(test, 'spends at most one attempt per recipient on a dead provider, even after a restart', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(50, 'dead.test'));
 	const tries: string[] = [];
@@ -126,7 +126,7 @@ storeTest(test, 'a dead site costs no copy more than one try, and waits; a resta
 	t.deepEqual(again, ['one@well.test']);
 });
 
-storeTest(test, 'a site that is left alone is told also while all its mail is due later', async (t, store) => {
+storeTest(test, 'reports a suspended provider even while all of its mail is due later', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(3, 'dead.test'));
 	const {scheduler} = schedulerOf(store, async recipient => silence(recipient), {
@@ -146,7 +146,7 @@ storeTest(test, 'a site that is left alone is told also while all its mail is du
 	await scheduler.stop();
 });
 
-storeTest(test, 'a site comes back when its probe is taken', async (t, store) => {
+storeTest(test, 'resumes a provider when its probe is accepted', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(20, 'a.test'));
 	let dead = true;
@@ -171,7 +171,7 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 
 storeTest(
 	test,
-	'a smarthost that refuses us stops its route: no attempt counts, nothing bounces, others go on',
+	'stops the route of a relay that rejects us, without counting attempts or bouncing anything',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, [...many(20, 'a.test'), 'one@direct.test'], {due: Date.now() - hour});
@@ -197,7 +197,7 @@ storeTest(
 			{
 				routeOf: async ({destination}) =>
 					destination === 'a.test' ? relayRoute('smarthost') : routeTo(destination),
-				// Whatever were counted as a try would be the last one, which is a minute before the end.
+				// Anything counted as an attempt would be the last one, a minute before the end.
 				retry: () => retry([500], hour + 59_000),
 				observer: {siteChanged: (_site, more) => changes.push(...more)},
 			},
@@ -218,7 +218,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a destination that an operator suspended is not claimed until it is resumed', async (t, store) => {
+storeTest(test, 'does not claim a destination that an operator suspended until it is resumed', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await store.writer.transaction(trx =>
 		trx('suspensions').insert({destination: 'a.test', reason: 'asked', created_at: now()}),
@@ -238,7 +238,7 @@ storeTest(test, 'a destination that an operator suspended is not claimed until i
 
 storeTest(
 	test,
-	'a new source sends no more than its share of the day, also after a restart and between nodes',
+	'enforces the daily limit of a new source across restarts and nodes',
 	async (t, store) => {
 		await clearOfMidnight();
 		const {workspaceId} = await insertWorkspace(store);
@@ -273,7 +273,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'mail of a paused workspace and held mail is not asked for again and again', async (t, store) => {
+storeTest(test, 'does not query mail of a paused workspace and held mail over and over', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const paused = await insertWorkspace(store, 'paused');
 	await insertMessages(store, workspaceId, ['one@a.test']);
