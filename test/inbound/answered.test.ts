@@ -89,29 +89,25 @@ storeTest(test, 'finds the message that a reply refers to by the Message-ID of a
 	t.is(await answered('<the-same-name-for-all@relay.example>'), null);
 });
 
-storeTest(
-	test,
-	'lists received mail by its time of arrival, even if it was read late',
-	async (t, store) => {
-		const {workspaceId, receive} = await prepare(store);
-		const noon = Date.parse('2026-11-29T12:00:00Z');
-		// In the order in which they are read.
-		for (const minute of [3, 0, 4, 1, 2]) {
-			const mail = await receive([], storeTime(noon + minute * 60_000));
-			await store.writer.transaction(async trx => await insertReceived(trx, mail === undefined ? [] : [mail]));
-		}
-		const filter = {workspaceId, terms: []};
-		const minutes = (rows: ReadonlyArray<{readonly receivedAt: string}>) =>
-			rows.map(({receivedAt}) => (Date.parse(receivedAt) - noon) / 60_000);
-		t.deepEqual(minutes((await listReceived(store.reader, filter)).rows), [4, 3, 2, 1, 0]);
-		const times = {since: noon + 60_000, until: noon + 3 * 60_000};
-		t.deepEqual(minutes((await listReceived(store.reader, {...filter, ...times})).rows), [2, 1]);
+storeTest(test, 'lists received mail by its time of arrival, even if it was read late', async (t, store) => {
+	const {workspaceId, receive} = await prepare(store);
+	const noon = Date.parse('2026-11-29T12:00:00Z');
+	// In the order in which they are read.
+	for (const minute of [3, 0, 4, 1, 2]) {
+		const mail = await receive([], storeTime(noon + minute * 60_000));
+		await store.writer.transaction(async trx => await insertReceived(trx, mail === undefined ? [] : [mail]));
+	}
+	const filter = {workspaceId, terms: []};
+	const minutes = (rows: ReadonlyArray<{readonly receivedAt: string}>) =>
+		rows.map(({receivedAt}) => (Date.parse(receivedAt) - noon) / 60_000);
+	t.deepEqual(minutes((await listReceived(store.reader, filter)).rows), [4, 3, 2, 1, 0]);
+	const times = {since: noon + 60_000, until: noon + 3 * 60_000};
+	t.deepEqual(minutes((await listReceived(store.reader, {...filter, ...times})).rows), [2, 1]);
 
-		// A message that is read between two pages neither repeats nor hides others.
-		const page = await listReceived(store.reader, filter, {after: null, limit: 2});
-		const late = await receive([], storeTime(noon + 3.5 * 60_000));
-		await store.writer.transaction(async trx => await insertReceived(trx, late === undefined ? [] : [late]));
-		const rest = await listReceived(store.reader, filter, {after: page.next, limit: 9});
-		t.deepEqual([...minutes(page.rows), ...minutes(rest.rows)], [4, 3, 2, 1, 0]);
-	},
-);
+	// A message that is read between two pages neither repeats nor hides others.
+	const page = await listReceived(store.reader, filter, {after: null, limit: 2});
+	const late = await receive([], storeTime(noon + 3.5 * 60_000));
+	await store.writer.transaction(async trx => await insertReceived(trx, late === undefined ? [] : [late]));
+	const rest = await listReceived(store.reader, filter, {after: page.next, limit: 9});
+	t.deepEqual([...minutes(page.rows), ...minutes(rest.rows)], [4, 3, 2, 1, 0]);
+});

@@ -300,7 +300,7 @@ test('refuses an eleventh concurrent session of a client', async t => {
 });
 
 /**
- * Sends again and again, each time once what had come is read: a write to who has hung up would lose his last reply.
+ * Sends repeatedly, each time after reading what has arrived: writing to a closed connection would lose the last reply.
  */
 function drip(t: ExecutionContext, send: () => void): void {
 	const timer = setInterval(setImmediate, 20, send);

@@ -88,23 +88,27 @@ storeTest(test, 'reads every message once and removes its content', async (t, st
 	t.true(left[0].size > 0);
 });
 
-storeTest(test, 'reads messages of other nodes once they are old, or all of them when it starts alone', async (t, store) => {
-	await take(store, ['old'], {node: 'req_b', at: Date.now() - 61_000});
-	await take(store, ['new'], {node: 'req_b'});
-	const first = readingOf(t, store);
-	first.reading.wake();
-	await first.reading.idle();
-	t.deepEqual(first.read, ['old']);
+storeTest(
+	test,
+	'reads messages of other nodes once they are old, or all of them when it starts alone',
+	async (t, store) => {
+		await take(store, ['old'], {node: 'req_b', at: Date.now() - 61_000});
+		await take(store, ['new'], {node: 'req_b'});
+		const first = readingOf(t, store);
+		first.reading.wake();
+		await first.reading.idle();
+		t.deepEqual(first.read, ['old']);
 
-	const second = readingOf(t, store, {alone: true});
-	second.reading.wake();
-	await second.reading.idle();
-	t.deepEqual(second.read, ['new']);
-	await take(store, ['newer'], {node: 'req_b'});
-	second.reading.wake();
-	await second.reading.idle();
-	t.deepEqual(second.read, ['new']);
-});
+		const second = readingOf(t, store, {alone: true});
+		second.reading.wake();
+		await second.reading.idle();
+		t.deepEqual(second.read, ['new']);
+		await take(store, ['newer'], {node: 'req_b'});
+		second.reading.wake();
+		await second.reading.idle();
+		t.deepEqual(second.read, ['new']);
+	},
+);
 
 storeTest(test, 'sets aside a message with slow DNS lookups and reads others in the meantime', async (t, store) => {
 	let asked = 0;
@@ -154,39 +158,43 @@ storeTest(test, 'retains an unreadable message for review and reads the others',
 	t.is(await countUnread(store.reader), 0);
 });
 
-storeTest(test, 'retains a message that fails to be recorded, and reads it again after a store error', async (t, store) => {
-	const failure = (code: string) => Object.assign(new Error(code), {code});
-	// A full disk, and for PostgreSQL also deadlocks, as many as the writer retries.
-	const failures = (store.dialect.name === 'sqlite' ? ['SQLITE_FULL'] : ['53100', '40P01']).map(failure);
-	const failed: Error[] = [];
-	const recorded: string[] = [];
-	const {reading, unreadable, unrecorded, storeErrors} = readingOf(t, store, {
-		async read(raw) {
-			return {...nothing, fault: raw.toString()};
-		},
-		async record({id}: CameIn, {fault}: Reading) {
-			if (fault === 'bug') {
-				throw new Error('a bug');
-			}
-			const next = fault === 'later' ? failures.shift() : undefined;
-			if (next) {
-				failed.push(next);
-				throw next;
-			}
-			recorded.push(fault ?? '');
-			await record(store, id);
-		},
-	});
-	await take(store, ['later', 'bug', 'good']);
-	reading.wake();
-	await reading.idle();
-	t.deepEqual(recorded, ['good', 'later']);
-	t.deepEqual(unrecorded, ['a bug']);
-	t.deepEqual(unreadable, ['The result could not be recorded; see the log for the reason.']);
-	t.deepEqual(storeErrors, failed);
-	t.is(failures.length, 0);
-	t.is(await countUnread(store.reader), 0);
-});
+storeTest(
+	test,
+	'retains a message that fails to be recorded, and reads it again after a store error',
+	async (t, store) => {
+		const failure = (code: string) => Object.assign(new Error(code), {code});
+		// A full disk, and for PostgreSQL also deadlocks, as many as the writer retries.
+		const failures = (store.dialect.name === 'sqlite' ? ['SQLITE_FULL'] : ['53100', '40P01']).map(failure);
+		const failed: Error[] = [];
+		const recorded: string[] = [];
+		const {reading, unreadable, unrecorded, storeErrors} = readingOf(t, store, {
+			async read(raw) {
+				return {...nothing, fault: raw.toString()};
+			},
+			async record({id}: CameIn, {fault}: Reading) {
+				if (fault === 'bug') {
+					throw new Error('a bug');
+				}
+				const next = fault === 'later' ? failures.shift() : undefined;
+				if (next) {
+					failed.push(next);
+					throw next;
+				}
+				recorded.push(fault ?? '');
+				await record(store, id);
+			},
+		});
+		await take(store, ['later', 'bug', 'good']);
+		reading.wake();
+		await reading.idle();
+		t.deepEqual(recorded, ['good', 'later']);
+		t.deepEqual(unrecorded, ['a bug']);
+		t.deepEqual(unreadable, ['The result could not be recorded; see the log for the reason.']);
+		t.deepEqual(storeErrors, failed);
+		t.is(failures.length, 0);
+		t.is(await countUnread(store.reader), 0);
+	},
+);
 
 storeTest(
 	test,
@@ -254,34 +262,30 @@ storeTest(test, 'on stop, records messages in progress and leaves the others unr
 	t.is(await countUnread(store.reader), 0);
 });
 
-storeTest(
-	test,
-	'gives each turn an equal share, and each precedence a loop of its own',
-	async (t, store) => {
-		const of = (turn: string, texts: readonly string[], at: number) =>
-			take(store, texts, {at, turn: {precedence: precedence.unproven, turn}});
-		const flood = Array.from({length: 30}, (_, n) => `flood ${n}`);
-		await of('ws_a', flood, 1000);
-		for (let n = 0; n < 12; n++) {
-			await of(`ws_${n}`, [`late ${n}`], 2000);
-		}
-		await of('ws_b', ['b 1', 'b 2', 'b 3'], 3000);
-		await take(store, ['proven'], {at: 4000});
-		const {reading, read} = readingOf(t, store, {
-			lane: {precedence: precedence.unproven, perTurn: 2, maxRows: 8},
-			async read(raw) {
-				read.push(raw.toString());
-				return nothing;
-			},
-		});
-		reading.wake();
-		await reading.idle();
-		t.is(read.length, 45);
-		t.true(Math.max(...read.flatMap((text, at) => (text.startsWith('flood') ? [] : [at]))) < 24, read.join());
-		t.deepEqual(read.filter(text => text.startsWith('flood')).toSorted(), flood.toSorted());
-		t.is(await countUnread(store.reader), 1);
-	},
-);
+storeTest(test, 'gives each turn an equal share, and each precedence a loop of its own', async (t, store) => {
+	const of = (turn: string, texts: readonly string[], at: number) =>
+		take(store, texts, {at, turn: {precedence: precedence.unproven, turn}});
+	const flood = Array.from({length: 30}, (_, n) => `flood ${n}`);
+	await of('ws_a', flood, 1000);
+	for (let n = 0; n < 12; n++) {
+		await of(`ws_${n}`, [`late ${n}`], 2000);
+	}
+	await of('ws_b', ['b 1', 'b 2', 'b 3'], 3000);
+	await take(store, ['proven'], {at: 4000});
+	const {reading, read} = readingOf(t, store, {
+		lane: {precedence: precedence.unproven, perTurn: 2, maxRows: 8},
+		async read(raw) {
+			read.push(raw.toString());
+			return nothing;
+		},
+	});
+	reading.wake();
+	await reading.idle();
+	t.is(read.length, 45);
+	t.true(Math.max(...read.flatMap((text, at) => (text.startsWith('flood') ? [] : [at]))) < 24, read.join());
+	t.deepEqual(read.filter(text => text.startsWith('flood')).toSorted(), flood.toSorted());
+	t.is(await countUnread(store.reader), 1);
+});
 
 /** A loop whose process dies while it reads these messages. */
 async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string[]): Promise<string[]> {

@@ -35,8 +35,8 @@ const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => 
 };
 
 /**
- * Every row of every table, as one text: blobs as what they say. It is full of random ids, none of which has an i, l, o
- * or u: a name that is looked for in it has some, or it would be found by chance.
+ * Every row of every table as one text, with the content of blobs. It is full of random ids without the letters i, l, o
+ * and u: names searched for in it contain one of them, so that an id cannot match by chance.
  */
 async function everything(store: Store, tables: readonly string[]): Promise<string> {
 	const parts = await Promise.all(
@@ -128,7 +128,7 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 			},
 			...{raw: Buffer.from(address), size: address.length, kept: 'unread', reading: JSON.stringify({address})},
 		});
-		// These belong to no known workspace and can only be found by the address.
+		// It is not known whose these are: they can only be found by the address.
 		const kept = {
 			digest: sha256,
 			source: 'smtp',
@@ -309,26 +309,22 @@ storeTest(test, 'erases everything about a person except what prevents messages 
 	});
 });
 
-sqliteTest(
-	test,
-	'leaves other addresses alone, and the same address in another workspace',
-	async (t, store) => {
-		const api = await startApi(t, store);
-		const mine = idOf(await api.send({to: 'lois@example.org', data: {a: 1}, metadata: {b: '2'}}));
-		await leaveTraces(api, mine);
-		const before = await everything(store, await tablesOf(store));
-		const erase = eraseOf(store);
-		for (const person of [
-			{workspaceId: newId('ws'), addressKey: 'lois@example.org'},
-			{workspaceId: api.workspace.id, addressKey: 'lois@example.com'},
-			{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
-			{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
-		]) {
-			t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0, isLeft: false});
-		}
-		t.is(await everything(store, await tablesOf(store)), before);
-	},
-);
+sqliteTest(test, 'leaves other addresses alone, and the same address in another workspace', async (t, store) => {
+	const api = await startApi(t, store);
+	const mine = idOf(await api.send({to: 'lois@example.org', data: {a: 1}, metadata: {b: '2'}}));
+	await leaveTraces(api, mine);
+	const before = await everything(store, await tablesOf(store));
+	const erase = eraseOf(store);
+	for (const person of [
+		{workspaceId: newId('ws'), addressKey: 'lois@example.org'},
+		{workspaceId: api.workspace.id, addressKey: 'lois@example.com'},
+		{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
+		{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
+	]) {
+		t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0, isLeft: false});
+	}
+	t.is(await everything(store, await tablesOf(store)), before);
+});
 
 sqliteTest(test, 'can erase the contact of the placeholder address itself', async (t, store) => {
 	const api = await startApi(t, store);
@@ -338,44 +334,54 @@ sqliteTest(test, 'can erase the contact of the placeholder address itself', asyn
 	t.deepEqual(result, {contact: true, messages: 0, recipients: 0, isLeft: false});
 });
 
-storeTest(test, 'erases many messages in steps and completes an interrupted erasure the next time', async (t, store, engine) => {
-	const api = await startApi(t, store);
-	const {id: workspaceId} = api.workspace;
-	for (let n = 0; n < 7; n++) {
-		const sends = Array.from({length: 50}, () =>
-			api.send({to: n < 6 ? 'lois@example.org' : 'zoe@example.org', cc: n < 6 ? [] : ['lois@example.org']}),
-		);
-		await Promise.all(sends);
-	}
-	let steps = 0;
-	const failing = eraseOf(store, async () => {
-		steps++;
-		if (steps === 5) {
-			throw new Error('power is gone');
+storeTest(
+	test,
+	'erases many messages in steps and completes an interrupted erasure the next time',
+	async (t, store, engine) => {
+		const api = await startApi(t, store);
+		const {id: workspaceId} = api.workspace;
+		for (let n = 0; n < 7; n++) {
+			const sends = Array.from({length: 50}, () =>
+				api.send({to: n < 6 ? 'lois@example.org' : 'zoe@example.org', cc: n < 6 ? [] : ['lois@example.org']}),
+			);
+			await Promise.all(sends);
 		}
-	});
-	const person = {workspaceId, addressKey: 'lois@example.org'};
-	await t.throwsAsync(failing(person), {message: 'power is gone'});
-	const rest = async () =>
-		Number((await recipientRows(store.reader).where({address_key: 'lois@example.org'}).count('* as n').first())?.n);
-	const left = await rest();
-	t.true(left > 0 && left < 350, String(left));
-	t.deepEqual(await store.reader('contacts').where({address_key: 'lois@example.org'}), [], 'the contact goes first');
+		let steps = 0;
+		const failing = eraseOf(store, async () => {
+			steps++;
+			if (steps === 5) {
+				throw new Error('power is gone');
+			}
+		});
+		const person = {workspaceId, addressKey: 'lois@example.org'};
+		await t.throwsAsync(failing(person), {message: 'power is gone'});
+		const rest = async () =>
+			Number(
+				(await recipientRows(store.reader).where({address_key: 'lois@example.org'}).count('* as n').first())?.n,
+			);
+		const left = await rest();
+		t.true(left > 0 && left < 350, String(left));
+		t.deepEqual(
+			await store.reader('contacts').where({address_key: 'lois@example.org'}),
+			[],
+			'the contact goes first',
+		);
 
-	const files: string[] = [];
-	const erase = eraseOf(store, async ids => void files.push(...ids));
-	const plans = await plansDuring(store, engine, async () => {
-		t.deepEqual(await erase(person), {contact: true, messages: left, recipients: 0, isLeft: false});
-	});
-	t.is(await rest(), 0);
-	t.is(files.length, left);
-	for (const plan of plans) {
-		// Nobody waits for a scan of the retained messages.
-		t.true(!readsAll(plan) || /^select .{1,8} from .inbound./.test(plan), plan);
-	}
-	const untouched = await recipientRows(store.reader).where({address_key: 'zoe@example.org', state: 'accepted'});
-	t.is(untouched.length, 50);
-});
+		const files: string[] = [];
+		const erase = eraseOf(store, async ids => void files.push(...ids));
+		const plans = await plansDuring(store, engine, async () => {
+			t.deepEqual(await erase(person), {contact: true, messages: left, recipients: 0, isLeft: false});
+		});
+		t.is(await rest(), 0);
+		t.is(files.length, left);
+		for (const plan of plans) {
+			// Nobody waits for a scan of the retained messages.
+			t.true(!readsAll(plan) || /^select .{1,8} from .inbound./.test(plan), plan);
+		}
+		const untouched = await recipientRows(store.reader).where({address_key: 'zoe@example.org', state: 'accepted'});
+		t.is(untouched.length, 50);
+	},
+);
 
 const dataOf = ({body}: Awaited<ReturnType<TestApi['get']>>) => (body as {data: Array<{id: string}>}).data;
 

@@ -73,16 +73,20 @@ storeTest(test, 'suppresses after a third message to a full mailbox in a week, a
 	t.is((await store.reader('address_health')).length, 0, 'the count begins anew');
 });
 
-sqliteTest(test, 'does not suppress after three messages within seven days, or after two in a year', async (t, store) => {
-	const shop = await newShop(store);
-	for (const onDay of [0, 3, 6.9]) {
-		await sendOn(onDay, full, shop);
-	}
-	await sendOn(0, full, {...shop, address: 'bob@a.test'});
-	await sendOn(365, full, {...shop, address: 'bob@a.test'});
-	t.false(await isSuppressed(shop));
-	t.is((await store.reader('address_health')).length, 2);
-});
+sqliteTest(
+	test,
+	'does not suppress after three messages within seven days, or after two in a year',
+	async (t, store) => {
+		const shop = await newShop(store);
+		for (const onDay of [0, 3, 6.9]) {
+			await sendOn(onDay, full, shop);
+		}
+		await sendOn(0, full, {...shop, address: 'bob@a.test'});
+		await sendOn(365, full, {...shop, address: 'bob@a.test'});
+		t.false(await isSuppressed(shop));
+		t.is((await store.reader('address_health')).length, 2);
+	},
+);
 
 storeTest(test, 'restarts the count after a delivery', async (t, store) => {
 	const shop = await newShop(store);
@@ -107,19 +111,23 @@ sqliteTest(test, 'does not count a message that bounced after delivery as delive
 	t.true(await isSuppressed(shop));
 });
 
-sqliteTest(test, 'counts messages that expired because of a full mailbox, but not for other reasons', async (t, store) => {
-	const shop = await newShop(store);
-	const given = (category: BounceCategory): Outcome => ({kind: 'deferred', category, reason: '452 4.2.2 full'});
-	for (const onDay of [0, 4, 8]) {
-		await sendOn(onDay, given('network'), {...shop, address: 'net@a.test'}, 5);
-		await sendOn(onDay, {...full, category: 'spam_content'}, {...shop, address: 'spam@a.test'});
-	}
-	t.false(await isSuppressed(shop));
-	for (const onDay of [0, 4, 8]) {
-		await sendOn(onDay, given('mailbox_full'), shop, 5);
-	}
-	t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
-});
+sqliteTest(
+	test,
+	'counts messages that expired because of a full mailbox, but not for other reasons',
+	async (t, store) => {
+		const shop = await newShop(store);
+		const given = (category: BounceCategory): Outcome => ({kind: 'deferred', category, reason: '452 4.2.2 full'});
+		for (const onDay of [0, 4, 8]) {
+			await sendOn(onDay, given('network'), {...shop, address: 'net@a.test'}, 5);
+			await sendOn(onDay, {...full, category: 'spam_content'}, {...shop, address: 'spam@a.test'});
+		}
+		t.false(await isSuppressed(shop));
+		for (const onDay of [0, 4, 8]) {
+			await sendOn(onDay, given('mailbox_full'), shop, 5);
+		}
+		t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
+	},
+);
 
 sqliteTest(test, 'counts reports of a disabled mailbox, but not those without a reason', async (t, store) => {
 	const {workspaceId} = await newShop(store);

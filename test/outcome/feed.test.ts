@@ -48,26 +48,22 @@ const write = (store: Store, messages: readonly string[]) => {
 };
 const idsOf = (events: readonly StreamedEvent[]) => events.map(({id}) => id);
 
-storeTest(
-	test,
-	'streams new events of the own workspace only, and resumes where it stopped',
-	async (t, store) => {
-		const feed = startFeed(t, store);
-		const [own, other] = [await prepare(store), await prepare(store, 'other')];
-		await write(store, [own.message]);
-		const written: string[] = [];
-		const first = await take(feed, own.workspaceId, {
-			after: null,
-			count: 2,
-			looked: async looks =>
-				looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
-		});
-		t.deepEqual(idsOf(first), written);
-		const missed = await write(store, [own.message, other.message, own.message]);
-		const next = await take(feed, own.workspaceId, {after: first.at(-1)?.position ?? 0, count: 2});
-		t.deepEqual(idsOf(next), [missed[0], missed[2]]);
-	},
-);
+storeTest(test, 'streams new events of the own workspace only, and resumes where it stopped', async (t, store) => {
+	const feed = startFeed(t, store);
+	const [own, other] = [await prepare(store), await prepare(store, 'other')];
+	await write(store, [own.message]);
+	const written: string[] = [];
+	const first = await take(feed, own.workspaceId, {
+		after: null,
+		count: 2,
+		looked: async looks =>
+			looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
+	});
+	t.deepEqual(idsOf(first), written);
+	const missed = await write(store, [own.message, other.message, own.message]);
+	const next = await take(feed, own.workspaceId, {after: first.at(-1)?.position ?? 0, count: 2});
+	t.deepEqual(idsOf(next), [missed[0], missed[2]]);
+});
 
 storeTest(
 	test,
@@ -179,25 +175,21 @@ if (engines.includes('postgres')) {
 	});
 }
 
-storeTest(
-	test,
-	'notifies a listener about news of its own workspace, at the next poll',
-	async (t, store) => {
-		const feed = startFeed(t, store);
-		const [own, other] = [await prepare(store), await prepare(store, 'other')];
-		await write(store, [own.message]);
-		const heard: boolean[] = [];
-		const writes = [[other.message], [own.message, other.message], [], [own.message]];
-		for await (const hasNews of await feed.news(own.workspaceId)) {
-			heard.push(hasNews);
-			// On PostgreSQL an event is settled one poll after the one that saw its transaction.
-			if (heard.filter(Boolean).length === 2) {
-				break;
-			}
-			const messages = writes.shift() ?? [];
-			await (messages.length > 0 && write(store, messages));
+storeTest(test, 'notifies a listener about news of its own workspace, at the next poll', async (t, store) => {
+	const feed = startFeed(t, store);
+	const [own, other] = [await prepare(store), await prepare(store, 'other')];
+	await write(store, [own.message]);
+	const heard: boolean[] = [];
+	const writes = [[other.message], [own.message, other.message], [], [own.message]];
+	for await (const hasNews of await feed.news(own.workspaceId)) {
+		heard.push(hasNews);
+		// On PostgreSQL an event is settled one poll after the one that saw its transaction.
+		if (heard.filter(Boolean).length === 2) {
+			break;
 		}
-		t.false(heard[0]);
-		t.is(writes.length, 0);
-	},
-);
+		const messages = writes.shift() ?? [];
+		await (messages.length > 0 && write(store, messages));
+	}
+	t.false(heard[0]);
+	t.is(writes.length, 0);
+});

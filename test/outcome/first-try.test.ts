@@ -125,33 +125,41 @@ const ends = {
 } as const;
 
 for (const [state, [outcome, wasSent, types]] of Object.entries(ends)) {
-	sqliteTest(test, `stores one row with everything shown before for a first attempt that ends ${state}`, async (t, store) => {
-		const {api, id, recipient, boot} = await startFirstTry(t, store);
-		const during = await seen(api, id);
-		t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));
-		const after = await seen(api, id);
-		t.is(after.status, state);
-		t.deepEqual(after.events.slice(0, 2), [...during.events]);
-		t.deepEqual(typesOf(after).slice(2), [...types]);
-		t.is(await rowsOf(store), 1);
-		for (const event of after.events.slice(2)) {
-			t.like(event, {detail: {recipient: 'ada@a.test', role: 'to'}});
-		}
-	});
+	sqliteTest(
+		test,
+		`stores one row with everything shown before for a first attempt that ends ${state}`,
+		async (t, store) => {
+			const {api, id, recipient, boot} = await startFirstTry(t, store);
+			const during = await seen(api, id);
+			t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));
+			const after = await seen(api, id);
+			t.is(after.status, state);
+			t.deepEqual(after.events.slice(0, 2), [...during.events]);
+			t.deepEqual(typesOf(after).slice(2), [...types]);
+			t.is(await rowsOf(store), 1);
+			for (const event of after.events.slice(2)) {
+				t.like(event, {detail: {recipient: 'ada@a.test', role: 'to'}});
+			}
+		},
+	);
 }
 
-storeTest(test, 'adds no queued event for a cc recipient, whatever the outcome of its first attempt', async (t, store) => {
-	const {api, id, boot} = await startFirstTry(t, store, {cc: ['bob@b.test', 'eve@b.test']});
-	const [bob, eve] = await claimDue(api, boot, 'b.test');
-	t.true(await endTry(store, boot, bob as Claimed, {kind: 'delivered'}, now()));
-	t.true(await endTry(store, boot, eve as Claimed, {kind: 'released'}));
-	const {recipients, ...all} = await seen(api, id);
-	t.deepEqual(
-		recipients.map(({state}) => state),
-		['queued', 'delivered', 'queued'],
-	);
-	t.deepEqual(typesOf({recipients, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
-});
+storeTest(
+	test,
+	'adds no queued event for a cc recipient, whatever the outcome of its first attempt',
+	async (t, store) => {
+		const {api, id, boot} = await startFirstTry(t, store, {cc: ['bob@b.test', 'eve@b.test']});
+		const [bob, eve] = await claimDue(api, boot, 'b.test');
+		t.true(await endTry(store, boot, bob as Claimed, {kind: 'delivered'}, now()));
+		t.true(await endTry(store, boot, eve as Claimed, {kind: 'released'}));
+		const {recipients, ...all} = await seen(api, id);
+		t.deepEqual(
+			recipients.map(({state}) => state),
+			['queued', 'delivered', 'queued'],
+		);
+		t.deepEqual(typesOf({recipients, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
+	},
+);
 
 storeTest(test, 'records `queued` once for an attempt that was released and claimed again', async (t, store) => {
 	const {api, id, recipient, boot} = await startFirstTry(t, store);
@@ -187,26 +195,30 @@ storeTest(test, 'adds a bounce reported during the first attempt after `queued`'
 	t.deepEqual(typesOf(after), ['accepted', 'queued', 'bounced', 'sent', 'delivered']);
 });
 
-storeTest(test, 'adds `queued` before the event when an operator ends the first attempt of a dead daemon', async (t, store) => {
-	const {api, id, recipient, boot} = await startFirstTry(t, store);
-	const during = await seen(api, id);
-	const step = {ids: [recipient.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
-	const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
-	await store.writer.transaction(trx => beat(trx, node, now()));
-	t.is(
-		(await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length,
-		0,
-		'it is tried',
-	);
-	t.deepEqual(await seen(api, id), during);
-	await store.writer.transaction(trx => removeNode(trx, boot));
-	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
-	const after = await seen(api, id);
-	t.is(after.status, 'errored');
-	t.deepEqual(after.events.slice(0, 2), [...during.events]);
-	t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
-	t.false(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
-});
+storeTest(
+	test,
+	'adds `queued` before the event when an operator ends the first attempt of a dead daemon',
+	async (t, store) => {
+		const {api, id, recipient, boot} = await startFirstTry(t, store);
+		const during = await seen(api, id);
+		const step = {ids: [recipient.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
+		const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
+		await store.writer.transaction(trx => beat(trx, node, now()));
+		t.is(
+			(await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length,
+			0,
+			'it is tried',
+		);
+		t.deepEqual(await seen(api, id), during);
+		await store.writer.transaction(trx => removeNode(trx, boot));
+		t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
+		const after = await seen(api, id);
+		t.is(after.status, 'errored');
+		t.deepEqual(after.events.slice(0, 2), [...during.events]);
+		t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
+		t.false(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
+	},
+);
 
 if (engines.includes('postgres')) {
 	test('stores `queued` once when a report and the end of the first attempt coincide, in either order', async t => {

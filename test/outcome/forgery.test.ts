@@ -162,35 +162,39 @@ for (const [how, read] of [
 	['as they are told', asTold],
 	['as they are read', asRead],
 ] as const) {
-	storeTest(test, `changes only recipients whose tokens the messages hold, for any sequence of them, ${how}`, async (t, store) => {
-		let touched = 0;
-		await fc.assert(
-			fc.asyncProperty(
-				fc.array(mail, {minLength: 1, maxLength: 6}),
-				fc.subarray([0, 1, 2, 3]),
-				fc.boolean(),
-				async (sequence, holds, isTagged) => {
-					const {mails, recipients} = await prepare(store, isTagged);
-					const held = new Set(holds);
-					const before = await status(store, mails, recipients, held);
-					for (const one of sequence) {
-						const {said, clues, to} = written(one, recipients, held);
-						const effect = await record(store, read(one.kind, said, clues), {
-							to,
-							cameIn: {mailFrom: one.mailFrom},
-						});
-						touched += effect.about.length;
-						t.true(
-							effect.about.every(({recipientId}) =>
-								holds.some(index => recipients[index]?.id === recipientId),
-							),
-						);
-					}
-					t.deepEqual(await status(store, mails, recipients, held), before);
-				},
-			),
-			{numRuns: 50},
-		);
-		t.true(touched > 0, 'those who hold a token do change their own');
-	});
+	storeTest(
+		test,
+		`changes only recipients whose tokens the messages hold, for any sequence of them, ${how}`,
+		async (t, store) => {
+			let touched = 0;
+			await fc.assert(
+				fc.asyncProperty(
+					fc.array(mail, {minLength: 1, maxLength: 6}),
+					fc.subarray([0, 1, 2, 3]),
+					fc.boolean(),
+					async (sequence, holds, isTagged) => {
+						const {mails, recipients} = await prepare(store, isTagged);
+						const held = new Set(holds);
+						const before = await status(store, mails, recipients, held);
+						for (const one of sequence) {
+							const {said, clues, to} = written(one, recipients, held);
+							const effect = await record(store, read(one.kind, said, clues), {
+								to,
+								cameIn: {mailFrom: one.mailFrom},
+							});
+							touched += effect.about.length;
+							t.true(
+								effect.about.every(({recipientId}) =>
+									holds.some(index => recipients[index]?.id === recipientId),
+								),
+							);
+						}
+						t.deepEqual(await status(store, mails, recipients, held), before);
+					},
+				),
+				{numRuns: 50},
+			);
+			t.true(touched > 0, 'those who hold a token do change their own');
+		},
+	);
 }

@@ -58,18 +58,22 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome, 
 	};
 }
 
-storeTest(test, 'records and counts a bounce once if it is reported during the attempt that is rejected, too', async (t, store) => {
-	t.deepEqual(await race(store, [hard], refused), {
-		...{
-			isMine: true,
-			state: 'bounced',
-			events: ['bounced unknown_user'],
-			days: ['bounced 1'],
-			hard: 1,
-			suppressed: 1,
-		},
-	});
-});
+storeTest(
+	test,
+	'records and counts a bounce once if it is reported during the attempt that is rejected, too',
+	async (t, store) => {
+		t.deepEqual(await race(store, [hard], refused), {
+			...{
+				isMine: true,
+				state: 'bounced',
+				events: ['bounced unknown_user'],
+				days: ['bounced 1'],
+				hard: 1,
+				suppressed: 1,
+			},
+		});
+	},
+);
 
 storeTest(
 	test,
@@ -96,18 +100,14 @@ storeTest(test, 'records a delivery at the end of an attempt and keeps the repor
 	});
 });
 
-storeTest(
-	test,
-	'does not send deferred for an attempt whose recipient a report already ended',
-	async (t, store) => {
-		const later: Outcome = {kind: 'deferred', category: 'greylist', reason: '451 later'};
-		for (const [reports, posted] of [
-			[[], ['deferred']],
-			[[hard], []],
-		] as const) {
-			await race(store, reports, later, 0);
-			t.deepEqual(await store.reader('webhook_deliveries').pluck('event_type'), posted);
-			await store.database('webhook_deliveries').delete();
-		}
-	},
-);
+storeTest(test, 'does not send deferred for an attempt whose recipient a report already ended', async (t, store) => {
+	const later: Outcome = {kind: 'deferred', category: 'greylist', reason: '451 later'};
+	for (const [reports, posted] of [
+		[[], ['deferred']],
+		[[hard], []],
+	] as const) {
+		await race(store, reports, later, 0);
+		t.deepEqual(await store.reader('webhook_deliveries').pluck('event_type'), posted);
+		await store.database('webhook_deliveries').delete();
+	}
+});

@@ -129,28 +129,32 @@ storeTest(test, 'counts a batch per workspace and hour, and notifies after the c
 	await waitFor('both are told', () => told.includes(shop.workspaceId) && told.includes(other.workspaceId));
 });
 
-storeTest(test, 'counts reports in the hour of the first attempt, and ignores those of the simulator', async (t, store) => {
-	const {ids, workspaceId} = await newRecipients(store, [
-		'1@a.example',
-		'2@a.example',
-		'3@a.example',
-		'4@simulator.test',
-	]);
-	await end(store, ids, 'deferred', first);
-	await end(store, ids.slice(0, 3), 'delivered', later);
-	const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
-	await store.writer.transaction(async trx => {
-		const recipients = await findReportedRecipients(trx, {recipientIds: ids});
-		const reweighed = recipients.map((recipient, n) => ({
-			recipient,
-			before: new Set([]),
-			after: new Set(weights.slice(n, n + 1)),
-		}));
-		await countReported(trx, reweighed, eventWriter);
-	});
-	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
-	await store.writer.transaction(trx => countReported(trx, [], eventWriter));
-});
+storeTest(
+	test,
+	'counts reports in the hour of the first attempt, and ignores those of the simulator',
+	async (t, store) => {
+		const {ids, workspaceId} = await newRecipients(store, [
+			'1@a.example',
+			'2@a.example',
+			'3@a.example',
+			'4@simulator.test',
+		]);
+		await end(store, ids, 'deferred', first);
+		await end(store, ids.slice(0, 3), 'delivered', later);
+		const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
+		await store.writer.transaction(async trx => {
+			const recipients = await findReportedRecipients(trx, {recipientIds: ids});
+			const reweighed = recipients.map((recipient, n) => ({
+				recipient,
+				before: new Set([]),
+				after: new Set(weights.slice(n, n + 1)),
+			}));
+			await countReported(trx, reweighed, eventWriter);
+		});
+		t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
+		await store.writer.transaction(trx => countReported(trx, [], eventWriter));
+	},
+);
 
 storeTest(test, 'ignores messages whose first attempt was before sending resumed', async (t, store) => {
 	const {ids, workspaceId} = await newRecipients(store, ['1@a.example', '2@a.example']);

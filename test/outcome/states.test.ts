@@ -93,37 +93,33 @@ for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, O
 	});
 }
 
-storeTest(
-	test,
-	'always records and suppresses on a complaint, and moves the state where allowed',
-	async (t, store) => {
-		for (const from of recipientStates) {
-			const recipient = await recipientIn(store, from);
-			const complaint = {
-				recipient: {...recipient, address: 'Ada@a.test'},
-				occurredAt: at,
-				recordedAt: at,
-				suppresses: true,
-				detail: {feedback_type: 'abuse'},
-			};
-			await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
-			await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
-			t.is((await rowOf(store, recipient)).state, canMove(from, 'complained') ? 'complained' : from);
-			const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
-			t.is(events.length, 2);
-			t.like(events[0], {
-				type: 'complained',
-				occurredAt: at,
-				detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
-			});
-			const counted = await store.reader('usage_days').where({workspace_id: recipient.workspace_id}).first();
-			t.is(counted?.n ?? 0, canMove(from, 'complained') ? 1 : 0, 'once at most');
-			const entries = await store.reader('suppressions').where({workspace_id: recipient.workspace_id});
-			t.is(entries.length, 1);
-			t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: recipient.message_id});
-		}
-	},
-);
+storeTest(test, 'always records and suppresses on a complaint, and moves the state where allowed', async (t, store) => {
+	for (const from of recipientStates) {
+		const recipient = await recipientIn(store, from);
+		const complaint = {
+			recipient: {...recipient, address: 'Ada@a.test'},
+			occurredAt: at,
+			recordedAt: at,
+			suppresses: true,
+			detail: {feedback_type: 'abuse'},
+		};
+		await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
+		await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
+		t.is((await rowOf(store, recipient)).state, canMove(from, 'complained') ? 'complained' : from);
+		const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
+		t.is(events.length, 2);
+		t.like(events[0], {
+			type: 'complained',
+			occurredAt: at,
+			detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
+		});
+		const counted = await store.reader('usage_days').where({workspace_id: recipient.workspace_id}).first();
+		t.is(counted?.n ?? 0, canMove(from, 'complained') ? 1 : 0, 'once at most');
+		const entries = await store.reader('suppressions').where({workspace_id: recipient.workspace_id});
+		t.is(entries.length, 1);
+		t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: recipient.message_id});
+	}
+});
 
 storeTest(test, 'keeps a complaint received during an attempt, and still records the attempt', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');

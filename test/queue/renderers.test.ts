@@ -194,8 +194,8 @@ test('fails only the message of a template that runs forever', async t => {
 });
 
 /**
- * Passes only while this process works: on a busy machine 15 seconds may pass without the second of CPU that is
- * allowed.
+ * Advances only while this process runs: on a busy machine 15 seconds may pass without the one second of CPU time
+ * that is allowed.
  */
 const ofCpu: Clock = {...systemClock, monotonic: processCpu};
 

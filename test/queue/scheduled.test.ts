@@ -71,74 +71,70 @@ sqliteTest(test, 'brings retries forward when the clock steps back, but not sche
 	);
 });
 
-sqliteTest(
-	test,
-	'sends everything once and nothing early if the clock jumps forward and back',
-	async (t, store) => {
-		const {workspaceId} = await insertWorkspace(store);
-		let step = 0;
-		const clock = {...systemClock, now: () => Date.now() + step};
-		const start = Date.now();
-		const dueOf = (address: string) => start + Number(address.split('@')[0]) * hour;
-		const early: string[] = [];
-		const {scheduler, recorded} = schedulerOf(
-			store,
-			async recipient => {
-				if (clock.now() < dueOf(recipient.address)) {
-					early.push(recipient.address);
-				}
-				return resultOf(recipient, {kind: 'delivered'});
-			},
-			{clock},
-		);
-		const schedule = async (address: string) => {
-			const dueAt = dueOf(address);
-			const [id] = await insertMessages(store, workspaceId, [address], {due: dueAt});
-			const ids = await store.reader('recipients').where({message_id: id}).pluck('id');
-			await store
-				.database('queue')
-				.whereIn('recipient_id', ids)
-				.update({send_at: storeTime(dueAt)});
-			scheduler.arriving([{destination: 'a.test', workspaceId, dueAt}]);
-		};
-		const goes = (address: string) => waitFor(address, () => recorded.includes(address));
-		const jump = async (to: number) => {
-			const isBack = to < step;
-			step = to;
-			if (isBack) {
-				const now = clock.now();
-				await store.writer.transaction(trx =>
-					bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + 1000), storeTime(now)),
-				);
-				await scheduler.rescan();
+sqliteTest(test, 'sends everything once and nothing early if the clock jumps forward and back', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	let step = 0;
+	const clock = {...systemClock, now: () => Date.now() + step};
+	const start = Date.now();
+	const dueOf = (address: string) => start + Number(address.split('@')[0]) * hour;
+	const early: string[] = [];
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async recipient => {
+			if (clock.now() < dueOf(recipient.address)) {
+				early.push(recipient.address);
 			}
-		};
-		await scheduler.start();
-		for (const address of ['1@a.test', '2@a.test', '3@a.test']) {
-			await schedule(address);
+			return resultOf(recipient, {kind: 'delivered'});
+		},
+		{clock},
+	);
+	const schedule = async (address: string) => {
+		const dueAt = dueOf(address);
+		const [id] = await insertMessages(store, workspaceId, [address], {due: dueAt});
+		const ids = await store.reader('recipients').where({message_id: id}).pluck('id');
+		await store
+			.database('queue')
+			.whereIn('recipient_id', ids)
+			.update({send_at: storeTime(dueAt)});
+		scheduler.arriving([{destination: 'a.test', workspaceId, dueAt}]);
+	};
+	const goes = (address: string) => waitFor(address, () => recorded.includes(address));
+	const jump = async (to: number) => {
+		const isBack = to < step;
+		step = to;
+		if (isBack) {
+			const now = clock.now();
+			await store.writer.transaction(trx =>
+				bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + 1000), storeTime(now)),
+			);
+			await scheduler.rescan();
 		}
-		await jump(hour);
-		await goes('1@a.test');
-		await jump(-10 * hour);
-		// What is due now by the old clock is due later by this one.
-		await schedule('0@a.test');
-		await schedule('-10@a.test');
-		await goes('-10@a.test');
-		await jump(0);
-		await goes('0@a.test');
-		t.deepEqual(recorded, ['1@a.test', '-10@a.test', '0@a.test']);
-		await jump(20 * hour);
-		await goes('3@a.test');
-		await goes('2@a.test');
-		await jump(0);
-		await schedule('-1@a.test');
-		await goes('-1@a.test');
-		await scheduler.stop();
-		t.deepEqual(early, []);
-		t.deepEqual(recorded.toSorted(), ['-10@a.test', '-1@a.test', '0@a.test', '1@a.test', '2@a.test', '3@a.test']);
-		t.deepEqual(await store.reader('queue').pluck('recipient_id'), []);
-	},
-);
+	};
+	await scheduler.start();
+	for (const address of ['1@a.test', '2@a.test', '3@a.test']) {
+		await schedule(address);
+	}
+	await jump(hour);
+	await goes('1@a.test');
+	await jump(-10 * hour);
+	// What is due now by the old clock is due later by this one.
+	await schedule('0@a.test');
+	await schedule('-10@a.test');
+	await goes('-10@a.test');
+	await jump(0);
+	await goes('0@a.test');
+	t.deepEqual(recorded, ['1@a.test', '-10@a.test', '0@a.test']);
+	await jump(20 * hour);
+	await goes('3@a.test');
+	await goes('2@a.test');
+	await jump(0);
+	await schedule('-1@a.test');
+	await goes('-1@a.test');
+	await scheduler.stop();
+	t.deepEqual(early, []);
+	t.deepEqual(recorded.toSorted(), ['-10@a.test', '-1@a.test', '0@a.test', '1@a.test', '2@a.test', '3@a.test']);
+	t.deepEqual(await store.reader('queue').pluck('recipient_id'), []);
+});
 
 storeTest(test, 'finds mail that another node scheduled, and attempts it when it is due', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);

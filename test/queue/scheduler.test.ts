@@ -244,74 +244,88 @@ storeTest(test, 'stops sending a message that may have been delivered three time
 	t.deepEqual(await store.reader('suppressions'), []);
 });
 
-storeTest(test, 'retries a message that crashed a worker once, and fails it after the second crash', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test', 'bad@a.test']);
-	const crashed = new Set<string>();
-	const {scheduler} = schedulerOf(store, async recipient => {
-		if (recipient.address === 'bad@a.test' || !crashed.has(recipient.id)) {
-			crashed.add(recipient.id);
-			throw new Error('The sender thread ended.');
-		}
-		return resultOf(recipient, {kind: 'delivered'});
-	});
-	await scheduler.start();
-	await waitFor('both', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
-	await scheduler.stop();
-	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
-	t.like(await recipientRows(store.reader).where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
-	t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
-});
-
-storeTest(test, 'retries once on an internal error, then fails, but keeps an accepted message as accepted', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	const faults: string[] = [];
-	const unreadable: Outcome = {
-		...({kind: 'deferred', category: 'greylist', reason: '450 later'} as const),
-		get waitMs(): number {
-			throw new Error('cannot be read');
-		},
-	};
-	const tries: string[] = [];
-	const {scheduler} = schedulerOf(
-		store,
-		async recipient => {
-			tries.push(recipient.address);
-			switch (recipient.address) {
-				case 'judge@a.test':
-					return resultOf(recipient, unreadable);
-				case 'site@b.test':
-					return {
-						...resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450'}),
-						attempts: [null as never],
-					};
-				case 'taken@c.test':
-					return {...resultOf(recipient, {kind: 'relayed'}), attempts: [null as never]};
-				default:
-					return resultOf(recipient, {kind: 'delivered'});
+storeTest(
+	test,
+	'retries a message that crashed a worker once, and fails it after the second crash',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['one@a.test', 'bad@a.test']);
+		const crashed = new Set<string>();
+		const {scheduler} = schedulerOf(store, async recipient => {
+			if (recipient.address === 'bad@a.test' || !crashed.has(recipient.id)) {
+				crashed.add(recipient.id);
+				throw new Error('The sender thread ended.');
 			}
-		},
-		{observer: {faulted: (_error, recipient) => faults.push(recipient.address)}},
-	);
-	const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
-	await insertMessages(store, workspaceId, addresses);
-	await scheduler.start();
-	await waitFor('all', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
-	await scheduler.stop();
-	t.deepEqual(await statesOf(store), {
-		'judge@a.test': 'errored',
-		'well@a.test': 'delivered',
-		'site@b.test': 'errored',
-		'taken@c.test': 'sent',
-	});
-	const twice = ['judge@a.test', 'judge@a.test', 'site@b.test', 'site@b.test', 'taken@c.test'];
-	t.deepEqual(faults.toSorted(), twice);
-	t.deepEqual(tries.toSorted(), [...twice, 'well@a.test']);
-	for (const {detail} of await store.reader('events').where({type: 'errored'})) {
-		t.like(JSON.parse(detail), {reason: 'crashes'});
-	}
-	t.is(scheduler.inFlight, 0);
-});
+			return resultOf(recipient, {kind: 'delivered'});
+		});
+		await scheduler.start();
+		await waitFor(
+			'both',
+			async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
+		);
+		await scheduler.stop();
+		t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
+		t.like(await recipientRows(store.reader).where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
+		t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
+	},
+);
+
+storeTest(
+	test,
+	'retries once on an internal error, then fails, but keeps an accepted message as accepted',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const faults: string[] = [];
+		const unreadable: Outcome = {
+			...({kind: 'deferred', category: 'greylist', reason: '450 later'} as const),
+			get waitMs(): number {
+				throw new Error('cannot be read');
+			},
+		};
+		const tries: string[] = [];
+		const {scheduler} = schedulerOf(
+			store,
+			async recipient => {
+				tries.push(recipient.address);
+				switch (recipient.address) {
+					case 'judge@a.test':
+						return resultOf(recipient, unreadable);
+					case 'site@b.test':
+						return {
+							...resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450'}),
+							attempts: [null as never],
+						};
+					case 'taken@c.test':
+						return {...resultOf(recipient, {kind: 'relayed'}), attempts: [null as never]};
+					default:
+						return resultOf(recipient, {kind: 'delivered'});
+				}
+			},
+			{observer: {faulted: (_error, recipient) => faults.push(recipient.address)}},
+		);
+		const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
+		await insertMessages(store, workspaceId, addresses);
+		await scheduler.start();
+		await waitFor(
+			'all',
+			async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
+		);
+		await scheduler.stop();
+		t.deepEqual(await statesOf(store), {
+			'judge@a.test': 'errored',
+			'well@a.test': 'delivered',
+			'site@b.test': 'errored',
+			'taken@c.test': 'sent',
+		});
+		const twice = ['judge@a.test', 'judge@a.test', 'site@b.test', 'site@b.test', 'taken@c.test'];
+		t.deepEqual(faults.toSorted(), twice);
+		t.deepEqual(tries.toSorted(), [...twice, 'well@a.test']);
+		for (const {detail} of await store.reader('events').where({type: 'errored'})) {
+			t.like(JSON.parse(detail), {reason: 'crashes'});
+		}
+		t.is(scheduler.inFlight, 0);
+	},
+);
 
 storeTest(test, 'releases and attempts a claim whose commit is not confirmed', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);

@@ -50,37 +50,43 @@ storeTest(test, 'does not claim a recipient again whose attempt outlasts its cla
 	t.is(scheduler.inFlight, 0);
 });
 
-storeTest(test, 'attempts a recipient once if its claim is released and claimed again in the meantime', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test']);
-	const finish: Array<() => void> = [];
-	const {scheduler, recorded} = schedulerOf(
-		store,
-		recipient =>
-			new Promise<AttemptResult>(resolve => finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'})))),
-	);
-	await scheduler.start();
-	await waitFor('the try', () => finish.length === 1);
-	// As another node does that believes this one is dead.
-	await store.writer.transaction(trx =>
-		changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}),
-	);
-	await scheduler.rescan();
-	await waitFor(
-		'the second claim',
-		async () => (await recipientRows(store.reader).whereNotNull('claimed_by')).length === 1,
-	);
-	await insertMessages(store, workspaceId, ['two@b.test']);
-	scheduler.arriving([{destination: 'b.test', workspaceId}]);
-	await waitFor('another', () => finish.length >= 2);
-	for (const one of finish) {
-		one();
-	}
-	await waitFor('both', () => recorded.length === 2);
-	await scheduler.stop();
-	t.is(finish.length, 2);
-	t.is(scheduler.inFlight, 0);
-});
+storeTest(
+	test,
+	'attempts a recipient once if its claim is released and claimed again in the meantime',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['one@a.test']);
+		const finish: Array<() => void> = [];
+		const {scheduler, recorded} = schedulerOf(
+			store,
+			recipient =>
+				new Promise<AttemptResult>(resolve =>
+					finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'}))),
+				),
+		);
+		await scheduler.start();
+		await waitFor('the try', () => finish.length === 1);
+		// As another node does that believes this one is dead.
+		await store.writer.transaction(trx =>
+			changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}),
+		);
+		await scheduler.rescan();
+		await waitFor(
+			'the second claim',
+			async () => (await recipientRows(store.reader).whereNotNull('claimed_by')).length === 1,
+		);
+		await insertMessages(store, workspaceId, ['two@b.test']);
+		scheduler.arriving([{destination: 'b.test', workspaceId}]);
+		await waitFor('another', () => finish.length >= 2);
+		for (const one of finish) {
+			one();
+		}
+		await waitFor('both', () => recorded.length === 2);
+		await scheduler.stop();
+		t.is(finish.length, 2);
+		t.is(scheduler.inFlight, 0);
+	},
+);
 
 sqliteTest(test, 'ends recipients whose attempts have already been recorded', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
