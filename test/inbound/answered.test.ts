@@ -79,7 +79,7 @@ storeTest(test, 'finds the message that a reply refers to by the Message-ID of a
 	t.is(await answered(`<${ses}@eu-west-1.amazonses.com>`), first);
 	t.is(await answered('<unknown@example.net>', `<${ses}@email.amazonses.com>`), first);
 	t.is(await answered('<202611281030.12345@smtp-relay.example>'), second);
-	// The most recent id counts, whoever assigned it.
+	// The nearest message of the thread counts, whoever assigned its id.
 	const own = `<${links.messageIdLocal(second)}@shop.example>`;
 	t.is(await answered(`<${ses}@email.amazonses.com>`, own), first);
 	t.is(await answered(own, `<${ses}@email.amazonses.com>`), second);

@@ -9,7 +9,7 @@ import {type Deliver, now, resultOf, schedulerOf} from '../helpers/scheduler.ts'
 import {waitFor} from '../helpers/wait.ts';
 
 const hour = 3_600_000;
-/** For a destination that is never attempted. */
+/** For a destination whose mail is never attempted. */
 const lifetime = 5000;
 const retry = (lifetimeMs: number) => ({schedule: {waits: [20], repeatLast: true}, lifetime: lifetimeMs});
 const many = (n: number, domain: string) => Array.from({length: n}, (_, index) => `u${index}@${domain}`);

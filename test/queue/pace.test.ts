@@ -90,7 +90,7 @@ storeTest(
 		);
 		await first.scheduler.start();
 		await waitFor('the backoff', async () => (await readSites(store.reader)).get('mx.dead.test') !== undefined);
-		// A note of the moment before may say that it waits for a place.
+		// A row written just before may still say that it waits for capacity.
 		const wait = await waitFor('what it waits for', async () => {
 			const [row] = await waits(store);
 			return row?.waits_for === 'suspension' && row;
@@ -134,7 +134,7 @@ storeTest(test, 'reports a suspended provider even while all of its mail is due 
 		retry: () => retry([hour]),
 	});
 	await scheduler.start();
-	// A note of the moment before may say that it waits for a place.
+	// A row written just before may still say that it waits for capacity.
 	await waitFor('what it waits for', async () => (await waits(store))[0]?.waits_for === 'suspension');
 	t.like((await waits(store))[0], {site: 'mx.dead.test'});
 	const ids: string[] = await store.reader('recipients').pluck('id');
