@@ -38,7 +38,7 @@ const rows: readonly Row[] = [
 	['550 5.7.1 no', 'policy'],
 	['554 5.6.0 broken', 'protocol'],
 
-	// What is said of us wins over the code.
+	// A reason that concerns the sender wins over the code.
 	['550 5.1.1 <u@d.test> - 203.0.113.222 has sent to too many recipients this hour. IB607', 'rate'],
 	['550 5.1.1 blocked using zen.spamhaus.org', 'block'],
 	['550 5.7.1 Service unavailable; client host blocked, poor reputation', 'reputation'],
@@ -54,12 +54,12 @@ const rows: readonly Row[] = [
 	['550 Mailbox john.doe does not exist here', 'unknown_user', 'dot'],
 	['550 5.1.1 Sender address rejected: Domain not found', 'sender'],
 
-	// So does what is said of size.
+	// So does a reason that concerns the size.
 	['552 5.1.1 Recipient overquota. OFR_417', 'mailbox_full'],
 	['550 mailbox is full', 'mailbox_full'],
 	['552 message size exceeds limit', 'too_big'],
 
-	// The recipient is gone, in words.
+	// The text says that the recipient does not exist.
 	['550 User unknown', 'unknown_user'],
 	['550 No such user here', 'unknown_user'],
 	['550 5.7.1 unknown recipient', 'unknown_user'],
@@ -72,7 +72,7 @@ const rows: readonly Row[] = [
 	['524 5.2.4 Mailing list expansion problem: <u@d.test>', 'unknown_user'],
 	['424 4.2.4 Mailing list expansion problem: <u@d.test>', 'undetermined'],
 	['550 5.2.4 Mailing list expansion problem', 'undetermined'],
-	// OpenSMTPD of a domain that is none of its own: others say it of a recipient.
+	// OpenSMTPD says this of a domain that it does not serve, other servers of a recipient.
 	['550 Invalid recipient: <u@d.test>', 'undetermined'],
 	['550 u@d.test not listed in Domino Directory', 'unknown_user'],
 	[
@@ -80,7 +80,7 @@ const rows: readonly Row[] = [
 		'unknown_user',
 	],
 
-	// Words that say nothing.
+	// Texts without a reason.
 	['554 5.7.1 <u@d.test>: Recipient address rejected: go away', 'policy'],
 	['550 5.7.1 The group you tried to contact may not exist or you may not have permission to post', 'policy'],
 	['550 Unknown user u@docomo.ne.jp', 'undetermined', 'dot', 'mfsmax.docomo.ne.jp'],
@@ -88,7 +88,7 @@ const rows: readonly Row[] = [
 	['550 no', 'undetermined'],
 	['554 no', 'spam_content', 'dot'],
 
-	// Not a verdict on the recipient, yet or at all.
+	// Not a verdict on the recipient, or not yet.
 	['450 4.1.1 user unknown', 'undetermined'],
 	['451 4.7.1 Greylisting in action', 'greylist'],
 	['421 too busy', 'rate'],
@@ -103,7 +103,7 @@ for (const [text, category, phase = 'rcpt', host = 'mx.test'] of rows) {
 	});
 }
 
-test('only these suppress', t => {
+test('suppresses for unknown users and domains and moved or disabled mailboxes only', t => {
 	const all: BounceCategory[] = [
 		'unknown_user',
 		'unknown_domain',
@@ -119,7 +119,7 @@ test('only these suppress', t => {
 	t.deepEqual(all.filter(suppresses), ['unknown_user', 'unknown_domain', 'moved', 'disabled']);
 });
 
-test('any reply has a category; a 4xx never one that suppresses', t => {
+test('assigns a category to any reply, and never suppresses on a 4xx reply', t => {
 	const word = fc.constantFrom(
 		'user',
 		'unknown',
@@ -154,7 +154,7 @@ const waits: ReadonlyArray<readonly [text: string, ms: number | null]> = [
 	['error 450', null],
 ];
 for (const [text, ms] of waits) {
-	test(`stated wait: ${text}`, t => {
+	test(`reads the wait stated in "${text}"`, t => {
 		t.is(statedWaitMs(text), ms);
 	});
 }

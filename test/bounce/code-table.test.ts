@@ -5,7 +5,7 @@ import {classify} from '../helpers/classify.ts';
 
 type Row = readonly [codes: string, category: BounceCategory, host?: string];
 
-/** What enhanced codes say where no word says more. */
+/** The categories of enhanced codes where the text adds nothing. */
 const rows: readonly Row[] = [
 	['5.1.1 5.1.3 5.1.4', 'unknown_user'],
 	['5.1.6', 'moved'],
@@ -32,7 +32,7 @@ const nothing: Evidence = {phase: null, code: null, enhanced: null, status: null
 
 for (const [codes, category, host = null] of rows) {
 	for (const enhanced of codes.split(' ')) {
-		test(`${enhanced} alone${host === null ? '' : ` of ${host}`}: ${category}`, t => {
+		test(`${enhanced} alone${host === null ? '' : ` from ${host}`}: ${category}`, t => {
 			const code = enhanced.startsWith('4') ? 450 : 550;
 			const inSession = classify({...nothing, phase: 'rcpt', code, enhanced, text: 'no', host});
 			const inReport = classify({...nothing, status: enhanced, host});

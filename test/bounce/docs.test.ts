@@ -5,7 +5,7 @@ import {bounceCategories} from '../../src/mail/outcome.ts';
 
 const page = readFileSync('docs/reference/bounces.md', 'utf8');
 
-test('docs/reference/bounces.md: its example is a rules file', t => {
+test('the example in docs/reference/bounces.md is a valid rules file', t => {
 	const example = /\n {4}\{\n[\s\S]*?\n {4}\}\n/.exec(page)?.[0] ?? '';
 	const read = parseRuleTable(example);
 	t.true(read.ok, JSON.stringify(read));

@@ -11,7 +11,7 @@ function holds(written: string, text: string): boolean {
 	return new RegExp(read.source, 'i').test(plainText(text));
 }
 
-test('letters with accents may be written in any way, and hold for all of them', t => {
+test('matches letters with accents however they are encoded, and without their accents', t => {
 	for (const written of [
 		'boîte',
 		'boîte'.normalize('NFD'),
@@ -34,7 +34,7 @@ test('letters with accents may be written in any way, and hold for all of them',
 	t.true(holds('[^@]{1,9} \\[GL\\d\\d\\] \\\\n _x', 'so [GL07] \\n _x'));
 });
 
-test('what could not hold, or not as it is meant, is refused with the way to fix it', t => {
+test('rejects a pattern that cannot match as intended, and explains how to fix it', t => {
 	const problems: ReadonlyArray<readonly [written: string, problem: string]> = [
 		['[à-ü]{1,3} x', 'has à-ü, but accents are removed before matching: use a-z, or list the letters'],
 		['[z-é]', 'has z-é, but accents are removed before matching: use a-z, or list the letters'],
@@ -108,7 +108,7 @@ const pieces = fc.array(
 	{maxLength: 8},
 );
 
-test('every pattern that is taken can be tried, alone and beside others', t => {
+test('accepts only patterns that compile, alone and joined with others', t => {
 	fc.assert(
 		fc.property(pieces, pieces, (some, more) => {
 			const sources = [some, more].flatMap(each => {
@@ -120,7 +120,7 @@ test('every pattern that is taken can be tried, alone and beside others', t => {
 	);
 });
 
-test('every plain word that is taken is found where it stands', t => {
+test('finds every accepted plain word in a text that contains it', t => {
 	const letters = fc.constantFrom(...'abzéèüßłıÅçñø_@ '.split(''), 'e\u0301', 'ящик', '宛先', 'が', '’');
 	fc.assert(
 		fc.property(fc.array(letters, {minLength: 1, maxLength: 8}), word => {

@@ -12,7 +12,7 @@ function whole(sample: Sample) {
 	return typeof sample === 'string' ? {reply: sample} : sample;
 }
 
-/** As it comes in a session: code and text apart, the code of each line gone. */
+/** The reply as a session returns it: code and text separate, without the code on each line. */
 function inSession(reply: string) {
 	const code = /^[245]\d\d(?=[ -])/.exec(reply)?.[0];
 	return code === undefined
@@ -30,7 +30,7 @@ for (const {category, sample} of samples) {
 		t.is(judged.category, category, JSON.stringify(judged));
 	});
 
-	test(`in the text of a bounce: ${reply} → ${category}`, t => {
+	test(`in the text of a bounce message: ${reply} → ${category}`, t => {
 		const command = {mail: 'MAIL FROM', dot: 'end of DATA'}[phase as string] ?? 'RCPT TO';
 		const said =
 			phase === 'greeting'
@@ -44,13 +44,13 @@ for (const {category, sample} of samples) {
 
 const dead: ReadonlySet<BounceCategory> = new Set(['unknown_user', 'unknown_domain', 'disabled', 'moved']);
 for (const reply of ofOthers) {
-	test(`${reply} says nothing of the recipient`, t => {
+	test(`is not about the recipient: ${reply}`, t => {
 		const judged = classify({...inSession(reply), phase: 'rcpt', status: null, host: null});
 		t.false(dead.has(judged.category), JSON.stringify(judged));
 	});
 }
 
-test('there are at least 250 of them, none twice', t => {
+test('covers at least 250 replies without duplicates', t => {
 	const texts = samples.map(({sample}) => JSON.stringify(sample));
 	t.true(texts.length >= 250, String(texts.length));
 	t.is(new Set(texts).size, texts.length);

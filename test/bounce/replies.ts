@@ -1,9 +1,9 @@
 import type {BounceCategory, Phase} from '../../src/mail/outcome.ts';
 
-/** A reply as mail systems word it: its text alone, or with who said it and when. */
+/** A reply as mail systems word it: its text alone, or with the mail server and the phase. */
 export type Sample = string | {readonly reply: string; readonly host?: string; readonly phase?: Phase};
 
-/** Replies by the category that they have. */
+/** Replies by their category. */
 export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 	unknown_user: [
 		// Not of our address, whatever follows
@@ -287,7 +287,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 no valid users',
 		'550 Mailbox u@x.test can not be found',
 		'550 unknown login',
-		// Said in yet other words
+		// Other wordings
 		'550 5.1.1 The user you are trying to contact is no longer with us',
 		'550 We have nobody called u here',
 		'550 No local mailbox for that address',
@@ -617,7 +617,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.7.1 recipient address was suppressed due to customer policy',
 		'The user(s) account is disabled.',
 		'550 Account is not active.',
-		// Said in yet other words
+		// Other wordings
 		'550 That mailbox has been retired',
 		'550 5.0.0 This email address has been decommissioned',
 		'550 Employee has departed',
@@ -682,7 +682,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 5.1.6 recipient no longer on server: u@icloud.com',
 		'551 5.1.6 Recipient has moved',
 		'551 User not local; please try <u@example.net>',
-		// Said in yet other words
+		// Other wordings
 		'551 User moved; please try u@new.example',
 	],
 	unknown_domain: [
@@ -757,7 +757,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Sorry, the mailbox is temporarily full',
 		'550 Recipient mailbox unavailable because of its quota',
 		'550 This mailbox is over its limit',
-		// Said in yet other words
+		// Other wordings
 		'552 Mailbox exceeded its limits',
 		'550 Account of recipient has reached its message limit',
 		'550 Postfach voll',
@@ -1007,7 +1007,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'421 4.7.1 : (DNS:NR) no rDNS, see http://postmaster.info.aol.com/errors/421dnsnr.html',
 		'550 Rejected by header based Anti-Spoofing policy: u@example.com - https://community.mimecast.com/docs/DOC-1369#550',
 		'550 5.7.29 TLS required by recipient',
-		// Said in yet other words
+		// Other wordings
 		'550 Invalid HELO name (user unknown to resolver)',
 		'550 No valid SPF record found for the sender',
 		'550-Requested action not taken: mailbox unavailable\n550-invalid DNS MX or A/AAAA resource record\n550 For explanation',
@@ -1153,7 +1153,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'554 <u@example.com>: Recipient address rejected: Policy Rejection. Go away.',
 		'571 Delivery not authorized, message refused',
 		'550 5.7.1 Recipient rejected: the user wants no mail now',
-		// Said in yet other words
+		// Other wordings
 		'550 5.7.1 We do not accept mail from unknown hosts',
 		'554 5.7.1 Your server is not in our list of known senders',
 		'550 5.7.1 Recipient only accepts mail from known contacts',
@@ -1254,7 +1254,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550-Callback setup failed while verifying <bounce@mail.test>',
 		'550 5.7.1 domain mail.test has no MX record',
 		'550 Your domain does not exist or has no mail exchanger',
-		// Said in yet other words
+		// Other wordings
 		"550 5.7.1 Sender's domain no longer exists",
 		'550 Your account is disabled, contact support',
 		'550 Die Absenderadresse existiert nicht',
@@ -1432,7 +1432,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'554 5.3.5 Local configuration error',
 		'451 4.3.5 Server configuration error',
 		'local delivery failed: Child process of address_pipe transport returned 127 (could not exec command)',
-		// Said in yet other words
+		// Other wordings
 		'550 5.3.2 System is closed for maintenance',
 		'451 Internal resources are temporarily unavailable - https://community.mimecast.com',
 		'550 the attached certificate has expired',
@@ -1511,7 +1511,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 		'550 Mailbox temporarily unavailable',
 		'550 user is in vacation',
 		'550 Your message was automatically rejected by Dovecot Pigeonhole Sieve',
-		// Said in yet other words
+		// Other wordings
 		'550 Our records show your IP does not exist in DNS',
 		'550 User has blocked your address',
 		"550 The recipient's inbox cannot take this message",
@@ -1729,7 +1729,7 @@ export const replies: Partial<Record<BounceCategory, readonly Sample[]>> = {
 	],
 };
 
-/** What says nothing of the recipient, whatever else it means: nobody is suppressed for it. */
+/** Replies that are not about the recipient, whatever else they mean: they never suppress. */
 export const ofOthers: readonly string[] = [
 	'550 Adresa pošiljatelja ne postoji',
 	'550 Adresa pošiljaoca ne postoji',

@@ -23,7 +23,7 @@ function problemsOf(file: unknown): readonly string[] {
 	return read.ok ? [] : read.problems;
 }
 
-test('every condition of a rule must hold, each as it is written', t => {
+test('applies a rule only if all of its conditions match', t => {
 	const table: ReadonlyArray<readonly [when: object, holds: Partial<Evidence>, not: Partial<Evidence>]> = [
 		[{text: 'wrong door'}, {text: 'Wrong DOOR!'}, {text: 'door wrong'}],
 		[{text: ['one', 't.o']}, {text: 'a two'}, {text: 'three'}],
@@ -51,7 +51,7 @@ test('every condition of a rule must hold, each as it is written', t => {
 	}
 });
 
-test('the first rule that holds decides; own ones come first, one of the same name in the place of the shipped', t => {
+test('applies the first matching rule, custom rules first; one with the same name replaces a built-in rule', t => {
 	const shipped = parse(
 		{name: 'a', when: {text: 'x'}, category: 'policy'},
 		{name: 'b', when: {text: 'y'}, category: 'rate'},
@@ -69,7 +69,7 @@ test('the first rule that holds decides; own ones come first, one of the same na
 	t.is(createClassify(rules)({...evidence, text: 'y'}).rule, null);
 });
 
-test('every problem is named with its place', t => {
+test('reports every problem with its location', t => {
 	const good = {name: 'good', when: {text: 'x'}, category: 'policy'};
 	t.deepEqual(
 		problemsOf({
@@ -127,7 +127,7 @@ test('every problem is named with its place', t => {
 	t.deepEqual(problemsOf([]), ['the file: is not a JSON object with a list `rules`']);
 });
 
-test('no file makes the reader fail', t => {
+test('never throws on a malformed rules file', t => {
 	const value = fc.oneof(fc.jsonValue(), fc.constantFrom('x', 'policy', '5.1.1', '(', 'a*', 4));
 	const condition = fc.dictionary(
 		fc.constantFrom('text', 'code', 'enhanced', 'host', 'phase', 'class', 'unless'),
@@ -149,29 +149,29 @@ test('no file makes the reader fail', t => {
 	);
 });
 
-test('the shipped table, which is read without checks, passes them', t => {
+test('the built-in table, which is loaded without validation, is valid', t => {
 	const read = parseRuleTable(readFileSync('config/bounce-rules.json', 'utf8'));
 	t.deepEqual(read, {ok: true, rules: bounceRules});
 });
 
-test('the shipped table has a name for each rule and none is hidden behind another of the same conditions', t => {
+test('names each rule of the built-in table and repeats no conditions, which would hide a rule', t => {
 	const file = JSON.parse(readFileSync('config/bounce-rules.json', 'utf8')) as {rules: Array<{when: unknown}>};
 	const conditions = file.rules.map(({when}) => JSON.stringify(when));
 	t.is(new Set(conditions).size, conditions.length);
 	t.is(bounceRules.length, conditions.length);
 });
 
-/** Texts that make careless patterns go back and forth. */
+/** Texts that make careless patterns backtrack. */
 const hostile = [
 	...['a', ' ', 'user ', 'mailbox ', 'recipient address ', 'sender ', 'domain ', 'message ', 'host ', 'is not '],
 	...['550-', '5.1.1 ', 'a.', 'a@', '@', '<', '(', '[1.', 'said: ', 'smtp; ', '-> ', 'error from remote ', '<<< '],
 	...['http://a', '0.', 'адрес ', '宛先', 'é', 'user mailbox recipient account address ', 'mail from ', 'not ', '\n'],
 ].map(piece => piece.repeat(Math.ceil(65_536 / piece.length)).slice(0, 65_536));
 
-/** Milliseconds of the CPU: a few are needed; a pattern that goes back and forth over 64 KB takes many seconds. */
+/** Milliseconds of CPU time. A few are needed; a pattern that backtracks over 64 KB takes many seconds. */
 const maxMs = 2000;
 
-test('no rule takes more than a moment for 64 KB of anything', t => {
+test('matches each rule against any 64 KB of text within milliseconds', t => {
 	for (const text of hostile) {
 		const beginning = JSON.stringify(text.slice(0, 20));
 		for (const {name, text: pattern, unless} of bounceRules) {
@@ -212,7 +212,7 @@ const anyEvidence = fc.record({
 	host: orNull(fc.constantFrom('mx.test', '', 'a.outlook.com.')),
 });
 
-test('any evidence is read, the same each time; what suppresses says so by a rule', t => {
+test('classifies any evidence deterministically, and suppresses only by a rule', t => {
 	fc.assert(
 		fc.property(anyEvidence, one => {
 			const judged = classify(one);
@@ -223,7 +223,7 @@ test('any evidence is read, the same each time; what suppresses says so by a rul
 	);
 });
 
-test('nothing that is said before RCPT, or for now, suppresses', t => {
+test('never suppresses on a reply before RCPT or a temporary one', t => {
 	const quiet = texts.filter(text => !/5\d\d/.test(text));
 	fc.assert(
 		fc.property(anyEvidence, fc.constantFrom('connect', 'greeting', 'ehlo', 'mail'), (one, phase) => {

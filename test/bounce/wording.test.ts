@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {toWording} from '../../src/bounce/classify.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
-test('replies that say the same of different people have the same wording', t => {
+test('gives replies that differ only in addresses and numbers the same wording', t => {
 	const same: ReadonlyArray<readonly [one: string, other: string, wording: string]> = [
 		[
 			'550 5.1.1 <ann@a.example>: Recipient address rejected: User unknown',
@@ -32,7 +32,7 @@ test('replies that say the same of different people have the same wording', t =>
 	}
 });
 
-test('what says otherwise stays apart', t => {
+test('keeps replies with different meanings apart', t => {
 	t.not(toWording('550 5.1.1 no'), toWording('550 5.7.1 no'));
 	t.not(toWording('550 no'), toWording('450 no'));
 	t.is(toWording('5.1.1 no'), '5.1.1 no');
@@ -40,7 +40,7 @@ test('what says otherwise stays apart', t => {
 	t.is(toWording(''), '');
 });
 
-test('whatever a host says, its wording is short, of one line, and numbers stand only in the codes', t => {
+test('shortens any reply to one line with no numbers except the codes', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar, maxLength: 2000}), text => {
 			const wording = toWording(text);

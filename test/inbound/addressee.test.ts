@@ -41,7 +41,7 @@ async function verdictOf(t: ExecutionContext, address: string, judge = judging()
 	return judged.ok ? judged.role : judged.text.slice(0, 5);
 }
 
-test('the addresses of our copies are taken at every domain of ours, in any case', async t => {
+test('accepts the bounce and unsubscribe addresses at each of our domains, in any letter case', async t => {
 	const [returnPath, unsubscribe] = [
 		links.returnPathLocal(recipient, 'anna@example.net'),
 		links.unsubscribeLocal(recipient, 'anna@example.net'),
@@ -60,7 +60,7 @@ test('the addresses of our copies are taken at every domain of ours, in any case
 	});
 });
 
-test('a local part in quotes is the same without them', async t => {
+test('treats a quoted local part like an unquoted one', async t => {
 	const reply = links.replyLocal(recipient, 'anna@example.net');
 	const judge = judging();
 	t.like(await judge(`"${reply}"@bounces.test`), {role: 'reply', address: `${reply}@bounces.test`, recipient});
@@ -69,16 +69,16 @@ test('a local part in quotes is the same without them', async t => {
 	t.like(await judge('"Support"@in.shop.test'), {role: 'inbound', address: 'support@in.shop.test'});
 	t.is(await verdictOf(t, '"nobody"@in.shop.test'), '5.1.1');
 	t.is(await verdictOf(t, '"postmaster"@bounces.test'), 'operator');
-	// What needs its quotes keeps them.
+	// A local part that needs its quotes keeps them.
 	t.like(await judge('"ann.@x"@in.shop.test'), {role: 'inbound', address: '"ann.@x"@in.shop.test'});
 });
 
-test('a token proves one copy and one purpose only', async t => {
+test('accepts a token only for its own recipient and purpose', async t => {
 	const token = links.returnPathLocal(recipient, 'anna@example.net');
 	const others = links.returnPathLocal(other, 'bert@example.net');
 	const foreign = createLinks({keys: {current: 1, keys: {1: randomBytes(32)}}, publicUrl: '', random: randomBytes});
 	for (const local of [
-		// The id of one copy with the MAC of another.
+		// The id of one recipient with the MAC of another.
 		token.slice(0, 29) + others.slice(29),
 		links.returnPathLocal(recipient, 'someone@else.test'),
 		foreign.returnPathLocal(recipient, 'anna@example.net'),
@@ -87,7 +87,7 @@ test('a token proves one copy and one purpose only', async t => {
 		links.ref(recipient, 'anna@example.net'),
 		token.slice(0, -1),
 		`${token}0`,
-		// A copy that is not there, though it would be.
+		// A recipient that does not exist, though its message would still be stored.
 		links.returnPathLocal(newId('rcp'), 'anna@example.net'),
 		'b',
 		'nobody',
@@ -97,7 +97,7 @@ test('a token proves one copy and one purpose only', async t => {
 	}
 });
 
-test('a token older than messages are kept is taken, though nothing proves it', async t => {
+test('accepts a token older than the retention of messages as late, without proof', async t => {
 	const id = createPastIds()('rcp', Date.now() - 91 * day);
 	const address = `${links.returnPathLocal(id, 'gone@example.net')}@bounces.test`;
 	t.like(await judging()(address), {role: 'late', recipient: null});
@@ -107,14 +107,14 @@ test('a token older than messages are kept is taken, though nothing proves it', 
 	t.is(await verdictOf(t, `${links.returnPathLocal(future, 'gone@example.net')}@bounces.test`), '5.1.1');
 });
 
-test('the bounce that doctor tries is taken', async t => {
+test('accepts the test bounce that doctor sends', async t => {
 	t.is(
 		await verdictOf(t, `${links.returnPathLocal(newId('rcp'), 'postmaster@bounces.test')}@bounces.test`),
 		'return_path',
 	);
 });
 
-test('feedback and the operator are reached', async t => {
+test('accepts mail to the feedback, report and operator addresses', async t => {
 	for (const [address, role] of Object.entries({
 		'reports@feedback.test': 'feedback',
 		'REPORTS@Feedback.TEST': 'feedback',
@@ -138,7 +138,7 @@ test('feedback and the operator are reached', async t => {
 	}
 });
 
-test('domains that are added are known after the next change', async t => {
+test('recognizes an added domain once its cached list is discarded', async t => {
 	const known = ['bounce.one.test'];
 	let asked = 0;
 	const domains = new OurDomains([], async () => {
@@ -153,7 +153,7 @@ test('domains that are added are known after the next change', async t => {
 	t.is(asked, 2);
 });
 
-test('a look-up that fails is tried again, not remembered', async t => {
+test('does not cache a failed lookup of the domains', async t => {
 	let failing = true;
 	const domains = new OurDomains([], () =>
 		failing ? Promise.reject(new Error('locked')) : Promise.resolve(['a.test']),
@@ -163,7 +163,7 @@ test('a look-up that fails is tried again, not remembered', async t => {
 	t.true(await domains.has('a.test'));
 });
 
-test('whatever is asked for: only addresses of ours are taken, and nothing throws', async t => {
+test('accepts only our own addresses and never throws, whatever the address', async t => {
 	const judge = judging();
 	const local = fc.oneof(
 		fc.string({unit: anyChar}),
@@ -174,7 +174,7 @@ test('whatever is asked for: only addresses of ours are taken, and nothing throw
 	await fc.assert(
 		fc.asyncProperty(local, domain, async (name, host) => {
 			const judged = await judge(`${name}@${host}`);
-			// That a made-up token is right has a chance of 2^-80.
+			// The chance that a made-up token is valid is 2^-80.
 			return !judged.ok || ['operator', 'feedback', 'late'].includes(judged.role);
 		}),
 	);

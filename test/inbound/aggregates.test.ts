@@ -34,7 +34,7 @@ const google = reporters[0] as (typeof reporters)[number];
 const {sign: signed, value} = await reportSigner();
 const byStranger = (mail: Buffer) => signed(mail, 'evil.example');
 
-/** Takes a mail in and records what it says; why it is kept, and the fault. */
+/** Accepts a message and records its report; returns why it is retained, and the error. */
 async function bring(store: Store, raw: Buffer, rcptTo = ['dmarc@bounce.shop.example']) {
 	const {id} = await takeIn({writer: store.writer, node: 'n', clock}, {raw, source: 'smtp', mailFrom: '', rcptTo});
 	const all = {node: 'n', othersUntil: '9', precedence: precedence.proven, perTurn: 10, maxRows: 10, maxBytes: 1e8};
@@ -66,7 +66,7 @@ const tlsMail = (change: object) =>
 		bytes: gzipSync(JSON.stringify({...tlsFacts, ...change})),
 	});
 
-storeTest(test, 'a report counts once, by whichever way and however often it comes', async (t, store) => {
+storeTest(test, 'counts a report once, however it arrives and however often', async (t, store) => {
 	await insertWorkspace(store);
 	const {id: domainId} = await store.reader('domains').first('id');
 	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'counted');
@@ -88,7 +88,7 @@ storeTest(test, 'a report counts once, by whichever way and however often it com
 	t.like(await readDmarc(store.reader, {...asked, since: '2026-11-27'}, 10), {reports: 0, ips: 0, unsigned: 0});
 });
 
-storeTest(test, 'days count where an address has mail; the most frequent reason stands for all', async (t, store) => {
+storeTest(test, 'sums up days with mail from an address and shows its most frequent reason', async (t, store) => {
 	await insertWorkspace(store);
 	const {id: domainId} = await store.reader('domains').first('id');
 	const row = {domain_id: domainId, ip: '192.0.2.1', dkim: 0, spf: 0, disposition: 'none'};
@@ -113,7 +113,7 @@ storeTest(test, 'days count where an address has mail; the most frequent reason 
 
 storeTest(
 	test,
-	'what is not about a verified domain, or about no time of now, is kept for a person',
+	'retains a report for review if its domain is not verified or its period is not recent',
 	async (t, store) => {
 		await insertWorkspace(store);
 		const foreign = 'unmatched: the report is about other.example, which is not a verified domain here';
@@ -139,7 +139,7 @@ storeTest(
 
 storeTest(
 	test,
-	'a flood of reports about one day is not counted, and keeps out none of another signer; a removed domain takes its counts with it',
+	'limits reports per day without crowding out other signers, and removes counts with their domain',
 	async (t, store) => {
 		await insertWorkspace(store);
 		const {id: domainId} = await store.reader('domains').first('id');
@@ -164,7 +164,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a TLS report needs a signature, and counts once', async (t, store) => {
+storeTest(test, 'requires a signature on a TLS report and counts it once', async (t, store) => {
 	const inside = await insertWorkspace(store);
 	t.is(await bring(store, tlsMail({})), 'unmatched: a TLS report needs a valid DKIM signature');
 	t.is(await bring(store, await signed(tlsMail({}))), 'counted');
@@ -223,7 +223,7 @@ storeTest(test, 'a TLS report needs a signature, and counts once', async (t, sto
 	);
 });
 
-storeTest(test, 'what is half a year old is removed', async (t, store) => {
+storeTest(test, 'removes reports after half a year', async (t, store) => {
 	await insertWorkspace(store);
 	t.is(await bring(store, await signed(dmarcMail(google, facts))), 'counted');
 	t.deepEqual(await sweepAt(store, now + 170 * dayMs), {rows: 3, n: 27, reports: 1});
@@ -232,7 +232,7 @@ storeTest(test, 'what is half a year old is removed', async (t, store) => {
 
 const dayMs = 86_400_000;
 
-/** What is left of DMARC reports. */
+/** What is stored of DMARC reports. */
 async function leftOf(store: Store) {
 	const sums = await store.reader('dmarc_days').count('* as rows').sum('n as n').first();
 	const {n: reports} = (await store.reader('dmarc_reports').count('* as n').first()) ?? {};
@@ -242,7 +242,7 @@ async function leftOf(store: Store) {
 async function sweepAt(store: Store, at: number) {
 	const step = tlsTask({store, clock: {now: () => at}}).begin();
 	while (await step()) {
-		// Until nothing is left.
+		// Repeated until nothing is left to remove.
 	}
 	return await leftOf(store);
 }
@@ -253,7 +253,7 @@ const many = (length: number, second: number): Facts['records'] =>
 		mailFrom: `${n}.evil${n}.example`,
 	}));
 
-storeTest(test, 'what unsigned reports leave is bounded for each day, and removed after a month', async (t, store) => {
+storeTest(test, 'limits what unsigned reports store per day, and removes it after a month', async (t, store) => {
 	await insertWorkspace(store);
 	const first = {...facts, records: [...facts.records, ...many(1997, 1)]};
 	t.is(await bring(store, dmarcMail(google, first)), 'counted');
@@ -275,7 +275,7 @@ storeTest(test, 'what unsigned reports leave is bounded for each day, and remove
 	t.is(await bring(store, await signed(dmarcMail(google, {...facts, ...old}))), 'counted');
 });
 
-storeTest(test, 'what reports of one signer leave is bounded too, and other signers have room', async (t, store) => {
+storeTest(test, 'limits what the reports of one signer store, and leaves room for other signers', async (t, store) => {
 	await insertWorkspace(store);
 	const evil = {...google, org: 'evil.example', from: 'dmarc@evil.example'};
 	for (let second = 1; second < 4; second++) {
@@ -287,7 +287,7 @@ storeTest(test, 'what reports of one signer leave is bounded too, and other sign
 	t.deepEqual(await leftOf(store), {rows: 504, n: 6027, reports: 4});
 });
 
-storeTest(test, 'a signed report takes the place of one that others made up before', async (t, store) => {
+storeTest(test, 'replaces a forged report with the signed one', async (t, store) => {
 	await insertWorkspace(store);
 	const {id: domainId} = await store.reader('domains').first('id');
 	const read = async (counted: 'n' | 'signed') => {
@@ -329,7 +329,7 @@ storeTest(test, 'a signed report takes the place of one that others made up befo
 	t.deepEqual(await read('signed'), {reports: 2, lost: 5, unsigned: 0, ips: genuine});
 });
 
-storeTest(test, 'a reporter may use its ids again for another time', async (t, store) => {
+storeTest(test, 'accepts an id that a reporter uses again for another period', async (t, store) => {
 	await insertWorkspace(store);
 	const later = {begin: day + 86_400, end: day + 2 * 86_400 - 1};
 	for (const [id, sign] of Object.entries({'r-1': signed, 'r-2': async (mail: Buffer) => mail})) {
@@ -346,7 +346,7 @@ storeTest(test, 'a reporter may use its ids again for another time', async (t, s
 	t.is(await bring(store, await byStranger(tlsMail({}))), 'counted', 'another signer');
 });
 
-storeTest(test, 'texts about failures of TLS are bounded for each signer and day', async (t, store) => {
+storeTest(test, 'limits the text stored about TLS failures per signer and day', async (t, store) => {
 	await insertWorkspace(store);
 	const reason = 'x'.repeat(200);
 	const details = Array.from({length: 100}, (_, n) => ({
@@ -365,7 +365,7 @@ storeTest(test, 'texts about failures of TLS are bounded for each signer and day
 	t.true((await lengthOf()) > length);
 });
 
-test('a signer has its share, and a little where all of it is taken', t => {
+test('gives each signer its share, and a small reserve once the total is used up', t => {
 	const bound = {each: 500, all: 1000, reserved: 20};
 	t.is(roomLeft(bound, {own: 0, all: 0}), 500);
 	t.is(roomLeft(bound, {own: 450, all: 450}), 50);

@@ -26,7 +26,7 @@ async function countOf(mails: number, addressee: (n: number) => Addressee, clien
 	return count;
 }
 
-test('each role has its allowance, by client and in all', async t => {
+test('limits each role per client and in total', async t => {
 	const one = () => '192.0.2.1';
 	const many = (n: number) => `192.0.2.${n % 250}`;
 	t.is(await countOf(30, () => to('feedback'), one), 30);
@@ -38,7 +38,7 @@ test('each role has its allowance, by client and in all', async t => {
 	t.is(await countOf(1000, () => to('return_path', 'rcp_1'), many), 100, 'one token');
 });
 
-test('mail that proved itself counts for its copy alone', async t => {
+test('counts mail with a valid token against its recipient only', async t => {
 	const {take, has} = allowing(1);
 	for (let n = 0; n < 100; n++) {
 		const share = await take([to('return_path', 'rcp_1'), to('feedback')], 'a');
@@ -50,7 +50,7 @@ test('mail that proved itself counts for its copy alone', async t => {
 	t.true(await has(to('feedback'), 'a', 1));
 });
 
-test('a token that is sent to the feedback address counts for its copy too', async t => {
+test('counts mail with a token in a report to the feedback address against its recipient too', async t => {
 	const {take} = allowing(5);
 	async function taken(mails: number, bytes: number, recipient: string) {
 		let count = 0;
@@ -82,7 +82,7 @@ test('a token that is sent to the feedback address counts for its copy too', asy
 	t.is(proved, 4 + 25, '32 MiB of the copy, then 200 MiB of the client');
 });
 
-test('strangers that use up what all may bring keep nobody away who proved a mail before', async t => {
+test('still accepts a client that sent a valid report before, once strangers use up the total', async t => {
 	const {take, has} = allowing(10);
 	(await take([to('feedback')], 'provider'))?.prove(['rcp_1']);
 	for (let n = 0; n < 200; n++) {
@@ -93,14 +93,14 @@ test('strangers that use up what all may bring keep nobody away who proved a mai
 	t.not(await take([to('feedback')], 'provider'), null);
 });
 
-test('of a mail that finds no place for one of its addressees nothing counts', async t => {
+test('counts nothing for a message if one of its addressees is over the limit', async t => {
 	const {take, has} = allowing(1);
 	t.not(await take([to('operator')], 'a'), null);
 	t.is(await take([to('feedback'), to('operator')], 'a'), null);
 	t.true(await has(to('feedback'), 'a', 1));
 });
 
-test('who has used up his allowance waits until his mails are read', async t => {
+test('waits for pending messages to be read before it refuses a client over its limit', async t => {
 	let read: () => void = () => undefined;
 	const untilRead = () =>
 		new Promise<void>(resolve => {
@@ -123,7 +123,7 @@ function allowance(limits: {each?: number; all?: number; eachBytes?: number; all
 	return {has: made.has.bind(made), take: made.take.bind(made), clock};
 }
 
-test('a key may bring its mails, all keys theirs, and the next hour begins anew', t => {
+test('limits messages per key and in total, and resets every hour', t => {
 	const {take, has, clock} = allowance({each: 2, all: 3});
 	t.deepEqual(
 		['a', 'a', 'a', 'b', 'b', 'c'].map(key => take(key) !== null),
@@ -135,7 +135,7 @@ test('a key may bring its mails, all keys theirs, and the next hour begins anew'
 	t.not(take('a'), null);
 });
 
-test('bytes count as they come, for the key and for all', t => {
+test('counts bytes as they arrive, per key and in total', t => {
 	const {take, has} = allowance({eachBytes: 100, allBytes: 150});
 	const [one, other] = [take('a'), take('a')];
 	t.true(one?.add(60));
@@ -145,7 +145,7 @@ test('bytes count as they come, for the key and for all', t => {
 	t.false(take('b')?.add(51));
 });
 
-test('what is given back may be brought again, once', t => {
+test('allows a returned share to be used again, once', t => {
 	const {take, has} = allowance({each: 1, eachBytes: 100});
 	const share = take('a');
 	share?.add(100);
@@ -156,7 +156,7 @@ test('what is given back may be brought again, once', t => {
 	t.is(take('a'), null);
 });
 
-test('a share that outlives its hour changes nothing of the next', t => {
+test('does not credit the next hour for a share from the previous one', t => {
 	const {take, clock} = allowance({each: 1});
 	const old = take('a');
 	clock.now = hour;
@@ -165,7 +165,7 @@ test('a share that outlives its hour changes nothing of the next', t => {
 	t.is(take('a'), null);
 });
 
-test('however many keys there are, all of them together keep to the limit of all', t => {
+test('enforces the total limit for any number of keys', t => {
 	const {take} = allowance({each: 1, all: 15_000});
 	let taken = 0;
 	for (let n = 0; n < 40_000; n++) {
@@ -174,7 +174,7 @@ test('however many keys there are, all of them together keep to the limit of all
 	t.is(taken, 15_000);
 });
 
-test('in whichever order mails come and are given back, what stays never exceeds a limit', t => {
+test('never exceeds a limit, in whichever order messages arrive and shares are returned', t => {
 	const limits = {each: 3, all: 5, eachBytes: 50, allBytes: 80};
 	const step = fc.record({key: fc.constantFrom('a', 'b', 'c'), bytes: fc.nat(60), back: fc.boolean()});
 	fc.assert(

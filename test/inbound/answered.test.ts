@@ -26,7 +26,7 @@ async function prepare(store: Store) {
 	});
 
 	let n = 0;
-	/** Notes that a smarthost called a message by this id. */
+	/** Records the id that a relay gave a message. */
 	const relayedAs = async (messageId: string, providerId: string) => {
 		const recipient = await store.reader('recipients').where({message_id: messageId}).first('id');
 		const attempt = {
@@ -52,7 +52,7 @@ async function prepare(store: Store) {
 	return {...messageIds, workspaceId: owner.workspaceId, relayedAs, receive, options};
 }
 
-storeTest(test, 'an address in quotes is the same as without, whoever brings the mail', async (t, store) => {
+storeTest(test, 'matches a quoted address like an unquoted one, whatever delivered the message', async (t, store) => {
 	const {first, options} = await prepare(store);
 	const {id} = await store.reader('recipients').where({message_id: first}).first('id');
 	const replyAddress = `${links.replyLocal(id, 'ada@example.net')}@bounce.shop.example`;
@@ -65,7 +65,7 @@ storeTest(test, 'an address in quotes is the same as without, whoever brings the
 	t.deepEqual(mails[0]?.mail.summary.recipients.toSorted(), [replyAddress, inbox].toSorted());
 });
 
-storeTest(test, 'an answer to the Message-ID of a provider finds its message', async (t, store) => {
+storeTest(test, 'finds the message that a reply refers to by the Message-ID of a provider', async (t, store) => {
 	const {first, second, theirs, relayedAs, receive} = await prepare(store);
 	const ses = '0102019a2b3c4d5e-6f708192-a3b4-c5d6-e7f8-091a2b3c4d5e-000000';
 	await relayedAs(first, ses);
@@ -79,39 +79,35 @@ storeTest(test, 'an answer to the Message-ID of a provider finds its message', a
 	t.is(await answered(`<${ses}@eu-west-1.amazonses.com>`), first);
 	t.is(await answered('<unknown@example.net>', `<${ses}@email.amazonses.com>`), first);
 	t.is(await answered('<202611281030.12345@smtp-relay.example>'), second);
-	// The nearest one counts, whoever named it.
+	// The nearest message of the thread counts, whoever assigned its id.
 	const own = `<${links.messageIdLocal(second)}@shop.example>`;
 	t.is(await answered(`<${ses}@email.amazonses.com>`, own), first);
 	t.is(await answered(own, `<${ses}@email.amazonses.com>`), second);
-	// Nobody learns of messages of others, by short names that could be guessed, or by names that say nothing.
+	// Messages of other workspaces, short ids that could be guessed and ambiguous ids match nothing.
 	t.is(await answered('<0102019a2b3c4d5e-00000000-0000-0000-0000-000000000000-000000@email.amazonses.com>'), null);
 	t.is(await answered('<4BF2C12345@relay.example>'), null);
 	t.is(await answered('<the-same-name-for-all@relay.example>'), null);
 });
 
-storeTest(
-	test,
-	'received mail is listed by the time at which it came, also where it was read late',
-	async (t, store) => {
-		const {workspaceId, receive} = await prepare(store);
-		const noon = Date.parse('2026-11-29T12:00:00Z');
-		// In the order in which they are read.
-		for (const minute of [3, 0, 4, 1, 2]) {
-			const mail = await receive([], storeTime(noon + minute * 60_000));
-			await store.writer.transaction(async trx => await insertReceived(trx, mail === undefined ? [] : [mail]));
-		}
-		const filter = {workspaceId, terms: []};
-		const minutes = (rows: ReadonlyArray<{readonly receivedAt: string}>) =>
-			rows.map(({receivedAt}) => (Date.parse(receivedAt) - noon) / 60_000);
-		t.deepEqual(minutes((await listReceived(store.reader, filter)).rows), [4, 3, 2, 1, 0]);
-		const times = {since: noon + 60_000, until: noon + 3 * 60_000};
-		t.deepEqual(minutes((await listReceived(store.reader, {...filter, ...times})).rows), [2, 1]);
+storeTest(test, 'lists received mail by its time of arrival, even if it was read late', async (t, store) => {
+	const {workspaceId, receive} = await prepare(store);
+	const noon = Date.parse('2026-11-29T12:00:00Z');
+	// In the order in which they are read.
+	for (const minute of [3, 0, 4, 1, 2]) {
+		const mail = await receive([], storeTime(noon + minute * 60_000));
+		await store.writer.transaction(async trx => await insertReceived(trx, mail === undefined ? [] : [mail]));
+	}
+	const filter = {workspaceId, terms: []};
+	const minutes = (rows: ReadonlyArray<{readonly receivedAt: string}>) =>
+		rows.map(({receivedAt}) => (Date.parse(receivedAt) - noon) / 60_000);
+	t.deepEqual(minutes((await listReceived(store.reader, filter)).rows), [4, 3, 2, 1, 0]);
+	const times = {since: noon + 60_000, until: noon + 3 * 60_000};
+	t.deepEqual(minutes((await listReceived(store.reader, {...filter, ...times})).rows), [2, 1]);
 
-		// One that is read between two pages neither repeats nor hides others.
-		const page = await listReceived(store.reader, filter, {after: null, limit: 2});
-		const late = await receive([], storeTime(noon + 3.5 * 60_000));
-		await store.writer.transaction(async trx => await insertReceived(trx, late === undefined ? [] : [late]));
-		const rest = await listReceived(store.reader, filter, {after: page.next, limit: 9});
-		t.deepEqual([...minutes(page.rows), ...minutes(rest.rows)], [4, 3, 2, 1, 0]);
-	},
-);
+	// A message that is read between two pages neither repeats nor hides others.
+	const page = await listReceived(store.reader, filter, {after: null, limit: 2});
+	const late = await receive([], storeTime(noon + 3.5 * 60_000));
+	await store.writer.transaction(async trx => await insertReceived(trx, late === undefined ? [] : [late]));
+	const rest = await listReceived(store.reader, filter, {after: page.next, limit: 9});
+	t.deepEqual([...minutes(page.rows), ...minutes(rest.rows)], [4, 3, 2, 1, 0]);
+});

@@ -14,7 +14,7 @@ import {links, mailed, returnPath} from '../helpers/reports.ts';
 
 const clock = {now: () => Date.now()};
 
-storeTest(test, 'whatever comes to a return path is read and recorded; nothing stops the loop', async (t, store) => {
+storeTest(test, 'reads and records any message to a return path without stopping the loop', async (t, store) => {
 	const mail = await mailed(store);
 	const faults: unknown[] = [];
 	const recording = {

@@ -5,9 +5,9 @@ import {waitFor} from '../helpers/wait.ts';
 type Mailbox = ConstructorParameters<typeof MailboxFollower>[0]['mailbox'];
 
 type Script = {
-	/** What happens when it is opened for the nth time, from 1 on. */
+	/** What happens when the mailbox is opened for the nth time, counting from 1. */
 	readonly open?: (nth: number) => unknown;
-	/** What happens when it is read for the nth time. */
+	/** What happens when the mailbox is read for the nth time. */
 	readonly read?: (nth: number, more: () => void) => unknown;
 };
 
@@ -61,7 +61,7 @@ const broken = () => {
 	throw new Error('broken');
 };
 
-test('looks again after the interval, and listens in between', async t => {
+test('reads again after the interval, and listens for changes in between', async t => {
 	const {seen, stop} = follow(t, {}, 5);
 	await waitFor('it looked three times', () => seen.read >= 3);
 	await stop();
@@ -70,7 +70,7 @@ test('looks again after the interval, and listens in between', async t => {
 	t.true(seen.listened >= 2);
 });
 
-test('looks at once when it is woken, also when that was while it looked', async t => {
+test('reads at once when notified, even if the notification arrives during a read', async t => {
 	const {seen} = follow(t, {read: nth => nth === 1 && seen.wake()});
 	await waitFor('it looked twice', () => seen.read === 2);
 	seen.wake();
@@ -78,13 +78,13 @@ test('looks at once when it is woken, also when that was while it looked', async
 	t.is(seen.opened, 1);
 });
 
-test('a mailbox that cannot be opened is told and tried again', async t => {
+test('reports a mailbox that cannot be opened and retries', async t => {
 	const {seen} = follow(t, {open: nth => nth === 1 && broken()});
 	await waitFor('it is read', () => seen.read === 1);
 	t.deepEqual(seen.waits, [1000]);
 });
 
-test('the waits grow; a refused log-in waits longest, so that nobody is locked out', async t => {
+test('backs off after failures, longest after a rejected login, so as not to get locked out', async t => {
 	const growing = follow(t, {open: broken});
 	await waitFor('it was tried twice', () => growing.seen.waits.length === 2);
 	t.deepEqual(growing.seen.waits, [1000, 2000]);
@@ -95,11 +95,11 @@ test('the waits grow; a refused log-in waits longest, so that nobody is locked o
 	});
 	await waitFor('it was tried', () => refused.seen.waits.length === 1);
 	t.deepEqual(refused.seen.waits, [300_000]);
-	// A stop does not wait for that: it would outlast the test.
+	// A stop does not wait for the delay, which would outlast the test.
 	await Promise.all([growing.stop(), refused.stop()]);
 });
 
-test('one that worked and is lost is opened again without a word', async t => {
+test('silently reopens a mailbox whose connection was lost', async t => {
 	const {seen} = follow(t, {read: nth => nth === 2 && broken()}, 5);
 	await waitFor('it is read again', () => seen.read > 2);
 	t.is(seen.opened, 2);
@@ -108,13 +108,13 @@ test('one that worked and is lost is opened again without a word', async t => {
 
 const never = () => new Promise<void>(() => undefined);
 
-test('one that hangs while it is opened is a failure, and tried again', async t => {
+test('treats a mailbox that hangs while it is opened as failed, and retries', async t => {
 	const {seen} = follow(t, {open: nth => (nth === 1 ? never() : undefined)}, 600_000, 20);
 	await waitFor('it is read', () => seen.read === 1);
 	t.deepEqual(seen.waits, [1000]);
 });
 
-test('one that worked and hangs is a failure at once, until it answers after a rest', async t => {
+test('reports a mailbox that hangs as failed until it responds again', async t => {
 	const {seen} = follow(t, {read: nth => (nth === 2 ? never() : undefined)}, 5, 20);
 	await waitFor('it works again', () => seen.read > 3);
 	t.is(seen.opened, 2);
@@ -122,8 +122,8 @@ test('one that worked and hangs is a failure at once, until it answers after a r
 	t.deepEqual(seen.works.slice(0, 3), [true, false, true]);
 });
 
-test('a long look that brings mail all the time does not hang', async t => {
-	// Longer than a busy machine lets this process wait.
+test('does not time out a long read that keeps returning messages', async t => {
+	// Longer than a busy machine may pause this process.
 	const waitLimitMs = 3000;
 	const {seen} = follow(
 		t,

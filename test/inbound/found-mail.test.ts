@@ -4,7 +4,7 @@ import {foundMail, maxMailBytes, wireForm} from '../../src/inbound/mail-files.ts
 
 const wire = (text: string) => wireForm(Buffer.from(text, 'latin1')).toString('latin1');
 
-test('lines end with CRLF as on the wire', t => {
+test('converts line endings to CRLF', t => {
 	t.is(wire('Subject: a\n\none\ntwo\n'), 'Subject: a\r\n\r\none\r\ntwo\r\n');
 	t.is(wire('Subject: a\r\n\r\none\r\n'), 'Subject: a\r\n\r\none\r\n');
 	t.is(wire('Subject: a\r\n\none\r\n'), 'Subject: a\r\n\r\none\r\n');
@@ -13,7 +13,7 @@ test('lines end with CRLF as on the wire', t => {
 	t.is(wire(''), '');
 });
 
-test('any bytes: the wire form is its own wire form, and holds no LF alone', t => {
+test('converts any bytes to a form without a bare LF that does not change when converted again', t => {
 	fc.assert(
 		fc.property(fc.array(fc.constantFrom('\r', '\n', '\r\n', 'a', 'é')), parts => {
 			const bytes = wireForm(Buffer.from(parts.join(''), 'latin1'));
@@ -24,7 +24,7 @@ test('any bytes: the wire form is its own wire form, and holds no LF alone', t =
 	);
 });
 
-test('of a mail that is too large only the beginning is taken', t => {
+test('keeps only the beginning of a message that is too large', t => {
 	const large = foundMail('mbox', Buffer.alloc(maxMailBytes, 'x'), maxMailBytes + 1);
 	t.true(large.cut);
 	t.is(large.raw.length, 1024 * 1024 + 2);
@@ -32,7 +32,7 @@ test('of a mail that is too large only the beginning is taken', t => {
 	t.false(largest.cut);
 });
 
-test('the sender of the envelope is that of Return-Path, of the header', t => {
+test('takes the envelope sender from Return-Path, but only in the header', t => {
 	const sender = (text: string) => foundMail('maildir', Buffer.from(text), text.length).mailFrom;
 	t.is(sender('Return-Path: <>\nSubject: a\n\nb\n'), '');
 	t.is(sender('Received: x\nreturn-path: <a@b.example>\n\nb\n'), 'a@b.example');

@@ -6,10 +6,10 @@ import type {FoundMail} from '../../src/inbound/mail-files.ts';
 import {imapFault, openFolder} from '../../src/inbound/mailboxes.ts';
 import {type Letter, startSilentImap} from '../helpers/silent-imap.ts';
 
-test('a connection that is lost between two fetches: what was not fetched is not passed over', async t => {
+test('does not skip messages that were not fetched before the connection was lost', async t => {
 	const saved: string[] = [];
 	const source = Buffer.from('Subject: x\r\n\r\ntext\r\n');
-	// As imapflow: without a connection there is no folder, and a fetch ends without a word.
+	// As imapflow: without a connection there is no folder, and a fetch ends without an error.
 	const client = {
 		mailbox: {uidValidity: 7n} as {uidValidity: bigint} | false,
 		search: async () => Array.from({length: 250}, (_, n) => n + 1),
@@ -34,7 +34,7 @@ test('a connection that is lost between two fetches: what was not fetched is not
 	await t.throwsAsync(read(), {message: 'the connection was lost'});
 });
 
-/** A mailbox that is read over as many connections as that takes. */
+/** A mailbox that is read over as many connections as needed. */
 async function startFolder(t: ExecutionContext) {
 	const server = await startSilentImap(t, null);
 	const reader = new FolderReader();
@@ -92,7 +92,7 @@ for (const [fault, words] of [
 	['nil', 'it sends NIL as its content'],
 	['omit', 'it sends nothing'],
 ] as const) {
-	test(`a message that the server does not hand out is skipped on the same connection: ${fault}`, async t => {
+	test(`skips a message that the server does not return, on the same connection: ${fault}`, async t => {
 		const {put, readOnce, reasons, seen} = await startFolder(t);
 		put(letter('1'), letter('2'), fault, letter('4'), letter('5'));
 		t.deepEqual(await readOnce(), {taken: 4, known: 0, cut: 0, skipped: 1});
@@ -106,7 +106,7 @@ for (const [fault, words] of [
 	});
 }
 
-test('a message at which the server ends the connection is skipped once others could be read after it', async t => {
+test('skips a message at which the server closes the connection, once later messages could be read', async t => {
 	const {put, readOnce, reasons, seen} = await startFolder(t);
 	put(letter('1'), letter('2'), 'close', letter('4'), letter('5'));
 	const rounds: Array<Round | string> = [];
@@ -122,7 +122,7 @@ test('a message at which the server ends the connection is skipped once others c
 	t.is(seen.skipped.length, 1);
 });
 
-test('one connection that ends by chance makes no message be skipped', async t => {
+test('does not skip a message because a single connection was lost', async t => {
 	const {put, readOnce, server, seen} = await startFolder(t);
 	put(letter('1'), 'close', letter('3'));
 	await readOnce();
@@ -133,7 +133,7 @@ test('one connection that ends by chance makes no message be skipped', async t =
 	t.is(seen.position, '7:3');
 });
 
-test('a server that hands out no message at all is broken, and nothing is skipped', async t => {
+test('skips nothing if the server returns no message at all', async t => {
 	const {put, readOnce, server, seen} = await startFolder(t);
 	put('NO', 'NO');
 	t.is(await readOnce(), 'does not return message UID 1 of INBOX: message 1 is corrupt');
@@ -143,7 +143,7 @@ test('a server that hands out no message at all is broken, and nothing is skippe
 	t.deepEqual(await readOnce(), {taken: 2, known: 0, cut: 0, skipped: 0});
 });
 
-test('the last message of a folder that cannot be read waits for the next one', async t => {
+test('skips an unreadable last message of a folder only after another one arrives', async t => {
 	const {put, readOnce, reasons, seen} = await startFolder(t);
 	put('close');
 	for (let n = 0; n < 3; n++) {

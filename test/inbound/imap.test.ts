@@ -14,7 +14,7 @@ function mailboxOn(server: ImapServer, more: Partial<ImapMailbox> = {}): ImapMai
 	return {kind: 'imap', host: '127.0.0.1', port, tls: 'implicit', user, password, folder: 'INBOX', ...more};
 }
 
-/** Follows the mailbox until the test ends, and keeps what came. */
+/** Follows the mailbox until the test ends, and stores what it receives. */
 function follow(t: ExecutionContext, server: ImapServer, more: Partial<ImapMailbox> = {}, intervalMs = 600_000) {
 	const mails = new Map<string, FoundMail>();
 	const rounds: Round[] = [];
@@ -58,7 +58,7 @@ for (const [way, more] of [
 	['STARTTLS', ({port}: ImapServer) => ({tls: 'starttls', port}) as const],
 	['no TLS', ({port}: ImapServer) => ({tls: 'none', port}) as const],
 ] as const) {
-	test(`reads what lies in a mailbox and what comes, and changes nothing in it: ${way}`, async t => {
+	test(`reads existing and new messages of a mailbox without changing it: ${way}`, async t => {
 		const server = await startImapServer(t);
 		if (!server) {
 			return;
@@ -73,7 +73,7 @@ for (const [way, more] of [
 		t.is(mails()[0]?.raw.toString(), mail('one').replaceAll('\n', '\r\n'));
 		t.is(mails()[0]?.mailFrom, '');
 
-		// Without IDLE it would be read in 10 minutes.
+		// Without IDLE, it would be read after 10 minutes.
 		await server.deliver(mail('three'));
 		await waitFor('IDLE tells of the third', () => subjects().length === 3);
 		t.deepEqual(subjects(), ['one', 'two', 'three']);
@@ -81,7 +81,7 @@ for (const [way, more] of [
 			rounds.reduce((sum, {known}) => sum + known, 0),
 			0,
 		);
-		// Dovecot itself moves what a client may have seen from new to cur.
+		// Dovecot itself moves messages that a client may have seen from new to cur.
 		t.deepEqual(
 			(await server.files()).map(name => name.split(':2,')[1] ?? ''),
 			['', '', ''],
@@ -89,7 +89,7 @@ for (const [way, more] of [
 	});
 }
 
-test('a server that restarts is found again, and nothing is read twice', async t => {
+test('reconnects after a server restart and reads nothing twice', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -108,7 +108,7 @@ test('a server that restarts is found again, and nothing is read twice', async t
 	);
 });
 
-test('mails that are numbered anew are read anew and recognized', async t => {
+test('reads messages again if their UIDs changed, and recognizes them', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -126,7 +126,7 @@ test('mails that are numbered anew are read anew and recognized', async t => {
 	t.deepEqual(subjects(), ['one', 'two']);
 });
 
-test('of a mail that is larger than 10 MiB the beginning is read', async t => {
+test('reads only the beginning of a message over 10 MiB', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -143,7 +143,7 @@ test('of a mail that is larger than 10 MiB the beginning is read', async t => {
 	t.true((mails()[0]?.raw.length ?? 0) <= 1024 * 1024 + 2);
 });
 
-test('stops also while it waits for a server that is not there', async t => {
+test('stops while it waits for an unreachable server', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -156,7 +156,7 @@ test('stops also while it waits for a server that is not there', async t => {
 	t.is(rounds.length, 1);
 });
 
-test('says what is wrong and how to fix it, and never the password', async t => {
+test('explains an error and how to fix it without revealing the password', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -190,7 +190,7 @@ test('says what is wrong and how to fix it, and never the password', async t => 
 	}
 });
 
-test('what a server repeats of the log-in is masked', t => {
+test('masks credentials that a server repeats in its error', t => {
 	const mailbox: ImapMailbox = {
 		...{kind: 'imap', host: 'imap.example', port: 993, tls: 'implicit', folder: 'INBOX'},
 		...{user: 'bounces', password: 'top secret'},

@@ -59,7 +59,7 @@ async function listening(
 	return {listener, port, mails, received, refused};
 }
 
-/** A session that has said EHLO and MAIL. */
+/** A session that has sent EHLO and MAIL. */
 async function begun(t: ExecutionContext, port: number) {
 	const talk = await talkTo(t, port);
 	await talk.reply();
@@ -68,7 +68,7 @@ async function begun(t: ExecutionContext, port: number) {
 	return talk;
 }
 
-test('a disk with too little space: 452 to MAIL, and mail again when there is room', async t => {
+test('refuses MAIL with 452 while disk space is low, and accepts it again afterwards', async t => {
 	let hasDisk = false;
 	const {port, mails, refused} = await listening(t, {hasDisk: () => hasDisk});
 	const talk = await talkTo(t, port);
@@ -84,7 +84,7 @@ test('a disk with too little space: 452 to MAIL, and mail again when there is ro
 	t.is(mails.length, 1);
 });
 
-test('a report is taken in with its envelope, byte for byte, and then answered', async t => {
+test('stores a report with its envelope, byte for byte, before it replies', async t => {
 	const {port, mails, received} = await listening(t);
 	const talk = await talkTo(t, port);
 	t.is(await talk.reply(), '220 mail.test ESMTP mailctl');
@@ -113,7 +113,7 @@ test('a report is taken in with its envelope, byte for byte, and then answered',
 	t.is(await talk.say('QUIT'), '221 2.0.0 Bye');
 });
 
-test('no mail is relayed, whatever the address is dressed as', async t => {
+test('refuses to relay, however the address is disguised', async t => {
 	const {port, mails, refused} = await listening(t);
 	const talk = await begun(t, port);
 	for (const address of ['x@other.test', '@r.test:u@other.test', 'u@[127.0.0.1]', 'u@[IPv6:::1]']) {
@@ -127,7 +127,7 @@ test('no mail is relayed, whatever the address is dressed as', async t => {
 	t.deepEqual(refused, ['foreign', 'foreign', 'foreign', 'foreign']);
 });
 
-test('the same recipient a hundred times counts as a hundred', async t => {
+test('counts each repetition of a recipient toward the limit', async t => {
 	const {port, mails} = await listening(t);
 	const talk = await begun(t, port);
 	const replies: string[] = [];
@@ -141,7 +141,7 @@ test('the same recipient a hundred times counts as a hundred', async t => {
 	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^250 /);
 });
 
-test('a hundred recipients: twenty are taken', async t => {
+test('accepts twenty of a hundred recipients', async t => {
 	const {port, mails} = await listening(t);
 	const talk = await begun(t, port);
 	talk.send(Array.from({length: 100}, (_, n) => `RCPT TO:<b${n}@bounces.test>\r\n`).join(''));
@@ -154,7 +154,7 @@ test('a hundred recipients: twenty are taken', async t => {
 	t.is(mails[0]?.rcptTo.length, 20);
 });
 
-test('twenty errors end a session, as in Postfix; a mail that is taken wipes them out', async t => {
+test('ends a session after twenty errors, like Postfix; an accepted message resets the count', async t => {
 	const {port, mails} = await listening(t);
 	const talk = await begun(t, port);
 	const errors = async (count: number) => {
@@ -172,7 +172,7 @@ test('twenty errors end a session, as in Postfix; a mail that is taken wipes the
 	t.is(mails.length, 1);
 });
 
-test('a session that ends by its errors takes nothing that was sent behind them', async t => {
+test('ignores pipelined commands after too many errors end a session', async t => {
 	const {port, mails} = await listening(t, {limits: {errors: 3}});
 	const talk = await begun(t, port);
 	talk.send(`${'RCPT TO:<x@other.test>\r\n'.repeat(3)}RCPT TO:<b1@bounces.test>\r\nDATA\r\nx\r\n.\r\n`);
@@ -197,13 +197,13 @@ for (const [name, end] of Object.entries({
 	'CRLF . NUL CRLF': '\r\n.\0\r\n',
 	'CRLF . . CRLF': '\r\n..\r\n',
 })) {
-	test(`no second mail is smuggled in by ${name}`, async t => {
+	test(`prevents smuggling of a second message by ${name}`, async t => {
 		const {port, mails} = await listening(t);
 		const talk = await begun(t, port);
 		await talk.say('RCPT TO:<b1@bounces.test>');
 		await talk.say('DATA');
 		talk.send(`Subject: one\r\n\r\nfirst${end}`);
-		// In a segment of its own, too: where a mail ends must not depend on how it was cut.
+		// In a segment of its own, too: where a message ends must not depend on how it was split.
 		talk.send(`${smuggled}`);
 		t.regex(await talk.say('\r\n.'), /^250 /);
 		t.regex(await talk.say('QUIT'), /^221/);
@@ -213,7 +213,7 @@ for (const [name, end] of Object.entries({
 	});
 }
 
-test('the store fails: 451, and the session goes on', async t => {
+test('replies 451 and continues the session if the store fails', async t => {
 	let failing = true;
 	const errors: unknown[] = [];
 	const {port, refused} = await listening(
@@ -239,13 +239,13 @@ test('the store fails: 451, and the session goes on', async t => {
 	t.deepEqual(refused, ['store']);
 });
 
-test('the addressee cannot be judged: 451', async t => {
+test('replies 451 if the addressee cannot be checked', async t => {
 	const {port} = await listening(t, {judge: () => Promise.reject(new Error('locked'))});
 	const talk = await begun(t, port);
 	t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^451 4\.3\.0/);
 });
 
-test('a mail that is too large is refused, announced or not, and the next one is taken', async t => {
+test('rejects a message that is too large, declared or not, and accepts the next one', async t => {
 	const {port, mails, refused} = await listening(t, {limits: {mailBytes: 100_000}});
 	const talk = await begun(t, port);
 	await talk.say('RSET');
@@ -263,7 +263,7 @@ test('a mail that is too large is refused, announced or not, and the next one is
 	t.deepEqual(refused, ['too_large']);
 });
 
-test('large mails share what memory there is; small ones need none of it', async t => {
+test('limits the memory used by large messages without refusing small ones', async t => {
 	const {port, mails, refused} = await listening(t, {limits: {heldBytes: 1024 * 1024}});
 	const [large, small] = [await begun(t, port), await begun(t, port)];
 	await large.say('RCPT TO:<b1@bounces.test>');
@@ -280,7 +280,7 @@ test('large mails share what memory there is; small ones need none of it', async
 	t.deepEqual(refused, ['no_room']);
 });
 
-test('the eleventh session of a client is told to come back', async t => {
+test('refuses an eleventh concurrent session of a client', async t => {
 	const {port, refused, listener} = await listening(t);
 	const talks = [];
 	for (let n = 0; n < 10; n++) {
@@ -300,14 +300,14 @@ test('the eleventh session of a client is told to come back', async t => {
 });
 
 /**
- * Sends again and again, each time once what had come is read: a write to who has hung up would lose his last reply.
+ * Sends repeatedly, each time after reading what has arrived: writing to a closed connection would lose the last reply.
  */
 function drip(t: ExecutionContext, send: () => void): void {
 	const timer = setInterval(setImmediate, 20, send);
 	t.teardown(() => clearInterval(timer));
 }
 
-test('a session that says nothing, or little, is ended', async t => {
+test('ends a session that is silent or too slow', async t => {
 	const {port} = await listening(t, {limits: {idleMs: 100}});
 	const silent = await talkTo(t, port);
 	t.regex(await silent.reply(), /^220/);
@@ -319,7 +319,7 @@ test('a session that says nothing, or little, is ended', async t => {
 	t.is(await dripping.reply(), '421 4.4.2 The session took too long');
 });
 
-test('a mail that drips in is not waited for longer than a session lasts', async t => {
+test('ends a slow transfer of a message when the session reaches its time limit', async t => {
 	const {port, mails} = await listening(t, {limits: {sessionMs: 10_000}});
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
@@ -329,7 +329,7 @@ test('a mail that drips in is not waited for longer than a session lasts', async
 	t.deepEqual(mails, []);
 });
 
-test('whatever clients say, nothing is taken that is not for us, and the next client is served', async t => {
+test('survives any input, accepts only mail for us and serves the next client', async t => {
 	const {port, mails} = await listening(t, {limits: {perClient: 1000, errors: 5}});
 	const line = fc.oneof(
 		fc.constantFrom(
@@ -370,7 +370,7 @@ test('whatever clients say, nothing is taken that is not for us, and the next cl
 	t.regex(await talk.data('x'), /^250 2\.6\.0/);
 });
 
-test('a client that goes away in the middle of a mail leaves nothing', async t => {
+test('stores nothing if a client disconnects in the middle of a message', async t => {
 	const {port, mails, listener} = await listening(t);
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
@@ -381,7 +381,7 @@ test('a client that goes away in the middle of a mail leaves nothing', async t =
 	t.deepEqual(mails, []);
 });
 
-test('STARTTLS with our certificate, renewed while it runs; what was said before does not count', async t => {
+test('offers STARTTLS with the certificate, renewed at runtime, and discards earlier commands', async t => {
 	const [first, second] = [makeCertificate('mail.test'), makeCertificate('mail.test')];
 	const tls = ({cert, key}: {cert: string; key: string}) => ({cert: Buffer.from(cert), key: Buffer.from(key)});
 	const {listener, port, received} = await listening(t, {tls: tls(first)});
@@ -407,7 +407,7 @@ test('STARTTLS with our certificate, renewed while it runs; what was said before
 	t.true((await next.secure({ca: second.cert, servername: 'mail.test'})).authorized);
 });
 
-test('commands behind STARTTLS in the same packet are not taken into the encrypted session', async t => {
+test('discards commands sent after STARTTLS in the same packet', async t => {
 	const {cert, key} = makeCertificate('mail.test');
 	const {port, mails} = await listening(t, {tls: {cert: Buffer.from(cert), key: Buffer.from(key)}});
 	const talk = await talkTo(t, port);
@@ -420,7 +420,7 @@ test('commands behind STARTTLS in the same packet are not taken into the encrypt
 	t.deepEqual(mails, []);
 });
 
-test('without a certificate there is no STARTTLS, and never a log-in', async t => {
+test('offers no STARTTLS without a certificate, and never AUTH', async t => {
 	const {port} = await listening(t);
 	const talk = await talkTo(t, port);
 	await talk.reply();
@@ -431,7 +431,7 @@ test('without a certificate there is no STARTTLS, and never a log-in', async t =
 	t.regex(await talk.say('MAIL FROM:<>'), /^250/);
 });
 
-test('what goes round in circles is taken and dropped', async t => {
+test('accepts and discards a message in a mail loop', async t => {
 	const {port, mails, received} = await listening(t);
 	const talk = await begun(t, port);
 	await talk.say('RCPT TO:<b1@bounces.test>');
@@ -449,7 +449,7 @@ test('what goes round in circles is taken and dropped', async t => {
 	);
 });
 
-test('closing: a mail on its way is taken, all other sessions are ended', async t => {
+test('on close, accepts a message in transfer and ends all other sessions', async t => {
 	let stored = (): void => undefined;
 	const isStored = new Promise<void>(resolve => {
 		stored = resolve;
@@ -478,7 +478,7 @@ test('closing: a mail on its way is taken, all other sessions are ended', async 
 	await t.throwsAsync(talkTo(t, port));
 });
 
-test('sessions in all are limited', async t => {
+test('limits the total number of sessions', async t => {
 	const {port, refused} = await listening(t, {limits: {clients: 2, perClient: 100}});
 	const talks = [await talkTo(t, port), await talkTo(t, port)];
 	for (const talk of talks) {
@@ -490,10 +490,10 @@ test('sessions in all are limited', async t => {
 
 const kib = 1024;
 
-test('who has brought his mails is told to come back in an hour, at RCPT', async t => {
+test('refuses RCPT for an hour once a client is over its limit of messages', async t => {
 	const {port, mails, refused} = await listening(t, {allowances: allowing({mails: 1, bytes: 1000 * kib})});
 	const talk = await begun(t, port);
-	// Ten at once may wait to be read of addresses that prove themselves.
+	// Up to ten messages to addresses with a valid token may wait to be read.
 	for (let n = 0; n < 10; n++) {
 		t.regex(await talk.say('RCPT TO:<b1@bounces.test>'), /^250/);
 		t.regex(await talk.data(`${n}`), /^250/);
@@ -508,7 +508,7 @@ test('who has brought his mails is told to come back in an hour, at RCPT', async
 	t.deepEqual(refused, ['too_many']);
 });
 
-test('bytes count while they come, also in sessions beside each other; what is refused does not count', async t => {
+test('counts bytes as they arrive, across parallel sessions, except those of refused messages', async t => {
 	const {port, mails} = await listening(t, {allowances: allowing({mails: 100, bytes: 30 * kib})});
 	const [one, other] = [await begun(t, port), await begun(t, port)];
 	await one.say('RSET');
@@ -532,7 +532,7 @@ test('bytes count while they come, also in sessions beside each other; what is r
 	t.regex(await one.data(Buffer.alloc(90 * kib, 'x\r\n')), /^250/, 'the refused one took nothing');
 });
 
-test('mails that are stored no second time, or never, do not count', async t => {
+test('does not count duplicate or discarded messages', async t => {
 	const {port, mails, listener} = await listening(t, {
 		allowances: allowing({mails: 1, bytes: 1000 * kib}),
 		takeIn: () => Promise.resolve({id: 'f'.repeat(64), isNew: false}),
@@ -557,7 +557,7 @@ test('mails that are stored no second time, or never, do not count', async t => 
 	t.deepEqual(mails, []);
 });
 
-/** The library passes a command on though its session is over. */
+/** The library passes on a command although its session has ended. */
 class LateListener extends InboundListener {
 	late(): Promise<Error | null | undefined> {
 		return new Promise(resolve => {
@@ -568,7 +568,7 @@ class LateListener extends InboundListener {
 	}
 }
 
-test('a command of a session that is over: 421, and nothing is checked', async t => {
+test('replies 421 to a command after its session has ended, without checking anything', async t => {
 	const listener = new LateListener({
 		...{
 			hostname: 'mail.test',

@@ -12,12 +12,12 @@ async function read(parts: readonly string[], single = false): Promise<string[]>
 
 const from = 'From MAILER-DAEMON Fri Nov 20 10:00:00 2026\n';
 
-test('one mail, in whatever pieces it comes', async t => {
+test('reads a single message in any number of pieces', async t => {
 	t.deepEqual(await read(['Subj', 'ect: a\n', '\nb\n']), ['Subject: a\r\n\r\nb\r\n']);
 	t.deepEqual(await read(['S']), ['S\r\n']);
 });
 
-test('an mbox is many mails; for one recipient it is one mail, whatever stands first', async t => {
+test('splits an mbox into messages, but reads a single message for one recipient', async t => {
 	const mbox = `${from}Subject: a\n\nb\n\n${from}Subject: c\n\nd\n`;
 	t.deepEqual(await read([mbox]), ['Subject: a\r\n\r\nb\r\n', 'Subject: c\r\n\r\nd\r\n']);
 	t.deepEqual(await read([mbox.slice(0, 20), mbox.slice(20)]), [
@@ -29,12 +29,12 @@ test('an mbox is many mails; for one recipient it is one mail, whatever stands f
 	t.deepEqual(others, []);
 });
 
-test('nothing is no mail', async t => {
+test('reads no message from empty input', async t => {
 	t.deepEqual(await read([]), []);
 	t.deepEqual(await read([from], true), []);
 });
 
-test('of a mail that is too large the beginning is kept', async t => {
+test('keeps the beginning of a streamed message that is too large', async t => {
 	const chunk = Buffer.alloc(1024 * 1024, 'x');
 	const chunks = Readable.from(Array.from({length: maxMailBytes / chunk.length + 1}, () => chunk));
 	const found = [];

@@ -46,7 +46,7 @@ function follow(t: ExecutionContext, folder: string, {intervalMs = 600_000, watc
 	return {bodies, rounds, failures, unwatched};
 }
 
-test('mail of new is taken in and moved to cur, marked as seen; the rest stays', async t => {
+test('reads messages in new and moves them to cur marked as seen, leaving the others', async t => {
 	const folder = await newMaildir(t);
 	await writeFile(path.join(folder, 'new', '1.M1P1.host'), mail('one'));
 	await writeFile(path.join(folder, 'new', '2.M1P1.host,S=40:2,'), mail('two'));
@@ -67,7 +67,7 @@ test('mail of new is taken in and moved to cur, marked as seen; the rest stays',
 	t.deepEqual(await readdir(path.join(folder, 'tmp')), ['3.M1P1.host']);
 });
 
-test('what comes is taken in at once', async t => {
+test('reads a new message at once', async t => {
 	const folder = await newMaildir(t);
 	const {bodies, rounds} = follow(t, folder);
 	await waitFor('it is read', () => rounds.length > 0);
@@ -77,7 +77,7 @@ test('what comes is taken in at once', async t => {
 	t.deepEqual(bodies, [mail('one').replaceAll('\n', '\r\n')]);
 });
 
-test('where the system watches no more folders, the interval is left; that is told once', async t => {
+test('falls back to polling if the folder cannot be watched, and reports it once', async t => {
 	const folder = await newMaildir(t);
 	const usedUp = () => {
 		throw Object.assign(new Error('inotify watches are used up'), {code: 'ENOSPC'});
@@ -87,7 +87,7 @@ test('where the system watches no more folders, the interval is left; that is to
 	await writeFile(path.join(folder, 'tmp', '1.M1P1.host'), mail('one'));
 	await rename(path.join(folder, 'tmp', '1.M1P1.host'), path.join(folder, 'new', '1.M1P1.host'));
 	await waitFor('the mail is taken in', () => bodies.length === 1);
-	// It is opened anew, and cannot be watched again.
+	// It is reopened, and cannot be watched this time either.
 	await rename(path.join(folder, 'new'), path.join(folder, 'gone'));
 	const read = rounds.length;
 	await waitFor('it fails', () => failures.length > 0, 60_000);
@@ -99,7 +99,7 @@ test('where the system watches no more folders, the interval is left; that is to
 	);
 });
 
-test('a mail that cannot be read is told and left where it is', async t => {
+test('reports an unreadable message and leaves it in place', async t => {
 	const folder = await newMaildir(t);
 	const at = (name: string) => path.join(folder, 'new', name);
 	for (const name of ['1', '2', '3']) {
@@ -111,7 +111,7 @@ test('a mail that cannot be read is told and left where it is', async t => {
 	})) {
 		await putAside(folder, name);
 		if (name === '1') {
-			// What root cannot read either.
+			// Even root cannot read this.
 			await rm(at('2'));
 			await mkdir(at('2'));
 		}
@@ -121,7 +121,7 @@ test('a mail that cannot be read is told and left where it is', async t => {
 	t.deepEqual((await readdir(path.join(folder, 'cur'))).sort(), ['1:2,S', '3:2,S']);
 });
 
-test('a folder that is no Maildir is a failure that says how to fix it', async t => {
+test('explains how to fix a folder that is not a Maildir', async t => {
 	const folder = await temporaryFolder(t);
 	const {failures} = follow(t, folder);
 	await waitFor('it fails', () => failures.length > 0);
@@ -131,7 +131,7 @@ test('a folder that is no Maildir is a failure that says how to fix it', async t
 	});
 });
 
-test('the files of a folder: those below it too, of a Maildir only its mails, nothing that is hidden', async t => {
+test('lists files of subfolders, only the messages of a Maildir, and no hidden files', async t => {
 	const folder = await temporaryFolder(t);
 	for (const part of ['a', 'box/new', 'box/cur', 'box/tmp', '.git']) {
 		await mkdir(path.join(folder, part), {recursive: true});

@@ -42,7 +42,7 @@ for (const line of [
 	'From "a b"@c.example Mon Jan  1 00:00:00 2024',
 	'From Mon Jan  1 00:00:00 2024',
 ]) {
-	test(`begins a mail: ${line}`, t => {
+	test(`begins a message: ${line}`, t => {
 		t.true(isFromLine(line));
 	});
 }
@@ -55,19 +55,19 @@ for (const line of [
 	'From a@b.example',
 	`From ${'a'.repeat(2000)} Fri Nov 20 10:00:00 2026`,
 ]) {
-	test(`begins none: ${line.slice(0, 60)}`, t => {
+	test(`does not begin a message: ${line.slice(0, 60)}`, t => {
 		t.false(isFromLine(line));
 	});
 }
 
-test('splits at From lines and takes the empty line before them away', t => {
+test('splits at From lines and removes the empty line before them', t => {
 	t.deepEqual(texts(`${from}Subject: a\n\none\n\n${from}Subject: b\n\ntwo\n\n`), [
 		'Subject: a\n\none\n',
 		'Subject: b\n\ntwo\n',
 	]);
 });
 
-test('splits also where the empty line is missing, and where lines end with CRLF', t => {
+test('splits without an empty line, and with CRLF line endings', t => {
 	t.deepEqual(texts(`${from}Subject: a\n\none\n${from}Subject: b\n\ntwo`), [
 		'Subject: a\n\none\n',
 		'Subject: b\n\ntwo',
@@ -79,24 +79,24 @@ test('splits also where the empty line is missing, and where lines end with CRLF
 	]);
 });
 
-test('a sentence that begins with From is none', t => {
+test('does not split at a sentence that begins with From', t => {
 	t.deepEqual(texts(`${from}Subject: a\n\nFrom now on:\nFrom Monday on.\n`), [
 		'Subject: a\n\nFrom now on:\nFrom Monday on.\n',
 	]);
 });
 
-test('takes one mark of quotation away, of mboxo and mboxrd', t => {
+test('removes one level of quoting, of mboxo and mboxrd', t => {
 	t.deepEqual(texts(`${from}Subject: a\n\n>From x\n>>From y\n> From z\n`), [
 		'Subject: a\n\nFrom x\n>From y\n> From z\n',
 	]);
 });
 
-test('does not believe Content-Length', t => {
+test('ignores Content-Length', t => {
 	const mails = texts(`${from}Subject: a\nContent-Length: 100000\n\none\n\n${from}Subject: b\n\ntwo\n`);
 	t.is(mails.length, 2);
 });
 
-test('says where each mail begins and how it is introduced', t => {
+test('returns the offset and the From line of each message', t => {
 	const mbox = Buffer.from(`${from}Subject: a\n\none\n\n${from}Subject: b\n\ntwo\n`);
 	const mails = splitAll(mbox);
 	t.deepEqual(
@@ -109,7 +109,7 @@ test('says where each mail begins and how it is introduced', t => {
 	);
 });
 
-test('keeps no more of a mail than is wanted, and counts the rest', t => {
+test('keeps a message only up to the limit, and counts the remaining bytes', t => {
 	const mbox = Buffer.from(`${from}${'x'.repeat(5000)}\n\n${from}Subject: b\n`);
 	const [large, small] = splitAll(mbox, [100, 100, 1000], 200);
 	t.is(large?.bytes.length, 200);
@@ -117,13 +117,13 @@ test('keeps no more of a mail than is wanted, and counts the rest', t => {
 	t.is(small?.bytes.toString(), 'Subject: b\n');
 });
 
-test('empty lines and an empty file are no mails', t => {
+test('reads no message from empty lines or an empty file', t => {
 	t.deepEqual(texts(''), []);
 	t.deepEqual(texts(`\n\n${from}\n\n`), []);
 	t.deepEqual(texts(`${from}${from}Subject: a\n`), ['Subject: a\n']);
 });
 
-// Lines that mean something to an mbox, and any others.
+// Lines with a meaning in an mbox, and any others.
 const lines = fc.oneof(
 	fc.constantFrom(
 		'',
@@ -147,10 +147,10 @@ function written(mail: Buffer): string {
 	return `${from}${mail.toString('latin1').replace(/^(>*From )/gm, '>$1')}\n`;
 }
 
-test('any mails that were written as mboxrd come back as they were, in whatever pieces the file is read', t => {
+test('restores any messages written as mboxrd, in whatever pieces the file is read', t => {
 	fc.assert(
 		fc.property(fc.array(mails, {maxLength: 6}), pieces, (all, sizes) => {
-			// CR alone begins a line for the writer above only.
+			// A bare CR begins a line only for the writer above.
 			const sound = all.map(mail => Buffer.from(mail.toString('latin1').replaceAll('\r', ' '), 'latin1'));
 			const read = splitAll(Buffer.from(sound.map(written).join(''), 'latin1'), sizes);
 			t.deepEqual(
@@ -161,7 +161,7 @@ test('any mails that were written as mboxrd come back as they were, in whatever 
 	);
 });
 
-test('any bytes: the pieces they come in change nothing, and nothing is lost or counted twice', t => {
+test('reads any bytes completely and once, in whatever pieces they arrive', t => {
 	const bytes = fc.array(
 		fc.oneof(
 			lines.map(line => Buffer.from(`${line}\n`, 'latin1')),
@@ -186,7 +186,7 @@ test('any bytes: the pieces they come in change nothing, and nothing is lost or 
 const entry = (subject: string, sender = 'MAILER-DAEMON') =>
 	`From ${sender} Fri Nov 20 10:00:00 2026\nSubject: ${subject}\n\nIt could not be delivered.\n\n`;
 
-/** Reads as `mailctl bounce ingest` does: from the position on. */
+/** Reads from the position, as `mailctl bounce ingest` does. */
 async function read(file: string, position: MboxPosition | null) {
 	const handle = await open(file);
 	const subjects: string[] = [];
@@ -212,7 +212,7 @@ async function newMbox(t: ExecutionContext, content: string): Promise<string> {
 	return file;
 }
 
-test('an mbox is read on from where it was read before, its last mail once more', async t => {
+test('resumes an mbox at its last message, which is read once more', async t => {
 	const file = await newMbox(t, entry('one') + entry('two', 'b@x.example'));
 	const first = await read(file, null);
 	t.deepEqual(first.subjects, ['one', 'two']);
@@ -223,7 +223,7 @@ test('an mbox is read on from where it was read before, its last mail once more'
 	t.deepEqual((await read(file, second.position)).subjects, ['three']);
 });
 
-test('a mail that was half written is read whole the next time', async t => {
+test('reads a half-written message completely the next time', async t => {
 	const whole = entry('two');
 	const file = await newMbox(t, entry('one') + whole.slice(0, -30));
 	const {position} = await read(file, null);
@@ -231,7 +231,7 @@ test('a mail that was half written is read whole the next time', async t => {
 	t.deepEqual((await read(file, position)).subjects, ['two', 'three']);
 });
 
-test('a file that is shorter, another one, or written anew is read from its beginning', async t => {
+test('reads a truncated, replaced or rewritten file from its beginning', async t => {
 	const file = await newMbox(t, entry('one') + entry('two', 'b@x.example'));
 	const {position} = await read(file, null);
 	await writeFile(file, entry('new'));
@@ -244,7 +244,7 @@ test('a file that is shorter, another one, or written anew is read from its begi
 	t.deepEqual((await read(file, position)).subjects, ['one', 'two']);
 });
 
-test('only what begins with a From line is an mbox', async t => {
+test('recognizes an mbox by a From line at its beginning', async t => {
 	const isOne = async (content: string) => {
 		const handle = await open(await newMbox(t, content));
 		return await isMbox(handle).finally(() => handle.close());

@@ -1,14 +1,14 @@
 import test from 'ava';
 import {OwnerBatches} from '../../src/inbound/owner-batches.ts';
 
-/** Work that notes when it starts and ends when it is told to. */
+/** Work that records its start and ends on request. */
 function workbench(size: number) {
 	const batches = new OwnerBatches(size);
 	const running: Array<{readonly name: string; readonly end: () => void}> = [];
 	const add = (owner: string, name: string) =>
 		batches.run(owner, () => new Promise<string>(resolve => running.push({name, end: () => resolve(name)})));
 	const turn = () => new Promise(resolve => setImmediate(resolve));
-	/** The names of what runs now, which ends. */
+	/** Ends the running work and returns its names. */
 	async function next(): Promise<string[]> {
 		await turn();
 		const now = running.splice(0);
@@ -20,7 +20,7 @@ function workbench(size: number) {
 	return {batches, add, next};
 }
 
-test('each owner has one batch at a time, in order; others do not wait for it', async t => {
+test('runs one batch at a time per owner, in order, without delaying other owners', async t => {
 	const {batches, add, next} = workbench(2);
 	const done = ['a1', 'a2', 'a3', 'a4', 'a5'].map(name => add('a', name));
 	const other = add('b', 'b1');
@@ -34,7 +34,7 @@ test('each owner has one batch at a time, in order; others do not wait for it', 
 	t.deepEqual([batches.waiting('a'), batches.waiting('b')], [0, 0]);
 });
 
-test('what fails fails alone', async t => {
+test('does not fail later work of an owner after an error', async t => {
 	const batches = new OwnerBatches(1);
 	const failed = batches.run('a', () => Promise.reject(new Error('no store')));
 	const next = batches.run('a', async () => 'stored');

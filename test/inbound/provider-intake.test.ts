@@ -42,7 +42,7 @@ async function intakeOf(store: Store, provider: Smarthost['provider'], workspace
 		},
 	};
 	const start = () => new ProviderIntake(options);
-	/** Lets nothing be stored until the returned function is called. */
+	/** Blocks all writes until the returned function is called. */
 	const hold = () => {
 		let release = (): void => undefined;
 		gate = new Promise(resolve => {
@@ -64,7 +64,7 @@ function mailgunPost(recipient: string, token: string, timestamp = String(Math.f
 	};
 }
 
-storeTest(test, 'Mailgun: a token counts for one event, also after a restart', async (t, store) => {
+storeTest(test, 'Mailgun: accepts a token for one event only, even after a restart', async (t, store) => {
 	const {id} = await addWorkspace(store, 'shop');
 	const {smarthost, start} = await intakeOf(store, 'mailgun', id);
 	const intake = start();
@@ -83,7 +83,7 @@ storeTest(test, 'Mailgun: a token counts for one event, also after a restart', a
 	t.is(await countUnread(store.reader), 4);
 });
 
-storeTest(test, 'Mailgun: a post has one event, so that one token never brings more', async (t, store) => {
+storeTest(test, 'Mailgun: accepts only one event per post, so that a token covers no more', async (t, store) => {
 	const {smarthost, start} = await intakeOf(store, 'mailgun', (await addWorkspace(store, 'shop')).id);
 	const {body} = mailgunPost('a@x.test', 'one');
 	const post = JSON.parse(body.toString());
@@ -92,14 +92,14 @@ storeTest(test, 'Mailgun: a post has one event, so that one token never brings m
 	t.is(await countUnread(store.reader), 0);
 });
 
-/** Of the generic provider, which batches. */
+/** A post of the generic provider, which batches events. */
 const genericPost = (n: number, from = 0) => {
 	const events = Array.from({length: n}, (_, at) => ({type: 'complained', recipient: `r${from + at}@x.test`}));
 	const {body, headers} = proven('generic', JSON.stringify(events), secret, {});
 	return {headers, body: Buffer.from(body)};
 };
 
-storeTest(test, 'a post of thousands is stored in batches; too many that wait are refused', async (t, store) => {
+storeTest(test, 'stores a post of thousands of events in batches, and refuses more than can wait', async (t, store) => {
 	const {id} = await addWorkspace(store, 'shop');
 	const {smarthost, start, hold, running, most} = await intakeOf(store, 'generic', id);
 	const intake = start();
@@ -130,7 +130,7 @@ storeTest(test, 'a post of thousands is stored in batches; too many that wait ar
 	t.is(await start().take(other, genericPost(1)), 'taken', 'others are not concerned');
 });
 
-storeTest(test, 'events of workspaces are read in turns, and mail beside them', async (t, store) => {
+storeTest(test, 'reads events of the workspaces in turn, and mail at the same time', async (t, store) => {
 	const row = {
 		digest: 'x',
 		source: 'provider',
@@ -180,7 +180,7 @@ storeTest(test, 'events of workspaces are read in turns, and mail beside them', 
 	t.is(Number((await store.reader('inbound').whereNotNull('workspace_id').count('* as n'))[0]?.n), 0);
 });
 
-storeTest(test, 'what is kept of one workspace displaces nothing of others', async (t, store) => {
+storeTest(test, 'limits what is retained for one workspace without removing data of others', async (t, store) => {
 	const rows = (name: string, n: number, more: object) =>
 		Array.from({length: n}, (_, at) => ({
 			...{id: `${name} ${at}`, digest: 'x', source: 'provider', rcpt_to: '[]', raw: Buffer.alloc(1), size: 1},

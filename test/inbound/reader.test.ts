@@ -6,7 +6,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type ReaderOptions = ConstructorParameters<typeof MailReader>[0];
 
-// A reader that does as the mail says, with the same protocol as the real one.
+// A reader that does what the message says, with the same protocol as the real one.
 const obeying = `
 	const {parentPort, workerData} = require('node:worker_threads');
 	const told = new Int32Array(workerData.shared);
@@ -47,7 +47,7 @@ function readerOf(t: ExecutionContext, options: Partial<ReaderOptions> = {}) {
 	return {reader, read, crashes, spawned: () => spawned};
 }
 
-test('mails are read in one thread, which is started with the first', async t => {
+test('reads messages in one thread, which starts with the first message', async t => {
 	const {read, spawned} = readerOf(t);
 	t.is(spawned(), 0);
 	const texts = Array.from({length: 100}, (_, n) => `mail ${n}`);
@@ -55,7 +55,7 @@ test('mails are read in one thread, which is started with the first', async t =>
 	t.is(spawned(), 1);
 });
 
-test('a thread that nothing comes for is ended; the next mail starts another', async t => {
+test('ends an idle thread and starts another one for the next message', async t => {
 	const ended: number[] = [];
 	let spawned = 0;
 	const {read, crashes} = readerOf(t, {
@@ -79,7 +79,7 @@ for (const [text, name] of [
 	['die', 'ends the thread'],
 	['odd', 'says what cannot be handed over'],
 ] as const) {
-	test(`a mail whose reading ${name} is tried once more alone, then given up; those beside it are read`, async t => {
+	test(`retries a message whose reading ${name} alone, then gives it up, and reads the others`, async t => {
 		const {read, spawned, crashes} = readerOf(t);
 		const beside = ['a', 'b', text, 'c', 'd'];
 		const ends = await Promise.allSettled(beside.map(read));
@@ -93,12 +93,12 @@ for (const [text, name] of [
 	});
 }
 
-test('without CPU time a mail is not given up but left for later', async t => {
+test('leaves a message for later, and does not give it up, if the thread gets no CPU time', async t => {
 	const {read} = readerOf(t, {limitMs: 20, cpu: () => 0});
 	await t.throwsAsync(read('hang'), {instanceOf: UnfinishedError});
 });
 
-test('stopped: who waits is told, and nobody is started', async t => {
+test('on stop, rejects waiting messages and starts no thread', async t => {
 	const {reader, read, spawned} = readerOf(t, {limitMs: 600_000});
 	const hanging = t.throwsAsync(read('hang'), {instanceOf: UnfinishedError});
 	await waitFor('the thread is there', () => spawned() === 1);

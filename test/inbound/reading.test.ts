@@ -73,7 +73,7 @@ async function take(
 	await Promise.all(texts.map(text => takeIn(options, {...mail, raw: Buffer.from(text)})));
 }
 
-storeTest(test, 'every mail is read once and let go', async (t, store) => {
+storeTest(test, 'reads every message once and removes its content', async (t, store) => {
 	const texts = Array.from({length: 300}, (_, n) => `mail ${n}`);
 	const {reading, read} = readingOf(t, store);
 	await take(store, texts.slice(0, 200));
@@ -88,25 +88,29 @@ storeTest(test, 'every mail is read once and let go', async (t, store) => {
 	t.true(left[0].size > 0);
 });
 
-storeTest(test, 'mails of others are read when they are old, at a start alone all of them', async (t, store) => {
-	await take(store, ['old'], {node: 'req_b', at: Date.now() - 61_000});
-	await take(store, ['new'], {node: 'req_b'});
-	const first = readingOf(t, store);
-	first.reading.wake();
-	await first.reading.idle();
-	t.deepEqual(first.read, ['old']);
+storeTest(
+	test,
+	'reads messages of other nodes once they are old, or all of them when it starts alone',
+	async (t, store) => {
+		await take(store, ['old'], {node: 'req_b', at: Date.now() - 61_000});
+		await take(store, ['new'], {node: 'req_b'});
+		const first = readingOf(t, store);
+		first.reading.wake();
+		await first.reading.idle();
+		t.deepEqual(first.read, ['old']);
 
-	const second = readingOf(t, store, {alone: true});
-	second.reading.wake();
-	await second.reading.idle();
-	t.deepEqual(second.read, ['new']);
-	await take(store, ['newer'], {node: 'req_b'});
-	second.reading.wake();
-	await second.reading.idle();
-	t.deepEqual(second.read, ['new']);
-});
+		const second = readingOf(t, store, {alone: true});
+		second.reading.wake();
+		await second.reading.idle();
+		t.deepEqual(second.read, ['new']);
+		await take(store, ['newer'], {node: 'req_b'});
+		second.reading.wake();
+		await second.reading.idle();
+		t.deepEqual(second.read, ['new']);
+	},
+);
 
-storeTest(test, 'a mail whose DNS is slow is set aside for others, and read when it has answered', async (t, store) => {
+storeTest(test, 'sets aside a message with slow DNS lookups and reads others in the meantime', async (t, store) => {
 	let asked = 0;
 	let answer = (): void => undefined;
 	const answered = new Promise<void>(resolve => {
@@ -133,7 +137,7 @@ storeTest(test, 'a mail whose DNS is slow is set aside for others, and read when
 	t.deepEqual([read.toSorted(), asked], [['next', 'quick', 'slow 1', 'slow 2'], 2]);
 });
 
-storeTest(test, 'what cannot be read is kept for a person, and those beside it are read', async (t, store) => {
+storeTest(test, 'retains an unreadable message for review and reads the others', async (t, store) => {
 	const {reading, unreadable} = readingOf(t, store, {
 		async read(raw) {
 			if (raw.toString() === 'bad') {
@@ -154,43 +158,47 @@ storeTest(test, 'what cannot be read is kept for a person, and those beside it a
 	t.is(await countUnread(store.reader), 0);
 });
 
-storeTest(test, 'a fault in writing it down keeps the mail; a store that fails has it read again', async (t, store) => {
-	const failure = (code: string) => Object.assign(new Error(code), {code});
-	// Full; of PostgreSQL, a deadlock besides, as often as the writer repeats it.
-	const failures = (store.dialect.name === 'sqlite' ? ['SQLITE_FULL'] : ['53100', '40P01']).map(failure);
-	const failed: Error[] = [];
-	const recorded: string[] = [];
-	const {reading, unreadable, unrecorded, storeErrors} = readingOf(t, store, {
-		async read(raw) {
-			return {...nothing, fault: raw.toString()};
-		},
-		async record({id}: CameIn, {fault}: Reading) {
-			if (fault === 'bug') {
-				throw new Error('a bug');
-			}
-			const next = fault === 'later' ? failures.shift() : undefined;
-			if (next) {
-				failed.push(next);
-				throw next;
-			}
-			recorded.push(fault ?? '');
-			await record(store, id);
-		},
-	});
-	await take(store, ['later', 'bug', 'good']);
-	reading.wake();
-	await reading.idle();
-	t.deepEqual(recorded, ['good', 'later']);
-	t.deepEqual(unrecorded, ['a bug']);
-	t.deepEqual(unreadable, ['The result could not be recorded; see the log for the reason.']);
-	t.deepEqual(storeErrors, failed);
-	t.is(failures.length, 0);
-	t.is(await countUnread(store.reader), 0);
-});
+storeTest(
+	test,
+	'retains a message that fails to be recorded, and reads it again after a store error',
+	async (t, store) => {
+		const failure = (code: string) => Object.assign(new Error(code), {code});
+		// A full disk, and for PostgreSQL also deadlocks, as many as the writer retries.
+		const failures = (store.dialect.name === 'sqlite' ? ['SQLITE_FULL'] : ['53100', '40P01']).map(failure);
+		const failed: Error[] = [];
+		const recorded: string[] = [];
+		const {reading, unreadable, unrecorded, storeErrors} = readingOf(t, store, {
+			async read(raw) {
+				return {...nothing, fault: raw.toString()};
+			},
+			async record({id}: CameIn, {fault}: Reading) {
+				if (fault === 'bug') {
+					throw new Error('a bug');
+				}
+				const next = fault === 'later' ? failures.shift() : undefined;
+				if (next) {
+					failed.push(next);
+					throw next;
+				}
+				recorded.push(fault ?? '');
+				await record(store, id);
+			},
+		});
+		await take(store, ['later', 'bug', 'good']);
+		reading.wake();
+		await reading.idle();
+		t.deepEqual(recorded, ['good', 'later']);
+		t.deepEqual(unrecorded, ['a bug']);
+		t.deepEqual(unreadable, ['The result could not be recorded; see the log for the reason.']);
+		t.deepEqual(storeErrors, failed);
+		t.is(failures.length, 0);
+		t.is(await countUnread(store.reader), 0);
+	},
+);
 
 storeTest(
 	test,
-	'a mail for people that cannot be recorded comes with a fault, which says nothing of SQL',
+	'delivers a personal message that cannot be recorded with an error that reveals no SQL',
 	async (t, store) => {
 		const given: Array<string | null> = [];
 		const {reading, unreadable, unrecorded} = readingOf(t, store, {
@@ -198,7 +206,7 @@ storeTest(
 			async record({id}, {fault}) {
 				given.push(fault);
 				if (fault === null) {
-					// What a text with NUL does in PostgreSQL.
+					// PostgreSQL fails this way on text with a NUL.
 					await store.reader.raw('select ? as "secret" from "nowhere"', ['a\0b']);
 				}
 				await record(store, id);
@@ -214,7 +222,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a look that fails is repeated', async (t, store) => {
+storeTest(test, 'repeats a query that fails', async (t, store) => {
 	const {reading, read, storeErrors} = readingOf(t, store);
 	await take(store, ['x']);
 	await store.database.raw('alter table inbound rename to away');
@@ -225,7 +233,7 @@ storeTest(test, 'a look that fails is repeated', async (t, store) => {
 	t.deepEqual(read, ['x']);
 });
 
-storeTest(test, 'stopped: what is under way is written down, what is not stays unread', async (t, store) => {
+storeTest(test, 'on stop, records messages in progress and leaves the others unread', async (t, store) => {
 	let reads = 0;
 	let release = (): void => undefined;
 	const released = new Promise<void>(resolve => {
@@ -254,36 +262,32 @@ storeTest(test, 'stopped: what is under way is written down, what is not stays u
 	t.is(await countUnread(store.reader), 0);
 });
 
-storeTest(
-	test,
-	'turns get the same, whatever one of them has; each precedence has a loop of its own',
-	async (t, store) => {
-		const of = (turn: string, texts: readonly string[], at: number) =>
-			take(store, texts, {at, turn: {precedence: precedence.unproven, turn}});
-		const flood = Array.from({length: 30}, (_, n) => `flood ${n}`);
-		await of('ws_a', flood, 1000);
-		for (let n = 0; n < 12; n++) {
-			await of(`ws_${n}`, [`late ${n}`], 2000);
-		}
-		await of('ws_b', ['b 1', 'b 2', 'b 3'], 3000);
-		await take(store, ['proven'], {at: 4000});
-		const {reading, read} = readingOf(t, store, {
-			lane: {precedence: precedence.unproven, perTurn: 2, maxRows: 8},
-			async read(raw) {
-				read.push(raw.toString());
-				return nothing;
-			},
-		});
-		reading.wake();
-		await reading.idle();
-		t.is(read.length, 45);
-		t.true(Math.max(...read.flatMap((text, at) => (text.startsWith('flood') ? [] : [at]))) < 24, read.join());
-		t.deepEqual(read.filter(text => text.startsWith('flood')).toSorted(), flood.toSorted());
-		t.is(await countUnread(store.reader), 1);
-	},
-);
+storeTest(test, 'gives each turn an equal share, and each precedence a loop of its own', async (t, store) => {
+	const of = (turn: string, texts: readonly string[], at: number) =>
+		take(store, texts, {at, turn: {precedence: precedence.unproven, turn}});
+	const flood = Array.from({length: 30}, (_, n) => `flood ${n}`);
+	await of('ws_a', flood, 1000);
+	for (let n = 0; n < 12; n++) {
+		await of(`ws_${n}`, [`late ${n}`], 2000);
+	}
+	await of('ws_b', ['b 1', 'b 2', 'b 3'], 3000);
+	await take(store, ['proven'], {at: 4000});
+	const {reading, read} = readingOf(t, store, {
+		lane: {precedence: precedence.unproven, perTurn: 2, maxRows: 8},
+		async read(raw) {
+			read.push(raw.toString());
+			return nothing;
+		},
+	});
+	reading.wake();
+	await reading.idle();
+	t.is(read.length, 45);
+	t.true(Math.max(...read.flatMap((text, at) => (text.startsWith('flood') ? [] : [at]))) < 24, read.join());
+	t.deepEqual(read.filter(text => text.startsWith('flood')).toSorted(), flood.toSorted());
+	t.is(await countUnread(store.reader), 1);
+});
 
-/** A loop whose process ends while it reads these mails. */
+/** A loop whose process dies while it reads these messages. */
 async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string[]): Promise<string[]> {
 	let end = (): void => undefined;
 	const ended = new Promise<never>((_, reject) => {
@@ -296,7 +300,7 @@ async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string
 			read.push(raw.toString());
 			return fatal.includes(raw.toString()) ? await ended : nothing;
 		},
-		// What ends with the process writes nothing any more.
+		// A process that has died writes nothing anymore.
 		record: async ({id}) => (fatal.some(text => read.includes(text)) ? undefined : await record(store, id)),
 	});
 	t.teardown(end);
@@ -307,7 +311,7 @@ async function dyingAt(t: ExecutionContext, store: Store, fatal: readonly string
 
 storeTest(
 	test,
-	'a mail whose reading began twice and never ended is kept, and read no third time',
+	'retains a message whose reading was interrupted twice, and does not read it again',
 	async (t, store) => {
 		await take(store, ['before', 'fatal', 'beside']);
 		const first = await dyingAt(t, store, ['fatal']);
@@ -336,7 +340,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'an event of a provider is read, however often the daemon was killed', async (t, store) => {
+storeTest(test, 'reads an event of a provider however often the daemon was killed', async (t, store) => {
 	await take(store, ['event'], {source: 'provider'});
 	for (let kill = 0; kill < 3; kill++) {
 		await dyingAt(t, store, ['event']);
@@ -348,7 +352,7 @@ storeTest(test, 'an event of a provider is read, however often the daemon was ki
 	t.deepEqual(unreadable, []);
 });
 
-storeTest(test, 'a mark that cannot be stored casts no suspicion on other messages', async (t, store) => {
+storeTest(test, 'does not suspect other messages if a mark cannot be stored', async (t, store) => {
 	await take(store, ['x', 'y']);
 	let refused = 0;
 	const writer = Object.create(store.writer, {
@@ -375,7 +379,7 @@ storeTest(test, 'a mark that cannot be stored casts no suspicion on other messag
 	t.is(await countUnread(store.reader), 0);
 });
 
-storeTest(test, 'what an orderly stop leaves unread is under no suspicion', async (t, store) => {
+storeTest(test, 'does not suspect a message that an orderly stop leaves unread', async (t, store) => {
 	await take(store, ['x']);
 	for (let start = 0; start < 3; start++) {
 		let begun = false;

@@ -18,7 +18,7 @@ function candidates(rcptTo: string[], clues: Partial<Clues>, more: Partial<Readi
 	return findCandidates(links, cameIn, reading([hard], {clues: {...noClues, ...clues}, ...more}));
 }
 
-test('every way, in its order, each with its id and its proof', t => {
+test('finds the recipient in every supported place, in order, each with its id and proof', t => {
 	const found = candidates([`${b}@bounces.test`], {
 		addressees: [`${b}@bounces.test`],
 		returnPaths: [`<${b}@bounces.test>`],
@@ -45,13 +45,13 @@ test('every way, in its order, each with its id and its proof', t => {
 	}
 });
 
-test('in any case, as systems fold it; a token of another kind is none', t => {
+test('accepts a token in any letter case, but not in the place of another kind', t => {
 	t.is(candidates([`${b.toUpperCase()}@BOUNCES.TEST`], {}).length, 1);
 	t.deepEqual(candidates([`${r}@x.test`, `${m}@x.test`], {refs: [b, u, m], envelopeIds: [b], messageIds: [r]}), []);
 	t.deepEqual(candidates(['', '@', 'postmaster', 'b@x'], {messageIds: ['', '@x'], refs: ['']}), []);
 });
 
-test('a request to unsubscribe comes first; what is a report to that address comes last', t => {
+test('ranks an unsubscribe request first, and a report to that address last', t => {
 	const vias = (...args: Parameters<typeof candidates>) => candidates(...args).map(({via, id}) => `${via} ${id}`);
 	const to = [`${links.returnPathLocal(other, ada)}@x.test`, `${u}@x.test`];
 	const request = {kind: 'other', reports: []} as const;
@@ -65,7 +65,7 @@ test('a request to unsubscribe comes first; what is a report to that address com
 	t.deepEqual(vias([], {addressees: [`${u}@x.test`]}, request, mailbox), [`unsubscribe_mail ${rcp}`]);
 });
 
-test('of a forwarded report only its own tokens count', t => {
+test('uses only the tokens inside a forwarded report', t => {
 	const forwarded = {forwarded: true} as const;
 	t.deepEqual(candidates([`${b}@x.test`, `${u}@x.test`], {}, forwarded), []);
 	t.deepEqual(
@@ -74,13 +74,13 @@ test('of a forwarded report only its own tokens count', t => {
 	);
 });
 
-test('a mail with a million addresses costs no more than one with fifty', t => {
+test('examines only the first fifty addresses of a message', t => {
 	const many = Array.from({length: 1_000_000}, () => `${b}@x.test`);
 	t.is(candidates([], {addressees: many}).length, 1);
 	t.deepEqual(candidates([], {addressees: [...new Array(50).fill('x@y.test'), `${b}@x.test`]}), []);
 });
 
-test('any text is a candidate or none, and never throws', t => {
+test('never throws and returns only valid ids for any text', t => {
 	const text = fc.oneof(fc.string(), fc.string({unit: anyChar}), fc.constantFrom(b, u, r, m, `${b}@x`, `<${m}@x>`));
 	const texts = fc.array(text, {maxLength: 5});
 	fc.assert(

@@ -2,7 +2,7 @@ import test from 'ava';
 import fc from 'fast-check';
 import {DotUnstuffing} from '../../src/inbound/guarded-server.ts';
 
-/** Feeds chunks until the mail ends; answers what it held, and what came after it (null: it did not end). */
+/** Feeds chunks until the message ends; returns its content and what followed (null: it did not end). */
 function fed(chunks: readonly Buffer[]): {content: string; rest: string | null} {
 	const unstuffing = new DotUnstuffing();
 	let content = '';
@@ -42,7 +42,7 @@ for (const [sent, content, rest] of [
 	});
 }
 
-test('what a sender stuffs is what it had, however it is cut', t => {
+test('restores dot-stuffed content, however it is split into chunks', t => {
 	const text = fc
 		.array(fc.constantFrom('.', '\r', '\n', '\r\n', 'a', '\0', '\r\n.'), {maxLength: 60})
 		.map(parts => `${parts.join('')}\r\n`);

@@ -2,7 +2,7 @@ import test from 'ava';
 import {trustedReporter} from '../../src/inbound/reading.ts';
 import {complaint, reading} from '../helpers/reports.ts';
 
-test('a feedback report counts by a trusted reporter that signed it, and by nobody else', t => {
+test('accepts a feedback report only if a trusted reporter signed it', t => {
 	const reporters = ['arf.reporter.test'];
 	const by = (signers: string[], more: object = {}) =>
 		trustedReporter(reporters, reading([complaint], {kind: 'arf', signers, ...more}));

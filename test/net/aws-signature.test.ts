@@ -46,7 +46,7 @@ for (const [name, method, path, signature] of [
 	});
 }
 
-test('Signature Version 4: a body and what is encoded in a query are signed', t => {
+test('Signature Version 4: signs the body and an encoded query', t => {
 	const signed = (query: string, body = '') =>
 		signAws(
 			{

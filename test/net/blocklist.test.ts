@@ -26,7 +26,7 @@ async function asking(t: ExecutionContext, zone: Zone, of = list) {
 	return {dns, ask: async (source: string) => await askBlocklist(of, source, resolver)};
 }
 
-test('an address is listed with the words of the list, or is not', async t => {
+test('reports whether an address is listed, with the reason the list gives', async t => {
 	const {ask, dns} = await asking(t, {
 		...works,
 		'7.113.0.203.list.test': {a: ['127.0.0.11'], txt: ['see https://list.test/7', 'or\u0007 ask']},
@@ -47,7 +47,7 @@ test('an address is listed with the words of the list, or is not', async t => {
 	t.false(dns.queries.includes('TXT 9.113.0.203.list.test'), 'words are asked for where there is a listing');
 });
 
-test('a refused query is no listing, whatever is refused', async t => {
+test('does not treat a refused query as a listing', async t => {
 	const refused = {state: 'refused', reason: 'the list refuses this resolver'};
 	const {ask} = await asking(t, {
 		...works,
@@ -62,7 +62,7 @@ test('a refused query is no listing, whatever is refused', async t => {
 	t.deepEqual(await askOther('203.0.113.7'), {...refused, answer: '127.255.255.255'} as never);
 });
 
-test('no answer, or one that the list does not explain, says nothing', async t => {
+test('treats a missing or undocumented response as unknown', async t => {
 	const {ask} = await asking(t, {
 		...works,
 		'7.113.0.203.list.test': 'servfail',
@@ -80,7 +80,7 @@ test('no answer, or one that the list does not explain, says nothing', async t =
 	}
 });
 
-test('a list without its test entry, or with all addresses in the world, is not believed (RFC 5782 §5)', async t => {
+test('distrusts a list without its test entry or with every address (RFC 5782 §5)', async t => {
 	const hit = {'7.113.0.203.list.test': {a: ['127.0.0.2']}};
 	const {ask: askEmpty} = await asking(t, hit);
 	const empty = 'the list lacks its test entry (RFC 5782)';
@@ -88,7 +88,7 @@ test('a list without its test entry, or with all addresses in the world, is not 
 	t.deepEqual(await askEmpty('203.0.113.8'), {state: 'unknown', answer: null, reason: empty});
 	const {ask: askWild} = await asking(t, {...works, ...hit, '1.0.0.127.list.test': {a: ['127.0.0.2']}});
 	t.like(await askWild('203.0.113.7'), {state: 'unknown', reason: 'the list lists everything (RFC 5782)'});
-	// A parked zone sends all names to a web server.
+	// A parked zone resolves all names to a web server.
 	const parked = {a: ['192.0.2.80']};
 	const {ask: askParked} = await asking(t, {
 		...{'7.113.0.203.list.test': parked, '2.0.0.127.list.test': parked, '1.0.0.127.list.test': parked},
@@ -96,7 +96,7 @@ test('a list without its test entry, or with all addresses in the world, is not 
 	t.like(await askParked('203.0.113.7'), {state: 'unknown', answer: '192.0.2.80'});
 });
 
-test('a domain is asked for as it is; a list may have a test entry of its own', async t => {
+test('looks up a domain by its name, and supports a custom test entry', async t => {
 	const hit = {'shop.example.names.test': {a: ['127.0.1.4']}};
 	const {ask} = await asking(t, {...works, ...hit}, domains);
 	t.like(await ask('shop.example'), {state: 'listed', answer: '127.0.1.4'});
@@ -108,14 +108,14 @@ test('a domain is asked for as it is; a list may have a test entry of its own', 
 	t.like(await (await asking(t, wild, domains)).ask('shop.example'), {state: 'unknown'});
 });
 
-test('each list gets what it lists', t => {
+test('queries each list only for the kinds of entries it has', t => {
 	const kinds = ['ip', 'ipv4', 'domain'] as const;
 	const of = (source: string) => kinds.filter(kind => doesList({...list, kind}, source)).join();
 	t.deepEqual(['203.0.113.7', '2001:db8::7', 'shop.example'].map(of), ['ip,ipv4', 'ip', 'domain']);
 	t.is(delistLink(list, '2001:db8::7'), 'https://list.test/remove?what=2001%3Adb8%3A%3A7');
 });
 
-test('property: the name on a list is the address, read backwards', t => {
+test('property: builds the name on a list by reversing the address', t => {
 	fc.assert(
 		fc.property(fc.ipV4(), address => {
 			const labels = nameOnList(address, 'list.test').split('.');

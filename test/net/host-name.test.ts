@@ -36,7 +36,7 @@ for (const [text, name] of cases) {
 	});
 }
 
-test('what comes of any text is a host name itself', t => {
+test('normalizes any text to a host name that is already normalized, or to nothing', t => {
 	fc.assert(
 		fc.property(fc.oneof(fc.string({unit: anyChar}), fc.domain()), text => {
 			const name = hostName(text);

@@ -18,7 +18,7 @@ function clientOf(t: ExecutionContext, at: string, addresses?: readonly string[]
 	return {client, failed};
 }
 
-test('a connection serves the next request too', async t => {
+test('reuses a connection for the next request', async t => {
 	const api = await startFakeApi(t, () => ({status: 200, body: 'ok'}));
 	const {client} = clientOf(t, api.at);
 	for (let n = 0; n < 3; n++) {
@@ -28,7 +28,7 @@ test('a connection serves the next request too', async t => {
 	t.is(api.connections.size, 1);
 });
 
-test('a failure says whether the whole request was sent', async t => {
+test('reports on failure whether the whole request was sent', async t => {
 	let answer: ApiAnswer = 'reset';
 	const api = await startFakeApi(t, () => answer);
 	const {failed} = clientOf(t, api.at);
@@ -38,7 +38,7 @@ test('a failure says whether the whole request was sent', async t => {
 	t.false((await clientOf(t, `127.0.0.1:${await freePort()}`).failed())?.isSent, 'nothing listens');
 });
 
-test('no connection is made to an address that is not public, or without one', async t => {
+test('refuses to connect to a private address or without any address', async t => {
 	const api = await startFakeApi(t, () => ({status: 200, body: 'ok'}));
 	const inward = await clientOf(t, api.at, ['127.0.0.1']).failed();
 	t.like(inward, {isSent: false, message: 'api.test: it has the address 127.0.0.1, which is not public'});

@@ -36,7 +36,7 @@ for (const address of others) {
 	});
 }
 
-test('loopback', t => {
+test('recognizes loopback addresses', t => {
 	t.true(['127.0.0.1', '127.9.9.9', '::1'].every(isLoopbackAddress));
 	t.false(['10.0.0.1', '::2', 'localhost', '::1%lo', ''].some(isLoopbackAddress));
 });

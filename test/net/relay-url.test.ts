@@ -50,7 +50,7 @@ const good: Array<[string, Relay]> = [
 ];
 
 for (const [text, relay] of good) {
-	test(`relay ${text}`, t => {
+	test(`parses the relay URL ${text}`, t => {
 		t.deepEqual(parseRelayUrl(text), {ok: true, relay});
 	});
 }
@@ -97,13 +97,13 @@ const bad: Array<[string, RegExp]> = [
 ];
 
 for (const [text, fault] of bad) {
-	test(`no relay ${text.slice(0, 60)}`, t => {
+	test(`rejects the relay URL ${text.slice(0, 60)}`, t => {
 		const parsed = parseRelayUrl(text);
 		t.regex(parsed.ok ? '' : parsed.fault, fault);
 	});
 }
 
-test('any text gets an answer, and no fault repeats a password', t => {
+test('parses or rejects any text without repeating a password in the error', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), rest => {
 			for (const text of [
@@ -122,7 +122,7 @@ test('any text gets an answer, and no fault repeats a password', t => {
 	);
 });
 
-test('every token survives percent-encoding, and is not part of what names the account', t => {
+test('decodes any percent-encoded token and keeps it out of the account name', t => {
 	fc.assert(
 		fc.property(fc.stringMatching(/^[!-~]{20,40}$/), token => {
 			const encoded = encodeURIComponent(token);
@@ -139,7 +139,7 @@ test('every token survives percent-encoding, and is not part of what names the a
 	);
 });
 
-test('every user and password survives percent-encoding', t => {
+test('decodes any percent-encoded user and password', t => {
 	const printable = fc.string({unit: 'grapheme', minLength: 1}).filter(text => !/[\u0000-\u001f\u007f]/.test(text));
 	fc.assert(
 		fc.property(printable, printable, (user, password) => {

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {reverseName} from '../../src/net/host-name.ts';
 
-test('the name under which DNS tells what an address is called', t => {
+test('builds the reverse DNS name of an address', t => {
 	t.is(reverseName('192.0.2.10'), '10.2.0.192.in-addr.arpa');
 	// RFC 3596 §2.5.
 	t.is(

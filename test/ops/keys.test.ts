@@ -31,7 +31,7 @@ async function prepare(store: Store) {
 	return {context, tools, write, create, workspaceId, other: other as string};
 }
 
-storeTest(test, 'the store keeps the hash of a key and its beginning, not the key', async (t, store) => {
+storeTest(test, 'stores only the hash and the prefix of a key', async (t, store) => {
 	const {create, workspaceId} = await prepare(store);
 	const {row, key} = await create();
 	t.is(apiKeyMode(key), 'live');
@@ -41,7 +41,7 @@ storeTest(test, 'the store keeps the hash of a key and its beginning, not the ke
 	t.false(JSON.stringify(await store.reader('api_keys').select()).includes(key));
 });
 
-storeTest(test, 'a key is revoked once, and only in its workspace', async (t, store) => {
+storeTest(test, 'revokes a key once, and only from its own workspace', async (t, store) => {
 	const {context, write, create, workspaceId, other} = await prepare(store);
 	const {row} = await create();
 	const revoke = (workspace: string) =>
@@ -56,7 +56,7 @@ storeTest(test, 'a key is revoked once, and only in its workspace', async (t, st
 
 storeTest(
 	test,
-	'rotation makes a key with the same rights and ends the old one after the overlap',
+	'rotates to a key with the same permissions and expires the old one after the overlap',
 	async (t, store) => {
 		const {context, tools, write, create, workspaceId, other} = await prepare(store);
 		const {row} = await create();
@@ -81,7 +81,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'keys are listed by workspace, newest first, and can be deleted', async (t, store) => {
+storeTest(test, 'lists the keys of a workspace, newest first, and deletes them', async (t, store) => {
 	const {write, create, workspaceId, other} = await prepare(store);
 	const [first, second] = [await create(), await create()];
 	const ids = async (workspace: string) => (await listApiKeys(store.reader, workspace)).map(({id}) => id);

@@ -32,36 +32,40 @@ async function prepare(store: Store, limits: Limits) {
 	};
 }
 
-storeTest(test, 'one more than a workspace may have is a conflict that names the number', async (t, store) => {
-	const keys = await generateSigningKeys();
-	const {tools, write, workspaceId, contextIn} = await prepare(store, {
-		...{topics: 2, inbound_addresses: 2, domains: 2, keys: 2, alerts: 2, templates: 2},
-	});
-	const adds: {readonly [Name in LimitName]?: (trx: OperationContext['trx'], n: number) => Promise<unknown>} = {
-		topics: (trx, n) => performIn(createTopic, contextIn(trx), {code: `t${n}`, name: 'T'}),
-		inbound_addresses: (trx, n) => performIn(addInbound, contextIn(trx), {address: `a${n}@in.example`}),
-		domains: (trx, n) => addDomain(trx, tools, testVault, {workspaceId, name: `d${n}.example`, keys}),
-		keys: (trx, n) => performIn(createKey, contextIn(trx), {name: `k${n}`, mode: 'live'}),
-		alerts: (trx, n) => performIn(addAlert, contextIn(trx), {way: 'mail', target: `a${n}@ops.example`}),
-		templates: (trx, n) => createTemplate(trx, tools, workspaceId, {id: null, name: `t${n}`}),
-	};
-	for (const [name, add] of Object.entries(adds)) {
-		await write(trx => add(trx, 1));
-		await write(trx => add(trx, 2));
-		const error = await t.throwsAsync(
-			write(trx => add(trx, 3)),
-			{instanceOf: LimitReached},
-			name,
-		);
-		t.is(error.code, 'conflict');
-		t.is(error.message, `A workspace may have at most 2 ${name.replace('_', ' ')}. Remove one first.`);
-		t.is((await countOfLimit(store.reader, workspaceId, name as LimitName, '')).count, 2);
-	}
-	const submission = await write(trx => makeSubmissionTemplate(trx, tools, workspaceId));
-	t.is(submission, 'tpl_submission', 'mail that is submitted is accepted all the same');
-});
+storeTest(
+	test,
+	'rejects an object over the limit of a workspace with a conflict that states the limit',
+	async (t, store) => {
+		const keys = await generateSigningKeys();
+		const {tools, write, workspaceId, contextIn} = await prepare(store, {
+			...{topics: 2, inbound_addresses: 2, domains: 2, keys: 2, alerts: 2, templates: 2},
+		});
+		const adds: {readonly [Name in LimitName]?: (trx: OperationContext['trx'], n: number) => Promise<unknown>} = {
+			topics: (trx, n) => performIn(createTopic, contextIn(trx), {code: `t${n}`, name: 'T'}),
+			inbound_addresses: (trx, n) => performIn(addInbound, contextIn(trx), {address: `a${n}@in.example`}),
+			domains: (trx, n) => addDomain(trx, tools, testVault, {workspaceId, name: `d${n}.example`, keys}),
+			keys: (trx, n) => performIn(createKey, contextIn(trx), {name: `k${n}`, mode: 'live'}),
+			alerts: (trx, n) => performIn(addAlert, contextIn(trx), {way: 'mail', target: `a${n}@ops.example`}),
+			templates: (trx, n) => createTemplate(trx, tools, workspaceId, {id: null, name: `t${n}`}),
+		};
+		for (const [name, add] of Object.entries(adds)) {
+			await write(trx => add(trx, 1));
+			await write(trx => add(trx, 2));
+			const error = await t.throwsAsync(
+				write(trx => add(trx, 3)),
+				{instanceOf: LimitReached},
+				name,
+			);
+			t.is(error.code, 'conflict');
+			t.is(error.message, `A workspace may have at most 2 ${name.replace('_', ' ')}. Remove one first.`);
+			t.is((await countOfLimit(store.reader, workspaceId, name as LimitName, '')).count, 2);
+		}
+		const submission = await write(trx => makeSubmissionTemplate(trx, tools, workspaceId));
+		t.is(submission, 'tpl_submission', 'mail that is submitted is accepted all the same');
+	},
+);
 
-storeTest(test, 'public topics are counted among themselves; layouts, keys as they can be used', async (t, store) => {
+storeTest(test, 'counts public topics separately, layouts separately, and only usable keys', async (t, store) => {
 	const {tools, write, workspaceId, contextIn} = await prepare(store, {public_topics: 1, keys: 2, layouts: 1});
 	const create = (code: string, isPublic: boolean) =>
 		write(trx => performIn(createTopic, contextIn(trx), {code, name: 'T', public: isPublic}));
@@ -89,10 +93,10 @@ storeTest(test, 'public topics are counted among themselves; layouts, keys as th
 	await t.throwsAsync(tooMany, {instanceOf: LimitReached, message: /at most 1 layouts/});
 });
 
-storeTest(test, 'limits hold for those who add at once, from several nodes', async (t, store, engine) => {
+storeTest(test, 'enforces limits on concurrent additions from several nodes', async (t, store, engine) => {
 	const {tools, write, workspaceId, contextIn} = await prepare(store, {topics: 3});
 	const [connection] = store.writing;
-	// Past the writer, as transactions of other nodes.
+	// Bypasses the writer, like transactions of other nodes.
 	const work = (trx: OperationContext['trx'], n: number) =>
 		performIn(createTopic, contextIn(trx), {code: `t${n}`, name: 'T'});
 	const add = (n: number) =>

@@ -16,7 +16,7 @@ const texts = Object.entries(folders).map(([face, folder]) => [face as Face, tex
 
 type Defined = {readonly definition: Operation<TSchema, unknown>; readonly faces: readonly Face[]};
 
-/** Every operation of src/ops with the faces that name it. */
+/** Every operation of src/ops with the faces that use it. */
 async function allOperations(): Promise<Defined[]> {
 	const files = readdirSync('src/ops').filter(file => file.endsWith('.ts') && file !== 'operation.ts');
 	const found = await Promise.all(
@@ -32,7 +32,7 @@ async function allOperations(): Promise<Defined[]> {
 	return found.flat().toSorted((a, b) => (a.definition.name < b.definition.name ? -1 : 1));
 }
 
-test('every operation: faces, scope, role, audit, refresh', async t => {
+test('lists faces, scope, role, audit and refresh of every operation', async t => {
 	const lines = (await allOperations()).map(({definition, faces}) => {
 		const {name, scope = '–', role, everywhere, fresh, audit} = definition;
 		const user = `${role}${everywhere ? ' of all workspaces' : ''}${fresh ? ', fresh log-in' : ''}`;
@@ -70,7 +70,7 @@ test('every operation: faces, scope, role, audit, refresh', async t => {
 	]);
 });
 
-test('an operation that a face does not have says why, in one line', async t => {
+test('documents in one line why a face lacks an operation', async t => {
 	for (const {definition, faces} of await allOperations()) {
 		const {name, without = {}, scope} = definition;
 		t.deepEqual([...faces, ...Object.keys(without)].toSorted(), Object.keys(folders).toSorted(), name);
@@ -82,7 +82,7 @@ test('an operation that a face does not have says why, in one line', async t => 
 	}
 });
 
-test('an operation records its act, and nothing else in src/ops does', t => {
+test('records acts only in operation.ts', t => {
 	for (const file of readdirSync('src/ops').filter(name => name !== 'operation.ts')) {
 		t.notRegex(readFileSync(`src/ops/${file}`, 'utf8'), /bumpGeneration/, file);
 	}

@@ -9,7 +9,7 @@ import {testTools, testVault} from '../helpers/tools.ts';
 
 storeTest(
 	test,
-	'a smarthost is of one workspace or of all, at most 50 of each; its secret is sealed',
+	'limits smarthosts to 50 per workspace and 50 global ones, and seals their secrets',
 	async (t, store) => {
 		const tools = testTools();
 		const write = store.writer.transaction;

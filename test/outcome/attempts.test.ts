@@ -42,7 +42,7 @@ async function claimed(store: Store, workspaceId: string, id: string): Promise<C
 	return (await readRecipient(store.reader, workspaceId, id)) as Claimed;
 }
 
-/** Records the end of a try so many minutes after acceptance, as the scheduler does. */
+/** Records the end of an attempt this many minutes after acceptance, as the scheduler does. */
 async function record(store: Store, recipient: Claimed, outcome: Outcome, attempts: Attempt[], after: number) {
 	const now = accepted + after * minute;
 	const result: AttemptResult = {
@@ -68,21 +68,25 @@ const lastDetail = async (store: Store, {message_id: messageId}: Claimed) =>
 	(await readEvents(store.reader, messageId, {after: null, limit: 9})).at(-1)?.detail;
 const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: lost.reply, waitMs: 5 * minute};
 
-storeTest(test, 'a try lost after the dot is remembered: the end that comes later says so', async (t, store) => {
-	const recipient = await newRecipient(store);
-	const again = await record(store, recipient, doubtful, [lost], 1);
-	t.is(again.state_at, new Date(accepted + minute).toISOString());
-	await record(store, again, {kind: 'delivered'}, [taken], 6);
-	t.like(await lastDetail(store, recipient), {possible_duplicate: true, attempt: 2});
+storeTest(
+	test,
+	'marks a later outcome as a possible duplicate after a connection lost past the final dot',
+	async (t, store) => {
+		const recipient = await newRecipient(store);
+		const again = await record(store, recipient, doubtful, [lost], 1);
+		t.is(again.state_at, new Date(accepted + minute).toISOString());
+		await record(store, again, {kind: 'delivered'}, [taken], 6);
+		t.like(await lastDetail(store, recipient), {possible_duplicate: true, attempt: 2});
 
-	const other = await newRecipient(store);
-	const deferred = {...taken, phase: 'rcpt', code: 450, reply: 'later'} as const;
-	const outcome: Outcome = {kind: 'deferred', category: 'greylist', reason: '450 later'};
-	await record(store, await record(store, other, outcome, [deferred], 1), {kind: 'delivered'}, [taken], 2);
-	t.false('possible_duplicate' in ((await lastDetail(store, other)) ?? {}));
-});
+		const other = await newRecipient(store);
+		const deferred = {...taken, phase: 'rcpt', code: 450, reply: 'later'} as const;
+		const outcome: Outcome = {kind: 'deferred', category: 'greylist', reason: '450 later'};
+		await record(store, await record(store, other, outcome, [deferred], 1), {kind: 'delivered'}, [taken], 2);
+		t.false('possible_duplicate' in ((await lastDetail(store, other)) ?? {}));
+	},
+);
 
-storeTest(test, 'whom a copy asked is read in the order in which it asked, the last fifty', async (t, store) => {
+storeTest(test, 'lists the last fifty mail servers tried for a recipient, in order', async (t, store) => {
 	let recipient = await newRecipient(store);
 	t.deepEqual(await readAsked(store.reader, recipient.id), []);
 	const askedAt = (n: number) =>
@@ -106,7 +110,7 @@ storeTest(test, 'whom a copy asked is read in the order in which it asked, the l
 	);
 });
 
-storeTest(test, 'what was said stands with the attempt', async (t, store) => {
+storeTest(test, 'stores the SMTP dialogue with each attempt', async (t, store) => {
 	const recipient = await newRecipient(store);
 	await record(store, recipient, doubtful, [{...lost, phase: 'rcpt', code: 450}, lost], 1);
 	const [read] = await readRecipients(store.reader, recipient.workspace_id, recipient.message_id);
@@ -119,18 +123,22 @@ storeTest(test, 'what was said stands with the attempt', async (t, store) => {
 	);
 });
 
-storeTest(test, 'when the lifetime is over: bounced, transient, 4.4.7, nothing suppressed', async (t, store) => {
-	const recipient = await newRecipient(store);
-	const again = await record(store, recipient, doubtful, [lost], 58);
-	const row = () => recipientRows(store.reader).where({id: recipient.id}).first();
-	t.is((await row()).next_attempt_at, new Date(accepted + 59 * minute).toISOString(), 'the last try');
-	await record(store, again, doubtful, [lost], 59);
-	t.like(await row(), {state: 'bounced', next_attempt_at: null});
-	t.like(await lastDetail(store, recipient), {
-		type: 'transient',
-		category: 'expired',
-		enhanced: '4.4.7',
-		possible_duplicate: true,
-	});
-	t.deepEqual(await store.reader('suppressions').where({workspace_id: recipient.workspace_id}), []);
-});
+storeTest(
+	test,
+	'bounces as transient with 4.4.7 when the lifetime is over, without a suppression',
+	async (t, store) => {
+		const recipient = await newRecipient(store);
+		const again = await record(store, recipient, doubtful, [lost], 58);
+		const row = () => recipientRows(store.reader).where({id: recipient.id}).first();
+		t.is((await row()).next_attempt_at, new Date(accepted + 59 * minute).toISOString(), 'the last try');
+		await record(store, again, doubtful, [lost], 59);
+		t.like(await row(), {state: 'bounced', next_attempt_at: null});
+		t.like(await lastDetail(store, recipient), {
+			type: 'transient',
+			category: 'expired',
+			enhanced: '4.4.7',
+			possible_duplicate: true,
+		});
+		t.deepEqual(await store.reader('suppressions').where({workspace_id: recipient.workspace_id}), []);
+	},
+);

@@ -27,7 +27,7 @@ function engagement(type: 'opened' | 'clicked', second: number, more: Partial<En
 
 const tracked = {track_opens_at: time(0), track_clicks_at: time(0)};
 
-/** A tracked message to one address, and whose it is. */
+/** A tracked message to one address, and its ids. */
 async function prepare(store: Store, address = 'Ada@a.test'): Promise<Whose> {
 	const {workspaceId} = await insertWorkspace(store, address);
 	await store.database('workspaces').where({id: workspaceId}).update(tracked);
@@ -39,7 +39,7 @@ async function prepare(store: Store, address = 'Ada@a.test'): Promise<Whose> {
 const timeline = (store: Store, {messageId}: Whose) => readEvents(store.reader, messageId, {after: null, limit: 100});
 const counts = (store: Store, {messageId}: Whose) => readEngagement(store.reader, messageId);
 
-storeTest(test, 'the first open and the first click of each link stand in the timeline', async (t, store) => {
+storeTest(test, 'adds the first open and the first click of each link to the timeline', async (t, store) => {
 	const whose = await prepare(store);
 	const hits = [
 		engagement('opened', 1),
@@ -75,7 +75,7 @@ storeTest(test, 'the first open and the first click of each link stand in the ti
 	);
 });
 
-storeTest(test, 'a thousand at once are all counted, in one row, with one event', async (t, store) => {
+storeTest(test, 'counts a thousand concurrent opens in one row with one event', async (t, store) => {
 	const whose = await prepare(store);
 	await Promise.all(
 		Array.from({length: 1000}, (_, n) =>
@@ -89,7 +89,7 @@ storeTest(test, 'a thousand at once are all counted, in one row, with one event'
 	t.like(await counts(store, whose), {length: 1, 0: {n: 1000, machineN: 500, lastAt: time(49)}});
 });
 
-sqliteTest(test, 'opens and clicks change no state, whatever it is', async (t, store) => {
+sqliteTest(test, 'leaves the state unchanged on opens and clicks', async (t, store) => {
 	const whose = await prepare(store);
 	for (const state of ['accepted', 'queued', 'sent', 'delivered', 'bounced', 'complained', 'suppressed', 'errored']) {
 		await store.database('recipients').update({state});
@@ -99,7 +99,7 @@ sqliteTest(test, 'opens and clicks change no state, whatever it is', async (t, s
 	t.is((await timeline(store, whose)).length, 8);
 });
 
-sqliteTest(test, 'each copy has its own first open', async (t, store) => {
+sqliteTest(test, 'records a first open for each recipient', async (t, store) => {
 	const whose = await prepare(store);
 	const to = await store.reader('recipients').first();
 	await store.database('recipients').insert({...to, id: newId('rcp'), address: 'Ada@a.test', role: 'cc'});
@@ -117,14 +117,14 @@ sqliteTest(test, 'each copy has its own first open', async (t, store) => {
 		(await counts(store, whose)).map(({n}) => n),
 		[2, 2],
 	);
-	// Usage counts messages: the first open of their `to` copies.
+	// Usage counts messages: the first open by their `to` recipient.
 	const recorded = (await timeline(store, whose))[0]?.recordedAt ?? '';
 	t.deepEqual(await readUsage(store.reader, whose.workspaceId, 'hours', ''), [
 		{time: recorded.slice(0, 13), status: 'opened', n: 1},
 	]);
 });
 
-sqliteTest(test, 'what is gone, erased or not tracked any more is passed over in silence', async (t, store) => {
+sqliteTest(test, 'silently ignores hits on removed, erased or no longer tracked messages', async (t, store) => {
 	const whose = await prepare(store);
 	const passedOver = async (other: Partial<Whose>, type: 'opened' | 'clicked' = 'opened') =>
 		!(await store.writer.submit(write, {...whose, ...other, ...engagement(type, 1)}));
@@ -151,9 +151,9 @@ sqliteTest(test, 'what is gone, erased or not tracked any more is passed over in
 	);
 });
 
-storeTest(test, 'the longest link is counted, on both engines', async (t, store) => {
+storeTest(test, 'counts clicks on the longest possible link', async (t, store) => {
 	const whose = await prepare(store);
-	// What does not compress: an index entry of PostgreSQL must hold it.
+	// Incompressible text: an index entry of PostgreSQL must hold it.
 	const random = Array.from({length: 2033}, () => String.fromCharCode(0x21 + Math.floor(Math.random() * 94))).join(
 		'',
 	);
@@ -167,7 +167,7 @@ storeTest(test, 'the longest link is counted, on both engines', async (t, store)
 
 storeTest(
 	test,
-	'a person’s first click after a machine’s has its own event, whether or not they are written together',
+	'adds an event for a person’s first click after a machine’s, written together or separately',
 	async (t, store) => {
 		const machine = {machine: true, machineN: 1, userAgent: 'Scanner/1.0'};
 		for (const together of [false, true]) {
@@ -198,7 +198,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'opens of machines and people share one event', async (t, store) => {
+sqliteTest(test, 'records one event for opens by machines and people', async (t, store) => {
 	const whose = await prepare(store);
 	for (const hit of [engagement('opened', 1, {machine: true, machineN: 1}), engagement('opened', 2)]) {
 		await store.writer.submit(write, {...whose, ...hit});
@@ -206,14 +206,14 @@ sqliteTest(test, 'opens of machines and people share one event', async (t, store
 	t.is((await timeline(store, whose)).length, 1);
 });
 
-storeTest(test, 'who follows all links of a mail soon after its delivery is a machine', async (t, store) => {
+storeTest(test, 'treats clicks on all links soon after delivery as made by a machine', async (t, store) => {
 	const cases = [
 		{links: 2, together: 2, after: 1, machine: true},
 		{links: 2, together: 2, after: 31, machine: false},
 		{links: 3, together: 2, after: 1, machine: false},
 		{links: 1, together: 1, after: 1, machine: false},
 		{links: null, together: 9, after: 1, machine: false},
-		// A filter may follow them before its host takes the mail.
+		// A filter may follow the links before its mail server accepts the message.
 		{links: null, together: 2, after: 99, machine: true, state: 'accepted'},
 		{links: null, together: 1, after: 1, machine: false, state: 'queued'},
 	];

@@ -35,8 +35,8 @@ const eraseOf = (store: Store, removeCaptured = async (_: readonly string[]) => 
 };
 
 /**
- * Every row of every table, as one text: blobs as what they say. It is full of random ids, none of which has an i, l, o
- * or u: a name that is looked for in it has some, or it would be found by chance.
+ * Every row of every table as one text, with the content of blobs. It is full of random ids without the letters i, l, o
+ * and u: names searched for in it contain one of them, so that an id cannot match by chance.
  */
 async function everything(store: Store, tables: readonly string[]): Promise<string> {
 	const parts = await Promise.all(
@@ -56,7 +56,7 @@ async function tablesOf({reader, dialect}: Store): Promise<string[]> {
 		: await reader('pg_tables').where({schemaname: 'public'}).pluck('tablename');
 }
 
-/** What delivery, hosts, reports, readers and webhooks leave of a message's copies. */
+/** What delivery, mail servers, reports, readers and webhooks leave behind about a message's recipients. */
 async function leaveTraces({store, workspace}: TestApi, messageId: string): Promise<void> {
 	const {database} = store;
 	const endpoint = newId('whe');
@@ -128,7 +128,7 @@ async function leaveTraces({store, workspace}: TestApi, messageId: string): Prom
 			},
 			...{raw: Buffer.from(address), size: address.length, kept: 'unread', reading: JSON.stringify({address})},
 		});
-		// Nobody knows whose these are: only the address leads to them.
+		// It is not known whose these are: they can only be found by the address.
 		const kept = {
 			digest: sha256,
 			source: 'smtp',
@@ -192,7 +192,7 @@ async function bodiesOf(store: Store, messageId: string): Promise<Array<{recipie
 	return rows.map(({body}) => JSON.parse(Buffer.from(body).toString()));
 }
 
-storeTest(test, 'mail to others keeps its names, but not that of the person', async (t, store) => {
+storeTest(test, 'keeps the names in messages to others, except that of the erased person', async (t, store) => {
 	const api = await startApi(t, store);
 	const send = async (replyTo: string) => {
 		const names = {toName: 'Zoe', replyToName: 'Lois', headers: {'X-A': 'b'}, priority: 'low'};
@@ -206,7 +206,7 @@ storeTest(test, 'mail to others keeps its names, but not that of the person', as
 	t.like((await api.get(`/v1/messages/${ours}`)).body, {reply_to: 'help@shop.example', reply_to_name: 'Lois'});
 });
 
-storeTest(test, 'nothing of a person remains but what keeps it from being mailed', async (t, store) => {
+storeTest(test, 'erases everything about a person except what prevents messages to them', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const attachments = [{filename: 'lois.pdf', contentType: 'application/pdf', content: 'bG9pcw=='}];
@@ -309,28 +309,24 @@ storeTest(test, 'nothing of a person remains but what keeps it from being mailed
 	});
 });
 
-sqliteTest(
-	test,
-	'others are left as they are: other addresses, the same one in another workspace',
-	async (t, store) => {
-		const api = await startApi(t, store);
-		const mine = idOf(await api.send({to: 'lois@example.org', data: {a: 1}, metadata: {b: '2'}}));
-		await leaveTraces(api, mine);
-		const before = await everything(store, await tablesOf(store));
-		const erase = eraseOf(store);
-		for (const person of [
-			{workspaceId: newId('ws'), addressKey: 'lois@example.org'},
-			{workspaceId: api.workspace.id, addressKey: 'lois@example.com'},
-			{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
-			{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
-		]) {
-			t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0, isLeft: false});
-		}
-		t.is(await everything(store, await tablesOf(store)), before);
-	},
-);
+sqliteTest(test, 'leaves other addresses alone, and the same address in another workspace', async (t, store) => {
+	const api = await startApi(t, store);
+	const mine = idOf(await api.send({to: 'lois@example.org', data: {a: 1}, metadata: {b: '2'}}));
+	await leaveTraces(api, mine);
+	const before = await everything(store, await tablesOf(store));
+	const erase = eraseOf(store);
+	for (const person of [
+		{workspaceId: newId('ws'), addressKey: 'lois@example.org'},
+		{workspaceId: api.workspace.id, addressKey: 'lois@example.com'},
+		{workspaceId: api.workspace.id, addressKey: 'hello@example.com'},
+		{workspaceId: api.workspace.id, addressKey: 'erased@erased.invalid'},
+	]) {
+		t.deepEqual(await erase(person), {contact: false, messages: 0, recipients: 0, isLeft: false});
+	}
+	t.is(await everything(store, await tablesOf(store)), before);
+});
 
-sqliteTest(test, 'who mails the placeholder itself can erase that contact', async (t, store) => {
+sqliteTest(test, 'can erase the contact of the placeholder address itself', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	await api.send({to: 'Erased@erased.invalid'});
@@ -338,48 +334,58 @@ sqliteTest(test, 'who mails the placeholder itself can erase that contact', asyn
 	t.deepEqual(result, {contact: true, messages: 0, recipients: 0, isLeft: false});
 });
 
-storeTest(test, 'many messages go in steps; an interrupted erasure is ended by the next', async (t, store, engine) => {
-	const api = await startApi(t, store);
-	const {id: workspaceId} = api.workspace;
-	for (let n = 0; n < 7; n++) {
-		const sends = Array.from({length: 50}, () =>
-			api.send({to: n < 6 ? 'lois@example.org' : 'zoe@example.org', cc: n < 6 ? [] : ['lois@example.org']}),
-		);
-		await Promise.all(sends);
-	}
-	let steps = 0;
-	const failing = eraseOf(store, async () => {
-		steps++;
-		if (steps === 5) {
-			throw new Error('power is gone');
+storeTest(
+	test,
+	'erases many messages in steps and completes an interrupted erasure the next time',
+	async (t, store, engine) => {
+		const api = await startApi(t, store);
+		const {id: workspaceId} = api.workspace;
+		for (let n = 0; n < 7; n++) {
+			const sends = Array.from({length: 50}, () =>
+				api.send({to: n < 6 ? 'lois@example.org' : 'zoe@example.org', cc: n < 6 ? [] : ['lois@example.org']}),
+			);
+			await Promise.all(sends);
 		}
-	});
-	const person = {workspaceId, addressKey: 'lois@example.org'};
-	await t.throwsAsync(failing(person), {message: 'power is gone'});
-	const rest = async () =>
-		Number((await recipientRows(store.reader).where({address_key: 'lois@example.org'}).count('* as n').first())?.n);
-	const left = await rest();
-	t.true(left > 0 && left < 350, String(left));
-	t.deepEqual(await store.reader('contacts').where({address_key: 'lois@example.org'}), [], 'the contact goes first');
+		let steps = 0;
+		const failing = eraseOf(store, async () => {
+			steps++;
+			if (steps === 5) {
+				throw new Error('power is gone');
+			}
+		});
+		const person = {workspaceId, addressKey: 'lois@example.org'};
+		await t.throwsAsync(failing(person), {message: 'power is gone'});
+		const rest = async () =>
+			Number(
+				(await recipientRows(store.reader).where({address_key: 'lois@example.org'}).count('* as n').first())?.n,
+			);
+		const left = await rest();
+		t.true(left > 0 && left < 350, String(left));
+		t.deepEqual(
+			await store.reader('contacts').where({address_key: 'lois@example.org'}),
+			[],
+			'the contact goes first',
+		);
 
-	const files: string[] = [];
-	const erase = eraseOf(store, async ids => void files.push(...ids));
-	const plans = await plansDuring(store, engine, async () => {
-		t.deepEqual(await erase(person), {contact: true, messages: left, recipients: 0, isLeft: false});
-	});
-	t.is(await rest(), 0);
-	t.is(files.length, left);
-	for (const plan of plans) {
-		// Nobody waits for a look through what is kept.
-		t.true(!readsAll(plan) || /^select .{1,8} from .inbound./.test(plan), plan);
-	}
-	const untouched = await recipientRows(store.reader).where({address_key: 'zoe@example.org', state: 'accepted'});
-	t.is(untouched.length, 50);
-});
+		const files: string[] = [];
+		const erase = eraseOf(store, async ids => void files.push(...ids));
+		const plans = await plansDuring(store, engine, async () => {
+			t.deepEqual(await erase(person), {contact: true, messages: left, recipients: 0, isLeft: false});
+		});
+		t.is(await rest(), 0);
+		t.is(files.length, left);
+		for (const plan of plans) {
+			// Nobody waits for a scan of the retained messages.
+			t.true(!readsAll(plan) || /^select .{1,8} from .inbound./.test(plan), plan);
+		}
+		const untouched = await recipientRows(store.reader).where({address_key: 'zoe@example.org', state: 'accepted'});
+		t.is(untouched.length, 50);
+	},
+);
 
 const dataOf = ({body}: Awaited<ReturnType<TestApi['get']>>) => (body as {data: Array<{id: string}>}).data;
 
-storeTest(test, 'once a person is marked nobody reads them, and the sweep erases the rest', async (t, store) => {
+storeTest(test, 'hides a person once marked, and erases the rest in the sweep', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const [first, other] = [await api.send({to: 'lois@example.org'}), await api.send({to: 'zoe@example.org'})].map(
@@ -433,7 +439,7 @@ storeTest(test, 'once a person is marked nobody reads them, and the sweep erases
 
 storeTest(
 	test,
-	'a few messages are erased as their person is marked: no list misses them meanwhile',
+	'erases a few messages in the transaction that marks the person, so that lists stay complete',
 	async (t, store) => {
 		const api = await startApi(t, store);
 		const {id: workspaceId} = api.workspace;
@@ -451,7 +457,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a copy that is being tried loses its claim: nothing is written of its outcome', async (t, store) => {
+storeTest(test, 'drops the claim on a recipient being attempted and does not record the outcome', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const [first, second, complained] = [
@@ -517,7 +523,7 @@ storeTest(test, 'a copy that is being tried loses its claim: nothing is written 
 	);
 });
 
-sqliteTest(test, 'mail that was tried before keeps how it ended', async (t, store) => {
+sqliteTest(test, 'keeps the outcome of messages that were already sent', async (t, store) => {
 	const api = await startApi(t, store);
 	const {id: workspaceId} = api.workspace;
 	const id = idOf(await api.send({to: 'lois@example.org'}));
@@ -531,7 +537,7 @@ sqliteTest(test, 'mail that was tried before keeps how it ended', async (t, stor
 });
 
 if (engines.includes('postgres')) {
-	test('what another node writes of a copy at this moment is erased too', async t => {
+	test('erases what another node writes about a recipient at the same time', async t => {
 		const [api, other] = await startTwoNodes(t);
 		const {store} = api;
 		const workspaceId = api.workspace.id;
@@ -574,7 +580,7 @@ if (engines.includes('postgres')) {
 	});
 }
 
-/** Whether somebody waits for a lock in this database. */
+/** Whether anything waits for a lock in this database. */
 async function isWaiting({reader}: Store): Promise<boolean> {
 	const waiting = await reader('pg_stat_activity')
 		.whereRaw('datname = current_database()')
@@ -583,13 +589,13 @@ async function isWaiting({reader}: Store): Promise<boolean> {
 	return waiting !== undefined;
 }
 
-storeTest(test, 'messages that another node removes at this moment need no rewriting', async (t, store) => {
+storeTest(test, 'ignores messages that another node removes at the same time', async (t, store) => {
 	await t.notThrowsAsync(store.writer.transaction(trx => rewriteAddresses(trx, [newId('msg')], () => '')));
 });
 
 storeTest(
 	test,
-	'mails under one Message-ID lose the person in bounded steps, those of later pages too',
+	'erases a person from messages with the same Message-ID in bounded steps, across pages',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const addresses = ['ada@example.org', ...Array.from({length: 120}, (_, index) => `u${index}@example.org`)];

@@ -29,7 +29,7 @@ const full: Outcome = {
 
 type Sent = {readonly store: Store; readonly workspaceId: string; readonly address?: string};
 
-/** Sends a message on a day and records how its try ended. */
+/** Sends a message on a day and records the outcome of its attempt. */
 async function sendOn(
 	onDay: number,
 	outcome: Outcome,
@@ -58,7 +58,7 @@ async function newShop(store: Store): Promise<Sent> {
 	return {store, ...(await insertWorkspace(store))};
 }
 
-storeTest(test, 'the third message in a week that finds a full mailbox suppresses, and says so', async (t, store) => {
+storeTest(test, 'suppresses after a third message to a full mailbox in a week, and reports why', async (t, store) => {
 	const shop = await newShop(store);
 	await sendOn(0, full, shop);
 	await sendOn(3, full, shop);
@@ -73,18 +73,22 @@ storeTest(test, 'the third message in a week that finds a full mailbox suppresse
 	t.is((await store.reader('address_health')).length, 0, 'the count begins anew');
 });
 
-sqliteTest(test, 'neither three messages in six days nor two in a year suppress', async (t, store) => {
-	const shop = await newShop(store);
-	for (const onDay of [0, 3, 6.9]) {
-		await sendOn(onDay, full, shop);
-	}
-	await sendOn(0, full, {...shop, address: 'bob@a.test'});
-	await sendOn(365, full, {...shop, address: 'bob@a.test'});
-	t.false(await isSuppressed(shop));
-	t.is((await store.reader('address_health')).length, 2);
-});
+sqliteTest(
+	test,
+	'does not suppress after three messages within seven days, or after two in a year',
+	async (t, store) => {
+		const shop = await newShop(store);
+		for (const onDay of [0, 3, 6.9]) {
+			await sendOn(onDay, full, shop);
+		}
+		await sendOn(0, full, {...shop, address: 'bob@a.test'});
+		await sendOn(365, full, {...shop, address: 'bob@a.test'});
+		t.false(await isSuppressed(shop));
+		t.is((await store.reader('address_health')).length, 2);
+	},
+);
 
-storeTest(test, 'a delivery in between begins the count anew', async (t, store) => {
+storeTest(test, 'restarts the count after a delivery', async (t, store) => {
 	const shop = await newShop(store);
 	await sendOn(0, full, shop);
 	await sendOn(3, full, shop);
@@ -97,7 +101,7 @@ storeTest(test, 'a delivery in between begins the count anew', async (t, store) 
 	t.true(await isSuppressed(shop));
 });
 
-sqliteTest(test, 'what was delivered at first and came back is no delivery', async (t, store) => {
+sqliteTest(test, 'does not count a message that bounced after delivery as delivered', async (t, store) => {
 	const shop = await newShop(store);
 	await sendOn(0, full, shop);
 	const {id} = await sendOn(3, {kind: 'delivered'}, shop);
@@ -107,21 +111,25 @@ sqliteTest(test, 'what was delivered at first and came back is no delivery', asy
 	t.true(await isSuppressed(shop));
 });
 
-sqliteTest(test, 'tries that ended because the mailbox stayed full count; other reasons do not', async (t, store) => {
-	const shop = await newShop(store);
-	const given = (category: BounceCategory): Outcome => ({kind: 'deferred', category, reason: '452 4.2.2 full'});
-	for (const onDay of [0, 4, 8]) {
-		await sendOn(onDay, given('network'), {...shop, address: 'net@a.test'}, 5);
-		await sendOn(onDay, {...full, category: 'spam_content'}, {...shop, address: 'spam@a.test'});
-	}
-	t.false(await isSuppressed(shop));
-	for (const onDay of [0, 4, 8]) {
-		await sendOn(onDay, given('mailbox_full'), shop, 5);
-	}
-	t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
-});
+sqliteTest(
+	test,
+	'counts messages that expired because of a full mailbox, but not for other reasons',
+	async (t, store) => {
+		const shop = await newShop(store);
+		const given = (category: BounceCategory): Outcome => ({kind: 'deferred', category, reason: '452 4.2.2 full'});
+		for (const onDay of [0, 4, 8]) {
+			await sendOn(onDay, given('network'), {...shop, address: 'net@a.test'}, 5);
+			await sendOn(onDay, {...full, category: 'spam_content'}, {...shop, address: 'spam@a.test'});
+		}
+		t.false(await isSuppressed(shop));
+		for (const onDay of [0, 4, 8]) {
+			await sendOn(onDay, given('mailbox_full'), shop, 5);
+		}
+		t.like(await store.reader('suppressions').first(), {address: 'ada@a.test'});
+	},
+);
 
-sqliteTest(test, 'reports of a disabled mailbox count, those without a reason do not', async (t, store) => {
+sqliteTest(test, 'counts reports of a disabled mailbox, but not those without a reason', async (t, store) => {
 	const {workspaceId} = await newShop(store);
 	const vague: Report = {...soft, category: 'undetermined', code: null, status: null};
 	const days = [0, 4, 8].map(onDay => new Date(Date.now() + onDay * day).toISOString());
@@ -143,7 +151,7 @@ sqliteTest(test, 'reports of a disabled mailbox count, those without a reason do
 	t.deepEqual(await store.reader('suppressions').pluck('address'), ['bob@a.test']);
 });
 
-sqliteTest(test, 'refusals without a reason never suppress, however many', async (t, store) => {
+sqliteTest(test, 'never suppresses on rejections without a reason', async (t, store) => {
 	const shop = await newShop(store);
 	const refused: Outcome = {...full, category: 'undetermined', reason: '550 Rejected'};
 	for (const onDay of [0, 4, 8, 12, 16]) {
@@ -153,7 +161,7 @@ sqliteTest(test, 'refusals without a reason never suppress, however many', async
 	t.deepEqual(await store.reader('address_health'), []);
 });
 
-sqliteTest(test, 'addresses and workspaces are counted apart; the simulator is not', async (t, store) => {
+sqliteTest(test, 'counts per address and workspace, and ignores the simulator', async (t, store) => {
 	const shop = await newShop(store);
 	const other = {store, ...(await insertWorkspace(store, 'other'))};
 	for (const onDay of [0, 8]) {
@@ -166,7 +174,7 @@ sqliteTest(test, 'addresses and workspaces are counted apart; the simulator is n
 	t.false(await isSuppressed(shop));
 });
 
-storeTest(test, 'many at once, of one address too, and the same message twice', async (t, store) => {
+storeTest(test, 'counts concurrent bounces of one address correctly, and the same message once', async (t, store) => {
 	const {workspaceId} = await newShop(store);
 	const bounce = (n: number, onDay: number) => ({
 		workspaceId,
@@ -182,7 +190,7 @@ storeTest(test, 'many at once, of one address too, and the same message twice', 
 	t.like(await store.reader('address_health').first(), {soft_messages: 1});
 });
 
-test('what counts', t => {
+test('counts soft bounces that are about the mailbox', t => {
 	t.true(isSoftOfAddress('mailbox_full', '4.2.2'));
 	t.true(isSoftOfAddress('undetermined', '4.2.1'), 'disabled, maybe for now');
 	t.true(isSoftOfAddress('undetermined', '5.2.1'));
@@ -193,7 +201,7 @@ test('what counts', t => {
 	t.false(isSoftOfAddress('unknown_user', null));
 });
 
-test('the arithmetic: a message counts once, and both bounds must be reached', t => {
+test('counts a message once and requires both the number of messages and the period', t => {
 	const failure = (n: number, days: number) => ({
 		workspaceId: 'ws',
 		addressKey: 'a',

@@ -20,7 +20,7 @@ async function prepare(store: Store, name = 'test') {
 	return {workspaceId, message};
 }
 
-/** Follows until there are so many events; `looked` is told of each look. */
+/** Follows until it has this many events; calls `looked` on each poll. */
 async function take(
 	feed: Feed,
 	workspaceId: string,
@@ -48,30 +48,26 @@ const write = (store: Store, messages: readonly string[]) => {
 };
 const idsOf = (events: readonly StreamedEvent[]) => events.map(({id}) => id);
 
-storeTest(
-	test,
-	'who follows gets what is written from then on, of the workspace alone, and goes on where it was',
-	async (t, store) => {
-		const feed = startFeed(t, store);
-		const [own, other] = [await prepare(store), await prepare(store, 'other')];
-		await write(store, [own.message]);
-		const written: string[] = [];
-		const first = await take(feed, own.workspaceId, {
-			after: null,
-			count: 2,
-			looked: async looks =>
-				looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
-		});
-		t.deepEqual(idsOf(first), written);
-		const missed = await write(store, [own.message, other.message, own.message]);
-		const next = await take(feed, own.workspaceId, {after: first.at(-1)?.position ?? 0, count: 2});
-		t.deepEqual(idsOf(next), [missed[0], missed[2]]);
-	},
-);
+storeTest(test, 'streams new events of the own workspace only, and resumes where it stopped', async (t, store) => {
+	const feed = startFeed(t, store);
+	const [own, other] = [await prepare(store), await prepare(store, 'other')];
+	await write(store, [own.message]);
+	const written: string[] = [];
+	const first = await take(feed, own.workspaceId, {
+		after: null,
+		count: 2,
+		looked: async looks =>
+			looks < 3 && written.push(...(await write(store, [other.message, own.message])).slice(1)),
+	});
+	t.deepEqual(idsOf(first), written);
+	const missed = await write(store, [own.message, other.message, own.message]);
+	const next = await take(feed, own.workspaceId, {after: first.at(-1)?.position ?? 0, count: 2});
+	t.deepEqual(idsOf(next), [missed[0], missed[2]]);
+});
 
 storeTest(
 	test,
-	'those who have read as far share what they read, and nothing is read where nobody follows',
+	'shares reads between followers at the same position, and reads nothing without followers',
 	async (t, store) => {
 		const feed = startFeed(t, store);
 		const {workspaceId, message} = await prepare(store);
@@ -87,7 +83,7 @@ storeTest(
 					looked(looks) {
 						begun += looks === 1 ? 1 : 0;
 						if (begun === 3) {
-							// Nobody waits for it: who did might look after the others have read it.
+							// Not awaited: a follower that waits might poll after the others have read it.
 							written ??= write(store, [message]);
 						}
 					},
@@ -106,7 +102,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'when the feed closes, all who follow end', async (t, store) => {
+storeTest(test, 'ends all streams when the feed closes', async (t, store) => {
 	const feed = createFeed(store.reader, 600_000);
 	const {workspaceId} = await prepare(store);
 	const parts = await feed.open(workspaceId, null);
@@ -121,7 +117,7 @@ storeTest(test, 'when the feed closes, all who follow end', async (t, store) => 
 });
 
 if (engines.includes('postgres')) {
-	test('nothing is skipped where transactions of several nodes commit in another order than they began', async t => {
+	test('skips no event when transactions of several nodes commit out of order', async t => {
 		const location = await newLocation(t, 'postgres');
 		const nodes = await Promise.all([1, 2, 3].map(() => openStore(location)));
 		t.teardown(() => Promise.all(nodes.map(node => node.close())));
@@ -130,7 +126,7 @@ if (engines.includes('postgres')) {
 		const {workspaceId, message} = await prepare(node);
 		const feed = startFeed(t, node);
 		const late = await startLateWrite(t, node, message);
-		// What was being written when the stream began must have ended, or come.
+		// Writes in progress when the stream began must have completed, or be part of it.
 		const opening = take(feed, workspaceId, {after: 0, count: 1 + 3 * 40});
 		const written = await Promise.all(
 			nodes.map(async store => {
@@ -153,7 +149,7 @@ if (engines.includes('postgres')) {
 		}
 	});
 
-	test('a stream that begins while others write has all that is committed once it is open', async t => {
+	test('streams everything committed after it opens, even if others were writing when it began', async t => {
 		const location = await newLocation(t, 'postgres');
 		const store = await openStore(location);
 		t.teardown(() => store.close());
@@ -179,25 +175,21 @@ if (engines.includes('postgres')) {
 	});
 }
 
-storeTest(
-	test,
-	'who only wants to hear of news is told of the own workspace, at the look that follows',
-	async (t, store) => {
-		const feed = startFeed(t, store);
-		const [own, other] = [await prepare(store), await prepare(store, 'other')];
-		await write(store, [own.message]);
-		const heard: boolean[] = [];
-		const writes = [[other.message], [own.message, other.message], [], [own.message]];
-		for await (const hasNews of await feed.news(own.workspaceId)) {
-			heard.push(hasNews);
-			// PostgreSQL settles an event a look after the one that saw its writer.
-			if (heard.filter(Boolean).length === 2) {
-				break;
-			}
-			const messages = writes.shift() ?? [];
-			await (messages.length > 0 && write(store, messages));
+storeTest(test, 'notifies a listener about news of its own workspace, at the next poll', async (t, store) => {
+	const feed = startFeed(t, store);
+	const [own, other] = [await prepare(store), await prepare(store, 'other')];
+	await write(store, [own.message]);
+	const heard: boolean[] = [];
+	const writes = [[other.message], [own.message, other.message], [], [own.message]];
+	for await (const hasNews of await feed.news(own.workspaceId)) {
+		heard.push(hasNews);
+		// On PostgreSQL an event is settled one poll after the one that saw its transaction.
+		if (heard.filter(Boolean).length === 2) {
+			break;
 		}
-		t.false(heard[0]);
-		t.is(writes.length, 0);
-	},
-);
+		const messages = writes.shift() ?? [];
+		await (messages.length > 0 && write(store, messages));
+	}
+	t.false(heard[0]);
+	t.is(writes.length, 0);
+});

@@ -30,7 +30,7 @@ import {waitFor} from '../helpers/wait.ts';
 const now = () => storeTime(Date.now());
 const rowsOf = async (store: Store) => Number((await store.reader('events').count('* as n').first())?.n);
 
-storeTest(test, 'a copy in its first try is queued for all who look, and no row says so', async (t, store) => {
+storeTest(test, 'shows a recipient in its first attempt as queued everywhere, without storing it', async (t, store) => {
 	conforms(t, 'status.queued');
 	const {api, id, recipient} = await startFirstTry(t, store, {cc: ['bob@b.test']});
 	const during = await seen(api, id);
@@ -80,7 +80,7 @@ const releases: Record<string, End> = {
 };
 
 for (const [how, release] of Object.entries(releases)) {
-	storeTest(test, `what was seen of a first try stays when ${how}`, async (t, store) => {
+	storeTest(test, `keeps what was shown of a first attempt when ${how}`, async (t, store) => {
 		const {api, id, recipient, boot} = await startFirstTry(t, store, {cc: ['bob@a.test']});
 		await api.send({to: 'later@b.test'});
 		const during = await seen(api, id);
@@ -88,7 +88,7 @@ for (const [how, release] of Object.entries(releases)) {
 			during.recipients.map(({role, state}) => `${role} ${state}`),
 			['to queued', 'cc queued'],
 		);
-		// The API's times are whole seconds.
+		// The times in the API are whole seconds.
 		await waitFor('the next second', () => Date.now() > Date.parse(String(during.recipients[0]?.state_at)) + 1000);
 		await release(store, recipient, boot);
 		const after = await seen(api, id);
@@ -101,7 +101,7 @@ for (const [how, release] of Object.entries(releases)) {
 		});
 		t.deepEqual(isOutcome ? without(after) : after, isOutcome ? without(during) : during);
 		t.is(await rowsOf(store), 1);
-		// The next claim says nothing new.
+		// The next claim adds no event.
 		await store.database('queue').update({next_attempt_at: now(), held_at: null});
 		await store.database('claims').delete();
 		const [again] = (await claimDue(api, boot)).filter(({role}) => role === 'to');
@@ -125,40 +125,48 @@ const ends = {
 } as const;
 
 for (const [state, [outcome, wasSent, types]] of Object.entries(ends)) {
-	sqliteTest(test, `a first try that ends ${state} leaves one row, which has all that was seen`, async (t, store) => {
-		const {api, id, recipient, boot} = await startFirstTry(t, store);
-		const during = await seen(api, id);
-		t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));
-		const after = await seen(api, id);
-		t.is(after.status, state);
-		t.deepEqual(after.events.slice(0, 2), [...during.events]);
-		t.deepEqual(typesOf(after).slice(2), [...types]);
-		t.is(await rowsOf(store), 1);
-		for (const event of after.events.slice(2)) {
-			t.like(event, {detail: {recipient: 'ada@a.test', role: 'to'}});
-		}
-	});
+	sqliteTest(
+		test,
+		`stores one row with everything shown before for a first attempt that ends ${state}`,
+		async (t, store) => {
+			const {api, id, recipient, boot} = await startFirstTry(t, store);
+			const during = await seen(api, id);
+			t.true(await endTry(store, boot, recipient, outcome, wasSent ? now() : null));
+			const after = await seen(api, id);
+			t.is(after.status, state);
+			t.deepEqual(after.events.slice(0, 2), [...during.events]);
+			t.deepEqual(typesOf(after).slice(2), [...types]);
+			t.is(await rowsOf(store), 1);
+			for (const event of after.events.slice(2)) {
+				t.like(event, {detail: {recipient: 'ada@a.test', role: 'to'}});
+			}
+		},
+	);
 }
 
-storeTest(test, 'a cc copy has no event of being queued, whatever becomes of its first try', async (t, store) => {
-	const {api, id, boot} = await startFirstTry(t, store, {cc: ['bob@b.test', 'eve@b.test']});
-	const [bob, eve] = await claimDue(api, boot, 'b.test');
-	t.true(await endTry(store, boot, bob as Claimed, {kind: 'delivered'}, now()));
-	t.true(await endTry(store, boot, eve as Claimed, {kind: 'released'}));
-	const {recipients, ...all} = await seen(api, id);
-	t.deepEqual(
-		recipients.map(({state}) => state),
-		['queued', 'delivered', 'queued'],
-	);
-	t.deepEqual(typesOf({recipients, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
-});
+storeTest(
+	test,
+	'adds no queued event for a cc recipient, whatever the outcome of its first attempt',
+	async (t, store) => {
+		const {api, id, boot} = await startFirstTry(t, store, {cc: ['bob@b.test', 'eve@b.test']});
+		const [bob, eve] = await claimDue(api, boot, 'b.test');
+		t.true(await endTry(store, boot, bob as Claimed, {kind: 'delivered'}, now()));
+		t.true(await endTry(store, boot, eve as Claimed, {kind: 'released'}));
+		const {recipients, ...all} = await seen(api, id);
+		t.deepEqual(
+			recipients.map(({state}) => state),
+			['queued', 'delivered', 'queued'],
+		);
+		t.deepEqual(typesOf({recipients, ...all}), ['accepted', 'queued', 'sent', 'delivered']);
+	},
+);
 
-storeTest(test, 'the end of a try that was given back and claimed again tells of `queued` once', async (t, store) => {
+storeTest(test, 'records `queued` once for an attempt that was released and claimed again', async (t, store) => {
 	const {api, id, recipient, boot} = await startFirstTry(t, store);
 	const during = await seen(api, id);
 	await store.writer.transaction(trx => releaseOwn(trx, recipientClaims, boot, now()));
 	t.is((await claimDue(api, boot)).length, 1);
-	// Which of its claims it was cannot be told.
+	// It is not known which of its claims this attempt had.
 	t.true(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
 	const after = await seen(api, id);
 	const upTo = await readLastPosition(store.reader);
@@ -171,7 +179,7 @@ storeTest(test, 'the end of a try that was given back and claimed again tells of
 	t.deepEqual(typesOf(after), ['accepted', 'queued', 'sent', 'delivered']);
 });
 
-storeTest(test, 'a report that bounces a copy in its first try comes behind `queued`', async (t, store) => {
+storeTest(test, 'adds a bounce reported during the first attempt after `queued`', async (t, store) => {
 	const {api, id, recipient, boot} = await startFirstTry(t, store);
 	const during = await seen(api, id);
 	const row = await recipientRows(store.reader).where({id: recipient.id}).first();
@@ -187,29 +195,33 @@ storeTest(test, 'a report that bounces a copy in its first try comes behind `que
 	t.deepEqual(typesOf(after), ['accepted', 'queued', 'bounced', 'sent', 'delivered']);
 });
 
-storeTest(test, 'an operator ends what a dead daemon tried first: `queued` comes before it', async (t, store) => {
-	const {api, id, recipient, boot} = await startFirstTry(t, store);
-	const during = await seen(api, id);
-	const step = {ids: [recipient.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
-	const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
-	await store.writer.transaction(trx => beat(trx, node, now()));
-	t.is(
-		(await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length,
-		0,
-		'it is tried',
-	);
-	t.deepEqual(await seen(api, id), during);
-	await store.writer.transaction(trx => removeNode(trx, boot));
-	t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
-	const after = await seen(api, id);
-	t.is(after.status, 'errored');
-	t.deepEqual(after.events.slice(0, 2), [...during.events]);
-	t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
-	t.false(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
-});
+storeTest(
+	test,
+	'adds `queued` before the event when an operator ends the first attempt of a dead daemon',
+	async (t, store) => {
+		const {api, id, recipient, boot} = await startFirstTry(t, store);
+		const during = await seen(api, id);
+		const step = {ids: [recipient.id], now: now(), silentSince: '2026-01-01T00:00:00.000Z'};
+		const node = {id: boot, host: 'h', pid: 1, version: '1', roles: ['deliver']} as const;
+		await store.writer.transaction(trx => beat(trx, node, now()));
+		t.is(
+			(await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length,
+			0,
+			'it is tried',
+		);
+		t.deepEqual(await seen(api, id), during);
+		await store.writer.transaction(trx => removeNode(trx, boot));
+		t.is((await store.writer.transaction(trx => giveUp(trx, step, {kind: 'drop'}, eventWriter))).length, 1);
+		const after = await seen(api, id);
+		t.is(after.status, 'errored');
+		t.deepEqual(after.events.slice(0, 2), [...during.events]);
+		t.deepEqual(typesOf(after), ['accepted', 'queued', 'errored']);
+		t.false(await endTry(store, boot, recipient, {kind: 'delivered'}, now()));
+	},
+);
 
 if (engines.includes('postgres')) {
-	test('a report and the end of a first try at the same moment store `queued` once, whoever is first', async t => {
+	test('stores `queued` once when a report and the end of the first attempt coincide, in either order', async t => {
 		const store = await newStore(t, 'postgres');
 		const {api, id, recipient, boot} = await startFirstTry(t, store);
 		const [during, row] = [

@@ -48,7 +48,7 @@ async function timelineOf(store: Store, {message_id: messageId}: Claimed) {
 
 const both = {track_opens_at: at, track_clicks_at: at};
 
-storeTest(test, 'complained: event, state and suppression come with the delivery', async (t, store) => {
+storeTest(test, 'complained: records event, state and suppression together with the delivery', async (t, store) => {
 	const recipient = await claimed(store, {});
 	t.true(await store.writer.submit(write, delivered(recipient, 'complained')));
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'complained simulated']);
@@ -82,7 +82,7 @@ for (const [follows, tracks, tracking, expected] of [
 	});
 }
 
-sqliteTest(test, 'a mail without a tracked link is clicked at a link that says so', async (t, store) => {
+sqliteTest(test, 'simulates a click on a placeholder link for a message without tracked links', async (t, store) => {
 	const recipient = await claimed(store, both);
 	await store.writer.submit(
 		write,
@@ -91,7 +91,7 @@ sqliteTest(test, 'a mail without a tracked link is clicked at a link that says s
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered', 'clicked https://simulator.test/']);
 });
 
-sqliteTest(test, 'many of a batch are each followed by their own', async (t, store) => {
+sqliteTest(test, 'adds its own simulated event to each delivery of a batch', async (t, store) => {
 	const recipients = await Promise.all(Array.from({length: 9}, () => claimed(store, both)));
 	const kinds = ['complained', 'opened', 'clicked'] as const;
 	await Promise.all(
@@ -104,7 +104,7 @@ sqliteTest(test, 'many of a batch are each followed by their own', async (t, sto
 	}
 });
 
-storeTest(test, 'where it cannot be written, the delivery is not either', async (t, store) => {
+storeTest(test, 'records no delivery if its simulated event cannot be written', async (t, store) => {
 	const recipient = await claimed(store, both);
 	await store.database.schema.renameTable('engagement', 'gone');
 	await t.throwsAsync(store.writer.submit(write, delivered(recipient, 'opened')));

@@ -25,7 +25,7 @@ import {
 	strangersLinks,
 } from '../helpers/reports.ts';
 
-/** How somebody makes a token of a kind for a copy: rightly only where he holds it. */
+/** How a token of a kind is created for a recipient: validly only by someone who holds it. */
 type Forgery = 'held' | 'stranger' | 'wrong_address' | 'flipped' | 'other_purpose';
 type Kind = 'b' | 'u' | 'r' | 'm';
 type Token = {readonly kind: Kind; readonly recipient: number; readonly forgery: Forgery};
@@ -58,7 +58,7 @@ const mail = fc.record({
 	unsubscribeAddresses: tokens,
 });
 
-/** Two workspaces that mail the same persons, four copies; the first mail may be tagged with a topic. */
+/** Two workspaces with messages to the same people, four recipients; the first message may have a topic. */
 async function prepare(store: Store, isTagged: boolean) {
 	const mails = [await mailed(store), await mailed(store)] as const;
 	const recipients = mails.flatMap(({to, cc}) => [to, cc]);
@@ -73,7 +73,7 @@ async function prepare(store: Store, isTagged: boolean) {
 
 type Forged = typeof mail extends fc.Arbitrary<infer Mail> ? Mail : never;
 
-/** What a forger writes who holds the tokens of some copies. */
+/** What a forger writes who holds the tokens of some recipients. */
 function written(forged: Forged, recipients: readonly Recipient[], held: ReadonlySet<number>) {
 	const write = (list: readonly Token[]) => list.map(one => textOf(one, recipients, held));
 	const atHost = (list: readonly Token[]) => write(list).map(local => `${local}@bounces.shop.example`);
@@ -102,7 +102,7 @@ function textOf(
 	const {id, address, message_id: messageId} = recipients[recipient] as Recipient;
 	const isHeld = forgery === 'held' && held.has(recipient);
 	if (kind === 'm') {
-		// Whoever has a copy has the Message-ID of them all; here nobody has it.
+		// Every recipient has the Message-ID that all of them share; here nobody has it.
 		return strangersLinks.messageIdLocal(messageId);
 	}
 	const made = (by: Links, of: string, purpose: Exclude<Kind, 'm'> = kind) =>
@@ -124,7 +124,7 @@ function textOf(
 	}
 }
 
-/** Everything that may not change: of the copies that the forger does not hold, and of lists. */
+/** Everything that must not change: recipients whose tokens the forger does not hold, and lists. */
 async function status(
 	store: Store,
 	mails: readonly Mailed[],
@@ -152,7 +152,7 @@ async function status(
 	};
 }
 
-/** How a mail comes to what it says: told, or read from its bytes. */
+/** How the reading of a message is obtained: given, or read from its bytes. */
 type Read = (kind: MailKind, reports: readonly Report[], clues: Clues) => Reading;
 
 const asTold: Read = (kind, reports, clues) => reading(reports, {kind, clues});
@@ -162,35 +162,39 @@ for (const [how, read] of [
 	['as they are told', asTold],
 	['as they are read', asRead],
 ] as const) {
-	storeTest(test, `no sequence of mails changes but copies whose tokens it holds, ${how}`, async (t, store) => {
-		let touched = 0;
-		await fc.assert(
-			fc.asyncProperty(
-				fc.array(mail, {minLength: 1, maxLength: 6}),
-				fc.subarray([0, 1, 2, 3]),
-				fc.boolean(),
-				async (sequence, holds, isTagged) => {
-					const {mails, recipients} = await prepare(store, isTagged);
-					const held = new Set(holds);
-					const before = await status(store, mails, recipients, held);
-					for (const one of sequence) {
-						const {said, clues, to} = written(one, recipients, held);
-						const effect = await record(store, read(one.kind, said, clues), {
-							to,
-							cameIn: {mailFrom: one.mailFrom},
-						});
-						touched += effect.about.length;
-						t.true(
-							effect.about.every(({recipientId}) =>
-								holds.some(index => recipients[index]?.id === recipientId),
-							),
-						);
-					}
-					t.deepEqual(await status(store, mails, recipients, held), before);
-				},
-			),
-			{numRuns: 50},
-		);
-		t.true(touched > 0, 'those who hold a token do change their own');
-	});
+	storeTest(
+		test,
+		`changes only recipients whose tokens the messages hold, for any sequence of them, ${how}`,
+		async (t, store) => {
+			let touched = 0;
+			await fc.assert(
+				fc.asyncProperty(
+					fc.array(mail, {minLength: 1, maxLength: 6}),
+					fc.subarray([0, 1, 2, 3]),
+					fc.boolean(),
+					async (sequence, holds, isTagged) => {
+						const {mails, recipients} = await prepare(store, isTagged);
+						const held = new Set(holds);
+						const before = await status(store, mails, recipients, held);
+						for (const one of sequence) {
+							const {said, clues, to} = written(one, recipients, held);
+							const effect = await record(store, read(one.kind, said, clues), {
+								to,
+								cameIn: {mailFrom: one.mailFrom},
+							});
+							touched += effect.about.length;
+							t.true(
+								effect.about.every(({recipientId}) =>
+									holds.some(index => recipients[index]?.id === recipientId),
+								),
+							);
+						}
+						t.deepEqual(await status(store, mails, recipients, held), before);
+					},
+				),
+				{numRuns: 50},
+			);
+			t.true(touched > 0, 'those who hold a token do change their own');
+		},
+	);
 }

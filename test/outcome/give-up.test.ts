@@ -29,33 +29,29 @@ async function given(store: Store, how: GivenUp) {
 	};
 }
 
-storeTest(
-	test,
-	'fail is a transient bounce that webhooks are told of and that suppresses nothing',
-	async (t, store) => {
-		const {ended, recipient, event, posts, days, suppressions, again} = await given(store, {
-			kind: 'fail',
-			reason: 'too old',
-		});
-		t.is(ended.length, 1);
-		t.like(recipient, {state: 'bounced', state_at: now, next_attempt_at: null});
-		t.like(event, {type: 'bounced', recipient_id: recipient.id, occurred_at: now});
-		t.deepEqual(event.detail, {
-			recipient: 'ada@x.test',
-			role: 'to',
-			attempt: 2,
-			type: 'transient',
-			category: 'operator',
-			reason: 'too old',
-		});
-		t.deepEqual(posts, ['bounced']);
-		t.deepEqual(days, [{status: 'bounced', n: 1}]);
-		t.deepEqual(suppressions, []);
-		t.deepEqual(again, []);
-	},
-);
+storeTest(test, 'fail: records a transient bounce, notifies webhooks and suppresses nothing', async (t, store) => {
+	const {ended, recipient, event, posts, days, suppressions, again} = await given(store, {
+		kind: 'fail',
+		reason: 'too old',
+	});
+	t.is(ended.length, 1);
+	t.like(recipient, {state: 'bounced', state_at: now, next_attempt_at: null});
+	t.like(event, {type: 'bounced', recipient_id: recipient.id, occurred_at: now});
+	t.deepEqual(event.detail, {
+		recipient: 'ada@x.test',
+		role: 'to',
+		attempt: 2,
+		type: 'transient',
+		category: 'operator',
+		reason: 'too old',
+	});
+	t.deepEqual(posts, ['bounced']);
+	t.deepEqual(days, [{status: 'bounced', n: 1}]);
+	t.deepEqual(suppressions, []);
+	t.deepEqual(again, []);
+});
 
-storeTest(test, 'drop is an error that no webhook tells of', async (t, store) => {
+storeTest(test, 'drop: records an error without notifying webhooks', async (t, store) => {
 	const {recipient, event, posts, days, suppressions} = await given(store, {kind: 'drop'});
 	t.like(recipient, {state: 'errored', state_at: now, next_attempt_at: null});
 	t.is(event.type, 'errored');

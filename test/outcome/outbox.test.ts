@@ -26,7 +26,7 @@ function event(workspaceId: string, messageId: string, fields: Partial<Announced
 	};
 }
 
-/** Announces in a transaction of its own; the endpoints that are said to be due afterwards. */
+/** Announces in a transaction of its own; returns the endpoints reported as due afterwards. */
 async function announced(store: Store, events: readonly AnnouncedEvent[]): Promise<string[]> {
 	const due: string[] = [];
 	const eventWriter: EventWriter = {newId, onDue: ids => due.push(...ids)};
@@ -45,7 +45,7 @@ const bodiesOf = async (store: Store) =>
 		({endpoint_id: endpoint, body}) => [endpoint, Buffer.from(body).toString()] as const,
 	);
 
-storeTest(test, 'the body has exactly the five fields, with the metadata as it was given', async (t, store) => {
+storeTest(test, 'sends exactly the five fields, with the metadata as it was given', async (t, store) => {
 	conforms(t, 'webhook-status.pending');
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
@@ -74,7 +74,7 @@ storeTest(test, 'the body has exactly the five fields, with the metadata as it w
 
 storeTest(
 	test,
-	'each event goes to every active endpoint of its workspace that is subscribed to it',
+	'sends each event to every active endpoint of its workspace that subscribes to it',
 	async (t, store) => {
 		const [{workspaceId}, other] = [await insertWorkspace(store, 'one'), await insertWorkspace(store, 'other')];
 		const all = await insertEndpoint(store, workspaceId, {events: webhookEventTypes});
@@ -110,7 +110,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'an endpoint of a test key gets events of test mail alone', async (t, store) => {
+sqliteTest(test, 'sends only events of test messages to an endpoint of a test key', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const live = await insertEndpoint(store, workspaceId);
 	const tried = await insertEndpoint(store, workspaceId, {mode: 'test'});
@@ -123,7 +123,7 @@ sqliteTest(test, 'an endpoint of a test key gets events of test mail alone', asy
 	t.deepEqual(messagesOf(tried), [test]);
 });
 
-storeTest(test, 'without an endpoint nothing is written and nobody is told; nor after a rollback', async (t, store) => {
+storeTest(test, 'writes and notifies nothing without an endpoint or after a rollback', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);
 	t.deepEqual(await announced(store, [event(workspaceId, id)]), []);
@@ -142,7 +142,7 @@ storeTest(test, 'without an endpoint nothing is written and nobody is told; nor 
 	t.deepEqual(due, []);
 });
 
-storeTest(test, 'thousands of rows at once', async (t, store) => {
+storeTest(test, 'writes thousands of rows at once', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	for (let n = 0; n < 50; n++) {
 		await insertEndpoint(store, workspaceId);
@@ -159,7 +159,7 @@ storeTest(test, 'thousands of rows at once', async (t, store) => {
 	t.is(Number(row?.n), 5000);
 });
 
-sqliteTest(test, 'the full format says more of the same event; the other stays as it is', async (t, store) => {
+sqliteTest(test, 'sends more detail in the full format and leaves the other format unchanged', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const events = ['bounced', 'gave_up'] as const;
 	const usual = await insertEndpoint(store, workspaceId, {events});
@@ -200,7 +200,7 @@ sqliteTest(test, 'the full format says more of the same event; the other stays a
 	t.not(other.event_id, bounced.id);
 });
 
-sqliteTest(test, 'what is refused for good, or by an operator, is no end of retries', async (t, store) => {
+sqliteTest(test, 'does not send gave_up after a permanent rejection or an operator’s decision', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertEndpoint(store, workspaceId, {events: ['gave_up']});
 	const [id = ''] = await insertMessages(store, workspaceId, ['ada@a.test']);

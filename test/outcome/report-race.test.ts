@@ -26,7 +26,7 @@ const refused: Outcome = {
 	suppresses: true,
 };
 
-/** A copy whose first try had no answer is tried again; meanwhile reports of the first come in, then the try ends. */
+/** Retries a recipient after a lost reply; reports of the first attempt arrive before the second one ends. */
 async function race(store: Store, reports: readonly Report[], outcome: Outcome, attempts = 1) {
 	const mail = await mailed(store);
 	await insertEndpoint(store, mail.workspaceId, {events: ['deferred']});
@@ -58,22 +58,26 @@ async function race(store: Store, reports: readonly Report[], outcome: Outcome, 
 	};
 }
 
-storeTest(test, 'a refusal that a report told during the try is told and counted once', async (t, store) => {
-	t.deepEqual(await race(store, [hard], refused), {
-		...{
-			isMine: true,
-			state: 'bounced',
-			events: ['bounced unknown_user'],
-			days: ['bounced 1'],
-			hard: 1,
-			suppressed: 1,
-		},
-	});
-});
+storeTest(
+	test,
+	'records and counts a bounce once if it is reported during the attempt that is rejected, too',
+	async (t, store) => {
+		t.deepEqual(await race(store, [hard], refused), {
+			...{
+				isMine: true,
+				state: 'bounced',
+				events: ['bounced unknown_user'],
+				days: ['bounced 1'],
+				hard: 1,
+				suppressed: 1,
+			},
+		});
+	},
+);
 
 storeTest(
 	test,
-	'a hard refusal at the end of a try after a soft report: both are told, usage counts one',
+	'records a hard rejection after a reported soft bounce as a second event, but counts usage once',
 	async (t, store) => {
 		t.deepEqual(await race(store, [soft], refused), {
 			...{isMine: true, state: 'bounced', days: ['bounced 1'], hard: 1, suppressed: 1},
@@ -82,32 +86,28 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a refusal is told once, too, where a complaint came before the report', async (t, store) => {
+storeTest(test, 'records a rejection once even if a complaint came before the report', async (t, store) => {
 	t.deepEqual(await race(store, [complaint, hard], refused), {
 		...{isMine: true, state: 'complained', days: ['complained 1'], hard: 1, suppressed: 1},
 		events: ['complained', 'bounced unknown_user'],
 	});
 });
 
-storeTest(test, 'a delivery at the end of a try is told, and the bounce stands', async (t, store) => {
+storeTest(test, 'records a delivery at the end of an attempt and keeps the reported bounce', async (t, store) => {
 	t.deepEqual(await race(store, [hard], delivered), {
 		...{isMine: true, state: 'bounced', days: ['bounced 1', 'delivered 1'], hard: 1, suppressed: 1},
 		events: ['bounced unknown_user', 'delivered'],
 	});
 });
 
-storeTest(
-	test,
-	'a try that fails for the time being after a report ended its copy is no deferral',
-	async (t, store) => {
-		const later: Outcome = {kind: 'deferred', category: 'greylist', reason: '451 later'};
-		for (const [reports, posted] of [
-			[[], ['deferred']],
-			[[hard], []],
-		] as const) {
-			await race(store, reports, later, 0);
-			t.deepEqual(await store.reader('webhook_deliveries').pluck('event_type'), posted);
-			await store.database('webhook_deliveries').delete();
-		}
-	},
-);
+storeTest(test, 'does not send deferred for an attempt whose recipient a report already ended', async (t, store) => {
+	const later: Outcome = {kind: 'deferred', category: 'greylist', reason: '451 later'};
+	for (const [reports, posted] of [
+		[[], ['deferred']],
+		[[hard], []],
+	] as const) {
+		await race(store, reports, later, 0);
+		t.deepEqual(await store.reader('webhook_deliveries').pluck('event_type'), posted);
+		await store.database('webhook_deliveries').delete();
+	}
+});

@@ -35,7 +35,7 @@ const kept = async (store: Store) => (await store.reader('inbound').orderBy('rec
 
 storeTest(
 	test,
-	'a hard DSN to a return path: bounced, event with detail, suppression, mail let go',
+	'records a bounce with details and a suppression for a hard DSN, and discards the message',
 	async (t, store) => {
 		const mail = await mailed(store);
 		const {to, workspaceId, messageId} = mail;
@@ -81,7 +81,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'hard bounces and complaints count in the reputation, once a copy', async (t, store) => {
+sqliteTest(test, 'counts hard bounces and complaints in the reputation once per recipient', async (t, store) => {
 	const mail = await mailed(store);
 	for (const report of [soft, hard, hard, complaint, complaint]) {
 		await record(store, reading([report]), {to: [returnPath(mail.cc)]});
@@ -91,7 +91,7 @@ sqliteTest(test, 'hard bounces and complaints count in the reputation, once a co
 	t.like(hour, {hard: 2, complained: 1});
 });
 
-sqliteTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppressed', async (t, store) => {
+sqliteTest(test, 'records a transient bounce without a suppression for a soft DSN after the 250', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([soft]), {to: [returnPath(mail.to)]});
 	t.is(await stateOf(store, mail.to), 'bounced');
@@ -99,7 +99,7 @@ sqliteTest(test, 'a soft DSN after the 250: bounced, transient, nothing suppress
 	t.deepEqual(await suppressed(store, mail.workspaceId), []);
 });
 
-storeTest(test, 'the third full mailbox within more than a week is a hard bounce', async (t, store) => {
+storeTest(test, 'treats a third report of a full mailbox over more than a week as a hard bounce', async (t, store) => {
 	const first = await mailed(store);
 	const more = await insertMessages(store, first.workspaceId, ['ada@a.test', 'ada@a.test']);
 	const days = [0, 4, 8].map(day => new Date(Date.now() + day * 86_400_000).toISOString());
@@ -121,32 +121,36 @@ storeTest(test, 'the third full mailbox within more than a week is a hard bounce
 	t.like(events, {length: 1, 0: {detail: {type: 'permanent', category: 'mailbox_full', escalated: {messages: 3}}}});
 });
 
-sqliteTest(test, 'the address that we sent to is suppressed, not the one that the report names', async (t, store) => {
+sqliteTest(test, 'suppresses the address the message was sent to, not the one in the report', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([{...hard, recipient: 'victim@other.test'}]), {to: [returnPath(mail.to)]});
 	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test hard_bounce ${mail.messageId}`]);
 });
 
-storeTest(test, 'the same report by several ways, again and again, counts once', async (t, store) => {
-	const mail = await mailed(store);
-	const {to} = mail;
-	const bytes = 'the same mail';
-	await record(store, reading([hard]), {to: [returnPath(to)], bytes});
-	const again = await record(store, reading([hard]), {to: [returnPath(to)], bytes});
-	t.like(again.about[0], {isNew: false, event: null});
-	const clues = {refs: [links.ref(to.id, to.address)]};
-	const byMailbox = await record(store, reading([hard]), {bytes, clues, cameIn: {source: 'imap'}});
-	t.like(byMailbox, {about: [{via: 'ref', isNew: false}], kept: null});
-	const other = await record(store, reading([hard]), {to: [returnPath(to)]});
-	t.like(other.about[0], {isNew: true, event: null}, 'another mail of the same class: a report, no event');
-	t.deepEqual(await types(store, mail), ['bounced']);
-	t.is((await readReports(store.reader, mail.messageId, 10)).length, 2);
-	t.is((await suppressed(store, mail.workspaceId)).length, 1);
-	await record(store, reading([soft]), {to: [returnPath(to)]});
-	t.deepEqual(await types(store, mail), ['bounced', 'bounced'], 'another class has its own event');
-});
+storeTest(
+	test,
+	'counts the same report once, however often and through whichever channel it arrives',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const {to} = mail;
+		const bytes = 'the same mail';
+		await record(store, reading([hard]), {to: [returnPath(to)], bytes});
+		const again = await record(store, reading([hard]), {to: [returnPath(to)], bytes});
+		t.like(again.about[0], {isNew: false, event: null});
+		const clues = {refs: [links.ref(to.id, to.address)]};
+		const byMailbox = await record(store, reading([hard]), {bytes, clues, cameIn: {source: 'imap'}});
+		t.like(byMailbox, {about: [{via: 'ref', isNew: false}], kept: null});
+		const other = await record(store, reading([hard]), {to: [returnPath(to)]});
+		t.like(other.about[0], {isNew: true, event: null}, 'another mail of the same class: a report, no event');
+		t.deepEqual(await types(store, mail), ['bounced']);
+		t.is((await readReports(store.reader, mail.messageId, 10)).length, 2);
+		t.is((await suppressed(store, mail.workspaceId)).length, 1);
+		await record(store, reading([soft]), {to: [returnPath(to)]});
+		t.deepEqual(await types(store, mail), ['bounced', 'bounced'], 'another class has its own event');
+	},
+);
 
-storeTest(test, 'many at once are one transaction, and each class still counts once', async (t, store) => {
+storeTest(test, 'records many reports in one transaction and counts each class once', async (t, store) => {
 	const mail = await mailed(store);
 	const mails = await Promise.all(
 		[hard, hard, soft, complaint, complaint, delayed].map(report =>
@@ -159,7 +163,7 @@ storeTest(test, 'many at once are one transaction, and each class still counts o
 	t.is((await readReports(store.reader, mail.messageId, 10)).length, 6);
 });
 
-sqliteTest(test, 'a copy that is still in the queue is ended, and never sent again', async (t, store) => {
+sqliteTest(test, 'ends a recipient that is still queued, and never attempts it again', async (t, store) => {
 	const mail = await mailed(store);
 	const waiting = {state: 'sent', next_attempt_at: '2030-01-01T00:00:00.000Z'};
 	await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
@@ -170,7 +174,7 @@ sqliteTest(test, 'a copy that is still in the queue is ended, and never sent aga
 	});
 });
 
-sqliteTest(test, 'a removed suppression is not made anew by the same news of the same copy', async (t, store) => {
+sqliteTest(test, 'does not restore a removed suppression when the same bounce is reported again', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([hard]), {to: [returnPath(mail.to)]});
 	await store.database('suppressions').delete();
@@ -178,7 +182,7 @@ sqliteTest(test, 'a removed suppression is not made anew by the same news of the
 	t.deepEqual(await suppressed(store, mail.workspaceId), []);
 });
 
-sqliteTest(test, 'an existing suppression stays as it is', async (t, store) => {
+sqliteTest(test, 'leaves an existing suppression unchanged', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([complaint], {kind: 'arf'}), {
 		to: ['fbl'],
@@ -192,7 +196,7 @@ sqliteTest(test, 'an existing suppression stays as it is', async (t, store) => {
 
 storeTest(
 	test,
-	'check 12: bad MAC, a stranger’s id, another address, an old token: no event, kept',
+	'check 12: retains reports with a forged or mismatched token without adding an event',
 	async (t, store) => {
 		const mail = await mailed(store);
 		const other = await mailed(store, 'other', 'eve@e.test');
@@ -223,7 +227,7 @@ storeTest(
 
 storeTest(
 	test,
-	'check 13: auto-reply, delayed, relayed, auth-failure, not-spam: reports, and nothing else',
+	'check 13: only stores auto-replies and delayed, relayed, auth-failure and not-spam reports',
 	async (t, store) => {
 		const mail = await mailed(store);
 		const to = [returnPath(mail.to)];
@@ -243,7 +247,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'check 14: a bounce of the cc copy suppresses the cc address only', async (t, store) => {
+sqliteTest(test, 'check 14: suppresses only the cc address for a bounce of the cc recipient', async (t, store) => {
 	const mail = await mailed(store);
 	await record(store, reading([{...hard, recipient: 'bob@b.test'}]), {to: [returnPath(mail.cc)]});
 	t.deepEqual(await suppressed(store, mail.workspaceId), [`bob@b.test hard_bounce ${mail.messageId}`]);
@@ -255,7 +259,7 @@ sqliteTest(test, 'check 14: a bounce of the cc copy suppresses the cc address on
 
 sqliteTest(
 	test,
-	'a Message-ID alone leads to the `to` copy, unless the report names a cc address',
+	'matches a Message-ID alone to the `to` recipient, unless the report names a cc address',
 	async (t, store) => {
 		const mail = await mailed(store);
 		const clues = {messageIds: [`${links.messageIdLocal(mail.messageId)}@shop.example`]};
@@ -269,7 +273,7 @@ sqliteTest(
 	},
 );
 
-storeTest(test, 'complaints count for what reached somebody only, and once', async (t, store) => {
+storeTest(test, 'counts a complaint once, and only if the message was delivered', async (t, store) => {
 	const mail = await mailed(store);
 	const arf = reading([complaint], {kind: 'arf'});
 	const waiting = {state: 'queued', sent_at: null, next_attempt_at: '2030-01-01T00:00:00.000Z'};
@@ -285,28 +289,24 @@ storeTest(test, 'complaints count for what reached somebody only, and once', asy
 	t.like(await store.reader('usage_days').first(), {status: 'complained', n: 1});
 });
 
-sqliteTest(
-	test,
-	'a provider has the mail before the store says so: its events end it, and none is sent again',
-	async (t, store) => {
-		const waiting = {state: 'queued', sent_at: null, next_attempt_at: '2030-01-01T00:00:00.000Z'};
-		const arrived: Report = {...relayed, action: 'delivered'};
-		for (const [report, state, entries] of [
-			[complaint, 'complained', 1],
-			[hard, 'bounced', 1],
-			[arrived, 'delivered', 0],
-		] as const) {
-			const mail = await mailed(store);
-			await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
-			await record(store, reading([report], {kind: 'provider'}), {to: [returnPath(mail.to)]});
-			t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {state, next_attempt_at: null});
-			t.deepEqual(await types(store, mail), [state]);
-			t.is((await suppressed(store, mail.workspaceId)).length, entries);
-		}
-	},
-);
+sqliteTest(test, 'ends a recipient by provider events that arrive before the handover is stored', async (t, store) => {
+	const waiting = {state: 'queued', sent_at: null, next_attempt_at: '2030-01-01T00:00:00.000Z'};
+	const arrived: Report = {...relayed, action: 'delivered'};
+	for (const [report, state, entries] of [
+		[complaint, 'complained', 1],
+		[hard, 'bounced', 1],
+		[arrived, 'delivered', 0],
+	] as const) {
+		const mail = await mailed(store);
+		await changeRecipients(store.database, all => all.where({id: mail.to.id}), waiting);
+		await record(store, reading([report], {kind: 'provider'}), {to: [returnPath(mail.to)]});
+		t.like(await recipientRows(store.reader).where({id: mail.to.id}).first(), {state, next_attempt_at: null});
+		t.deepEqual(await types(store, mail), [state]);
+		t.is((await suppressed(store, mail.workspaceId)).length, entries);
+	}
+});
 
-sqliteTest(test, 'an arrival that is read after what came back of it is told and counted, once', async (t, store) => {
+sqliteTest(test, 'records a delivery once if it is read after the bounce or complaint', async (t, store) => {
 	const arrived: Report = {...relayed, action: 'delivered'};
 	for (const [report, state] of [
 		[complaint, 'complained'],
@@ -329,7 +329,7 @@ sqliteTest(test, 'an arrival that is read after what came back of it is told and
 
 storeTest(
 	test,
-	'a delivery that a provider reports after a soft bounce corrects it, never a hard one',
+	'lets a delivery reported by a provider correct a soft bounce, but never a hard one',
 	async (t, store) => {
 		const arrived: Report = {...relayed, action: 'delivered'};
 		const blocked: Report = {...hard, category: 'block', suppresses: false};
@@ -361,7 +361,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'an opt-out report unsubscribes as the link in the mail does', async (t, store) => {
+storeTest(test, 'unsubscribes on an opt-out report like the link in the message', async (t, store) => {
 	for (const kind of ['arf', 'provider'] as const) {
 		const mail = await mailed(store);
 		await record(store, reading([optOut], {kind}), {to: [returnPath(mail.to)]});
@@ -373,45 +373,49 @@ storeTest(test, 'an opt-out report unsubscribes as the link in the mail does', a
 
 const unsubscribeAddress = ({to}: Mailed) => links.unsubscribeLocal(to.id, to.address);
 
-storeTest(test, 'a mail to the unsubscribe address leaves the topic of the mail, or everything', async (t, store) => {
-	const mail = await mailed(store);
-	const topic = {id: newId('usg'), workspace_id: mail.workspaceId, code: 'news', name: 'News', created_at: 'now'};
-	await store.database('topics').insert(topic);
-	await store.database('messages').update({topic_id: topic.id, topic_code: 'news'});
-	const request = reading([], {kind: 'other'});
-	const from = {mailFrom: 'ada@a.test'};
-	const effect = await record(store, request, {to: [unsubscribeAddress(mail)], cameIn: from});
-	t.like(effect, {kept: null, about: [{via: 'unsubscribe_mail', event: 'unsubscribed'}]});
-	t.like((await timeline(store, mail))[0]?.detail, {topic: 'news', via: 'mail'});
-	t.like(await store.reader('topic_optouts').first(), {code: 'news', address: 'ada@a.test', source: mail.messageId});
-	t.deepEqual(await suppressed(store, mail.workspaceId), []);
-
-	await store.database('messages').update({topic_id: null});
-	const clues = {addressees: [`${unsubscribeAddress(mail)}@bounces.shop.example`]};
-	await record(store, request, {clues, cameIn: {source: 'maildir', mailFrom: null}});
-	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
-	t.deepEqual(await types(store, mail), ['unsubscribed', 'unsubscribed']);
-});
-
-sqliteTest(
+storeTest(
 	test,
-	'a request to unsubscribe that came to a return path is one by mail, and not kept',
+	'unsubscribes from the topic of the message, or from everything, by mail to its unsubscribe address',
 	async (t, store) => {
 		const mail = await mailed(store);
-		const request = reading([{...optOut, feedbackType: null}], {kind: 'other'});
-		const effect = await record(store, request, {to: [returnPath(mail.to)], cameIn: {mailFrom: 'ada@a.test'}});
-		t.like(effect, {kept: null, about: [{via: 'return_path', action: 'unsubscribe', event: 'unsubscribed'}]});
-		t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'mail'}});
+		const topic = {id: newId('usg'), workspace_id: mail.workspaceId, code: 'news', name: 'News', created_at: 'now'};
+		await store.database('topics').insert(topic);
+		await store.database('messages').update({topic_id: topic.id, topic_code: 'news'});
+		const request = reading([], {kind: 'other'});
+		const from = {mailFrom: 'ada@a.test'};
+		const effect = await record(store, request, {to: [unsubscribeAddress(mail)], cameIn: from});
+		t.like(effect, {kept: null, about: [{via: 'unsubscribe_mail', event: 'unsubscribed'}]});
+		t.like((await timeline(store, mail))[0]?.detail, {topic: 'news', via: 'mail'});
+		t.like(await store.reader('topic_optouts').first(), {
+			code: 'news',
+			address: 'ada@a.test',
+			source: mail.messageId,
+		});
+		t.deepEqual(await suppressed(store, mail.workspaceId), []);
+
+		await store.database('messages').update({topic_id: null});
+		const clues = {addressees: [`${unsubscribeAddress(mail)}@bounces.shop.example`]};
+		await record(store, request, {clues, cameIn: {source: 'maildir', mailFrom: null}});
 		t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
-		const later = await mailed(store, 'later', 'eve@e.test');
-		await record(store, request, {to: [returnPath(later.to)], cameIn: {mailFrom: ''}});
-		t.deepEqual(await types(store, later), [], 'the null sender asks for nothing');
-		const cut = {...request, fault: 'too many parts'};
-		t.is((await record(store, cut, {to: [returnPath(mail.to)]})).kept, 'unread');
+		t.deepEqual(await types(store, mail), ['unsubscribed', 'unsubscribed']);
 	},
 );
 
-sqliteTest(test, 'what is no request at the unsubscribe address does not unsubscribe', async (t, store) => {
+sqliteTest(test, 'accepts an unsubscribe request sent to a return path and does not retain it', async (t, store) => {
+	const mail = await mailed(store);
+	const request = reading([{...optOut, feedbackType: null}], {kind: 'other'});
+	const effect = await record(store, request, {to: [returnPath(mail.to)], cameIn: {mailFrom: 'ada@a.test'}});
+	t.like(effect, {kept: null, about: [{via: 'return_path', action: 'unsubscribe', event: 'unsubscribed'}]});
+	t.like((await timeline(store, mail))[0], {type: 'unsubscribed', detail: {topic: null, via: 'mail'}});
+	t.deepEqual(await suppressed(store, mail.workspaceId), [`ada@a.test unsubscribe ${mail.messageId}`]);
+	const later = await mailed(store, 'later', 'eve@e.test');
+	await record(store, request, {to: [returnPath(later.to)], cameIn: {mailFrom: ''}});
+	t.deepEqual(await types(store, later), [], 'the null sender asks for nothing');
+	const cut = {...request, fault: 'too many parts'};
+	t.is((await record(store, cut, {to: [returnPath(mail.to)]})).kept, 'unread');
+});
+
+sqliteTest(test, 'does not unsubscribe on mail to the unsubscribe address that is not a request', async (t, store) => {
 	const mail = await mailed(store);
 	const to = [unsubscribeAddress(mail)];
 	await record(store, reading([], {kind: 'auto_reply'}), {to, cameIn: {mailFrom: 'ada@a.test'}});
@@ -420,14 +424,14 @@ sqliteTest(test, 'what is no request at the unsubscribe address does not unsubsc
 	const forged = [strangersLinks.unsubscribeLocal(mail.to.id, mail.to.address)];
 	const other = reading([], {kind: 'other'});
 	t.like(await record(store, other, {to: forged, cameIn: {mailFrom: 'a@b.test'}}), {kept: 'unmatched'});
-	// It stands in a mail that came back; nobody wrote to it.
+	// The address is in a returned message; nobody wrote to it.
 	const clues = {unsubscribeAddresses: [`${to[0]}@bounces.shop.example`]};
 	await record(store, other, {clues, cameIn: {mailFrom: 'a@b.test', source: 'mbox'}});
 	t.deepEqual(await suppressed(store, mail.workspaceId), []);
 	t.deepEqual(await types(store, mail), []);
 });
 
-sqliteTest(test, 'a relay’s report that the mail went on moves sent to delivered', async (t, store) => {
+sqliteTest(test, 'moves sent to delivered when a relay reports that it passed the message on', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('recipients').update({state: 'sent'});
 	await record(store, reading([relayed]), {to: [returnPath(mail.to)]});
@@ -439,7 +443,7 @@ sqliteTest(test, 'a relay’s report that the mail went on moves sent to deliver
 	t.like(await store.reader('usage_days').first(), {status: 'delivered', n: 1});
 });
 
-sqliteTest(test, 'mail of a test key moves its state and blocks no real address', async (t, store) => {
+sqliteTest(test, 'changes the state of a test message without suppressing a real address', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('messages').update({mode: 'test'});
 	await store.database('recipients').update({destination: 'simulator.test'});
@@ -451,7 +455,7 @@ sqliteTest(test, 'mail of a test key moves its state and blocks no real address'
 	t.deepEqual(await store.reader('usage_days'), []);
 });
 
-sqliteTest(test, 'a state that cannot move any more keeps its report and its event', async (t, store) => {
+sqliteTest(test, 'stores report and event even if the state is final', async (t, store) => {
 	const mail = await mailed(store);
 	for (const state of ['suppressed', 'errored', 'bounced'] as const) {
 		await store.database('recipients').update({state});
@@ -463,44 +467,52 @@ sqliteTest(test, 'a state that cannot move any more keeps its report and its eve
 	t.deepEqual(await store.reader('usage_days'), []);
 });
 
-storeTest(test, 'several recipients behind one address: it is gone only if nobody was reached', async (t, store) => {
-	const mail = await mailed(store);
-	const behind = (address: string, report = hard) => ({...report, recipient: address});
-	const reports = [behind('one@x.test'), behind('two@x.test', soft)];
-	await record(store, reading(reports), {to: [returnPath(mail.to)]});
-	t.like((await timeline(store, mail))[0]?.detail, {category: 'mailbox_full'});
-	const before = await types(store, mail);
-	for (const [name, reached] of Object.entries({
-		relayed: [behind('one@x.test'), behind('two@x.test', relayed)],
-		delivered: [
-			behind('one@x.test', {...relayed, action: 'delivered'}),
-			behind('two@x.test'),
-			behind('three@x.test'),
-		],
-		expanded: [behind('one@x.test', soft), behind('two@x.test', {...relayed, action: 'expanded'})],
-		delayed: [behind('one@x.test'), behind('two@x.test', delayed)],
-		'named twice': [behind('bob@b.test'), behind('BOB@b.test', relayed), behind('one@x.test')],
-		'named and delayed': [behind('bob@b.test', delayed), behind('bob@b.test')],
-		'one of a hundred': [
-			...Array.from({length: 99}, (_, i) => behind(`n${i}@x.test`)),
-			behind('bob@b.test', relayed),
-		],
-	})) {
-		await record(store, reading(reached), {to: [returnPath(mail.cc)]});
-		t.is(await stateOf(store, mail.cc), 'delivered', name);
-	}
-	t.deepEqual(await types(store, mail), before);
-	t.deepEqual(await suppressed(store, mail.workspaceId), []);
-	// Of several, those that name the address decide.
-	const naming = [behind('one@x.test', soft), behind('x@y.test', {...hard, originalRecipient: 'Ada@a.test'})];
-	await record(store, reading(naming), {to: [returnPath(mail.to)]});
-	t.is((await suppressed(store, mail.workspaceId)).length, 1);
-	await record(store, reading([behind('bob@b.test'), behind('bob@b.test', soft)]), {to: [returnPath(mail.cc)]});
-	t.is(await stateOf(store, mail.cc), 'bounced');
-	t.is((await suppressed(store, mail.workspaceId)).length, 1, 'of two failures that name it the milder one counts');
-});
+storeTest(
+	test,
+	'suppresses an address with several recipients behind it only if none was reached',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const behind = (address: string, report = hard) => ({...report, recipient: address});
+		const reports = [behind('one@x.test'), behind('two@x.test', soft)];
+		await record(store, reading(reports), {to: [returnPath(mail.to)]});
+		t.like((await timeline(store, mail))[0]?.detail, {category: 'mailbox_full'});
+		const before = await types(store, mail);
+		for (const [name, reached] of Object.entries({
+			relayed: [behind('one@x.test'), behind('two@x.test', relayed)],
+			delivered: [
+				behind('one@x.test', {...relayed, action: 'delivered'}),
+				behind('two@x.test'),
+				behind('three@x.test'),
+			],
+			expanded: [behind('one@x.test', soft), behind('two@x.test', {...relayed, action: 'expanded'})],
+			delayed: [behind('one@x.test'), behind('two@x.test', delayed)],
+			'named twice': [behind('bob@b.test'), behind('BOB@b.test', relayed), behind('one@x.test')],
+			'named and delayed': [behind('bob@b.test', delayed), behind('bob@b.test')],
+			'one of a hundred': [
+				...Array.from({length: 99}, (_, i) => behind(`n${i}@x.test`)),
+				behind('bob@b.test', relayed),
+			],
+		})) {
+			await record(store, reading(reached), {to: [returnPath(mail.cc)]});
+			t.is(await stateOf(store, mail.cc), 'delivered', name);
+		}
+		t.deepEqual(await types(store, mail), before);
+		t.deepEqual(await suppressed(store, mail.workspaceId), []);
+		// Of several reports, those that name the address decide.
+		const naming = [behind('one@x.test', soft), behind('x@y.test', {...hard, originalRecipient: 'Ada@a.test'})];
+		await record(store, reading(naming), {to: [returnPath(mail.to)]});
+		t.is((await suppressed(store, mail.workspaceId)).length, 1);
+		await record(store, reading([behind('bob@b.test'), behind('bob@b.test', soft)]), {to: [returnPath(mail.cc)]});
+		t.is(await stateOf(store, mail.cc), 'bounced');
+		t.is(
+			(await suppressed(store, mail.workspaceId)).length,
+			1,
+			'of two failures that name it the milder one counts',
+		);
+	},
+);
 
-sqliteTest(test, 'an envelope for several copies concerns each of them', async (t, store) => {
+sqliteTest(test, 'records a report whose envelope names several recipients for each of them', async (t, store) => {
 	const mail = await mailed(store);
 	const other = await mailed(store, 'other', 'eve@e.test');
 	const reports = [hard, {...hard, recipient: 'eve@e.test', ...({suppresses: false, type: 'transient'} as const)}];
@@ -514,39 +526,39 @@ sqliteTest(test, 'an envelope for several copies concerns each of them', async (
 	t.deepEqual(await types(store, other), ['bounced']);
 });
 
-sqliteTest(
+sqliteTest(test, 'matches by the first valid token, even after a forged one', async (t, store) => {
+	const mail = await mailed(store);
+	const other = await mailed(store, 'other', 'eve@e.test');
+	const clues = {
+		envelopeIds: [strangersLinks.ref(other.to.id, other.to.address)],
+		refs: [links.ref(mail.to.id, mail.to.address)],
+		messageIds: [`${links.messageIdLocal(other.messageId)}@shop.example`],
+	};
+	t.like((await record(store, reading([hard]), {clues})).about, [{via: 'ref', recipientId: mail.to.id}]);
+	t.deepEqual(await types(store, other), []);
+});
+
+storeTest(
 	test,
-	'the first way that proves itself wins; a forged one does not stand before a right one',
+	'matches a report to the same recipient whatever other reports share its transaction',
 	async (t, store) => {
 		const mail = await mailed(store);
-		const other = await mailed(store, 'other', 'eve@e.test');
-		const clues = {
-			envelopeIds: [strangersLinks.ref(other.to.id, other.to.address)],
-			refs: [links.ref(mail.to.id, mail.to.address)],
-			messageIds: [`${links.messageIdLocal(other.messageId)}@shop.example`],
-		};
-		t.like((await record(store, reading([hard]), {clues})).about, [{via: 'ref', recipientId: mail.to.id}]);
-		t.deepEqual(await types(store, other), []);
+		const messageIds = [`${links.messageIdLocal(mail.messageId)}@shop.example`];
+		const unsubscribeAddresses = [`${links.unsubscribeLocal(mail.cc.id, mail.cc.address)}@bounces.shop.example`];
+		const items = [
+			await taken(store, reading([delayed]), {clues: {messageIds, unsubscribeAddresses}}),
+			await taken(store, reading([delayed]), {clues: {messageIds}}),
+		];
+		for (const some of [items.slice(0, 1), items]) {
+			const effects = await store.writer.transaction(async trx => await reportWrite.apply(trx, some));
+			const found = effects.map(({about}) => about.map(({via, recipientId}) => [via, recipientId]));
+			t.deepEqual(found[0], [['unsubscribe_address', mail.cc.id]]);
+			t.deepEqual(found.slice(1), some.length > 1 ? [[['message_id', mail.to.id]]] : []);
+		}
 	},
 );
 
-storeTest(test, 'a mail is about the same copy, whichever mails share its transaction', async (t, store) => {
-	const mail = await mailed(store);
-	const messageIds = [`${links.messageIdLocal(mail.messageId)}@shop.example`];
-	const unsubscribeAddresses = [`${links.unsubscribeLocal(mail.cc.id, mail.cc.address)}@bounces.shop.example`];
-	const items = [
-		await taken(store, reading([delayed]), {clues: {messageIds, unsubscribeAddresses}}),
-		await taken(store, reading([delayed]), {clues: {messageIds}}),
-	];
-	for (const some of [items.slice(0, 1), items]) {
-		const effects = await store.writer.transaction(async trx => await reportWrite.apply(trx, some));
-		const found = effects.map(({about}) => about.map(({via, recipientId}) => [via, recipientId]));
-		t.deepEqual(found[0], [['unsubscribe_address', mail.cc.id]]);
-		t.deepEqual(found.slice(1), some.length > 1 ? [[['message_id', mail.to.id]]] : []);
-	}
-});
-
-storeTest(test, 'what could not be read is kept beside its copy', async (t, store) => {
+storeTest(test, 'retains an unreadable message together with its recipient', async (t, store) => {
 	const mail = await mailed(store);
 	const to = [returnPath(mail.to)];
 	t.is((await record(store, reading([], {kind: 'other'}), {to})).kept, 'unread');
@@ -560,7 +572,7 @@ storeTest(test, 'what could not be read is kept beside its copy', async (t, stor
 	);
 });
 
-sqliteTest(test, 'of an erased person nothing is written, nor kept', async (t, store) => {
+sqliteTest(test, 'stores and retains nothing about an erased person', async (t, store) => {
 	const mail = await mailed(store);
 	const erased = {address: 'erased@erased.invalid', address_key: 'erased@erased.invalid'};
 	await changeRecipients(store.database, all => all.where({id: mail.to.id}), erased);
@@ -572,7 +584,7 @@ sqliteTest(test, 'of an erased person nothing is written, nor kept', async (t, s
 	t.is((await store.reader('reports')).length, 0);
 });
 
-sqliteTest(test, 'what belongs to a deleted workspace or a removed message is unmatched', async (t, store) => {
+sqliteTest(test, 'leaves a report unmatched if its workspace or message was deleted', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('workspaces').delete();
 	t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).kept, 'unmatched');
@@ -580,7 +592,7 @@ sqliteTest(test, 'what belongs to a deleted workspace or a removed message is un
 	t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).kept, 'unmatched');
 });
 
-storeTest(test, 'webhooks are told once', async (t, store) => {
+storeTest(test, 'notifies webhooks once', async (t, store) => {
 	const mail = await mailed(store);
 	await store.database('webhook_endpoints').insert({
 		...{id: newId('whe'), workspace_id: mail.workspaceId, url: 'https://a.example', secret: 'x', created_at: 'now'},
@@ -599,7 +611,7 @@ storeTest(test, 'webhooks are told once', async (t, store) => {
 
 storeTest(
 	test,
-	'a trusted reporter’s report counts by the address, if one workspace mailed it of late',
+	'matches a trusted reporter’s report by the address if one workspace recently sent to it',
 	async (t, store) => {
 		const mail = await mailed(store);
 		const arf = (recipient: string) => reading([{...complaint, recipient}], {kind: 'arf'});
@@ -626,31 +638,35 @@ storeTest(
 	},
 );
 
-storeTest(test, 'of a flood of reports of one copy some stay, and those that change something', async (t, store) => {
-	const mail = await mailed(store);
-	const flood = async (read: Reading) => {
-		const mails: ReadMail[] = [];
-		for (let n = 0; n < 130; n++) {
-			mails.push(await taken(store, read, {to: [returnPath(mail.to)]}));
-		}
-		return await Promise.all(mails.map(one => store.writer.submit(reportWrite, one)));
-	};
-	const counted = async (table: string) => Number((await store.reader(table).count('* as n'))[0]?.n);
-	await flood(reading([delayed]));
-	t.deepEqual([await counted('reports'), await counted('inbound')], [20, 20]);
+storeTest(
+	test,
+	'limits the stored reports of one recipient, but always stores those that change something',
+	async (t, store) => {
+		const mail = await mailed(store);
+		const flood = async (read: Reading) => {
+			const mails: ReadMail[] = [];
+			for (let n = 0; n < 130; n++) {
+				mails.push(await taken(store, read, {to: [returnPath(mail.to)]}));
+			}
+			return await Promise.all(mails.map(one => store.writer.submit(reportWrite, one)));
+		};
+		const counted = async (table: string) => Number((await store.reader(table).count('* as n'))[0]?.n);
+		await flood(reading([delayed]));
+		t.deepEqual([await counted('reports'), await counted('inbound')], [20, 20]);
 
-	t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).about[0]?.event, 'bounced');
-	t.deepEqual([await counted('reports'), await counted('inbound')], [21, 21]);
-	await flood(reading([hard]));
-	// Nothing that is read; the first ones of a copy would be kept for a person.
-	const effects = await flood(reading([], {kind: 'other'}));
-	t.deepEqual([...new Set(effects.map(({kept}) => kept))], [null]);
-	t.deepEqual([await counted('reports'), await counted('inbound')], [21, 21]);
-	t.deepEqual(await types(store, mail), ['bounced']);
-	t.is((await record(store, reading([hard]), {to: [returnPath(mail.cc)]})).about[0]?.event, 'bounced');
-});
+		t.is((await record(store, reading([hard]), {to: [returnPath(mail.to)]})).about[0]?.event, 'bounced');
+		t.deepEqual([await counted('reports'), await counted('inbound')], [21, 21]);
+		await flood(reading([hard]));
+		// Unreadable messages; the first ones about a recipient would be retained for review.
+		const effects = await flood(reading([], {kind: 'other'}));
+		t.deepEqual([...new Set(effects.map(({kept}) => kept))], [null]);
+		t.deepEqual([await counted('reports'), await counted('inbound')], [21, 21]);
+		t.deepEqual(await types(store, mail), ['bounced']);
+		t.is((await record(store, reading([hard]), {to: [returnPath(mail.cc)]})).about[0]?.event, 'bounced');
+	},
+);
 
-storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) => {
+storeTest(test, 'retains only the newest messages of a flood', async (t, store) => {
 	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 20, bytes: 1e9}});
 	for (let n = 0; n < 300; n++) {
 		const receivedAt = new Date(Date.UTC(2026, 10, 21, 0, 0, n)).toISOString();
@@ -661,8 +677,8 @@ storeTest(test, 'a flood of what is kept leaves the newest', async (t, store) =>
 	t.is(left[0], '2026-11-21T00:04:40.000Z');
 });
 
-sqliteTest(test, 'a few large mails that are kept take the place of many small ones', async (t, store) => {
-	// Of each a quarter of a mebibyte stays.
+sqliteTest(test, 'removes many small retained messages in favor of a few large ones', async (t, store) => {
+	// A quarter of a mebibyte of each is retained.
 	const large = 6 * 1024 * 1024;
 	const write = createReportWrite(eventWriter, {retentionDays: () => 90, caps: {mails: 1000, bytes: 8 * 256 * 1024}});
 	const add = async (n: number, size: number) => {
@@ -680,7 +696,7 @@ sqliteTest(test, 'a few large mails that are kept take the place of many small o
 	t.deepEqual(await store.reader('inbound').pluck('size'), new Array(8).fill(large));
 });
 
-sqliteTest(test, 'what a report says is cut before it is stored', async (t, store) => {
+sqliteTest(test, 'truncates the texts of a report before storing them', async (t, store) => {
 	const mail = await mailed(store);
 	const long = 'x'.repeat(100_000);
 	await record(store, reading([{...hard, recipient: long, matched: long, reason: long, host: long}]), {
@@ -691,7 +707,7 @@ sqliteTest(test, 'what a report says is cut before it is stored', async (t, stor
 	t.true(JSON.stringify(await store.reader('events')).length < 4096);
 });
 
-sqliteTest(test, 'of a mail that is kept its beginning stays', async (t, store) => {
+sqliteTest(test, 'retains only the beginning of a large message', async (t, store) => {
 	const raw = Buffer.concat([Buffer.from('Subject: x\r\n\r\n'), Buffer.alloc(900_000, '\0\xff', 'latin1')]);
 	const size = raw.length;
 	for (const to of [['fbl'], ['postmaster@bounces.test']]) {

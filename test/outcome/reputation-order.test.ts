@@ -32,7 +32,7 @@ const conversation: Attempt = {
 	dialogue: null,
 };
 
-/** A copy whose first try is under way; what may happen to it now. */
+/** A recipient in its first attempt, and what may happen to it. */
 async function begun(store: Store) {
 	const {to, workspaceId} = await mailed(store);
 	await changeRecipients(store.database, all => all.where({id: to.id}), {
@@ -81,7 +81,7 @@ const cases: ReadonlyArray<readonly [title: string, outcome: Outcome, reports: r
 ];
 
 for (const [title, outcome, reports, expected] of cases) {
-	storeTest(test, `${title}: ${expected} is counted in every order`, async (t, store) => {
+	storeTest(test, `${title}: counts ${expected} in every order`, async (t, store) => {
 		for (const order of orders([outcome, ...reports])) {
 			const recipient = await begun(store);
 			for (const one of order) {
@@ -97,7 +97,7 @@ for (const [title, outcome, reports, expected] of cases) {
 }
 
 for (const engine of engines) {
-	test(`the end of a try here and a report there, at once, count once (${engine})`, async t => {
+	test(`counts once when an attempt ends on one node and a report arrives on another (${engine})`, async t => {
 		const location = await newLocation(t, engine);
 		const [here, there] = [await openStore(location), await openStore(location)];
 		t.teardown(() => Promise.all([here.close(), there.close()]));
@@ -115,7 +115,7 @@ for (const engine of engines) {
 	});
 }
 
-test('a copy adds one at most to each figure, and nothing before a try has ended', t => {
+test('adds a recipient at most once to each figure, and not before an attempt has ended', t => {
 	const weights: readonly Weight[] = ['hard', 'of_us', 'complained'];
 	for (let n = 0; n < 32; n++) {
 		const course = {

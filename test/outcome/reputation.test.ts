@@ -58,7 +58,7 @@ async function newRecipients(
 	};
 }
 
-/** Ends tries of copies, as a daemon that had claimed them. */
+/** Ends attempts, like a daemon that has claimed their recipients. */
 async function end(store: Store, ids: readonly string[], name: Name, at: string, box = eventWriter): Promise<void> {
 	const write = createRecordWrite(boot, box);
 	const {workspace_id: workspaceId} = await store.reader('recipients').where({id: ids[0]}).first('workspace_id');
@@ -92,7 +92,7 @@ for (const [name, expected] of [
 	['suppressed', null],
 	['released', null],
 ] as const) {
-	sqliteTest(test, `a first try that ends ${name}: ${expected ?? 'nothing'} is counted`, async (t, store) => {
+	sqliteTest(test, `counts ${expected ?? 'nothing'} for a first attempt that ends ${name}`, async (t, store) => {
 		const {ids, workspaceId} = await newRecipients(store, ['ann@a.example']);
 		await end(store, ids, name, first);
 		t.deepEqual(await figures(store, workspaceId), expected === null ? [] : [`2026-06-09T10: ${expected}`]);
@@ -107,7 +107,7 @@ for (const [tries, expected] of [
 	[['released', 'hard'], '1/1/0/0'],
 	[['deferred', 'errored'], '1/0/0/0'],
 ] as const) {
-	sqliteTest(test, `${tries.join(', ')}: ${expected} in the hour of the first try`, async (t, store) => {
+	sqliteTest(test, `${tries.join(', ')}: counts ${expected} in the hour of the first attempt`, async (t, store) => {
 		const {ids, workspaceId} = await newRecipients(store, ['ann@a.example']);
 		for (const [n, name] of tries.entries()) {
 			await end(store, ids, name, n === 0 && name !== 'released' ? first : later);
@@ -117,7 +117,7 @@ for (const [tries, expected] of [
 	});
 }
 
-storeTest(test, 'a batch is counted by workspace and hour, and told after the commit', async (t, store) => {
+storeTest(test, 'counts a batch per workspace and hour, and notifies after the commit', async (t, store) => {
 	const told: string[] = [];
 	const box = {...eventWriter, onCounted: (ids: readonly string[]) => void told.push(...ids)};
 	const shop = await newRecipients(store, ['1@a.example', '2@a.example', '3@b.example', '4@simulator.test']);
@@ -129,30 +129,34 @@ storeTest(test, 'a batch is counted by workspace and hour, and told after the co
 	await waitFor('both are told', () => told.includes(shop.workspaceId) && told.includes(other.workspaceId));
 });
 
-storeTest(test, 'reports count in the hour of the first try, those of the simulator nowhere', async (t, store) => {
-	const {ids, workspaceId} = await newRecipients(store, [
-		'1@a.example',
-		'2@a.example',
-		'3@a.example',
-		'4@simulator.test',
-	]);
-	await end(store, ids, 'deferred', first);
-	await end(store, ids.slice(0, 3), 'delivered', later);
-	const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
-	await store.writer.transaction(async trx => {
-		const recipients = await findReportedRecipients(trx, {recipientIds: ids});
-		const reweighed = recipients.map((recipient, n) => ({
-			recipient,
-			before: new Set([]),
-			after: new Set(weights.slice(n, n + 1)),
-		}));
-		await countReported(trx, reweighed, eventWriter);
-	});
-	t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
-	await store.writer.transaction(trx => countReported(trx, [], eventWriter));
-});
+storeTest(
+	test,
+	'counts reports in the hour of the first attempt, and ignores those of the simulator',
+	async (t, store) => {
+		const {ids, workspaceId} = await newRecipients(store, [
+			'1@a.example',
+			'2@a.example',
+			'3@a.example',
+			'4@simulator.test',
+		]);
+		await end(store, ids, 'deferred', first);
+		await end(store, ids.slice(0, 3), 'delivered', later);
+		const weights = ['hard', 'complained', 'of_us', 'hard'] as const;
+		await store.writer.transaction(async trx => {
+			const recipients = await findReportedRecipients(trx, {recipientIds: ids});
+			const reweighed = recipients.map((recipient, n) => ({
+				recipient,
+				before: new Set([]),
+				after: new Set(weights.slice(n, n + 1)),
+			}));
+			await countReported(trx, reweighed, eventWriter);
+		});
+		t.deepEqual(await figures(store, workspaceId), ['2026-06-09T10: 2/1/2/1']);
+		await store.writer.transaction(trx => countReported(trx, [], eventWriter));
+	},
+);
 
-storeTest(test, 'what was first tried before a resume counts no more', async (t, store) => {
+storeTest(test, 'ignores messages whose first attempt was before sending resumed', async (t, store) => {
 	const {ids, workspaceId} = await newRecipients(store, ['1@a.example', '2@a.example']);
 	const [old = '', held = ''] = ids;
 	await end(store, [old], 'deferred', first);

@@ -21,7 +21,7 @@ const retry = {schedule: {waits: [60_000], repeatLast: true}, lifetime: 3_600_00
 
 const isOpen = (state: RecipientState) => ['accepted', 'queued', 'sent'].includes(state);
 
-/** A copy in this state, claimed by us; what is over has left the queue. */
+/** A recipient in this state, claimed by us; in a final state it has left the queue. */
 async function recipientIn(store: Store, state: RecipientState): Promise<Claimed> {
 	const {workspaceId} = await insertWorkspace(store, newId('ws'));
 	await insertMessages(store, workspaceId, ['ada@a.test'], {due: now});
@@ -40,7 +40,7 @@ async function timelineOf(store: Store, {message_id: messageId}: Claimed): Promi
 	return (await readEvents(store.reader, messageId, {after: null, limit: 100})).map(({type}) => type);
 }
 
-/** Records the end of a try as the scheduler does. */
+/** Records the end of an attempt as the scheduler does. */
 async function record(
 	store: Store,
 	recipient: Claimed,
@@ -53,7 +53,7 @@ async function record(
 	return await store.writer.submit(recordWrite, {recipient, made: null, result, verdict, crashes: 0});
 }
 
-storeTest(test, 'a report moves a state exactly where the table allows it', async (t, store) => {
+storeTest(test, 'moves a state on a report exactly where the table allows it', async (t, store) => {
 	for (const from of recipientStates) {
 		for (const to of recipientStates) {
 			const recipient = await recipientIn(store, from);
@@ -77,7 +77,7 @@ const outcomes = {
 } as const satisfies Partial<Record<RecipientState, Outcome>>;
 
 for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, Outcome]>) {
-	sqliteTest(test, `the end of a try that is ${to} moves a state exactly where it may`, async (t, store) => {
+	sqliteTest(test, `moves a state exactly where allowed when an attempt ends ${to}`, async (t, store) => {
 		conforms(t, ...(to === 'sent' ? ['status.sent'] : []));
 		for (const from of recipientStates) {
 			const recipient = await recipientIn(store, from);
@@ -87,45 +87,41 @@ for (const [to, outcome] of Object.entries(outcomes) as Array<[RecipientState, O
 			t.is(row.state, moves ? to : from, `${from} to ${to}`);
 			t.is(row.claimed_by, null);
 			t.is(row.next_attempt_at !== null, to === 'queued' && isOpen(from), `${from} to ${to}: in the queue`);
-			// Whatever becomes of the state, what happened is told.
+			// The event is recorded whether or not the state changes.
 			t.deepEqual(await timelineOf(store, recipient), to === 'sent' || to === 'queued' ? [] : [to]);
 		}
 	});
 }
 
-storeTest(
-	test,
-	'a complaint always has its event and suppresses, and moves the state where it may',
-	async (t, store) => {
-		for (const from of recipientStates) {
-			const recipient = await recipientIn(store, from);
-			const complaint = {
-				recipient: {...recipient, address: 'Ada@a.test'},
-				occurredAt: at,
-				recordedAt: at,
-				suppresses: true,
-				detail: {feedback_type: 'abuse'},
-			};
-			await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
-			await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
-			t.is((await rowOf(store, recipient)).state, canMove(from, 'complained') ? 'complained' : from);
-			const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
-			t.is(events.length, 2);
-			t.like(events[0], {
-				type: 'complained',
-				occurredAt: at,
-				detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
-			});
-			const counted = await store.reader('usage_days').where({workspace_id: recipient.workspace_id}).first();
-			t.is(counted?.n ?? 0, canMove(from, 'complained') ? 1 : 0, 'once at most');
-			const entries = await store.reader('suppressions').where({workspace_id: recipient.workspace_id});
-			t.is(entries.length, 1);
-			t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: recipient.message_id});
-		}
-	},
-);
+storeTest(test, 'always records and suppresses on a complaint, and moves the state where allowed', async (t, store) => {
+	for (const from of recipientStates) {
+		const recipient = await recipientIn(store, from);
+		const complaint = {
+			recipient: {...recipient, address: 'Ada@a.test'},
+			occurredAt: at,
+			recordedAt: at,
+			suppresses: true,
+			detail: {feedback_type: 'abuse'},
+		};
+		await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
+		await store.writer.transaction(trx => recordComplaints(trx, eventWriter, [complaint]));
+		t.is((await rowOf(store, recipient)).state, canMove(from, 'complained') ? 'complained' : from);
+		const events = await readEvents(store.reader, recipient.message_id, {after: null, limit: 9});
+		t.is(events.length, 2);
+		t.like(events[0], {
+			type: 'complained',
+			occurredAt: at,
+			detail: {recipient: 'Ada@a.test', role: 'to', feedback_type: 'abuse'},
+		});
+		const counted = await store.reader('usage_days').where({workspace_id: recipient.workspace_id}).first();
+		t.is(counted?.n ?? 0, canMove(from, 'complained') ? 1 : 0, 'once at most');
+		const entries = await store.reader('suppressions').where({workspace_id: recipient.workspace_id});
+		t.is(entries.length, 1);
+		t.like(entries[0], {address: 'Ada@a.test', reason: 'complaint', source: recipient.message_id});
+	}
+});
 
-storeTest(test, 'a complaint during a try stands, and the try is told all the same', async (t, store) => {
+storeTest(test, 'keeps a complaint received during an attempt, and still records the attempt', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	await store.writer.transaction(trx => moveRecipients(trx, [recipient.id], 'complained', at));
 	t.true(await record(store, recipient, {kind: 'delivered'}, at));
@@ -133,7 +129,7 @@ storeTest(test, 'a complaint during a try stands, and the try is told all the sa
 	t.deepEqual(await timelineOf(store, recipient), ['sent', 'delivered']);
 });
 
-storeTest(test, 'a try that another node has taken over ends nothing here', async (t, store) => {
+storeTest(test, 'does not record an attempt that another node has taken over', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	await changeRecipients(store.database, all => all.where({id: recipient.id}), {claimed_by: 'req_other'});
 	t.false(await record(store, recipient, {kind: 'delivered'}, at));
@@ -141,7 +137,7 @@ storeTest(test, 'a try that another node has taken over ends nothing here', asyn
 	t.deepEqual(await timelineOf(store, recipient), []);
 });
 
-storeTest(test, 'sent stands once per copy, with its own time, before what followed it', async (t, store) => {
+storeTest(test, 'records sent once per recipient, with its own time and before later events', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	const sentAt = new Date(now - 5000).toISOString();
 	t.true(await record(store, recipient, outcomes.queued, sentAt));
@@ -159,7 +155,7 @@ storeTest(test, 'sent stands once per copy, with its own time, before what follo
 	);
 });
 
-storeTest(test, 'a copy whose connections all failed stays queued, without an event', async (t, store) => {
+storeTest(test, 'leaves a recipient queued without an event if all connections failed', async (t, store) => {
 	const recipient = await recipientIn(store, 'queued');
 	t.true(await record(store, recipient, outcomes.queued));
 	t.is((await rowOf(store, recipient)).state, 'queued');

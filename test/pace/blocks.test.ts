@@ -30,7 +30,7 @@ const blocks = [
 	'550 5.7.1 [2001:db8::1] is blocked',
 ];
 for (const reply of blocks) {
-	test(`of our address: ${reply}`, t => {
+	test(`is a block of our address: ${reply}`, t => {
 		t.true(isBlocked(reply));
 	});
 }
@@ -53,12 +53,12 @@ const others = [
 	'552 5.2.2 Mailbox of this server is full',
 ];
 for (const reply of others) {
-	test(`not of our address: ${reply}`, t => {
+	test(`is not a block of our address: ${reply}`, t => {
 		t.false(isBlocked(reply));
 	});
 }
 
-test('a refusal at MAIL is one of our address where it says so', t => {
+test('treats a rejection at MAIL as a block of our address only if the reply says so', t => {
 	t.true(isBlocked('550 5.7.1 192.0.2.1 is blocked', 'mail'));
 	t.true(isBlocked('554 5.7.1 Client host [192.0.2.1] is listed by a blocklist', 'mail'));
 	t.false(isBlocked('550 5.1.8 Sender address rejected: Domain not found', 'mail'));
@@ -66,8 +66,8 @@ test('a refusal at MAIL is one of our address where it says so', t => {
 	t.false(isBlocked('550 5.1.0 sender unknown at this host', 'mail'));
 });
 
-test('what a stranger writes costs little', t => {
-	// 1,024 characters is what is kept of a reply.
+test('judges arbitrary replies in little time', t => {
+	// 1,024 characters of a reply are stored.
 	for (const piece of ['a@', '1.', ':::', '[[', 'http://', 'spam ', 'domain-']) {
 		t.is(typeof isBlock('block', piece.repeat(1024)), 'boolean');
 	}

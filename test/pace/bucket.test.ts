@@ -4,7 +4,7 @@ import {Bucket} from '../../src/pace/bucket.ts';
 
 const minute = 60_000;
 
-test('in no minute more goes through than allowed, and what is allowed does go through', t => {
+test('allows exactly the permitted number of messages in any minute', t => {
 	fc.assert(
 		fc.property(
 			fc.integer({min: 1, max: 6000}),
@@ -38,7 +38,7 @@ test('in no minute more goes through than allowed, and what is allowed does go t
 	}
 });
 
-test('when the next mail may go is when it may', t => {
+test('allows the next message at the time announced', t => {
 	fc.assert(
 		fc.property(fc.integer({min: 1, max: 6000}), fc.integer({min: 0, max: 10 ** 9}), (perMinute, start) => {
 			const bucket = new Bucket(perMinute);

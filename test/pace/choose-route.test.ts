@@ -57,7 +57,7 @@ const network: Network = {
 };
 const google = ['aspmx.l.google.com', 'alt1.aspmx.l.google.com'];
 
-test('domains with the same hosts share a site and the pace of their provider', t => {
+test('groups domains with the same mail servers and applies the limits of their provider', t => {
 	const one = chooseRoute('gmail-user.example', google, none, network, shipped, noWarmUp);
 	const other = chooseRoute('other.example', [...google].reverse(), none, network, shipped, noWarmUp);
 	t.is(one.site, '(alt1)?.aspmx.l.google.com');
@@ -73,7 +73,7 @@ test('domains with the same hosts share a site and the pace of their provider', 
 	});
 });
 
-test('capture wins over every route; the simulator has a site of its own', t => {
+test('lets capture mode override every route, and gives the simulator a queue of its own', t => {
 	const capture: Network = {...network, delivery: 'capture', relays: [smarthost]};
 	const wish: Preference = {pool: 'otp', route: choice('relay')};
 	const sent = destinations({shop: {domains: ['d.example'], route: 'smtp://other.example'}});
@@ -83,7 +83,7 @@ test('capture wins over every route; the simulator has a site of its own', t => 
 	t.false(needsHosts('simulator.test', none, network, shipped));
 });
 
-test('a smarthost: its own pace and site, no MX is asked for', t => {
+test('uses the limits and the queue of a relay without an MX lookup', t => {
 	const relayed: Network = {...network, delivery: 'relay', relays: [smarthost, relay('smtp://b.example')]};
 	t.false(needsHosts('gmail.com', none, relayed, shipped));
 	const route = chooseRoute('gmail.com', ['gmail.com'], none, relayed, shipped, noWarmUp);
@@ -117,14 +117,14 @@ for (const [name, delivery, wish, entry, site] of routes) {
 	});
 }
 
-test('an entry that sends some MX hosts elsewhere makes the MX asked for, unless the domain decides', t => {
+test('looks up the MX if an entry matches by mail server, unless the domain decides', t => {
 	const file = destinations({google: {mx: ['.google.com'], route: 'mx'}, d: {domains: ['d.example']}});
 	const relayed: Network = {...network, delivery: 'relay', relays: [smarthost]};
 	t.true(needsHosts('shop.example', none, relayed, file));
 	t.false(needsHosts('d.example', none, relayed, file));
 });
 
-test('the workspace says relay and the settings have none: to the MX hosts', t => {
+test('delivers directly if the workspace requires the relay but none is configured', t => {
 	const route = chooseRoute(
 		'd.example',
 		['mx.d.example'],
@@ -136,7 +136,7 @@ test('the workspace says relay and the settings have none: to the MX hosts', t =
 	t.like(route, {site: 'mx.d.example', terms: {nextHop: {kind: 'mx'}}});
 });
 
-test('sources: all, the workspace’s pool, the destination’s pool; an unknown pool is all', t => {
+test('sources: uses the pool of the destination or the workspace, or all if the pool is unknown', t => {
 	const set: Network = {...network, sources};
 	const used = (pool: string | null, file = shipped) =>
 		chooseRoute('d.example', ['mx.d.example'], {...none, pool}, set, file, noWarmUp);
@@ -148,7 +148,7 @@ test('sources: all, the workspace’s pool, the destination’s pool; an unknown
 	t.is(used('otp', destinations({d: {domains: ['example'], pool: 'bulk'}})).site, 'mx.d.example as d from 192.0.2.2');
 });
 
-test('warm-up: the share of the day, what is over goes to the smarthost', t => {
+test('warm-up: limits a new source for the day and sends the rest through the relay', t => {
 	const set: Network = {...network, sources: sources.slice(0, 1), relays: [smarthost]};
 	const asked: string[] = [];
 	const shares: DailyShares = (address, provider) => {
@@ -162,7 +162,7 @@ test('warm-up: the share of the day, what is over goes to the smarthost', t => {
 	t.true(asked.every(one => one === '192.0.2.1 google'));
 });
 
-test('warm-up without a smarthost: by the sources of the pool that are known, else it waits', t => {
+test('warm-up without a relay: sends the rest from established sources of the pool, or waits', t => {
 	const set: Network = {...network, sources: sources.slice(0, 2)};
 	const shares: DailyShares = address => (address === '192.0.2.1' ? 50 : null);
 	const domains = Array.from({length: 40}, (_, n) => `d${n}.example`);
@@ -173,14 +173,14 @@ test('warm-up without a smarthost: by the sources of the pool that are known, el
 	t.is(chooseRoute('d.example', ['d.example'], none, set, shipped, () => 50).warmUp?.overflow, null);
 });
 
-test('warm-up of both families: the smaller share holds for both', t => {
+test('warm-up of both address families: applies the lower limit to both', t => {
 	const set: Network = {...network, sources: [sources[0], sources[2]] as typeof sources};
 	const shares: DailyShares = address => (address === '192.0.2.1' ? 50 : 20);
 	const {warmUp} = chooseRoute('d.example', ['d.example'], none, set, shipped, shares);
 	t.deepEqual(warmUp, {source: '2001:db8::1', group: 'default', perDay: 20, overflow: null});
 });
 
-test('a domain with an entry of its own shares no pace with others at the same hosts', t => {
+test('limits a domain with its own entry separately from others at the same mail servers', t => {
 	const own = destinations({partner: {domains: ['partner.example'], connections: 1, perMinute: 6}});
 	const one = chooseRoute('partner.example', google, none, network, own, noWarmUp);
 	const other = chooseRoute('other.example', google, none, network, own, noWarmUp);

@@ -5,7 +5,7 @@ import {fromSources, hostsName, mxHosts, smarthostName} from '../../src/pace/cho
 const found = (...records: Array<[number, string]>) =>
 	({kind: 'found', records: records.map(([priority, exchange]) => ({priority, exchange}))}) as const;
 
-test('the hosts that DNS names, in order of preference', t => {
+test('returns the mail servers in DNS in order of preference', t => {
 	t.deepEqual(mxHosts('d.test', found([20, 'B.test.'], [10, 'c.test'], [10, 'a.test'], [30, 'a.test'])), [
 		'a.test',
 		'c.test',
@@ -13,7 +13,7 @@ test('the hosts that DNS names, in order of preference', t => {
 	]);
 });
 
-test('the domain where there is none: no MX, a null MX, an address, no answer', t => {
+test('returns the domain itself for no MX, a null MX, an address or no response', t => {
 	for (const answer of [
 		{kind: 'nodata'},
 		{kind: 'nxdomain'},
@@ -25,7 +25,7 @@ test('the domain where there is none: no MX, a null MX, an address, no answer', 
 	}
 });
 
-test('one name for a set of hosts, what they have in common said once', t => {
+test('names a set of mail servers, with their common part written once', t => {
 	const google = ['alt2.aspmx.l.google.com', 'aspmx.l.google.com', 'alt1.aspmx.l.google.com'];
 	t.is(hostsName(google), '(alt1|alt2)?.aspmx.l.google.com');
 	t.is(hostsName(['mx2.gmx.net', 'mx1.gmx.net', 'mx2.gmx.net']), '(mx1|mx2).gmx.net');
@@ -33,7 +33,7 @@ test('one name for a set of hosts, what they have in common said once', t => {
 	t.is(hostsName(['smtp.google.com']), 'smtp.google.com');
 });
 
-test('the order does not matter, the set does', t => {
+test('gives the same name in any order, and different sets different names', t => {
 	const host = fc.array(fc.constantFrom('a', 'b', 'mx', 'test', 'com'), {minLength: 1, maxLength: 4});
 	const set = fc.uniqueArray(
 		host.map(labels => labels.join('.')),
@@ -48,13 +48,13 @@ test('the order does not matter, the set does', t => {
 	t.pass();
 });
 
-test('long sets are cut and stay different', t => {
+test('shortens the names of long sets and keeps them distinct', t => {
 	const hosts = (end: string) => Array.from({length: 20}, (_, n) => `${'x'.repeat(60)}${n}.${'y'.repeat(60)}.${end}`);
 	t.true(hostsName(hosts('aa.test')).length < 200);
 	t.not(hostsName([...hosts('aa.test'), 'z.test']), hostsName([...hosts('aa.test'), 'y.test']));
 });
 
-test('smarthosts by name, without their passwords; a source makes another site', t => {
+test('names relays without their passwords, and distinguishes source addresses', t => {
 	const relay = {
 		host: 'mail.example',
 		port: 587,
@@ -73,7 +73,7 @@ test('smarthosts by name, without their passwords; a source makes another site',
 	t.is(fromSources('mx.example', []), 'mx.example');
 });
 
-test('what is no host name makes no site, which could be another one’s', t => {
+test('ignores an invalid host name, which could imitate another provider', t => {
 	t.deepEqual(mxHosts('a.test', found([10, 'smarthost relay.example:587'])), ['a.test']);
 	t.deepEqual(mxHosts('a.test', found([10, 'mx.one.example+mx.two.test'], [20, 'mx.a.test'])), ['mx.a.test']);
 });

@@ -31,7 +31,7 @@ function times(count: number, site: SiteState, one: SiteEnd, now = 0) {
 	return Array.from({length: count}, () => tried(site, one, now, longest)).flat();
 }
 
-test('connections begin small, one more comes with each window’s worth of success, up to what the site may have', t => {
+test('starts with few connections and adds one per window of successes, up to the limit', t => {
 	const site = newSite(paceOf({connections: 4}));
 	t.is(connectionsOf(site, 0), 2);
 	t.deepEqual(times(3, site, end('answered')), ['grew']);
@@ -41,7 +41,7 @@ test('connections begin small, one more comes with each window’s worth of succ
 	t.is(connectionsOf(site, 0), 4);
 });
 
-test('one fault halves the connections once, however many tries were under way', t => {
+test('halves the connections once per failure, however many attempts were in progress', t => {
 	const site = newSite(paceOf({startConnections: 8}));
 	t.deepEqual(times(8, site, end('throttled', '421 too busy')), ['halved']);
 	t.is(connectionsOf(site, 0), 4);
@@ -51,7 +51,7 @@ test('one fault halves the connections once, however many tries were under way',
 	t.is(connectionsOf(site, 0), 1, 'never none');
 });
 
-test('failures in a row suspend for longer and longer, never longer than an hour; one copy probes', t => {
+test('suspends for longer with each failure in a row, up to an hour, and probes with one recipient', t => {
 	const site = newSite(paceOf({failures: 3}));
 	t.deepEqual(times(3, site, end('failed')), ['halved', 'backed_off']);
 	t.deepEqual(times(5, site, end('failed')), [], 'what was under way says nothing new');
@@ -73,7 +73,7 @@ test('failures in a row suspend for longer and longer, never longer than an hour
 	t.is(opensAt(site, now), now);
 });
 
-test('a success between failures starts the count anew', t => {
+test('restarts the count of failures after a success', t => {
 	const site = newSite(paceOf({failures: 3}));
 	for (let round = 0; round < 10; round++) {
 		times(2, site, end('failed'));
@@ -82,7 +82,7 @@ test('a success between failures starts the count anew', t => {
 	t.is(site.backoff, null);
 });
 
-test('no wait is longer than the schedule’s longest', t => {
+test('never waits longer than the longest wait of the schedule', t => {
 	const site = newSite(paceOf({failures: 1}));
 	tried(site, end('failed'), 0, 2000);
 	t.is(opensAt(site, 0), 2000);
@@ -91,7 +91,7 @@ test('no wait is longer than the schedule’s longest', t => {
 	t.is(slow.slow?.until, 2000);
 });
 
-test('a smarthost that refuses us is stopped at the first refusal, told once, and told when it is over', t => {
+test('stops a relay at its first rejection of us, and reports the start and the end once', t => {
 	const site = newSite(paceOf());
 	t.deepEqual(times(3, site, end('locked_out', '535 5.7.8 bad password')), ['backed_off', 'route_stopped']);
 	t.is(site.backoff?.waitsFor, 'route');
@@ -102,7 +102,7 @@ test('a smarthost that refuses us is stopped at the first refusal, told once, an
 	t.deepEqual(tried(site, end('answered'), now, longest), ['resumed', 'route_resumed']);
 });
 
-test('replies that name our reputation leave one connection and a mail a minute, for an hour and a half', t => {
+test('slows to one connection and a message a minute for 90 minutes on replies about our reputation', t => {
 	for (const reply of [
 		'421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to user complaints - 4.16.55.1',
 		'421 4.7.28 Our system has detected an unusual rate; rate limited due to IP reputation',
@@ -123,7 +123,7 @@ test('replies that name our reputation leave one connection and a mail a minute,
 	t.is(site.slow, null);
 });
 
-test('a host that limits the mails of a connection gets shorter sessions', t => {
+test('shortens sessions for a mail server that limits messages per connection', t => {
 	const site = newSite(paceOf({mailsPerSession: 50}));
 	tried(site, end('throttled', '421 4.7.0 too many messages on this connection'), 0, longest);
 	t.is(site.mailsPerSession, 25);
@@ -137,7 +137,7 @@ test('a host that limits the mails of a connection gets shorter sessions', t => 
 	t.is(site.mailsPerSession, 1);
 });
 
-test('the rules of a destination go before those for all', t => {
+test('applies the rules of a destination before the general ones', t => {
 	const reactions: Pace['reactions'] = [
 		{text: /TS04/, reaction: {kind: 'suspend', forMs: 120 * minute}},
 		{text: /TS03/, reaction: {kind: 'slow', perMinute: 10, connections: 2, forMs: 30 * minute}},
@@ -155,7 +155,7 @@ test('the rules of a destination go before those for all', t => {
 	t.deepEqual(times(1, site, end('answered'), 120 * minute), ['resumed']);
 });
 
-test('a block of our address suspends the site for two hours, and says what to do', t => {
+test('suspends a provider for two hours after it blocks our address, with advice', t => {
 	const blocked: SiteEnd = {...end('answered', '450 later', '550 IP is blocked'), reason: '', isBlock: true};
 	const site = newSite(paceOf());
 	t.deepEqual(tried(site, blocked, 0, longest), ['backed_off']);
@@ -167,12 +167,12 @@ test('a block of our address suspends the site for two hours, and says what to d
 	const restored = saved && restoredSite(paceOf(), saved, later, longest);
 	t.is(restored?.backoff?.advice, site.backoff?.advice);
 
-	// The probe after that fails, which is no block any more.
+	// The probe after that fails, which is no longer a block.
 	tried(site, end('failed'), 120 * minute, longest);
 	t.is(site.backoff?.advice, null);
 });
 
-test('the words of an entry go before the block of any host', t => {
+test('prefers the rule of an entry to the general handling of blocks', t => {
 	const advice = 'write to postmaster@isp.test';
 	const reactions = [{text: /S31/, reaction: {kind: 'suspend', forMs: minute, advice}}] as const;
 	const site = newSite(paceOf({reactions}));
@@ -180,7 +180,7 @@ test('the words of an entry go before the block of any host', t => {
 	t.like(site.backoff, {until: minute, advice});
 });
 
-test('a new pace holds at once, what was learnt stays', t => {
+test('applies new limits at once and keeps what was learned', t => {
 	const site = newSite(paceOf({startConnections: 8, perMinute: 60}));
 	tried(site, end('throttled', '421 too many messages per connection'), 0, longest);
 	setPace(site, paceOf({connections: 3, mailsPerSession: 100}), 0);
@@ -190,14 +190,14 @@ test('a new pace holds at once, what was learnt stays', t => {
 	);
 });
 
-test('a new pace makes nothing faster that a reply has slowed', t => {
+test('does not speed up under new limits while slowed down by a reply', t => {
 	const site = newSite(paceOf({perMinute: 2}));
 	site.slow = {until: 90 * minute, perMinute: 600, connections: 1};
 	setPace(site, paceOf({perMinute: 1}), 0);
 	t.is(site.bucket?.perMinute, 1);
 });
 
-test('a site is remembered over a restart, on other clocks', t => {
+test('restores the state of a provider after a restart, on other clocks', t => {
 	const pace = paceOf({failures: 1, startConnections: 8});
 	t.is(savedSite(newSite(paceOf({startConnections: 10})), {now: 0, monotonic: 0}), null);
 	const site = newSite(pace);

@@ -20,7 +20,7 @@ const longest = 240 * minute;
 const pace = {...defaultPace, connections: 12, startConnections: 12, failures: 1, perMinute: 120};
 const at = (now: number) => ({now, monotonic: now});
 
-/** A third of everything, and of what does not divide nothing. */
+/** A third of everything, rounded down. */
 const third: SiteShare = {
 	connections: total => Math.floor(total / 3),
 	perMinute: total => Math.floor(total / 3),
@@ -28,14 +28,14 @@ const third: SiteShare = {
 const answered: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 const failed: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
 
-/** What the store remembers of a site that this happened to. */
+/** The stored state of a provider after this happened. */
 function savedAfter(end: SiteEnd): SavedSite | null {
 	const site = newSite(pace);
 	tried(site, end, 0, longest);
 	return savedSite(site, at(0));
 }
 
-test('a node uses its part of connections and rate', t => {
+test('limits a node to its share of connections and rate', t => {
 	const site = newSite(pace, third);
 	t.is(connectionsOf(site, 0), 4);
 	t.is(site.bucket?.perMinute, 40);
@@ -43,7 +43,7 @@ test('a node uses its part of connections and rate', t => {
 	t.false(hasPart(newSite({...pace, perMinute: 2}, third), 0));
 });
 
-test('a window is halved from the part, and grows with the part once it has reached it', t => {
+test('halves the window from the node’s share, and grows it with the share once they are equal', t => {
 	let part = 4;
 	const site = newSite(pace, {...third, connections: () => part});
 	tried(site, {...answered, kind: 'throttled'}, 0, longest);
@@ -59,7 +59,7 @@ test('a window is halved from the part, and grows with the part once it has reac
 	t.is(savedSite(site, at(0)), null);
 });
 
-test('the window survives a time in which the node may use nothing', t => {
+test('keeps the window while the node’s share is zero', t => {
 	let part = 4;
 	const site = newSite(pace, {...third, connections: () => part});
 	part = 0;
@@ -69,7 +69,7 @@ test('the window survives a time in which the node may use nothing', t => {
 	t.is(connectionsOf(site, 0), 4);
 });
 
-test('a pause that another node was told holds here, the longer one of two', t => {
+test('applies a suspension stored by another node, and keeps the longer of two', t => {
 	const site = newSite(pace, third);
 	const after = savedAfter(failed);
 	takeOver(site, {before: null, after}, at(1000), longest);
@@ -84,7 +84,7 @@ test('a pause that another node was told holds here, the longer one of two', t =
 	t.is(opensAt(site, 4000), 5 * minute, 'what was known before is no news');
 });
 
-test('one node of all probes; the pause ends for the others when the store has none any more', t => {
+test('probes from one node, and ends the suspension on others once it is gone from the store', t => {
 	const after = savedAfter(failed);
 	const [prober, other] = [newSite(pace, {...third, connections: total => total}), newSite(pace, third)];
 	for (const site of [prober, other]) {
@@ -99,14 +99,14 @@ test('one node of all probes; the pause ends for the others when the store has n
 	t.is(connectionsOf(prober, minute), 1, 'its own probe says so');
 });
 
-test('a pause that lasts is not ended by a store that does not have it yet', t => {
+test('keeps a suspension that has not been stored yet', t => {
 	const site = newSite(pace, third);
 	tried(site, failed, 0, longest);
 	takeOver(site, {before: null, after: null}, at(1000), longest);
 	t.true(isBackingOff(site, 1000));
 });
 
-test('a slow-down and shorter sessions hold here too, until the slow-down ends', t => {
+test('applies slowdowns and shorter sessions stored by another node, until the slowdown ends', t => {
 	const site = newSite(pace, third);
 	const saved = savedAfter({...answered, replies: ['421 4.7.0 deferred due to user complaints']}) as SavedSite;
 	takeOver(site, {before: null, after: {...saved, mailsPerSession: 5}}, at(0), longest);

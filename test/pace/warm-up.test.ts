@@ -4,7 +4,7 @@ import {type DayFigures, dailyShare, daysBefore, isBad, shareOf, utcDay} from '.
 
 const good: DayFigures = {conversations: 1000, deferred: 100, delivered: 1000, complained: 1};
 
-test('the schedule: 50 doubled to 800, 1.5k, 3k, 5k, then half as much again to the target', t => {
+test('doubles from 50 to 800, then allows 1,500, 3,000 and 5,000, then grows by half to the target', t => {
 	const days = Array.from({length: 11}, (_, day) => dailyShare(day, 17_000));
 	t.deepEqual(days, [50, 100, 200, 400, 800, 1500, 3000, 5000, 7500, 11_250, 16_875]);
 	t.is(dailyShare(11, 17_000), null);
@@ -12,7 +12,7 @@ test('the schedule: 50 doubled to 800, 1.5k, 3k, 5k, then half as much again to 
 	t.is(dailyShare(1e6, 100_000), null);
 });
 
-test('it never shrinks', t => {
+test('never lowers the limit from one day to the next', t => {
 	fc.assert(
 		fc.property(fc.nat(200), fc.integer({min: 1, max: 1e9}), (day, target) => {
 			const [today, tomorrow] = [dailyShare(day, target), dailyShare(day + 1, target)];
@@ -22,7 +22,7 @@ test('it never shrinks', t => {
 	t.pass();
 });
 
-test('a bad day: over 10 % deferrals or over 0.1 % complaints, of figures that say something', t => {
+test('rates a day with over 10 % deferrals or 0.1 % complaints as bad, given enough messages', t => {
 	t.false(isBad(good));
 	t.true(isBad({...good, deferred: 101}));
 	t.true(isBad({...good, complained: 2}));
@@ -30,7 +30,7 @@ test('a bad day: over 10 % deferrals or over 0.1 % complaints, of figures that s
 	t.true(isBad({conversations: 20, deferred: 3, delivered: 0, complained: 0}));
 });
 
-test('the share of a day grows by the days since the start that went well', t => {
+test('raises the daily limit by the number of good days since the start', t => {
 	const warmUp = {start: '2026-10-30', target: 100_000};
 	t.is(shareOf(warmUp, '2026-10-29', new Map()), 0);
 	t.is(shareOf(warmUp, '2026-10-30', new Map()), 50);
@@ -44,7 +44,7 @@ test('the share of a day grows by the days since the start that went well', t =>
 	t.is(shareOf(warmUp, '2027-10-01', figures), null);
 });
 
-test('days are UTC days, over the ends of months and years', t => {
+test('counts UTC days across the ends of months and years', t => {
 	t.deepEqual(daysBefore('2026-12-30', '2027-01-02'), ['2026-12-30', '2026-12-31', '2027-01-01']);
 	t.deepEqual(daysBefore('2026-12-30', '2026-12-30'), []);
 	t.deepEqual(daysBefore('2026-12-30', '2026-01-30'), []);

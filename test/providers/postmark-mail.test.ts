@@ -3,7 +3,7 @@ import {postmarkMail} from '../../src/providers/postmark-mail.ts';
 
 const mail = (...lines: string[]) => Buffer.from(`${lines.join('\r\n')}\r\n`);
 
-test('subject, bodies, attachments and header fields of a mail reach Postmark', t => {
+test('passes subject, bodies, attachments and header fields of a message to Postmark', t => {
 	const data = mail(
 		...['X-PM-Metadata-mailctl-ref: r123', 'X-PM-Message-Stream: news', 'DKIM-Signature: v=1; b=abc'],
 		...[
@@ -61,7 +61,7 @@ test('subject, bodies, attachments and header fields of a mail reach Postmark', 
 	t.is(Attachments.length, 2);
 });
 
-test('a mail of one part, without what it does not have', t => {
+test('converts a single-part message and omits empty fields', t => {
 	t.deepEqual(
 		postmarkMail(
 			mail('From: a@x.example', 'Subject: hi', 'Content-Type: text/html', '', '<p>hi</p>'),
@@ -74,7 +74,7 @@ test('a mail of one part, without what it does not have', t => {
 	);
 });
 
-test('an encoded name with a comma stays one name', t => {
+test('keeps an encoded name with a comma as one name', t => {
 	const name = `=?UTF-8?B?${Buffer.from('Größe, "Hilfe"').toString('base64')}?=`;
 	const data = mail(`From: ${name}`, ' <a@x.example>', `Reply-To: ${name} <b@x.example>`, '', 'hi');
 	t.like(postmarkMail(data, 'c@x.example'), {
@@ -83,7 +83,7 @@ test('an encoded name with a comma stays one name', t => {
 	});
 });
 
-test('a mail that would lose parts is refused, not shortened', t => {
+test('rejects a message that would lose parts', t => {
 	const parts = Array.from({length: 250}, () => ['--m', 'Content-Type: image/png', '', 'x']).flat();
 	const data = mail('From: a@x.example', 'Content-Type: multipart/mixed; boundary=m', '', ...parts, '--m--');
 	t.regex(String(postmarkMail(data, 'b@x.example')), /parts/);

@@ -9,7 +9,7 @@ const now = Date.parse('2026-11-20T08:15:30Z');
 const seconds = String(now / 1000);
 const post = (text: string, headers: Incoming['headers'] = {}): Incoming => ({body: Buffer.from(text), headers});
 
-test('SendGrid: the key of its console signs timestamp and body, and nothing else does', t => {
+test('SendGrid: accepts only a signature of timestamp and body by the configured key', t => {
 	const {publicKey, privateKey} = generateKeyPairSync('ec', {namedCurve: 'P-256'});
 	const secret = publicKey.export({type: 'spki', format: 'der'}).toString('base64');
 	const signed = (body: string, key = privateKey) =>
@@ -33,7 +33,7 @@ test('SendGrid: the key of its console signs timestamp and body, and nothing els
 	t.false(proves(good, secret, now - 3_600_000));
 });
 
-test('Mailgun: the signing key signs timestamp and token, within the time in which Mailgun tries again', t => {
+test('Mailgun: accepts a signature of timestamp and token within Mailgun’s retry period', t => {
 	const signed = (at: number, key = 'key') => {
 		const [timestamp, token] = [String(at), 'a'.repeat(50)];
 		const signature = createHmac('sha256', key)
@@ -60,7 +60,7 @@ test('Mailgun: the signing key signs timestamp and token, within the time in whi
 	}
 });
 
-test('those that sign nothing: the secret stands in Basic, Bearer or a header of ours', t => {
+test('providers without signatures: accepts the secret by Basic, Bearer or our own header', t => {
 	const basic = (text: string) => ({authorization: `Basic ${Buffer.from(text).toString('base64')}`});
 	for (const name of ['postmark', 'brevo', 'mailjet', 'sparkpost'] as const) {
 		const {proves, secret: origin} = providers[name];
@@ -86,7 +86,7 @@ test('those that sign nothing: the secret stands in Basic, Bearer or a header of
 	}
 });
 
-test('generic: the signature of our own webhooks, five minutes either way', t => {
+test('generic: accepts the signature of our webhooks within five minutes', t => {
 	const signed = (body: string, at: number) =>
 		post(body, {
 			'x-webhook-timestamp': String(at),
@@ -101,7 +101,7 @@ test('generic: the signature of our own webhooks, five minutes either way', t =>
 	t.false(proves(post('{}'), 'whsec', now));
 });
 
-test('SNS: both versions of the signature, by a certificate of an SNS host', t => {
+test('SNS: accepts both signature versions with a certificate from an SNS host', t => {
 	const {key, cert} = makeRsaCertificate('sns.eu-west-1.amazonaws.com');
 	const today = Date.now();
 	const message = {
@@ -144,7 +144,7 @@ test('SNS: both versions of the signature, by a certificate of an SNS host', t =
 	t.is(readSns({...signed(asked, '2'), SubscribeURL: 'https://sns.eu-west-1.amazonaws.com.evil.example/'}), null);
 });
 
-test('SNS: a message is older than an hour only where somebody replays it', t => {
+test('SNS: treats a message older than an hour as a replay', t => {
 	const read = (Timestamp: unknown) =>
 		readSns({
 			...{Type: 'Notification', SignatureVersion: '2', Timestamp},
@@ -159,7 +159,7 @@ test('SNS: a message is older than an hour only where somebody replays it', t =>
 	}
 });
 
-test('SNS: no URL of another host, scheme, port or user is followed', t => {
+test('SNS: refuses a URL with another host, scheme, port or user', t => {
 	const read = (SigningCertURL: unknown) => readSns({Type: 'Notification', SignatureVersion: '1', SigningCertURL});
 	const file = 'SimpleNotificationService-9c6465fa7f48f5cacd23014631ec1136.pem';
 	const regions =

@@ -10,7 +10,7 @@ import {classify} from '../helpers/classify.ts';
 
 type Example = {readonly what: string; readonly event: Fields};
 
-/** What each kind of event is as a report. */
+/** The report that each kind of event is read as. */
 const expected: Readonly<Record<string, Partial<Report>>> = {
 	delivered: {action: 'delivered', suppresses: false},
 	bounced: {action: 'failed', type: 'permanent', suppresses: true},
@@ -41,7 +41,7 @@ for (const provider of providerNames) {
 			t.is(kind, 'provider');
 			t.is(reports.length, 1);
 			t.like(reports[0], expected[what] ?? t.fail(`${what} is not a kind of event`));
-			// Amazon says of a rejection and of an opt-out only which mail they are about.
+			// Amazon does not name the recipient of a rejection or an opt-out, only the message.
 			const names = provider !== 'ses' || !/Reject|Subscription|Open|Click|Send/.test(String(event.eventType));
 			t.is(reports[0]?.recipient ?? null, names ? 'ada@example.org' : null);
 			t.true(clues.refs.includes('rTOKEN'), JSON.stringify(clues));
@@ -53,7 +53,7 @@ function bodyOf(provider: string, event: Fields): unknown {
 	return provider === 'mailgun' ? {signature: {}, 'event-data': event} : [event];
 }
 
-test('a post is recognized by its form, as it is recorded and in the guide', t => {
+test('recognizes the provider of each recorded post and of the examples in the guide', t => {
 	for (const provider of providerNames) {
 		for (const {event} of examplesOf(provider)) {
 			t.is(guessProvider(bodyOf(provider, event)), provider, JSON.stringify(event));
@@ -69,14 +69,14 @@ test('a post is recognized by its form, as it is recorded and in the guide', t =
 	}
 });
 
-test('the token is found in every mail that a provider echoes, however its header is spelled', t => {
+test('echoes the token in a valid header for every provider', t => {
 	for (const provider of providerNames) {
 		const [name, value] = providers[provider].echo?.('r0123456789') ?? ['X-Mailctl-Ref', 'r0123456789'];
 		t.regex(`${name}: ${value}`, /^X-[A-Za-z-]+: [\x21-\x7e ]*r0123456789[\x21-\x7e]*$/, provider);
 	}
 });
 
-test('a refusal has the codes that its reply has, and the words of the host alone', t => {
+test('reads the codes and the reply of the mail server from a rejection', t => {
 	const read = (event: Fields) => readEvent(stored('postmark', event), classify).reports[0];
 	const bounce = {RecordType: 'Bounce', Type: 'HardBounce', Details: 'smtp;550 5.1.1 No such user'};
 	t.like(read(bounce), {code: 550, status: '5.1.1', category: 'unknown_user', reason: '550 5.1.1 No such user'});
@@ -84,7 +84,7 @@ test('a refusal has the codes that its reply has, and the words of the host alon
 	t.like(read({RecordType: 'Delivery', Details: 'smtp;250 ok queued as 551'}), {code: null, status: null});
 });
 
-test('what a program or a subscriber answers is no bounce, also where SparkPost calls it one', t => {
+test('does not treat replies and unsubscribes as bounces, even if SparkPost does', t => {
 	for (const type of ['bounce', 'out_of_band']) {
 		for (const bounceClass of ['60', '80', '100']) {
 			const event = {
@@ -102,7 +102,7 @@ test('what a program or a subscriber answers is no bounce, also where SparkPost 
 	}
 });
 
-test('the type of a complaint counts, however it is spelled', t => {
+test('applies the type of a complaint, however it is spelled', t => {
 	const sesComplaint = (complaintFeedbackType: string) => ({
 		...{eventType: 'Complaint', mail: {}},
 		complaint: {complaintFeedbackType, complainedRecipients: [{emailAddress: 'ada@example.org'}]},
@@ -126,7 +126,7 @@ test('the type of a complaint counts, however it is spelled', t => {
 	}
 });
 
-test('the URL of a click is whole', t => {
+test('keeps the whole URL of a click', t => {
 	const url = `https://shop.example/?${'q=550+5.1.1&'.repeat(200)}z`;
 	for (const [provider, event] of [
 		['sendgrid', {event: 'click', url}],
@@ -137,7 +137,7 @@ test('the URL of a click is whole', t => {
 	}
 });
 
-test('opens, clicks and opt-outs that a provider tracked count only where the operator says so', t => {
+test('counts opens, clicks and opt-outs tracked by a provider only if the operator enables them', t => {
 	for (const [type, action] of [
 		['opened', 'opened'],
 		['clicked', 'clicked'],
@@ -151,7 +151,7 @@ test('opens, clicks and opt-outs that a provider tracked count only where the op
 	}
 });
 
-test('any JSON is read without a throw, and nothing that is long stays long', t => {
+test('reads any JSON without throwing and truncates long values', t => {
 	const names = [
 		'event',
 		'type',

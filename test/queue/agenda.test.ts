@@ -8,7 +8,7 @@ const command = fc.oneof(
 	fc.record({kind: fc.constant('next' as const), now: fc.nat(1000)}),
 );
 
-test('an agenda gives what a sorted list would give', t => {
+test('returns items in the same order as a sorted list', t => {
 	fc.assert(
 		fc.property(fc.array(command, {maxLength: 300}), commands => {
 			const items: Timed[] = Array.from({length: 21}, () => ({at: null, index: 0}));

@@ -23,14 +23,14 @@ const event = fc.record({
 	settles: fc.nat(6),
 });
 
-/** Two destinations share each site; one has a rate, one a source that is new. */
+/** Two destinations share each provider; one has a rate, one a new source address. */
 function routeOf(destination: string): Route {
 	const n = Number(/\d+/.exec(destination)?.[0] ?? 0);
 	const route = routeTo(`site${n >> 1}`, {failures: 2, startConnections: 2, perMinute: n >> 1 === 1 ? 60 : null});
 	return n === 5 ? {...route, warmUp: {source: 'a', group: 'b', perDay: 20, overflow: routeTo('site9')}} : route;
 }
 
-test('whatever happens to sites and lanes, every copy is claimed in the end, and never more than allowed at once', t => {
+test('claims every recipient eventually and never too many at once, whatever happens to providers', t => {
 	fc.assert(
 		fc.property(fc.array(event, {minLength: 1, maxLength: 60}), events => {
 			const queues = new DestinationQueues({
@@ -39,7 +39,7 @@ test('whatever happens to sites and lanes, every copy is claimed in the end, and
 				remembered: () => undefined,
 				shares: noOtherNodes,
 			});
-			/** As the store has it: when the recipients of each queue are due. */
+			/** When the recipients of each queue are due, as in the store. */
 			const due = new Map<string, number[]>();
 			const running: ClaimPermit[] = [];
 			let warmedUp = 0;

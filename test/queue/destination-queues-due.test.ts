@@ -2,7 +2,7 @@ import test from 'ava';
 import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {at, brought, key, own, permitsOf, queuesOf, settle, well} from './on-queues.ts';
 
-test('what is due later becomes ready at its time, the earliest first known wins', t => {
+test('makes a queue ready at the earliest known due time', t => {
 	const queues = queuesOf();
 	queues.due(key('a.test'), 5000, at(0));
 	queues.due(key('a.test'), 9000, at(0));
@@ -12,7 +12,7 @@ test('what is due later becomes ready at its time, the earliest first known wins
 	t.is(permitsOf(queues, own(), 5000).length, 1);
 });
 
-test('work that arrives while a claim is under way is claimed after it', t => {
+test('claims work that arrives during a claim once the claim has ended', t => {
 	const queues = queuesOf();
 	queues.arrived(key('a.test'), at(0));
 	const [permit] = permitsOf(queues) as [ClaimPermit];
@@ -23,7 +23,7 @@ test('work that arrives while a claim is under way is claimed after it', t => {
 	t.is(queues.inFlight, 5);
 });
 
-test('mail that arrives makes nobody forget what is due later', t => {
+test('remembers what is due later when new mail arrives', t => {
 	const queues = queuesOf();
 	queues.due(key('a.test'), 5000, at(0));
 	queues.arrived(key('a.test'), at(0));
@@ -34,7 +34,7 @@ test('mail that arrives makes nobody forget what is due later', t => {
 	t.is(permitsOf(queues, own(), 5000).length, 1);
 });
 
-test('after one copy came due the claim asks for the next, until all have had their turn', t => {
+test('asks for the next due recipient after each claim, until all have had their turn', t => {
 	const queues = queuesOf();
 	queues.due(key('a.test'), 5000, at(0));
 	queues.due(key('a.test'), 9000, at(0));
@@ -52,7 +52,7 @@ test('after one copy came due the claim asks for the next, until all have had th
 	t.false(permitsOf(queues, own(), 9000)[0]?.asksNext, 'nothing else is known where mail was just accepted');
 });
 
-test('a full claim leaves the question for the next due copy to the claim after it', t => {
+test('leaves asking for the next due recipient to the claim after a full one', t => {
 	const queues = queuesOf();
 	queues.found(key('a.test'), 0, at(0));
 	const [full] = permitsOf(queues) as [ClaimPermit];
@@ -61,7 +61,7 @@ test('a full claim leaves the question for the next due copy to the claim after 
 	t.true(permitsOf(queues)[0]?.asksNext);
 });
 
-test('the end of a slow copy makes nobody forget what came and was deferred meanwhile', t => {
+test('remembers what arrived and was deferred while a slow attempt was running', t => {
 	const queues = queuesOf();
 	queues.arrived(key('a.test'), at(0));
 	const [slow] = permitsOf(queues) as [ClaimPermit];

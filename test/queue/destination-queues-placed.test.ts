@@ -4,7 +4,7 @@ import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, key, minute, own, permitsOf, queuesOf, settle, silent, well} from './on-queues.ts';
 
-test('no more mails go than the rate allows, and none is held back for ever', t => {
+test('sends no more than the rate allows, and holds no message back forever', t => {
 	const queues = queuesOf();
 	const route = own({perMinute: 60});
 	queues.found(key('slow.test'), 0, at(0));
@@ -22,7 +22,7 @@ test('no more mails go than the rate allows, and none is held back for ever', t 
 	t.true(times.length > 170, String(times.length));
 });
 
-test('what a new source may not send today goes another way, or waits for tomorrow', t => {
+test('sends what exceeds the daily limit of a new source by another route, or the next day', t => {
 	const overflow = routeTo('relay');
 	const warm = (more: Route['warmUp']) => ({...routeTo('mx.test'), warmUp: more});
 	const limited = {source: '192.0.2.1', group: 'big', perDay: 3};
@@ -52,7 +52,7 @@ test('what a new source may not send today goes another way, or waits for tomorr
 	}
 });
 
-test('mail moves to another site when its hosts change', t => {
+test('moves mail to another provider when its mail servers change', t => {
 	const queues = queuesOf();
 	queues.arrived(key('a.test'), at(0));
 	const [first] = permitsOf(queues) as [ClaimPermit];
@@ -66,7 +66,7 @@ test('mail moves to another site when its hosts change', t => {
 	t.is(first.site.inFlight, later.limit + 5 - 3);
 });
 
-test('a way that leads elsewhere holds at once, also for what waits at a site that is left alone', t => {
+test('uses a changed route at once, even for mail waiting at a suspended provider', t => {
 	const queues = queuesOf();
 	queues.arrived(key('a.test'), at(0));
 	const [permit] = permitsOf(queues, () => routeTo('dead.test', {failures: 1})) as [ClaimPermit];
@@ -90,7 +90,7 @@ test('a way that leads elsewhere holds at once, also for what waits at a site th
 	);
 });
 
-test('nothing goes the former way while the new one is being found', t => {
+test('sends nothing by the old route while the new one is looked up', t => {
 	const queues = queuesOf();
 	for (const destination of ['claiming.test', 'ready.test']) {
 		queues.arrived(key(destination), at(0));
@@ -116,7 +116,7 @@ test('nothing goes the former way while the new one is being found', t => {
 	);
 });
 
-test('what a new source may not send today goes on when its way gets an overflow', t => {
+test('sends what exceeds the daily limit of a new source once its route has an overflow', t => {
 	const queues = queuesOf();
 	const warmUp = {source: '192.0.2.1', group: 'default', perDay: 0, overflow: null};
 	queues.arrived(key('a.test'), at(0));

@@ -2,7 +2,7 @@ import test from 'ava';
 import {routeTo} from '../helpers/routes.ts';
 import {at, key, queuesOf} from './on-queues.ts';
 
-test('a route that was looked up before routes changed is looked up again', t => {
+test('looks up a route again if its lookup began before routes changed', t => {
 	const queues = queuesOf();
 	queues.arrived(key('a.test'), at(0));
 	const queue = queues.nextToFind(true);

@@ -4,7 +4,7 @@ import type {ClaimPermit} from '../../src/queue/claim-permit.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, key, own, permitsOf, queuesOf, settle, shared, silent, well} from './on-queues.ts';
 
-test('a site gets no more than its window, another one still gets its own', t => {
+test('limits a provider to its window without limiting another one', t => {
 	const queues = queuesOf();
 	queues.arrived(key('dead.test'), at(0));
 	const [permit, ...others] = permitsOf(queues) as [ClaimPermit];
@@ -18,7 +18,7 @@ test('a site gets no more than its window, another one still gets its own', t =>
 	);
 });
 
-test('behind one smarthost workspaces take turns, and the destinations of each', t => {
+test('lets workspaces, and the destinations of each, take turns at a relay', t => {
 	const queues = queuesOf();
 	for (const name of ['a.test', 'b.test', 'c.test']) {
 		queues.arrived(key(name, 'ws_big'), at(0));
@@ -43,7 +43,7 @@ test('behind one smarthost workspaces take turns, and the destinations of each',
 	]);
 });
 
-test('many sites never have more in flight than allowed in all', t => {
+test('never exceeds the total in flight with many providers', t => {
 	const queues = queuesOf({maxInFlight: 50});
 	for (let site = 0; site < 20; site++) {
 		queues.arrived(key(`site${site}.test`), at(0));
@@ -52,7 +52,7 @@ test('many sites never have more in flight than allowed in all', t => {
 	t.true(granted <= 50 && granted >= 45, String(granted));
 });
 
-test('a site with a large window gets its turns among many small ones that keep all room taken', t => {
+test('gives a provider with a large window its turns among many small ones at full capacity', t => {
 	const queues = queuesOf({maxInFlight: 256});
 	const route = (name: string) => routeTo(name, name === 'large.test' ? {connections: 20, startConnections: 20} : {});
 	const running: ClaimPermit[] = [];
@@ -76,7 +76,7 @@ test('a site with a large window gets its turns among many small ones that keep 
 	t.true(large > 100, String(large));
 });
 
-test('a site whose connections are more than all that may be unproven is claimed for all the same', t => {
+test('claims for a provider whose connections exceed the limit for unproven ones', t => {
 	for (const rank of ['fresh', 'backlog'] as const) {
 		const queues = queuesOf({maxInFlight: 64, maxUnproven: 1});
 		if (rank === 'fresh') {
@@ -92,7 +92,7 @@ test('a site whose connections are more than all that may be unproven is claimed
 	}
 });
 
-test('what was tried before takes no more than its part where nobody knows who answers, and leaves room for new mail', t => {
+test('limits retries to unproven providers and leaves room for new mail', t => {
 	const queues = queuesOf({maxInFlight: 200, maxUnproven: 40});
 	for (let site = 0; site < 100; site++) {
 		queues.found(key(`dead${site}.test`), 0, at(0));
@@ -111,7 +111,7 @@ test('what was tried before takes no more than its part where nobody knows who a
 	t.is(queues.inFlight, 30, 'and of that a quarter to other workspaces');
 });
 
-test('a site that answers gets its whole window, one that stops answering loses it', t => {
+test('gives a responding provider its whole window, and takes it away when it stops responding', t => {
 	const queues = queuesOf({maxInFlight: 200, maxUnproven: 40});
 	queues.arrived(key('well.test'), at(0));
 	const [first] = permitsOf(queues) as [ClaimPermit];
@@ -128,7 +128,7 @@ test('a site that answers gets its whole window, one that stops answering loses 
 	t.is(queues.inFlight, 2, 'a connection for each copy, half as many as before');
 });
 
-test('new mail goes before a backlog that is due, and does not stop it', t => {
+test('sends new mail before a due backlog without stopping the backlog', t => {
 	const queues = queuesOf({maxInFlight: 80});
 	for (let site = 0; site < 100; site++) {
 		queues.found(key(`site${site}.test`), 0, at(0));
@@ -151,7 +151,7 @@ test('new mail goes before a backlog that is due, and does not stop it', t => {
 	t.true(backlog.length >= 4 && backlog.length < next.length, `${backlog.length} of ${next.length}`);
 });
 
-test('new mail goes before a backlog of its own lane', t => {
+test('sends new mail before the backlog of its own queue', t => {
 	const queues = queuesOf();
 	queues.found(key('a.test'), 0, at(0));
 	queues.arrived(key('a.test'), at(0));
@@ -165,7 +165,7 @@ test('new mail goes before a backlog of its own lane', t => {
 	);
 });
 
-test('the destinations of one workspace do not keep another one’s from being looked up', t => {
+test('looks up the destinations of each workspace in turn', t => {
 	const queues = queuesOf();
 	for (let n = 0; n < 1000; n++) {
 		queues.arrived(key(`d${n}.test`, 'ws_big'), at(0));

@@ -9,7 +9,7 @@ import {type Deliver, now, resultOf, schedulerOf} from '../helpers/scheduler.ts'
 import {waitFor} from '../helpers/wait.ts';
 
 const hour = 3_600_000;
-/** Of a destination whose mail is never tried. */
+/** For a destination whose mail is never attempted. */
 const lifetime = 5000;
 const retry = (lifetimeMs: number) => ({schedule: {waits: [20], repeatLast: true}, lifetime: lifetimeMs});
 const many = (n: number, domain: string) => Array.from({length: n}, (_, index) => `u${index}@${domain}`);
@@ -19,7 +19,7 @@ const statesOf = async (store: Store) =>
 const detailsOf = async (store: Store) =>
 	(await store.reader('events').where({type: 'bounced'})).map(({detail}) => JSON.parse(detail));
 
-storeTest(test, 'what is past its lifetime when its turn comes ends without a try', async (t, store) => {
+storeTest(test, 'ends a recipient past its lifetime without an attempt', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['late@a.test', 'tried@a.test'], {due: Date.now() - 2 * hour});
 	await changeRecipients(store.database, all => all.where({address: 'tried@a.test'}), {
@@ -60,7 +60,7 @@ storeTest(test, 'what is past its lifetime when its turn comes ends without a tr
 	);
 });
 
-storeTest(test, 'a destination’s own rules: what was not tried, and what was', async (t, store) => {
+storeTest(test, 'applies a destination’s own retry rules to attempted recipients and to others', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await store.writer.transaction(trx =>
 		trx('suspensions').insert({destination: 'own.test', reason: 'asked', created_at: now()}),
@@ -92,7 +92,7 @@ storeTest(test, 'a destination’s own rules: what was not tried, and what was',
 	});
 });
 
-storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for', async (t, store) => {
+storeTest(test, 'ends a recipient at the end of its lifetime, whatever it waits for', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const paused = await insertWorkspace(store, 'paused');
 	const patient = await insertWorkspace(store, 'patient');
@@ -134,7 +134,7 @@ storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for',
 				: Promise.resolve(routeTo(destination, {failures: 1, connections: 1, startConnections: 1})),
 	});
 	await scheduler.start();
-	// It is over only now that every copy has come to where it waits, which may take a busy machine long.
+	// The lifetime ends only once every recipient waits where it should, which may take long on a busy machine.
 	await waitFor('the tries', () => stuck.length === 1 && closed.deferred === 1);
 	lifetimeMs = 1;
 	await waitFor('the ends', async () => {
@@ -170,7 +170,7 @@ storeTest(test, 'a copy ends at the end of its lifetime, whatever it waits for',
 
 storeTest(
 	test,
-	'what its send has ended ends in time, whatever it waits for, and held or paused as well',
+	'ends a recipient at the deadline of its send, whatever it waits for, even if held or paused',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const paused = await insertWorkspace(store, 'paused');

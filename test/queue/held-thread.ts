@@ -2,7 +2,7 @@ import {parentPort, workerData} from 'node:worker_threads';
 import {progress} from '../../src/pool/foreign-work.ts';
 import type {FromRenderer, ToRenderer} from '../../src/queue/renderers.ts';
 
-// A maker that works on its first job until the gate opens, and takes no CPU time for it.
+// A renderer that works on its first job until the gate opens, without using CPU time.
 const {shared, gate} = workerData as {shared: SharedArrayBuffer; gate: SharedArrayBuffer};
 const told = new Int32Array(shared);
 

@@ -8,7 +8,7 @@ import {routeTo} from '../helpers/routes.ts';
 
 const moment = {now: Date.parse('2026-06-09T10:15:30Z'), monotonic: 100_000};
 
-/** A queue with mail that came due just now. */
+/** A queue with mail that has just come due. */
 function queueAt(destination: string, changes: Partial<DestinationQueue> = {}): DestinationQueue {
 	const route = routeTo(`mx.${destination}`);
 	const site = createSite(route, newSite(route.pace), false);
@@ -40,7 +40,7 @@ async function noted(...queues: DestinationQueue[]) {
 	return written.flatMap(({rows}) => rows);
 }
 
-test('mail that just came due is told to wait only where nothing goes for a while', async t => {
+test('reports that due mail waits only if its queue stands still for a while', async t => {
 	const left = queueAt('left.test');
 	Object.assign(left.placed?.site.state ?? {}, {
 		backoff: {until: moment.monotonic + 60_000, step: 1, reason: 'connect ETIMEDOUT', waitsFor: 'suspension'},
@@ -55,7 +55,7 @@ test('mail that just came due is told to wait only where nothing goes for a whil
 	);
 });
 
-test('a source that is new tells how much it may send a day, which may be nothing yet', async t => {
+test('reports the daily limit of a new source, which may be zero', async t => {
 	const warmUp: Route['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 0, overflow: null};
 	const [before] = await noted(queueAt('a.test', {state: 'spent', spent: warmUp}));
 	t.deepEqual(before?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 0});
@@ -63,7 +63,7 @@ test('a source that is new tells how much it may send a day, which may be nothin
 	t.deepEqual(spent?.reason, {code: 'warm_up', source: '192.0.2.1', group: 'big', perDay: 50});
 });
 
-test('mail that is due later is told to wait for its site that is left alone, until that ends', async t => {
+test('reports that mail due later waits for its suspended provider, until the suspension ends', async t => {
 	const queue = queueAt('left.test');
 	const {site} = queue.placed as NonNullable<DestinationQueue['placed']>;
 	Object.assign(queue, {state: 'idle', placed: null, restsAt: site, at: moment.now + 20_000});

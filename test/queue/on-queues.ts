@@ -9,11 +9,11 @@ export const minute = 60_000;
 /** The same instant on both clocks. */
 export const at = (ms: number) => ({now: ms, monotonic: ms});
 export const key = (destination: string, workspaceId = 'ws_1') => ({destination, workspaceId});
-/** What a try says about its site: it took the mail, or no host was reached. */
+/** What an attempt shows about its provider: it accepted the message, or no mail server was reached. */
 export const well: SiteEnd = {kind: 'answered', spoke: true, replies: [], reason: ''};
 export const silent: SiteEnd = {kind: 'failed', spoke: false, replies: [], reason: 'connect ETIMEDOUT'};
 
-/** Queues with capacity for all, unless `more` says otherwise. */
+/** Queues with enough capacity for all, unless overridden by `more`. */
 export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>
 	new DestinationQueues({
 		maxInFlight: 1000,
@@ -24,18 +24,18 @@ export const queuesOf = (more: Partial<DestinationQueuesOptions> = {}) =>
 		...more,
 	});
 
-/** A site of its own for every destination. */
+/** A separate provider for every destination. */
 export const own =
 	(pace: Partial<Pace> = {}) =>
 	(destination: string) =>
 		routeTo(destination, pace);
-/** One site for all. */
+/** One provider for all destinations. */
 export const shared = (pace: Partial<Pace> = {}) => {
 	const route = routeTo('relay', pace);
 	return () => route;
 };
 
-/** Finds the routes of all queues that wait for theirs. */
+/** Finds the routes of all queues that wait for one. */
 export function place(queues: DestinationQueues, route: (destination: string) => Route, now = 0): void {
 	for (let queue = queues.nextToFind(true); queue; queue = queues.nextToFind(true)) {
 		queues.placed(queue, route(queue.destination), at(now));
@@ -72,7 +72,7 @@ export function claimAll(
 /** A claim of `count` recipients. */
 export const brought = (count: number, nextDue: number | null = null) => ({count, nextDue, warmedUp: null});
 
-/** This many recipients of a permit come to the same end. */
+/** Ends this many recipients of a permit the same way. */
 export function settle(
 	queues: DestinationQueues,
 	permit: ClaimPermit,

@@ -22,7 +22,7 @@ const relayRoute = (name: string): Route => {
 	return {...route, terms: {...route.terms, nextHop: {kind: 'relay', relays: [], acceptMeans: 'sent'}}};
 };
 
-/** Nobody answered. */
+/** No mail server responded. */
 const silence = (recipient: Claimed) => ({
 	...resultOf(recipient, {kind: 'deferred', category: 'network', reason: 'connect ETIMEDOUT'} satisfies Outcome),
 	sentAt: null,
@@ -42,91 +42,91 @@ const silence = (recipient: Claimed) => ({
 	],
 });
 
+storeTest(test, 'delays mail of a workspace behind another’s backlog only by what is in progress', async (t, store) => {
+	const big = await insertWorkspace(store, 'big');
+	const small = await insertWorkspace(store, 'small');
+	await insertMessages(store, big.workspaceId, many(3000, 'a.test'), {due: Date.now() - 60_000});
+	const order: string[] = [];
+	let acceptedAt = -1;
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async recipient => {
+			order.push(recipient.workspace_id);
+			await new Promise(resolve => setTimeout(resolve, 2));
+			return resultOf(recipient, {kind: 'delivered'});
+		},
+		{routeOf: async () => relayRoute('relay')},
+	);
+	await scheduler.start();
+	await waitFor('the backlog to run', () => order.length > 300);
+	await insertMessages(store, small.workspaceId, ['code@a.test']);
+	acceptedAt = order.length;
+	scheduler.arriving([{destination: 'a.test', workspaceId: small.workspaceId}]);
+	await waitFor('the code', () => recorded.includes('code@a.test'));
+	const before = order.indexOf(small.workspaceId) - acceptedAt;
+	const stopped = scheduler.stop();
+	await stopped;
+	t.true(before <= 2 * 8 * 13, `${before} went before it`);
+});
+
 storeTest(
 	test,
-	'the backlog of one workspace holds up another’s mail by no more than what is under way',
+	'spends at most one attempt per recipient on a dead provider, even after a restart',
 	async (t, store) => {
-		const big = await insertWorkspace(store, 'big');
-		const small = await insertWorkspace(store, 'small');
-		await insertMessages(store, big.workspaceId, many(3000, 'a.test'), {due: Date.now() - 60_000});
-		const order: string[] = [];
-		let acceptedAt = -1;
-		const {scheduler, recorded} = schedulerOf(
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, many(50, 'dead.test'));
+		const tries: string[] = [];
+		const options = {
+			routeOf: async () => routeTo('mx.dead.test', {failures: 3, startConnections: 2}),
+			retry: () => retry([hour]),
+		};
+		const first = schedulerOf(
 			store,
 			async recipient => {
-				order.push(recipient.workspace_id);
-				await new Promise(resolve => setTimeout(resolve, 2));
+				tries.push(recipient.id);
+				return silence(recipient);
+			},
+			options,
+		);
+		await first.scheduler.start();
+		await waitFor('the backoff', async () => (await readSites(store.reader)).get('mx.dead.test') !== undefined);
+		// A row written just before may still say that it waits for capacity.
+		const wait = await waitFor('what it waits for', async () => {
+			const [row] = await waits(store);
+			return row?.waits_for === 'suspension' && row;
+		});
+		t.like(wait, {destination: 'dead.test', workspace_id: workspaceId, site: 'mx.dead.test'});
+		t.deepEqual(JSON.parse(wait.detail), {reply: 'connect ETIMEDOUT', probing: false});
+		t.true(Date.parse(wait.until) > Date.now());
+		await first.scheduler.stop();
+		t.true(tries.length >= 3 && tries.length <= 5, `${tries.length} tries`);
+		t.is(new Set(tries).size, tries.length);
+		t.like(first.scheduler.sites()[0], {site: 'mx.dead.test', connections: 0, waitsFor: 'suspension', inFlight: 0});
+
+		const remembered = await readSites(store.reader);
+		t.like(remembered.get('mx.dead.test'), {step: 1, window: 1, waitsFor: 'suspension'});
+		const again: string[] = [];
+		const second = schedulerOf(
+			store,
+			async recipient => {
+				again.push(recipient.address);
 				return resultOf(recipient, {kind: 'delivered'});
 			},
-			{routeOf: async () => relayRoute('relay')},
+			{
+				...options,
+				remembered: site => remembered.get(site),
+				routeOf: async ({destination}) => routeTo(`mx.${destination}`, {failures: 3}),
+			},
 		);
-		await scheduler.start();
-		await waitFor('the backlog to run', () => order.length > 300);
-		await insertMessages(store, small.workspaceId, ['code@a.test']);
-		acceptedAt = order.length;
-		scheduler.arriving([{destination: 'a.test', workspaceId: small.workspaceId}]);
-		await waitFor('the code', () => recorded.includes('code@a.test'));
-		const before = order.indexOf(small.workspaceId) - acceptedAt;
-		const stopped = scheduler.stop();
-		await stopped;
-		t.true(before <= 2 * 8 * 13, `${before} went before it`);
+		await insertMessages(store, workspaceId, ['one@well.test']);
+		await second.scheduler.start();
+		await waitFor('the other mail', () => second.recorded.length === 1);
+		await second.scheduler.stop();
+		t.deepEqual(again, ['one@well.test']);
 	},
 );
 
-storeTest(test, 'a dead site costs no copy more than one try, and waits; a restart keeps that', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, many(50, 'dead.test'));
-	const tries: string[] = [];
-	const options = {
-		routeOf: async () => routeTo('mx.dead.test', {failures: 3, startConnections: 2}),
-		retry: () => retry([hour]),
-	};
-	const first = schedulerOf(
-		store,
-		async recipient => {
-			tries.push(recipient.id);
-			return silence(recipient);
-		},
-		options,
-	);
-	await first.scheduler.start();
-	await waitFor('the backoff', async () => (await readSites(store.reader)).get('mx.dead.test') !== undefined);
-	// A note of the moment before may say that it waits for a place.
-	const wait = await waitFor('what it waits for', async () => {
-		const [row] = await waits(store);
-		return row?.waits_for === 'suspension' && row;
-	});
-	t.like(wait, {destination: 'dead.test', workspace_id: workspaceId, site: 'mx.dead.test'});
-	t.deepEqual(JSON.parse(wait.detail), {reply: 'connect ETIMEDOUT', probing: false});
-	t.true(Date.parse(wait.until) > Date.now());
-	await first.scheduler.stop();
-	t.true(tries.length >= 3 && tries.length <= 5, `${tries.length} tries`);
-	t.is(new Set(tries).size, tries.length);
-	t.like(first.scheduler.sites()[0], {site: 'mx.dead.test', connections: 0, waitsFor: 'suspension', inFlight: 0});
-
-	const remembered = await readSites(store.reader);
-	t.like(remembered.get('mx.dead.test'), {step: 1, window: 1, waitsFor: 'suspension'});
-	const again: string[] = [];
-	const second = schedulerOf(
-		store,
-		async recipient => {
-			again.push(recipient.address);
-			return resultOf(recipient, {kind: 'delivered'});
-		},
-		{
-			...options,
-			remembered: site => remembered.get(site),
-			routeOf: async ({destination}) => routeTo(`mx.${destination}`, {failures: 3}),
-		},
-	);
-	await insertMessages(store, workspaceId, ['one@well.test']);
-	await second.scheduler.start();
-	await waitFor('the other mail', () => second.recorded.length === 1);
-	await second.scheduler.stop();
-	t.deepEqual(again, ['one@well.test']);
-});
-
-storeTest(test, 'a site that is left alone is told also while all its mail is due later', async (t, store) => {
+storeTest(test, 'reports a suspended provider even while all of its mail is due later', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(3, 'dead.test'));
 	const {scheduler} = schedulerOf(store, async recipient => silence(recipient), {
@@ -134,7 +134,7 @@ storeTest(test, 'a site that is left alone is told also while all its mail is du
 		retry: () => retry([hour]),
 	});
 	await scheduler.start();
-	// A note of the moment before may say that it waits for a place.
+	// A row written just before may still say that it waits for capacity.
 	await waitFor('what it waits for', async () => (await waits(store))[0]?.waits_for === 'suspension');
 	t.like((await waits(store))[0], {site: 'mx.dead.test'});
 	const ids: string[] = await store.reader('recipients').pluck('id');
@@ -146,7 +146,7 @@ storeTest(test, 'a site that is left alone is told also while all its mail is du
 	await scheduler.stop();
 });
 
-storeTest(test, 'a site comes back when its probe is taken', async (t, store) => {
+storeTest(test, 'resumes a provider when its probe is accepted', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, many(20, 'a.test'));
 	let dead = true;
@@ -171,7 +171,7 @@ storeTest(test, 'a site comes back when its probe is taken', async (t, store) =>
 
 storeTest(
 	test,
-	'a smarthost that refuses us stops its route: no attempt counts, nothing bounces, others go on',
+	'stops the route of a relay that rejects us, without counting attempts or bouncing anything',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, [...many(20, 'a.test'), 'one@direct.test'], {due: Date.now() - hour});
@@ -197,7 +197,7 @@ storeTest(
 			{
 				routeOf: async ({destination}) =>
 					destination === 'a.test' ? relayRoute('smarthost') : routeTo(destination),
-				// Whatever were counted as a try would be the last one, which is a minute before the end.
+				// Anything counted as an attempt would be the last one, a minute before the end.
 				retry: () => retry([500], hour + 59_000),
 				observer: {siteChanged: (_site, more) => changes.push(...more)},
 			},
@@ -218,7 +218,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a destination that an operator suspended is not claimed until it is resumed', async (t, store) => {
+storeTest(test, 'does not claim a destination that an operator suspended until it is resumed', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await store.writer.transaction(trx =>
 		trx('suspensions').insert({destination: 'a.test', reason: 'asked', created_at: now()}),
@@ -236,44 +236,40 @@ storeTest(test, 'a destination that an operator suspended is not claimed until i
 	await scheduler.stop();
 });
 
-storeTest(
-	test,
-	'a new source sends no more than its share of the day, also after a restart and between nodes',
-	async (t, store) => {
-		await clearOfMidnight();
-		const {workspaceId} = await insertWorkspace(store);
-		await insertMessages(store, workspaceId, [...many(20, 'a.test'), ...many(20, 'b.test')]);
-		const warm: Route['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 7, overflow: null};
-		const routeOf = async ({destination}: {destination: string}) => ({...routeTo(destination), warmUp: warm});
-		const nodes = [1, 2].map(() =>
-			schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {routeOf}),
-		);
-		const sent = () => nodes.reduce((sum, {recorded}) => sum + recorded.length, 0);
-		await Promise.all(nodes.map(({scheduler}) => scheduler.start()));
-		await waitFor('the share', () => sent() === 7);
-		await waitFor('what the rest waits for', async () => {
-			const rows = await waits(store);
-			const destinations = new Set(rows.map(row => row.destination));
-			return destinations.size === 2 && rows.every(row => row.waits_for === 'warm_up');
-		});
-		t.deepEqual(JSON.parse((await waits(store))[0].detail), {source: '192.0.2.1', group: 'big', perDay: 7});
-		await Promise.all(nodes.map(({scheduler}) => scheduler.stop()));
-		t.is(sent(), 7);
+storeTest(test, 'enforces the daily limit of a new source across restarts and nodes', async (t, store) => {
+	await clearOfMidnight();
+	const {workspaceId} = await insertWorkspace(store);
+	await insertMessages(store, workspaceId, [...many(20, 'a.test'), ...many(20, 'b.test')]);
+	const warm: Route['warmUp'] = {source: '192.0.2.1', group: 'big', perDay: 7, overflow: null};
+	const routeOf = async ({destination}: {destination: string}) => ({...routeTo(destination), warmUp: warm});
+	const nodes = [1, 2].map(() =>
+		schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {routeOf}),
+	);
+	const sent = () => nodes.reduce((sum, {recorded}) => sum + recorded.length, 0);
+	await Promise.all(nodes.map(({scheduler}) => scheduler.start()));
+	await waitFor('the share', () => sent() === 7);
+	await waitFor('what the rest waits for', async () => {
+		const rows = await waits(store);
+		const destinations = new Set(rows.map(row => row.destination));
+		return destinations.size === 2 && rows.every(row => row.waits_for === 'warm_up');
+	});
+	t.deepEqual(JSON.parse((await waits(store))[0].detail), {source: '192.0.2.1', group: 'big', perDay: 7});
+	await Promise.all(nodes.map(({scheduler}) => scheduler.stop()));
+	t.is(sent(), 7);
 
-		const third = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
-			routeOf: async ({destination}) => ({
-				...routeTo(destination),
-				warmUp: {...warm, overflow: routeTo('relay')},
-			}),
-		});
-		await third.scheduler.start();
-		await waitFor('the overflow', () => third.recorded.length === 33);
-		await third.scheduler.stop();
-		t.like(await store.reader('warmup_days').first(), {source: '192.0.2.1', provider: 'big', n: 7});
-	},
-);
+	const third = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
+		routeOf: async ({destination}) => ({
+			...routeTo(destination),
+			warmUp: {...warm, overflow: routeTo('relay')},
+		}),
+	});
+	await third.scheduler.start();
+	await waitFor('the overflow', () => third.recorded.length === 33);
+	await third.scheduler.stop();
+	t.like(await store.reader('warmup_days').first(), {source: '192.0.2.1', provider: 'big', n: 7});
+});
 
-storeTest(test, 'mail of a paused workspace and held mail is not asked for again and again', async (t, store) => {
+storeTest(test, 'does not query mail of a paused workspace and held mail over and over', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const paused = await insertWorkspace(store, 'paused');
 	await insertMessages(store, workspaceId, ['one@a.test']);

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {Permits} from '../../src/queue/smtp-workers.ts';
 
-test('no more than so many are out at once; the first that waits goes first', async t => {
+test('limits permits and grants them to waiters in order', async t => {
 	const permits = new Permits(2);
 	const order: string[] = [];
 	const take = (id: string) => permits.take(id).then(() => order.push(id));
@@ -18,7 +18,7 @@ test('no more than so many are out at once; the first that waits goes first', as
 	t.is(order.at(-1), 'd');
 });
 
-test('units are given in order of asking; one that needs more than there are goes alone', async t => {
+test('grants units in the order of requests, and runs a request over the total alone', async t => {
 	const permits = new Permits(10);
 	const gone: string[] = [];
 	const take = (id: string, units: number) => permits.take(id, units).then(() => gone.push(id));

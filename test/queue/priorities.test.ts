@@ -8,7 +8,7 @@ import {at, brought, own, permitsOf, queuesOf, settle, shared, well} from './on-
 
 const queueFor = (priority: Priority, workspaceId = 'ws_1') => ({destination: 'a.test', workspaceId, priority});
 
-/** A destination with mail of some priorities, counted: what waits, what was granted, what is under way. */
+/** A destination with mail of several priorities, and how many wait, were granted and are in progress. */
 class Waiting {
 	readonly queues: DestinationQueues;
 	readonly waits: Record<Priority, number> = {high: 0, normal: 0, low: 0};
@@ -29,7 +29,7 @@ class Waiting {
 		}
 	}
 
-	/** Claims all that may be claimed now; answers the priorities in order. */
+	/** Claims all that may be claimed now; returns the priorities in order. */
 	claim(): Priority[] {
 		const order: Priority[] = [];
 		for (const permit of permitsOf(this.queues, shared(this.#pace), this.now)) {
@@ -44,7 +44,7 @@ class Waiting {
 		return order;
 	}
 
-	/** The oldest of what is under way is delivered. */
+	/** Delivers the oldest message in progress. */
 	end(): void {
 		const permit = this.running.shift();
 		if (permit) {
@@ -53,7 +53,7 @@ class Waiting {
 	}
 }
 
-test('a code is claimed at once while 100,000 newsletters wait', t => {
+test('claims a sign-in code at once while 100,000 newsletters wait', t => {
 	const waiting = new Waiting({connections: 5, startConnections: 2});
 	waiting.add('low', 100_000);
 	for (let turn = 0; turn < 500; turn++) {
@@ -69,7 +69,7 @@ test('a code is claimed at once while 100,000 newsletters wait', t => {
 	t.deepEqual(travelTerms(low, at(0))?.precedence, {isHigh: false, leaves: 1});
 });
 
-test('with one connection, high mail is next', t => {
+test('claims high-priority mail next if there is only one connection', t => {
 	const waiting = new Waiting({connections: 1, startConnections: 1});
 	waiting.add('low', 1000);
 	waiting.add('normal', 1000);
@@ -84,7 +84,7 @@ test('with one connection, high mail is next', t => {
 	t.is(travelTerms(permit, at(0))?.precedence?.leaves, 0);
 });
 
-test('normal mail leaves a connection for an hour after high mail', t => {
+test('reserves a connection from normal mail for an hour after high-priority mail', t => {
 	const waiting = new Waiting({connections: 5, startConnections: 5});
 	const ofNormal = () => {
 		waiting.add('normal', 1);
@@ -102,7 +102,7 @@ test('normal mail leaves a connection for an hour after high mail', t => {
 	t.is(ofNormal(), null);
 });
 
-test('whatever else comes, of eight recipients one is of each priority that waits', t => {
+test('claims at least one of eight recipients from each waiting priority', t => {
 	fc.assert(
 		fc.property(
 			fc.record({
@@ -137,7 +137,7 @@ test('whatever else comes, of eight recipients one is of each priority that wait
 	t.pass();
 });
 
-test('normal mail is not starved by high mail, nor high mail by the rest', t => {
+test('starves neither normal mail by high-priority mail nor the other way round', t => {
 	const waiting = new Waiting({connections: 3, startConnections: 3});
 	for (const priority of priorities) {
 		waiting.add(priority, 1e6);
@@ -153,7 +153,7 @@ test('normal mail is not starved by high mail, nor high mail by the rest', t => 
 	t.true(high >= (all * 5) / 8, JSON.stringify(waiting.granted));
 });
 
-test('a rate limit holds for all priorities together', t => {
+test('applies a rate limit to all priorities together', t => {
 	const waiting = new Waiting({connections: 5, startConnections: 5, perMinute: 60});
 	for (const priority of priorities) {
 		waiting.add(priority, 10_000);
@@ -169,7 +169,7 @@ test('a rate limit holds for all priorities together', t => {
 	t.true(low >= 12 && normal >= 12 && high >= 80, JSON.stringify(waiting.granted));
 });
 
-test('high mail of one workspace passes its own, not that of others', t => {
+test('lets high-priority mail overtake only mail of the same workspace', t => {
 	const queues = queuesOf({maxInFlight: 40});
 	const route = shared({connections: 5, startConnections: 5});
 	const order: string[] = [];
@@ -192,7 +192,7 @@ test('high mail of one workspace passes its own, not that of others', t => {
 	t.true(Math.abs(ofA - order.length / 2) <= 2, `${ofA} of ${order.length} turns`);
 });
 
-test('a flood of high mail to many sites leaves every second turn to normal mail of another workspace', t => {
+test('leaves every second turn to another workspace during a flood of high-priority mail', t => {
 	for (const isNew of [true, false]) {
 		const queues = queuesOf({maxInFlight: 40, maxUnproven: 20});
 		const wake = (key: Parameters<DestinationQueues['arrived']>[0]) =>
@@ -225,7 +225,7 @@ test('a flood of high mail to many sites leaves every second turn to normal mail
 	}
 });
 
-test('normal mail leaves no connection to high mail of another workspace', t => {
+test('reserves no connection for high-priority mail of another workspace', t => {
 	const queues = queuesOf();
 	const route = shared({connections: 5, startConnections: 5});
 	const claim = (workspaceId: string, priority: Priority) => {

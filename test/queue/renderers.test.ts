@@ -20,7 +20,7 @@ const templates: Record<string, {subject: string; html: string}> = {
 		html: '{% for i in (1..100000) %}{% for j in (1..100000) %}{{ i }}{% endfor %}{% endfor %}',
 	},
 	moody: {subject: 'x', html: '{% for i in (1..n) %}{% for j in (1..n) %}{{ i }}{% endfor %}{% endfor %}'},
-	// Liquid looks at no limit within one output; with a long text this takes seconds.
+	// Liquid checks no limit within one output; with a long text this takes seconds.
 	stuck: {subject: 'x', html: `{{ text${' | slugify'.repeat(1000)} | size }}`},
 };
 
@@ -35,7 +35,7 @@ type StartOptions = {
 	readonly limitMs?: number;
 	readonly clock?: Clock;
 	readonly cpu?: CpuClock;
-	/** The module of the next maker. */
+	/** The module of the next renderer. */
 	readonly thread?: () => string;
 	readonly gate?: SharedArrayBuffer;
 };
@@ -52,7 +52,7 @@ function start(
 	}: StartOptions = {},
 ) {
 	const crashes: string[] = [];
-	/** How many jobs the maker had, at each time that it got some. */
+	/** How many jobs the renderer had each time it received some. */
 	const held: number[] = [];
 	const resources: string[] = [];
 	const faults: string[] = [];
@@ -132,11 +132,11 @@ const job = (version_id: string, data: unknown = {name: 'Ada'}): MakeJob => ({
 	returnPathDomain: 'bounces.example',
 });
 
-test('busy renderers get whole batches, and each loads a template and a key once', async t => {
+test('gives busy renderers whole batches, and loads a template and a key once in each', async t => {
 	const {renderers, resources, held} = start(t, {count: 2});
 	const results = await Promise.all(Array.from({length: 160}, () => renderers.make(job('good'))));
 	t.true(results.every(result => result.ok));
-	// Sixteen for each, then eight more whenever one has done eight.
+	// Sixteen for each, then eight more whenever one has finished eight.
 	t.true(held.length <= 25, held.join());
 	t.true(resources.length <= 4, resources.join());
 	const [first] = results;
@@ -154,7 +154,7 @@ test('busy renderers get whole batches, and each loads a template and a key once
 	t.regex(list.unsubscribe.mail, /^u[0-9a-z]{44}@bounces\.example/);
 });
 
-test('a maker holds one job with large attachments at a time, and many others', async t => {
+test('gives a renderer one job with large attachments at a time, but many others', async t => {
 	const {renderers, held} = start(t);
 	const attachment = {filename: 'a.bin', contentType: 'application/octet-stream', content: Buffer.alloc(600_000)};
 	const large = () => renderers.make({...job('good'), attachments: [attachment]});
@@ -165,7 +165,7 @@ test('a maker holds one job with large attachments at a time, and many others', 
 	t.true(results.every(result => result.ok));
 });
 
-test('a maker that is busy gets what comes meanwhile in one batch', async t => {
+test('batches what arrives while a renderer is busy', async t => {
 	const gate = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 	const {renderers, held} = start(t, {
 		thread: () => './held-thread.js',
@@ -183,7 +183,7 @@ test('a maker that is busy gets what comes meanwhile in one batch', async t => {
 	t.deepEqual(held, [8, 5]);
 });
 
-test('a template that runs for ever fails its message only', async t => {
+test('fails only the message of a template that runs forever', async t => {
 	const {renderers} = start(t);
 	const [bad, ...good] = await Promise.all([
 		renderers.make(job('hostile')),
@@ -194,12 +194,12 @@ test('a template that runs for ever fails its message only', async t => {
 });
 
 /**
- * Passes only while this process works: on a busy machine 15 seconds may pass without the second of CPU that is
- * allowed.
+ * Advances only while this process runs: on a busy machine 15 seconds may pass without the one second of CPU time
+ * that is allowed.
  */
 const ofCpu: Clock = {...systemClock, monotonic: processCpu};
 
-/** So much time passes once a message was seen at work, but none of the CPU's. The gate opens after some more looks. */
+/** Lets time pass without CPU time once a message is in progress. The gate opens a few readings later. */
 function starving(ms: number) {
 	const gate = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 	let [now, looks] = [0, 0];
@@ -218,7 +218,7 @@ function starving(ms: number) {
 	return {gate: gate.buffer as SharedArrayBuffer, cpu, clock: {...systemClock, monotonic}};
 }
 
-test('a message that outlasts the limit without CPU time is made', async t => {
+test('renders a message that exceeds the time limit for lack of CPU time', async t => {
 	const {renderers, crashes} = start(t, {
 		thread: () => './held-thread.js',
 		limitMs: 2000,
@@ -228,7 +228,7 @@ test('a message that outlasts the limit without CPU time is made', async t => {
 	t.deepEqual(crashes, []);
 });
 
-test('a message that gets no CPU time for very long is put off, others are made', async t => {
+test('postpones a message that gets no CPU time for very long, and renders others', async t => {
 	const threads = ['./held-thread.js'];
 	const {renderers, crashes} = start(t, {
 		thread: () => threads.shift() ?? rendererThread,
@@ -241,7 +241,7 @@ test('a message that gets no CPU time for very long is put off, others are made'
 	t.is(crashes.length, 1);
 });
 
-test('a template that is gone fails its message, one unavailable is loaded again, bad keys postpone theirs', async t => {
+test('fails on a removed template, retries an unavailable one, and postpones on a damaged key', async t => {
 	const {renderers, crashes, faults} = start(t);
 	const [gone, busy, sealed, damaged, good] = await Promise.all([
 		renderers.make(job('gone')),
@@ -262,7 +262,7 @@ test('a template that is gone fails its message, one unavailable is loaded again
 	t.deepEqual(crashes, []);
 });
 
-test('mail waits for a maker that cannot start, which is tried again, but not at once', async t => {
+test('waits for a renderer that cannot start, and restarts it after a delay', async t => {
 	let broken = true;
 	const {renderers, crashes} = start(t, {
 		thread: () => (broken ? './broken-thread.js' : rendererThread),
@@ -282,8 +282,8 @@ const isLimit = (result: {ok: boolean; unmade?: object}): boolean => {
 	return reason === 'render_limit' && waitMs === undefined;
 };
 
-test('mails over the render limit cost their own time: others of the template are made beside them', async t => {
-	// No time passes, so that the turn of none comes because it waited for long.
+test('renders other messages of a template while some exceed the render limit', async t => {
+	// No time passes, so that no message gets its turn because it has waited long.
 	const {renderers} = start(t, {clock: {...systemClock, monotonic: () => 0}});
 	const order: string[] = [];
 	const make = async (name: string, ...args: Parameters<typeof job>) => {
@@ -309,7 +309,7 @@ test('mails over the render limit cost their own time: others of the template ar
 	);
 });
 
-test('a template that takes all its time again and again holds up no other, and what finds no turn is put off', async t => {
+test('does not delay others for a template that keeps timing out, and postpones its waiting messages', async t => {
 	const {renderers} = start(t);
 	let ended = 0;
 	const hostile = Array.from({length: 60}, async () => {
@@ -329,8 +329,8 @@ test('a template that takes all its time again and again holds up no other, and 
 	t.true(before < 60, 'the others waited for their turn');
 });
 
-// Alone: the renderers of the other tests would use its CPU time up.
-test.serial('messages that outlast the limit kill their renderer twice and fail, all others are rendered', async t => {
+// Serial: the renderers of the other tests would use up its CPU time.
+test.serial('fails messages that exceed the limit after two killed renderers, and renders all others', async t => {
 	const {renderers, crashes} = start(t, {limitMs: 1000, clock: ofCpu});
 	const [one, two, ...good] = await Promise.all([
 		renderers.make(job('stuck', muchData)),

@@ -8,7 +8,7 @@ import {insertMessages, insertWorkspace} from '../helpers/messages.ts';
 import {resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-storeTest(test, 'scheduled mail that arrives is tried once its time has come, and none before', async (t, store) => {
+storeTest(test, 'attempts newly scheduled mail when it is due, and not before', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const early: string[] = [];
 	const due = new Map<string, number>();
@@ -34,7 +34,7 @@ storeTest(test, 'scheduled mail that arrives is tried once its time has come, an
 	t.deepEqual(early, []);
 });
 
-storeTest(test, 'thousands that are scheduled in one queue hold up nothing, and each goes once', async (t, store) => {
+storeTest(test, 'sends each of thousands of scheduled messages once without delaying others', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const many = Array.from({length: 2000}, (_, n) => `later${n}@a.test`);
 	await insertMessages(store, workspaceId, many, {due: Date.now() + 3_600_000});
@@ -49,7 +49,7 @@ storeTest(test, 'thousands that are scheduled in one queue hold up nothing, and 
 	t.deepEqual(recorded.toSorted(), ['now@a.test', ...soon].toSorted());
 });
 
-sqliteTest(test, 'a clock that steps back brings retries forward, not what is scheduled', async (t, store) => {
+sqliteTest(test, 'brings retries forward when the clock steps back, but not scheduled mail', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [now, later] = [Date.now(), Date.now() + 20 * 86_400_000];
 	await insertMessages(store, workspaceId, ['scheduled@a.test', 'retried@a.test'], {due: later});
@@ -71,76 +71,72 @@ sqliteTest(test, 'a clock that steps back brings retries forward, not what is sc
 	);
 });
 
-sqliteTest(
-	test,
-	'a clock that jumps forward and back sends nothing early, nothing twice, and all',
-	async (t, store) => {
-		const {workspaceId} = await insertWorkspace(store);
-		let step = 0;
-		const clock = {...systemClock, now: () => Date.now() + step};
-		const start = Date.now();
-		const dueOf = (address: string) => start + Number(address.split('@')[0]) * hour;
-		const early: string[] = [];
-		const {scheduler, recorded} = schedulerOf(
-			store,
-			async recipient => {
-				if (clock.now() < dueOf(recipient.address)) {
-					early.push(recipient.address);
-				}
-				return resultOf(recipient, {kind: 'delivered'});
-			},
-			{clock},
-		);
-		const schedule = async (address: string) => {
-			const dueAt = dueOf(address);
-			const [id] = await insertMessages(store, workspaceId, [address], {due: dueAt});
-			const ids = await store.reader('recipients').where({message_id: id}).pluck('id');
-			await store
-				.database('queue')
-				.whereIn('recipient_id', ids)
-				.update({send_at: storeTime(dueAt)});
-			scheduler.arriving([{destination: 'a.test', workspaceId, dueAt}]);
-		};
-		const goes = (address: string) => waitFor(address, () => recorded.includes(address));
-		const jump = async (to: number) => {
-			const isBack = to < step;
-			step = to;
-			if (isBack) {
-				const now = clock.now();
-				await store.writer.transaction(trx =>
-					bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + 1000), storeTime(now)),
-				);
-				await scheduler.rescan();
+sqliteTest(test, 'sends everything once and nothing early if the clock jumps forward and back', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	let step = 0;
+	const clock = {...systemClock, now: () => Date.now() + step};
+	const start = Date.now();
+	const dueOf = (address: string) => start + Number(address.split('@')[0]) * hour;
+	const early: string[] = [];
+	const {scheduler, recorded} = schedulerOf(
+		store,
+		async recipient => {
+			if (clock.now() < dueOf(recipient.address)) {
+				early.push(recipient.address);
 			}
-		};
-		await scheduler.start();
-		for (const address of ['1@a.test', '2@a.test', '3@a.test']) {
-			await schedule(address);
+			return resultOf(recipient, {kind: 'delivered'});
+		},
+		{clock},
+	);
+	const schedule = async (address: string) => {
+		const dueAt = dueOf(address);
+		const [id] = await insertMessages(store, workspaceId, [address], {due: dueAt});
+		const ids = await store.reader('recipients').where({message_id: id}).pluck('id');
+		await store
+			.database('queue')
+			.whereIn('recipient_id', ids)
+			.update({send_at: storeTime(dueAt)});
+		scheduler.arriving([{destination: 'a.test', workspaceId, dueAt}]);
+	};
+	const goes = (address: string) => waitFor(address, () => recorded.includes(address));
+	const jump = async (to: number) => {
+		const isBack = to < step;
+		step = to;
+		if (isBack) {
+			const now = clock.now();
+			await store.writer.transaction(trx =>
+				bringForward(waitingRecipients(trx, storeTime(now)), storeTime(now + 1000), storeTime(now)),
+			);
+			await scheduler.rescan();
 		}
-		await jump(hour);
-		await goes('1@a.test');
-		await jump(-10 * hour);
-		// What is due now by the former clock is later by this one.
-		await schedule('0@a.test');
-		await schedule('-10@a.test');
-		await goes('-10@a.test');
-		await jump(0);
-		await goes('0@a.test');
-		t.deepEqual(recorded, ['1@a.test', '-10@a.test', '0@a.test']);
-		await jump(20 * hour);
-		await goes('3@a.test');
-		await goes('2@a.test');
-		await jump(0);
-		await schedule('-1@a.test');
-		await goes('-1@a.test');
-		await scheduler.stop();
-		t.deepEqual(early, []);
-		t.deepEqual(recorded.toSorted(), ['-10@a.test', '-1@a.test', '0@a.test', '1@a.test', '2@a.test', '3@a.test']);
-		t.deepEqual(await store.reader('queue').pluck('recipient_id'), []);
-	},
-);
+	};
+	await scheduler.start();
+	for (const address of ['1@a.test', '2@a.test', '3@a.test']) {
+		await schedule(address);
+	}
+	await jump(hour);
+	await goes('1@a.test');
+	await jump(-10 * hour);
+	// What is due now by the old clock is due later by this one.
+	await schedule('0@a.test');
+	await schedule('-10@a.test');
+	await goes('-10@a.test');
+	await jump(0);
+	await goes('0@a.test');
+	t.deepEqual(recorded, ['1@a.test', '-10@a.test', '0@a.test']);
+	await jump(20 * hour);
+	await goes('3@a.test');
+	await goes('2@a.test');
+	await jump(0);
+	await schedule('-1@a.test');
+	await goes('-1@a.test');
+	await scheduler.stop();
+	t.deepEqual(early, []);
+	t.deepEqual(recorded.toSorted(), ['-10@a.test', '-1@a.test', '0@a.test', '1@a.test', '2@a.test', '3@a.test']);
+	t.deepEqual(await store.reader('queue').pluck('recipient_id'), []);
+});
 
-storeTest(test, 'what another node accepted for later is found before, and tried then', async (t, store) => {
+storeTest(test, 'finds mail that another node scheduled, and attempts it when it is due', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const {scheduler, recorded} = schedulerOf(store, async recipient => {
 		t.true(Date.now() >= dueAt);

@@ -16,7 +16,7 @@ const statesOf = async (store: Store) =>
 		(await store.reader('recipients').select('address', 'state')).map(row => [row.address, row.state]),
 	);
 
-storeTest(test, 'a copy is claimed, made, delivered, recorded', async (t, store) => {
+storeTest(test, 'claims, renders, delivers and records a recipient', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId = ''] = await insertMessages(store, workspaceId, ['one@a.test']);
 	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}));
@@ -37,7 +37,7 @@ storeTest(test, 'a copy is claimed, made, delivered, recorded', async (t, store)
 	t.is(scheduler.inFlight, 0);
 });
 
-storeTest(test, '5,000 due for a destination that never answers do not hold up one for another', async (t, store) => {
+storeTest(test, 'does not let 5,000 recipients at an unresponsive destination delay another one', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(
 		store,
@@ -64,7 +64,7 @@ storeTest(test, '5,000 due for a destination that never answers do not hold up o
 	await stopped;
 });
 
-storeTest(test, 'a deferral is tried again by the schedule, then given up as a transient bounce', async (t, store) => {
+storeTest(test, 'retries a deferral on schedule, then gives up with a transient bounce', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const {scheduler} = schedulerOf(store, async recipient =>
@@ -84,7 +84,7 @@ storeTest(test, 'a deferral is tried again by the schedule, then given up as a t
 
 storeTest(
 	test,
-	'every deferred copy of a destination comes due, whatever arrives or ends meanwhile',
+	'attempts every deferred recipient when due, whatever arrives or ends in the meantime',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const waits: Record<string, number> = {'soon@a.test': 100, 'later@a.test': 400, 'last@a.test': 700};
@@ -116,7 +116,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a permanent failure of the recipient suppresses, and holds back what is queued', async (t, store) => {
+storeTest(test, 'suppresses after a permanent failure and stops what is queued for the recipient', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const [messageId] = await insertMessages(store, workspaceId, ['gone@a.test']);
 	const {scheduler, recorded} = schedulerOf(store, async recipient =>
@@ -145,7 +145,7 @@ storeTest(test, 'a permanent failure of the recipient suppresses, and holds back
 
 storeTest(
 	test,
-	'an opt-out of the topic, a removed sender and a paused workspace stop a queued copy',
+	'stops a queued recipient on a topic opt-out, a removed sender or a paused workspace',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		await insertMessages(store, workspaceId, ['out@a.test'], {topic: 'news'});
@@ -182,7 +182,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'claims of a dead daemon are released, its late outcome changes nothing', async (t, store) => {
+storeTest(test, 'releases the claims of a dead daemon and ignores its late outcome', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	let finish: (result: AttemptResult) => void = () => undefined;
@@ -209,7 +209,7 @@ storeTest(test, 'claims of a dead daemon are released, its late outcome changes 
 	t.true(JSON.parse(detail).possible_duplicate, 'the dead daemon may have sent it');
 });
 
-storeTest(test, 'a mail that may have arrived three times is not sent again', async (t, store) => {
+storeTest(test, 'stops sending a message that may have been delivered three times', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 	const doubtful: Outcome = {kind: 'deferred', category: 'network', reason: 'no answer to the data'};
@@ -219,7 +219,7 @@ storeTest(test, 'a mail that may have arrived three times is not sent again', as
 		async recipient => {
 			const n = (tries.get(recipient.address) ?? 0) + 1;
 			tries.set(recipient.address, n);
-			// The other one is refused for now in between, and taken at last.
+			// The other one is temporarily rejected in between, and accepted in the end.
 			const isRefused = recipient.address === 'two@a.test' && n % 2 === 0;
 			if (isRefused && n === 4) {
 				return resultOf(recipient, {kind: 'delivered'});
@@ -244,76 +244,90 @@ storeTest(test, 'a mail that may have arrived three times is not sent again', as
 	t.deepEqual(await store.reader('suppressions'), []);
 });
 
-storeTest(test, 'what takes a worker down twice is errored, once is tried again', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test', 'bad@a.test']);
-	const crashed = new Set<string>();
-	const {scheduler} = schedulerOf(store, async recipient => {
-		if (recipient.address === 'bad@a.test' || !crashed.has(recipient.id)) {
-			crashed.add(recipient.id);
-			throw new Error('The sender thread ended.');
-		}
-		return resultOf(recipient, {kind: 'delivered'});
-	});
-	await scheduler.start();
-	await waitFor('both', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
-	await scheduler.stop();
-	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
-	t.like(await recipientRows(store.reader).where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
-	t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
-});
-
-storeTest(test, 'what cannot be judged is tried once more, then errored; what was taken stays so', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	const faults: string[] = [];
-	const unreadable: Outcome = {
-		...({kind: 'deferred', category: 'greylist', reason: '450 later'} as const),
-		get waitMs(): number {
-			throw new Error('cannot be read');
-		},
-	};
-	const tries: string[] = [];
-	const {scheduler} = schedulerOf(
-		store,
-		async recipient => {
-			tries.push(recipient.address);
-			switch (recipient.address) {
-				case 'judge@a.test':
-					return resultOf(recipient, unreadable);
-				case 'site@b.test':
-					return {
-						...resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450'}),
-						attempts: [null as never],
-					};
-				case 'taken@c.test':
-					return {...resultOf(recipient, {kind: 'relayed'}), attempts: [null as never]};
-				default:
-					return resultOf(recipient, {kind: 'delivered'});
+storeTest(
+	test,
+	'retries a message that crashed a worker once, and fails it after the second crash',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['one@a.test', 'bad@a.test']);
+		const crashed = new Set<string>();
+		const {scheduler} = schedulerOf(store, async recipient => {
+			if (recipient.address === 'bad@a.test' || !crashed.has(recipient.id)) {
+				crashed.add(recipient.id);
+				throw new Error('The sender thread ended.');
 			}
-		},
-		{observer: {faulted: (_error, recipient) => faults.push(recipient.address)}},
-	);
-	const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
-	await insertMessages(store, workspaceId, addresses);
-	await scheduler.start();
-	await waitFor('all', async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0);
-	await scheduler.stop();
-	t.deepEqual(await statesOf(store), {
-		'judge@a.test': 'errored',
-		'well@a.test': 'delivered',
-		'site@b.test': 'errored',
-		'taken@c.test': 'sent',
-	});
-	const twice = ['judge@a.test', 'judge@a.test', 'site@b.test', 'site@b.test', 'taken@c.test'];
-	t.deepEqual(faults.toSorted(), twice);
-	t.deepEqual(tries.toSorted(), [...twice, 'well@a.test']);
-	for (const {detail} of await store.reader('events').where({type: 'errored'})) {
-		t.like(JSON.parse(detail), {reason: 'crashes'});
-	}
-	t.is(scheduler.inFlight, 0);
-});
+			return resultOf(recipient, {kind: 'delivered'});
+		});
+		await scheduler.start();
+		await waitFor(
+			'both',
+			async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
+		);
+		await scheduler.stop();
+		t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'bad@a.test': 'errored'});
+		t.like(await recipientRows(store.reader).where({address: 'one@a.test'}).first(), {attempts: 1, crashes: 1});
+		t.like(JSON.parse((await store.reader('events').where({type: 'errored'}).first()).detail), {reason: 'crashes'});
+	},
+);
 
-storeTest(test, 'a claim whose commit is not confirmed is given back and tried', async (t, store) => {
+storeTest(
+	test,
+	'retries once on an internal error, then fails, but keeps an accepted message as accepted',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		const faults: string[] = [];
+		const unreadable: Outcome = {
+			...({kind: 'deferred', category: 'greylist', reason: '450 later'} as const),
+			get waitMs(): number {
+				throw new Error('cannot be read');
+			},
+		};
+		const tries: string[] = [];
+		const {scheduler} = schedulerOf(
+			store,
+			async recipient => {
+				tries.push(recipient.address);
+				switch (recipient.address) {
+					case 'judge@a.test':
+						return resultOf(recipient, unreadable);
+					case 'site@b.test':
+						return {
+							...resultOf(recipient, {kind: 'deferred', category: 'greylist', reason: '450'}),
+							attempts: [null as never],
+						};
+					case 'taken@c.test':
+						return {...resultOf(recipient, {kind: 'relayed'}), attempts: [null as never]};
+					default:
+						return resultOf(recipient, {kind: 'delivered'});
+				}
+			},
+			{observer: {faulted: (_error, recipient) => faults.push(recipient.address)}},
+		);
+		const addresses = ['judge@a.test', 'well@a.test', 'site@b.test', 'taken@c.test'];
+		await insertMessages(store, workspaceId, addresses);
+		await scheduler.start();
+		await waitFor(
+			'all',
+			async () => (await recipientRows(store.reader).whereNotNull('next_attempt_at')).length === 0,
+		);
+		await scheduler.stop();
+		t.deepEqual(await statesOf(store), {
+			'judge@a.test': 'errored',
+			'well@a.test': 'delivered',
+			'site@b.test': 'errored',
+			'taken@c.test': 'sent',
+		});
+		const twice = ['judge@a.test', 'judge@a.test', 'site@b.test', 'site@b.test', 'taken@c.test'];
+		t.deepEqual(faults.toSorted(), twice);
+		t.deepEqual(tries.toSorted(), [...twice, 'well@a.test']);
+		for (const {detail} of await store.reader('events').where({type: 'errored'})) {
+			t.like(JSON.parse(detail), {reason: 'crashes'});
+		}
+		t.is(scheduler.inFlight, 0);
+	},
+);
+
+storeTest(test, 'releases and attempts a claim whose commit is not confirmed', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const errors: unknown[] = [];
@@ -345,7 +359,7 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and tried',
 	t.deepEqual(await statesOf(store), {'one@a.test': 'delivered', 'two@b.test': 'delivered'});
 });
 
-storeTest(test, 'a way that cannot be found is told with its lane', async (t, store) => {
+storeTest(test, 'reports a failed route lookup with its queue', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const told: unknown[] = [];
@@ -362,7 +376,7 @@ storeTest(test, 'a way that cannot be found is told with its lane', async (t, st
 	t.deepEqual(await statesOf(store), {'one@a.test': 'accepted'});
 });
 
-storeTest(test, 'a look at the store that failed is made again', async (t, store) => {
+storeTest(test, 'repeats a failed query of the store', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	let failures = 0;
 	const errors: unknown[] = [];
@@ -384,7 +398,7 @@ storeTest(test, 'a look at the store that failed is made again', async (t, store
 	t.is(errors.length, 1);
 });
 
-storeTest(test, 'a slow look at the store undoes nothing that a later one has seen', async (t, store) => {
+storeTest(test, 'ignores a slow query result that is older than a later one', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	let suspended: string[] = [];
@@ -416,7 +430,7 @@ storeTest(test, 'a slow look at the store undoes nothing that a later one has se
 	t.pass();
 });
 
-storeTest(test, 'a fault in what follows a stored outcome is no failure of the store', async (t, store) => {
+storeTest(test, 'does not report an error after a stored outcome as a failure of the store', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test', 'two@a.test']);
 	const faults: string[] = [];

@@ -23,24 +23,24 @@ function endAt(site: string, ...attempts: Attempt[]): string | null {
 	return siteEnd(result, {site, terms: plainTerms}, 'a.test')?.kind ?? null;
 }
 
-test('a policy of one domain says nothing of the hosts, which may serve many', t => {
+test('does not blame mail servers that may serve many domains for the policy of one', t => {
 	t.is(endOf(attemptOf('route', {policy: 'sts', result: 'validation-failure'})), null);
 	t.is(endOf(attemptOf('starttls', {policy: 'sts', result: 'certificate-host-mismatch'})), null);
 	t.is(endOf(attemptOf('starttls', {policy: 'tlsa', result: 'tlsa-invalid'})), null);
 	t.is(endOf(attemptOf('route', {policy: 'tlsa', result: 'dnssec-invalid'}), attemptOf('connect')), 'failed');
 });
 
-test('a handshake that fails without a policy is the host’s failure', t => {
+test('blames the mail server for a failed TLS handshake without a policy', t => {
 	t.is(endOf(attemptOf('starttls', {policy: 'no-policy-found', result: 'validation-failure'})), 'failed');
 	t.is(endOf(attemptOf('connect')), 'failed');
 });
 
-test('DNS of one domain that does not answer says nothing of hosts that serve many', t => {
+test('does not blame mail servers that serve many domains for the DNS failure of one', t => {
 	t.is(endAt('aspmx.l.google.com', attemptOf('route')), null);
 	t.is(endAt('a.test', attemptOf('route')), 'failed', 'a site of its own');
 });
 
-test('a host that stops answering before it has the mail was not heard, wherever it stops', t => {
+test('treats a mail server that falls silent before it has the message as unreachable', t => {
 	const silent: Attempt = {...attemptOf('mail'), isSilent: true};
 	t.is(endOf(silent), 'failed');
 	t.is(endOf(attemptOf('mail')), 'throttled', 'one that hung up wants less');
@@ -48,7 +48,7 @@ test('a host that stops answering before it has the mail was not heard, wherever
 	t.false(siteEnd(result, {site: 'mx.test', terms: plainTerms}, 'a.test')?.spoke);
 });
 
-test('a refusal for good of our address is a block of the site, but not where a smarthost passes it on', t => {
+test('treats a permanent rejection of our address as a block by the provider, but not via a relay', t => {
 	const reply = '5.7.1 Client host [192.0.2.1] is blocked';
 	const refused = {...attemptOf('rcpt'), code: 550, reply};
 	const bounced = {kind: 'bounced', type: 'permanent', category: 'block', reason: reply, suppresses: false} as const;

@@ -72,7 +72,7 @@ async function start(
 	return {workers, crashes, started};
 }
 
-test('a copy that a sender has a fault with fails alone', async t => {
+test('fails only the recipient that causes an error in a sender thread', async t => {
 	const {workers, crashes} = await start(t);
 	const [bad, good] = await Promise.allSettled([
 		workers.deliver('a.test', 5, delivery('no id')),
@@ -83,12 +83,12 @@ test('a copy that a sender has a fault with fails alone', async t => {
 	t.deepEqual(crashes, []);
 });
 
-test('what a sender thread held when it died is refused, what comes next is done by another', async t => {
+test('rejects what a sender thread held when it died, and continues with another thread', async t => {
 	const {workers, started} = await start(t);
 	const [first] = started as [Worker];
 	const died = once(first, 'exit');
 	const held = workers.deliver('a.test', 5, delivery());
-	// Before it can have answered, on most machines: what comes next waits for its end in any case.
+	// On most machines this is before it can have replied; the next message waits for its end in any case.
 	setImmediate(() => void first.terminate());
 	await held.catch(() => undefined);
 	await died;
@@ -96,7 +96,7 @@ test('what a sender thread held when it died is refused, what comes next is done
 	t.is(outcome.kind, 'delivered');
 });
 
-test('mail waits for a sender thread that cannot start, which is tried again, but not at once', async t => {
+test('waits for a sender thread that cannot start, and restarts it after a delay', async t => {
 	let broken = true;
 	const {workers, started, crashes} = await start(t, () => broken);
 	const waiting = workers.deliver('a.test', 5, delivery());
@@ -108,7 +108,7 @@ test('mail waits for a sender thread that cannot start, which is tried again, bu
 	t.is(started.length, 2);
 });
 
-test('RFC 5321 section 4.1.1.10: a sender thread says QUIT to its hosts before it ends', async t => {
+test('RFC 5321 section 4.1.1.10: a sender thread sends QUIT before it ends', async t => {
 	const tls = makeCertificate('mx.a.test');
 	const mx = await startFakeMx(t, {host: loopbackAddress(), tls});
 	const dns = await startFakeDns(t, {'a.test': {mx: [[10, 'mx.a.test']]}, 'mx.a.test': {a: [mx.host]}});
@@ -123,7 +123,7 @@ test('RFC 5321 section 4.1.1.10: a sender thread says QUIT to its hosts before i
 	t.is(mx.connections[0]?.commands.at(-1), 'QUIT');
 });
 
-test('threads that have no part in the connections of a site keep none', async t => {
+test('closes the connections of threads without a share in a provider’s connections', async t => {
 	const told: number[] = [];
 	const ready = new Set<Worker>();
 	const workers = new SmtpWorkers<Delivery>({

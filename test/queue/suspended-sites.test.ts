@@ -5,7 +5,7 @@ import {type ClaimPermit, travelTerms} from '../../src/queue/claim-permit.ts';
 import {routeTo} from '../helpers/routes.ts';
 import {at, brought, claimAll, key, minute, own, permitsOf, queuesOf, settle, silent, well} from './on-queues.ts';
 
-test('a site that backs off is left alone, then probed by one copy, whose success ends it', t => {
+test('suspends a failing provider, then probes it with one recipient and resumes on success', t => {
 	const queues = queuesOf();
 	const route = own({failures: 3});
 	queues.found(key('dead.test'), 0, at(0));
@@ -31,7 +31,7 @@ test('a site that backs off is left alone, then probed by one copy, whose succes
 	t.is(permitsOf(queues, route, 3 * minute)[0]?.limit, 20);
 });
 
-test('a site that an operator resumes is probed at once, and left alone again if it fails', t => {
+test('probes a provider at once when an operator resumes it, and suspends it again on failure', t => {
 	const queues = queuesOf();
 	const route = own({failures: 3});
 	queues.found(key('dead.test'), 0, at(0));
@@ -51,7 +51,7 @@ test('a site that an operator resumes is probed at once, and left alone again if
 	t.is(permitsOf(queues, route, 1000 + 2 * minute)[0]?.limit, 1);
 });
 
-test('mail for a destination that an operator suspended waits until it is resumed', t => {
+test('holds mail for a destination that an operator suspended until it is resumed', t => {
 	const queues = queuesOf();
 	queues.suspend(new Set(['a.test']), at(0));
 	queues.arrived(key('a.test'), at(0));
@@ -71,7 +71,7 @@ test('mail for a destination that an operator suspended waits until it is resume
 	);
 });
 
-test('a site that is left alone stays so, however many others had mail since', t => {
+test('keeps a provider suspended, however many others had mail since', t => {
 	const queues = queuesOf();
 	const once = (name: string, end: SiteEnd, now: number) => {
 		queues.arrived(key(name), at(now));
@@ -88,7 +88,7 @@ test('a site that is left alone stays so, however many others had mail since', t
 	t.deepEqual(permitsOf(queues, own({failures: 1}), 2), []);
 });
 
-test('a site that an operator resumes before any of its mail is due is probed when it is', t => {
+test('probes a provider resumed by an operator once its mail is due', t => {
 	const saved: SavedSite = {
 		...{suspendedUntil: 60 * minute, reason: 'no', step: 6, window: 1},
 		waitsFor: 'suspension',
@@ -105,7 +105,7 @@ test('a site that an operator resumes before any of its mail is due is probed wh
 	);
 });
 
-test('lanes whose mail is due later wait too while their site is left alone', t => {
+test('reports queues whose mail is due later as waiting while their provider is suspended', t => {
 	const queues = queuesOf();
 	const route = () => routeTo('mx.test', {failures: 2, startConnections: 4});
 	const waiting = (now: number) => [...queues.waiting(at(now))].map(queue => queue.destination).sort();

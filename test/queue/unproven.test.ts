@@ -17,7 +17,7 @@ function claims(queues: DestinationQueues): ClaimPermit[] {
 
 const names = (permits: readonly ClaimPermit[]) => permits.map(({queue}) => queue.destination);
 
-/** Claims until the room is taken. */
+/** Claims until the capacity is used up. */
 function claimAll(queues: DestinationQueues): ClaimPermit[] {
 	const claimed: ClaimPermit[] = [];
 	for (let granted = claims(queues); granted.length > 0; granted = claims(queues)) {
@@ -27,7 +27,7 @@ function claimAll(queues: DestinationQueues): ClaimPermit[] {
 }
 
 for (const rank of ['fresh', 'backlog'] as const) {
-	test(`10,000 silent sites of one workspace leave room for another one's new site: ${rank}`, t => {
+	test(`leaves room for a new provider of another workspace beside 10,000 silent ones: ${rank}`, t => {
 		const queues = queuesOf({maxUnproven: 48});
 		const add = (destination: string, workspaceId: string) =>
 			rank === 'fresh'
@@ -42,7 +42,7 @@ for (const rank of ['fresh', 'backlog'] as const) {
 			add(`${name}.test`, `ws_${name}`);
 			t.deepEqual(names(claimAll(queues)), [`${name}.test`]);
 		}
-		// As others have work, it gets nothing more before it has less than half.
+		// As others have work, it gets nothing more until it has less than half.
 		while (running.length > 23) {
 			t.deepEqual(claimAll(queues), []);
 			queues.done(running.shift() as ClaimPermit, null, at(0));
@@ -50,7 +50,7 @@ for (const rank of ['fresh', 'backlog'] as const) {
 	});
 }
 
-test('what has heard nothing for a while makes room for new mail, within a bound', t => {
+test('makes room for new mail, within limits, when providers stay silent for a while', t => {
 	const queues = queuesOf({maxUnproven: 48});
 	for (let n = 0; n < 1000; n++) {
 		queues.arrived({destination: `dead${n}.test`, workspaceId: 'ws_big'}, at(0));
@@ -70,7 +70,7 @@ test('what has heard nothing for a while makes room for new mail, within a bound
 	t.true(claimAll(queues).length > 10, 'what ended is free');
 });
 
-test('sites that were silent last time leave room for new ones, and for those of other workspaces', t => {
+test('leaves room for new providers and other workspaces beside previously silent ones', t => {
 	const queues = queuesOf({maxUnproven: 48});
 	const names = Array.from({length: 100}, (_, n) => `dead${n}.test`);
 	for (const destination of names) {
@@ -92,7 +92,7 @@ test('sites that were silent last time leave room for new ones, and for those of
 	t.is(claimAll(queues).at(0)?.queue.destination, 'new.test');
 });
 
-test('a proven site keeps its claims when one of its sessions hears nothing', t => {
+test('keeps a proven provider proven when one of its sessions gets no response', t => {
 	const queues = queuesOf({maxUnproven: 48});
 	queues.arrived({destination: 'well.test', workspaceId: 'ws_1'}, at(0));
 	const [permit] = claimAll(queues) as [ClaimPermit];

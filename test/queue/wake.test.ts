@@ -8,7 +8,7 @@ import {routeTo} from '../helpers/routes.ts';
 import {now, resultOf, schedulerOf} from '../helpers/scheduler.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-storeTest(test, 'copies that a daemon before deferred come due one after the other', async (t, store) => {
+storeTest(test, 'attempts recipients that a previous daemon deferred as each comes due', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	for (const [index, wait] of [100, 400, 700].entries()) {
 		await insertMessages(store, workspaceId, [`u${index}@a.test`], {due: Date.now() + wait});
@@ -20,7 +20,7 @@ storeTest(test, 'copies that a daemon before deferred come due one after the oth
 	t.deepEqual(recorded.toSorted(), ['u0@a.test', 'u1@a.test', 'u2@a.test']);
 });
 
-storeTest(test, 'a copy that is tried for longer than its claim says is not claimed again', async (t, store) => {
+storeTest(test, 'does not claim a recipient again whose attempt outlasts its claim', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['slow@a.test']);
 	const tries: string[] = [];
@@ -35,7 +35,7 @@ storeTest(test, 'a copy that is tried for longer than its claim says is not clai
 					})
 				: Promise.resolve(resultOf(recipient, {kind: 'delivered'}));
 		},
-		// The claim's time is over as soon as it is made.
+		// The claim expires as soon as it is made.
 		{attemptDeadlineMs: -120_000},
 	);
 	await scheduler.start();
@@ -50,43 +50,49 @@ storeTest(test, 'a copy that is tried for longer than its claim says is not clai
 	t.is(scheduler.inFlight, 0);
 });
 
-storeTest(test, 'a claim that was given back and came again while it is tried goes on once', async (t, store) => {
-	const {workspaceId} = await insertWorkspace(store);
-	await insertMessages(store, workspaceId, ['one@a.test']);
-	const finish: Array<() => void> = [];
-	const {scheduler, recorded} = schedulerOf(
-		store,
-		recipient =>
-			new Promise<AttemptResult>(resolve => finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'})))),
-	);
-	await scheduler.start();
-	await waitFor('the try', () => finish.length === 1);
-	// As another node does that believes this one dead.
-	await store.writer.transaction(trx =>
-		changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}),
-	);
-	await scheduler.rescan();
-	await waitFor(
-		'the second claim',
-		async () => (await recipientRows(store.reader).whereNotNull('claimed_by')).length === 1,
-	);
-	await insertMessages(store, workspaceId, ['two@b.test']);
-	scheduler.arriving([{destination: 'b.test', workspaceId}]);
-	await waitFor('another', () => finish.length >= 2);
-	for (const one of finish) {
-		one();
-	}
-	await waitFor('both', () => recorded.length === 2);
-	await scheduler.stop();
-	t.is(finish.length, 2);
-	t.is(scheduler.inFlight, 0);
-});
+storeTest(
+	test,
+	'attempts a recipient once if its claim is released and claimed again in the meantime',
+	async (t, store) => {
+		const {workspaceId} = await insertWorkspace(store);
+		await insertMessages(store, workspaceId, ['one@a.test']);
+		const finish: Array<() => void> = [];
+		const {scheduler, recorded} = schedulerOf(
+			store,
+			recipient =>
+				new Promise<AttemptResult>(resolve =>
+					finish.push(() => resolve(resultOf(recipient, {kind: 'delivered'}))),
+				),
+		);
+		await scheduler.start();
+		await waitFor('the try', () => finish.length === 1);
+		// As another node does that believes this one is dead.
+		await store.writer.transaction(trx =>
+			changeRecipients(trx, all => all, {claimed_by: null, next_attempt_at: now()}),
+		);
+		await scheduler.rescan();
+		await waitFor(
+			'the second claim',
+			async () => (await recipientRows(store.reader).whereNotNull('claimed_by')).length === 1,
+		);
+		await insertMessages(store, workspaceId, ['two@b.test']);
+		scheduler.arriving([{destination: 'b.test', workspaceId}]);
+		await waitFor('another', () => finish.length >= 2);
+		for (const one of finish) {
+			one();
+		}
+		await waitFor('both', () => recorded.length === 2);
+		await scheduler.stop();
+		t.is(finish.length, 2);
+		t.is(scheduler.inFlight, 0);
+	},
+);
 
-sqliteTest(test, 'attempts that are recorded already do not keep their copies from ending', async (t, store) => {
+sqliteTest(test, 'ends recipients whose attempts have already been recorded', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const addresses = Array.from({length: 12}, (_, index) => `u${index}@d${index}.test`);
 	await insertMessages(store, workspaceId, addresses);
-	// Another node took the claims over, recorded the same tries, and lost them again.
+	// Another node took over the claims, recorded the same attempts, and lost them again.
 	const row = {n: 1, position: 0, at: now(), phase: 'dot', reply: 'x', ms: 1};
 	const ids: string[] = await store.reader('recipients').pluck('id');
 	await store.database('attempts').insert(ids.map(id => ({...row, recipient_id: id})));
@@ -115,7 +121,7 @@ sqliteTest(test, 'attempts that are recorded already do not keep their copies fr
 	t.is((await store.reader('recipients').where({state: 'delivered'})).length, addresses.length);
 });
 
-storeTest(test, 'what a hostile host says can be stored, whatever it is', async (t, store) => {
+storeTest(test, 'stores any reply of a hostile mail server', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	const {scheduler, recorded} = schedulerOf(
@@ -133,7 +139,7 @@ storeTest(test, 'what a hostile host says can be stored, whatever it is', async 
 	t.false(scheduler.storeFailing);
 });
 
-sqliteTest(test, 'a thousand destinations that never answer do not hold up one that does', async (t, store) => {
+sqliteTest(test, 'does not let a thousand unresponsive destinations delay one that responds', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const dead = Array.from({length: 3000}, (_, index) => `u${index}@dead${index % 1000}.test`);
 	await insertMessages(store, workspaceId, dead, {due: Date.now() - 60_000});
@@ -159,7 +165,7 @@ sqliteTest(test, 'a thousand destinations that never answer do not hold up one t
 	await stopped;
 });
 
-storeTest(test, 'a copy whose parts cannot be read for now is tried again, however often', async (t, store) => {
+storeTest(test, 'retries a recipient whose data is temporarily unreadable, however often', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await insertMessages(store, workspaceId, ['one@a.test']);
 	let failures = 0;
@@ -185,7 +191,7 @@ storeTest(test, 'a copy whose parts cannot be read for now is tried again, howev
 	t.like(await recipientRows(store.reader).first(), {crashes: 0, attempts: 1});
 });
 
-storeTest(test, 'new mail whose way is known is claimed in the transaction that writes it', async (t, store) => {
+storeTest(test, 'claims new mail with a known route in the transaction that writes it', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const finish: Array<() => void> = [];
 	const {scheduler, recorded, boot} = schedulerOf(
@@ -212,7 +218,7 @@ storeTest(test, 'new mail whose way is known is claimed in the transaction that 
 	await scheduler.stop();
 });
 
-storeTest(test, 'new mail that was refused leaves nothing behind, and what follows it goes', async (t, store) => {
+storeTest(test, 'leaves nothing behind for new mail that was rejected, and sends what follows', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const {scheduler, recorded} = schedulerOf(store, async recipient => resultOf(recipient, {kind: 'delivered'}), {
 		routeOf: ({destination}) => routeTo(destination),

@@ -48,7 +48,7 @@ const facts: Facts = {
 };
 
 for (const reporter of reporters) {
-	test(`a DMARC report as ${reporter.org} sends it`, t => {
+	test(`reads a DMARC report as ${reporter.org} sends it`, t => {
 		const {kind, aggregate, fault} = readReport(dmarcMail(reporter, facts), classify);
 		t.deepEqual([kind, fault], ['dmarc', null]);
 		const report = aggregate as DmarcReport;
@@ -80,7 +80,7 @@ function readOf(xml: string): DmarcReport | string | null {
 
 const xmlOf = (change: Partial<Facts>) => plain?.xml({...facts, ...change}) as string;
 
-test('an entity is neither expanded nor fetched: what declares one is refused', t => {
+test('rejects a document type declaration and neither expands nor fetches entities', t => {
 	const laughs = [
 		'<!DOCTYPE lolz [<!ENTITY lol "lol">',
 		...Array.from({length: 9}, (_, i) => `<!ENTITY lol${i + 1} "${`&lol${i || ''};`.repeat(10)}">`),
@@ -94,7 +94,7 @@ test('an entity is neither expanded nor fetched: what declares one is refused', 
 	t.is((unknown as DmarcReport).reportId, '&lol9;');
 });
 
-test('archives that are too large, hold several files or archives are refused', t => {
+test('rejects an archive that is too large, damaged or nested, or that holds several files', t => {
 	const refused = (bytes: Buffer) => {
 		const unpacked = unpack(bytes);
 		return unpacked.ok ? null : unpacked.fault;
@@ -130,7 +130,7 @@ test('archives that are too large, hold several files or archives are refused', 
 	);
 });
 
-test('what no report needs: depth, many elements, tags that do not match, an end that is missing', t => {
+test('rejects XML that is nested too deeply, has too many elements, or has unmatched or unclosed tags', t => {
 	t.regex(String(readOf('<a>'.repeat(100_000))), /too deep/);
 	t.regex(String(readOf(`<feedback>${'<a/>'.repeat(100_000)}</feedback>`)), /too many elements/);
 	t.regex(String(readOf(`<feedback><record>${'<a/>'.repeat(100_000)}</record></feedback>`)), /too many elements/);
@@ -143,7 +143,7 @@ test('what no report needs: depth, many elements, tags that do not match, an end
 	t.is(readOf('no XML'), 'it is not XML');
 });
 
-test('counts, addresses and dates without sense', t => {
+test('tolerates invalid counts, addresses and dates', t => {
 	const one = facts.records[0] as Facts['records'][number];
 	const counts = (changes: ReadonlyArray<Partial<typeof one>>) =>
 		readOf(xmlOf({records: changes.map(change => ({...one, ...change}))})) as DmarcReport;
@@ -183,7 +183,7 @@ test('counts, addresses and dates without sense', t => {
 	t.like(nameless, {org: 'unknown', reportId: String(day * 1000)});
 });
 
-test('names are cut to the registered domain, so that names below one are one', t => {
+test('shortens names to the registered domain, so that its subdomains are counted together', t => {
 	const {override: _, ...one} = facts.records[1] as Facts['records'][number];
 	const records = Array.from({length: 300}, (_, n) => ({
 		...one,
@@ -211,7 +211,7 @@ test('names are cut to the registered domain, so that names below one are one', 
 	t.deepEqual(of('one.github.io', 'a@two.github.io'), ['one.github.io', 'two.github.io', 'one.github.io']);
 });
 
-test('a report that was saved without its mail', t => {
+test('reads a report that was saved without the message that carried it', t => {
 	const xml = Buffer.from(xmlOf({}));
 	const read = (file: Buffer) => readReport(mailOfReport(file) as Buffer, classify);
 	const marked = Buffer.concat([Buffer.from('\ufeff\r\n'), xml]);
@@ -226,7 +226,7 @@ test('a report that was saved without its mail', t => {
 	t.is(mailOfReport(gzipSync(Buffer.alloc(11 * 1024 * 1024))), 'its content is larger than 10 MiB');
 });
 
-test('a letter with an archive is a letter; a broken report is kept with its fault', t => {
+test('treats a personal message with an archive as a message, and stores a broken report with its error', t => {
 	const attached = {from: 'ada@a.example', to: 'dmarc@bounce.shop.example', type: 'application/zip'};
 	const two = zipOf([
 		{name: 'a', bytes: Buffer.from('a')},
@@ -269,7 +269,7 @@ const tls = {
 	],
 };
 
-test('a TLS report, its sums and its failures', t => {
+test('reads the totals and failures of a TLS report', t => {
 	const bytes = gzipSync(JSON.stringify(tls));
 	const name = 'reporter.example!bounce.shop.example!1795651200!1795737599.json.gz';
 	const mail = mailWith({
@@ -306,7 +306,7 @@ test('a TLS report, its sums and its failures', t => {
 	t.is(readTlsReport('{"a":1}'), null);
 });
 
-test('words that RFC 8460 does not have are one, so that a report adds few counts', t => {
+test('counts all values unknown to RFC 8460 as "other", so that a report adds few counters', t => {
 	const details = (n: number) =>
 		Array.from({length: 1000}, (_, i) => ({'result-type': `made-up-${n}-${i}`, 'failed-session-count': 1}));
 	const policies = Array.from({length: 100}, (_, n) => ({
@@ -334,7 +334,7 @@ const sent = {...{from: 'dmarc@reporter.example', to: 'dmarc@bounce.shop.example
 const fileName = `reporter.example!shop.example!${day}!${day + 86_399}.xml.gz`;
 const isReadAs = (kind: 'dmarc' | 'tls') => ({kind, fault: null, aggregate: {kind}});
 
-test('what follows a gzip is not part of it', t => {
+test('ignores bytes after the end of a gzip file', t => {
 	const packed = gzipSync(xmlOf({}));
 	for (const after of [
 		'\r\n',
@@ -364,7 +364,7 @@ test('what follows a gzip is not part of it', t => {
 	t.deepEqual(unpack(withHeader.subarray(0, 17)), {ok: false, fault: 'the archive is damaged'});
 });
 
-test('folders in a zip are no files', t => {
+test('does not count folders in a zip archive as files', t => {
 	const xml = Buffer.from(xmlOf({}));
 	const none = Buffer.alloc(0);
 	const file = {name: 'reports/2026/r.xml', bytes: xml};
@@ -384,7 +384,7 @@ test('folders in a zip are no files', t => {
 	}
 });
 
-test('a report is found by its bytes, whatever its part is called', t => {
+test('recognizes a report by its content, whatever the type and name of its part', t => {
 	const xml = Buffer.from(xmlOf({}));
 	const json = Buffer.from(JSON.stringify(tlsFacts));
 	const word = (text: string) => `=?utf-8?B?${Buffer.from(text).toString('base64')}?=`;
@@ -422,7 +422,7 @@ function unpackedText(bytes: Buffer): string {
 	return unpacked.ok ? unpacked.bytes.toString() : '';
 }
 
-test('a report is read in a message that forwards it', t => {
+test('reads a report inside a message that forwards it', t => {
 	const bytes = gzipSync(xmlOf({}));
 	const report = mailWith({...sent, type: 'application/gzip', name: fileName, bytes});
 	const large = mailWith({
@@ -459,7 +459,7 @@ test('a report is read in a message that forwards it', t => {
 	t.is(read(forward(letter)).kind, 'other');
 });
 
-test('a schema around a report that is never closed', t => {
+test('reads a report inside a schema element that is never closed', t => {
 	const schema = '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="http://dmarc.org/dmarc-xml/0.1">';
 	const xml = xmlOf({});
 	const expected = readOf(xml);
@@ -486,7 +486,7 @@ test('a schema around a report that is never closed', t => {
 	t.regex(String(readOf(`${schema}${xml.slice(xml.indexOf('<feedback>'), -30)}`)), /truncated/);
 });
 
-test('domains in Unicode are the same as their A-labels', t => {
+test('treats a Unicode domain and its A-labels as the same domain', t => {
 	for (const domain of ['bücher.example', 'BÜCHER.example.', 'xn--bcher-kva.example', 'bu\u0308cher.example']) {
 		t.is((readOf(xmlOf({domain})) as DmarcReport).domain, 'xn--bcher-kva.example', domain);
 	}
@@ -503,7 +503,7 @@ test('domains in Unicode are the same as their A-labels', t => {
 	t.is((readTlsReport(JSON.stringify({...tls, policies})) as TlsReport).domain, 'bounce.xn--bcher-kva.example');
 });
 
-test('a report that saw no mail is read', t => {
+test('reads a report that covers no messages', t => {
 	const none = '<record><row><source_ip></source_ip><count>0</count></row></record>';
 	const noMail = '<record><row><source_ip>192.0.2.1</source_ip><count>0</count></row></record>';
 	for (const records of ['', '<record></record>', '<record/>', none, noMail]) {
@@ -520,7 +520,7 @@ test('a report that saw no mail is read', t => {
 	}
 });
 
-test('of a TLS report that does not say which domain it is about, its message says it', t => {
+test('takes the domain of a TLS report from its message if the report does not name one', t => {
 	const {policy: whole, ...rest} = tls.policies[0] as (typeof tls.policies)[number];
 	const anonymous = {...whole, 'policy-domain': undefined};
 	const json = JSON.stringify({...tls, 'report-id': 'r-1', policies: [{policy: anonymous, ...rest}]});
@@ -548,7 +548,7 @@ test('of a TLS report that does not say which domain it is about, its message sa
 	);
 });
 
-test('a TLS report with a byte order mark', t => {
+test('reads a TLS report with a byte order mark', t => {
 	const text = `\ufeff${JSON.stringify(tls)}`;
 	for (const bytes of [Buffer.from(text), Buffer.from(text, 'utf16le')]) {
 		const mail = {...sent, type: 'application/tlsrpt+json', name: 'r.json'};
@@ -558,7 +558,7 @@ test('a TLS report with a byte order mark', t => {
 	}
 });
 
-test('of more records than are held, those of most mail count', t => {
+test('keeps the records with the most messages if a report has more than the limit', t => {
 	const record = (i: number, n: number) =>
 		`<record><row><source_ip>10.${i >> 16}.${(i >> 8) & 255}.${i & 255}</source_ip><count>${n}</count></row></record>`;
 	const report = (order: (i: number) => number) => {
@@ -571,7 +571,7 @@ test('of more records than are held, those of most mail count', t => {
 	}
 });
 
-test('any bytes, and any change of a report, are read or refused', t => {
+test('either reads or rejects arbitrary bytes and arbitrarily changed reports', t => {
 	const whole = dmarcMail(reporters[14] as (typeof reporters)[number], facts);
 	const packed = pack('zip', 'a.xml', Buffer.from(xmlOf({})));
 	const json = Buffer.from(JSON.stringify(tls));

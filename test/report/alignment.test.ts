@@ -3,11 +3,11 @@ import type {DnsAnswer} from '../../src/net/dns.ts';
 import {KnownAnswers} from '../../src/report/known-answers.ts';
 import {judgeLetter, missingAnswers} from '../../src/report/verdicts.ts';
 
-// DMARC (RFC 7489) on results of SPF and DKIM that are given.
+// DMARC (RFC 7489), judged from given results of SPF and DKIM.
 
 type Given = {
 	readonly from: string;
-	/** Texts by the name below `_dmarc.`. */
+	/** TXT records by the name under `_dmarc.`. */
 	readonly records: Readonly<Record<string, readonly string[]>>;
 	readonly dkim?: string;
 	readonly spf?: string;
@@ -52,7 +52,7 @@ for (const [from, proved, relaxed, strict] of [
 	[bank, `${bank}.evil.example`, 'fail', 'fail'],
 	['BANK.example', 'bank.EXAMPLE'.toLowerCase(), 'pass', 'pass'],
 ] as const) {
-	test(`what ${proved} proves of mail from ${from}`, t => {
+	test(`judges alignment of ${proved} with a From address at ${from}`, t => {
 		for (const [mode, expected] of [
 			['r', relaxed],
 			['s', strict],
@@ -61,21 +61,21 @@ for (const [from, proved, relaxed, strict] of [
 		] as const) {
 			t.is(dmarcOf({from, dkim: proved, records: policy(`adkim=${mode}`)}), expected, `adkim=${mode}`);
 			t.is(dmarcOf({from, spf: proved, records: policy(`aspf = ${mode}`)}), expected, `aspf=${mode}`);
-			// The other mechanism's mode says nothing of this one.
+			// The alignment mode of the other mechanism does not matter.
 			t.is(dmarcOf({from, dkim: proved, records: policy(`aspf=${mode}`)}), relaxed, `dkim, aspf=${mode}`);
 			t.is(dmarcOf({from, spf: proved, records: policy(`adkim=${mode}`)}), relaxed, `spf, adkim=${mode}`);
 		}
 	});
 }
 
-test('one mechanism that fits is enough, and the other may prove anybody', t => {
+test('passes if one mechanism is aligned, even if the other one authenticates another domain', t => {
 	const records = policy('adkim=s; aspf=r');
 	t.is(dmarcOf({from: bank, dkim: `sub.${bank}`, spf: `sub.${bank}`, records}), 'pass');
 	t.is(dmarcOf({from: bank, dkim: `sub.${bank}`, spf: 'evil.example', records}), 'fail');
 	t.is(dmarcOf({from: bank, dkim: bank, spf: 'evil.example', records}), 'pass');
 });
 
-test('domains below a public suffix do not speak for each other', t => {
+test('does not align two domains that only share a public suffix', t => {
 	for (const [from, proved] of [
 		['a.co.uk', 'b.co.uk'],
 		['co.uk', 'a.co.uk'],
@@ -88,7 +88,7 @@ test('domains below a public suffix do not speak for each other', t => {
 	t.is(dmarcOf({from: 'shop.co.uk', dkim: 'mail.shop.co.uk', records: {'shop.co.uk': ['v=DMARC1; p=none']}}), 'pass');
 });
 
-test('which record counts (RFC 7489 §6.6.3)', t => {
+test('selects the DMARC record by RFC 7489 §6.6.3', t => {
 	const sub = `sub.${bank}`;
 	const judged = (records: Given['records']) => dmarcOf({from: sub, dkim: bank, records});
 	const strict = 'v=DMARC1; p=reject; adkim=s';
@@ -116,14 +116,14 @@ test('which record counts (RFC 7489 §6.6.3)', t => {
 	t.is(judged({[bank]: ['v=DMARC1;; junk; p=reject; adkim=r; adkim=s; =x']}), 'fail', 'twice: what demands more');
 });
 
-test('a domain is compared and asked by its A-labels', t => {
+test('compares and looks up a domain by its A-labels', t => {
 	const records = {'xn--bcher-kva.example': ['v=DMARC1; p=reject; adkim=s; aspf=s']};
 	for (const from of ['bücher.example', 'BÜCHER.example', 'xn--bcher-kva.example']) {
 		t.is(dmarcOf({from, dkim: 'xn--bcher-kva.example', records}), 'pass', from);
 	}
 });
 
-test('nothing is asked of names that can have no policy', t => {
+test('makes no lookup for names that cannot have a policy', t => {
 	for (const from of [
 		'a@b',
 		'a@null',

@@ -44,7 +44,7 @@ for (const [type, action] of [
 
 const recipients = (raw: Buffer) => read(raw).reports.map(({recipient}) => recipient);
 
-test('Original-Rcpt-To may stand there again and again; each address counts once', t => {
+test('accepts repeated Original-Rcpt-To fields and counts each address once', t => {
 	const named =
 		'Original-Rcpt-To: neko@mx.example\nOriginal-Rcpt-To: <Tora@mx.example>, mike@mx.example\nOriginal-Rcpt-To: NEKO@mx.example\n';
 	t.deepEqual(recipients(arf(`${about('abuse')}Incidents: 3\n${named}`)), [
@@ -62,7 +62,7 @@ for (const [name, fields, returned, found] of [
 	['nobody where the report says so', 'Original-Rcpt-To: [redacted]@mx.example\n', 'Subject: x', [null]],
 	['nobody where nothing is said', '', 'Subject: x', [null]],
 ] as const) {
-	test(`without an Original-Rcpt-To the returned mail tells of whom: ${name}`, t => {
+	test(`finds the recipient in the returned message if there is no Original-Rcpt-To: ${name}`, t => {
 		t.deepEqual(recipients(arf(about('abuse') + fields, returned)), [...found]);
 		t.deepEqual(recipients(arf(about('abuse') + fields, returned, 'text/rfc822-header')), [...found]);
 	});
@@ -89,13 +89,13 @@ for (const [name, raw] of [
 	],
 	['no type of feedback', arf('User-Agent: x\nVersion: 1\nOriginal-Rcpt-To: neko@mx.example\n')],
 ] as const) {
-	test(`a feedback report with ${name}`, t => {
+	test(`reads a feedback report with ${name}`, t => {
 		t.is(read(raw).kind, 'arf');
 		t.like(readOne(raw), {recipient: 'neko@mx.example', action: 'complaint', suppresses: true});
 	});
 }
 
-test('Microsoft sends the mail that was complained about, and no report', t => {
+test('reads a complaint from Microsoft, which returns the message without a report', t => {
 	const raw = multipartOf({
 		type: 'multipart/mixed',
 		parts: [
@@ -139,7 +139,7 @@ for (const [name, part] of [
 	['a file that is called a text', `text/plain; name=sale.txt\nContent-Transfer-Encoding: base64\n\n${base64}`],
 	['a mail of another type', `application/rfc822\n\n${sale}`],
 ] as const) {
-	test(`the mail that was complained about is ${name}`, t => {
+	test(`reads a complaint that returns the message as ${name}`, t => {
 		const fields = `Content-Type: message/feedback-report\n\n${about('abuse')}`;
 		const parts = ['Content-Type: text/plain\n\nAn abuse report.\n', fields, `Content-Type: ${part}\n`];
 		const raw = mailOf(
@@ -153,7 +153,7 @@ for (const [name, part] of [
 	});
 }
 
-test('a forwarded mail is no complaint', t => {
+test('does not take a forwarded message for a complaint', t => {
 	const forwarded = '--b\nContent-Type: message/rfc822\n\nSubject: Sale\n\ntext\n--b--\n';
 	const raw = mailOf(
 		'From: neko@mx.example',
@@ -173,7 +173,7 @@ const ses = (told: object, more = '') =>
 		JSON.stringify(told) + more,
 	);
 
-test('Amazon SES tells of a complaint by JSON', t => {
+test('reads a complaint from Amazon SES in JSON', t => {
 	const complaint = {complainedRecipients: [{emailAddress: 'neko@mx.example'}], complaintFeedbackType: 'abuse'};
 	const footer = '\n\n--\nIf you wish to stop receiving notifications, visit {x}';
 	for (const told of [
@@ -195,7 +195,7 @@ test('Amazon SES tells of a complaint by JSON', t => {
 	t.like(readOne(ses({notificationType: 'Complaint', complaint: notSpam})), {action: 'none', suppresses: false});
 });
 
-test('Amazon SES tells of bounces by JSON', t => {
+test('reads bounces from Amazon SES in JSON', t => {
 	const bounce = (subType: string, more: object) => ({
 		notificationType: 'Bounce',
 		bounce: {
@@ -227,7 +227,7 @@ test('Amazon SES tells of bounces by JSON', t => {
 	);
 });
 
-test('JSON that is none is nothing', t => {
+test('tolerates malformed or unexpected JSON', t => {
 	t.is(read(mailOf('Subject: x', '', '{"notificationType":"Complaint"')).kind, 'other');
 	t.is(read(ses({notificationType: 'Complaint', complaint: null})).reports.length, 1);
 	const wild = {complaintFeedbackType: 'x'.repeat(900), complainedRecipients: [{emailAddress: 'y '.repeat(900)}]};

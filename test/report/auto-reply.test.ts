@@ -26,7 +26,7 @@ const replies: ReadonlyArray<readonly [Header, string]> = [
 ];
 
 for (const [header, text] of replies) {
-	test(`an automatic reply: ${JSON.stringify(header)}`, t => {
+	test(`recognizes an automatic reply by ${JSON.stringify(header)}`, t => {
 		t.is(read(mailOf({...person, ...header}, text)).kind, 'auto_reply');
 		t.deepEqual(linesOf({...person, ...header}, text), []);
 	});
@@ -41,7 +41,7 @@ recipients. This is a permanent error. The following address(es) failed:
     Unrouteable address
 `;
 
-test('a bounce that calls itself auto-replied is no auto-reply', t => {
+test('does not take a bounce marked "auto-replied" for an automatic reply', t => {
 	const header = {
 		Subject: 'Mail delivery failed',
 		'Auto-Submitted': 'auto-replied',
@@ -51,7 +51,7 @@ test('a bounce that calls itself auto-replied is no auto-reply', t => {
 	t.is(linesOf(header, exim).length, 1);
 });
 
-test('a mail with a delivery status is no auto-reply', t => {
+test('does not take a message with a delivery status for an automatic reply', t => {
 	const type = 'multipart/report; boundary=b';
 	const body =
 		'--b\n\nHello\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example.org\n\n--b--\n';
@@ -124,7 +124,7 @@ const others: ReadonlyArray<readonly [string, Header, string]> = [
 ];
 
 for (const [name, header, text] of others) {
-	test(`neither bounce nor auto-reply: ${name}`, t => {
+	test(`neither a bounce nor an automatic reply: ${name}`, t => {
 		t.deepEqual(linesOf(header, text), []);
 		t.is(read(mailOf(header, text)).kind, 'other');
 	});

@@ -30,7 +30,7 @@ for (const type of [
 	'message/global-headers',
 	'message/global',
 ]) {
-	test(`the returned mail as ${type}`, t => {
+	test(`reads the returned message as ${type}`, t => {
 		t.like(cluesOf(status, `Content-Type: ${type}\n\n${header}\n\nMessage-ID: <no@shop.example>\n`), {
 			...fromReturned,
 			envelopeIds: ['r123=x'],
@@ -39,7 +39,7 @@ for (const type of [
 	});
 }
 
-test('the returned mail in base64', t => {
+test('reads a returned message in base64', t => {
 	const base64 = Buffer.from(`${header}\n\ntext`).toString('base64');
 	t.like(
 		cluesOf(status, `Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n${base64}\n`),
@@ -52,7 +52,7 @@ for (const [name, quote] of [
 	['quoted', '> '],
 	['indented', '    '],
 ] as const) {
-	test(`the returned header in a text, ${name}`, t => {
+	test(`reads a returned header in plain text, ${name}`, t => {
 		const text = `Sorry.\n\n--- The header of the original message follows.\n\n${header}`;
 		const quoted = text.replace(/^/gm, quote);
 		t.like(read(mailOf('Subject: failure notice', '', quoted)).clues, {
@@ -62,12 +62,12 @@ for (const [name, quote] of [
 	});
 }
 
-test('the returned header in HTML', t => {
+test('reads a returned header in HTML', t => {
 	const html = `<p>Sorry.</p><pre>${header.replaceAll('<', '&lt;').replaceAll('>', '&gt;')}</pre>`;
 	t.like(read(mailOf('Subject: failure notice', 'Content-Type: text/html', '', html)).clues, fromReturned);
 });
 
-test('the fields of the report itself', t => {
+test('reads the header fields of the report itself', t => {
 	const raw = mailOf(
 		'Return-Path: <>',
 		'Delivered-To: b123@bounce.shop.example',
@@ -90,7 +90,7 @@ test('the fields of the report itself', t => {
 	});
 });
 
-test('the fields of a feedback report', t => {
+test('reads the fields of a feedback report', t => {
 	const fields =
 		'Feedback-Type: abuse\nVersion: 1\nOriginal-Mail-From: <b123@bounce.shop.example>\nOriginal-Envelope-Id: r123\n';
 	t.like(cluesOf(`Content-Type: message/feedback-report\n\n${fields}`), {
@@ -99,7 +99,7 @@ test('the fields of a feedback report', t => {
 	});
 });
 
-test('the fields that Amazon SES repeats', t => {
+test('reads the header fields that Amazon SES includes', t => {
 	const mail = {
 		headers: [{name: 'X-Mailctl-Ref', value: ref}, {name: 'Message-ID', value: '<m123@shop.example>'}, {name: 1}],
 	};
@@ -109,14 +109,14 @@ test('the fields that Amazon SES repeats', t => {
 	});
 });
 
-test('twenty of a kind are kept, none of them long', t => {
+test('keeps at most twenty values of each kind, and no overlong ones', t => {
 	const many = Array.from({length: 100}, (_, i) => `Message-ID: <m${i}@x>`).join('\n');
 	const {messageIds} = cluesOf(`Content-Type: text/rfc822-headers\n\nMessage-ID: <${'a'.repeat(2000)}@x>\n${many}\n`);
 	t.is(messageIds.length, 20);
 	t.is(messageIds[0], 'm0@x');
 });
 
-test('the token of a report by RFC 9477, in the header that it returns or in its own fields', t => {
+test('finds the RFC 9477 feedback token in the returned header or in the fields of the report', t => {
 	const returned = `Content-Type: text/rfc822-headers\n\nCFBL-Address: fbl@shop.example; report=arf\nCFBL-Feedback-ID: ${ref}\n`;
 	const feedback = (more: string) =>
 		`Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nUser-Agent: x/1\nVersion: 1\n${more}`;

@@ -14,13 +14,13 @@ const readings = new Map(
 	files.map(({file}) => [file, readReport(readFileSync(path.join(mails, file)), classify)] as const),
 );
 
-test('what comes back is read as well as R2.4 asks', t => {
+test('reads bounces as accurately as requirement R2.4 demands', t => {
 	t.true(files.length >= 200);
 	const scored = files.map(expected => scoreFile(expected, readings.get(expected.file) as Reading));
 	t.deepEqual(shortcomings(figuresOf(scored)), []);
 });
 
-test('every mail of the collection is read as it was', t => {
+test('reads every message of the collection as recorded', t => {
 	const golden = path.join(folder, 'readings.txt');
 	const text = [...readings].map(([file, reading]) => textOf(file, reading)).join('');
 	if (process.env.UPDATE_GOLDEN) {
@@ -45,7 +45,7 @@ function reportText({recipient, originalRecipient, action, ...report}: Report): 
 	return `${address} ${action}: ${facts.join(', ')}${suppresses ? ', suppresses' : ''}`;
 }
 
-/** The ids of the mail that a report is about: without one of them no state changes. */
+/** The ids of the message that a report is about: without any of them, no state changes. */
 function clueTexts({envelopeIds, refs, messageIds, returnPaths, unsubscribeAddresses}: Clues): string[] {
 	return Object.entries({envelopeIds, refs, messageIds, returnPaths, unsubscribeAddresses})
 		.filter(([, values]) => values.length > 0)

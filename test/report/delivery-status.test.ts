@@ -36,7 +36,7 @@ for (const [name, text] of [
 	});
 }
 
-test('an Original-Recipient belongs to the recipient of its block', t => {
+test('assigns an Original-Recipient to the recipient of the same block', t => {
 	t.deepEqual(
 		recipientsOf(
 			'Final-Recipient: rfc822; a@x\nAction: failed\n\nOriginal-Recipient: rfc822; c@x\nFinal-Recipient: rfc822; b@x\nAction: failed\n',
@@ -48,7 +48,7 @@ test('an Original-Recipient belongs to the recipient of its block', t => {
 	);
 });
 
-test('a diagnostic is unfolded, also where its lines are not indented', t => {
+test('unfolds a diagnostic, even if its continuation lines are not indented', t => {
 	const [fields] = recipientsOf(
 		'Action: failed\nDiagnostic-Code: smtp; 550-5.1.1 no\n  such\n550 5.1.1 user here\nStatus: 5.1.1\n',
 	);
@@ -56,7 +56,7 @@ test('a diagnostic is unfolded, also where its lines are not indented', t => {
 	t.is(fields?.status, '5.1.1');
 });
 
-test('a hundred recipients are read, and that there are more is said', t => {
+test('reads at most 100 recipients and indicates that there are more', t => {
 	const {recipients, cut} = readDeliveryStatus('Final-Recipient: rfc822; a@x\nAction: failed\n\n'.repeat(101));
 	t.is(recipients.length, 100);
 	t.true(cut);
@@ -81,12 +81,12 @@ for (const [value, address] of [
 	['rfc822;', null],
 	['', null],
 ] as const) {
-	test(`address of ${value}`, t => {
+	test(`finds the address in ${value}`, t => {
 		t.is(parseAddress(value), address);
 	});
 }
 
-test('any text is read', t => {
+test('reads any delivery status without throwing', t => {
 	const line = fc.constantFrom(
 		'Final-Recipient: rfc822; a@x',
 		'Action: failed',

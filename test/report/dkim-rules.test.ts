@@ -9,7 +9,7 @@ import {findSigners} from '../../src/report/read-inbound.ts';
 import {letterLimits, verifySignatures} from '../../src/report/signatures.ts';
 import {rfc8463} from '../compose/rfc8463.ts';
 
-// Signatures whose octets are right, and which break a rule.
+// Signatures that are cryptographically valid but break a rule.
 
 const pem = {type: 'pkcs8', format: 'pem'} as const;
 const rsa = (modulusLength: number) => generateKeyPairSync('rsa', {modulusLength}).privateKey.export(pem).toString();
@@ -20,7 +20,7 @@ const subject = 'Subject: hello';
 const body = 'Hello.\r\n';
 
 type Parts = {
-	/** Fields before the signature, those that it covers, and what follows the body. */
+	/** Fields before the signature, the fields it covers, and what follows the body. */
 	readonly before?: string;
 	readonly fields?: readonly string[];
 	readonly covered?: readonly string[];
@@ -45,7 +45,7 @@ function judged(raw: Buffer, text: string | readonly string[] = record): Verdict
 	const answers = new Map([['txt s1._domainkey.bank.example', {kind: 'found', records: [text].flat()}]] as const);
 	const verdicts = verifySignatures(raw, new KnownAnswers(answers), letterLimits(raw.length), systemClocks);
 	const passed = verdicts.flatMap(({result, domain}) => (result === 'pass' ? [domain] : []));
-	// Reports count by the same function.
+	// Reports are verified by the same function.
 	if (JSON.stringify(findSigners(raw, 'arf', answers, systemClocks)) !== JSON.stringify(passed)) {
 		throw new Error('a report has other signers');
 	}
@@ -54,7 +54,7 @@ function judged(raw: Buffer, text: string | readonly string[] = record): Verdict
 
 const resultOf = (raw: Buffer, text: string | readonly string[] = record) => judged(raw, text)[0]?.result ?? 'none';
 
-test('a signature that is right passes', t => {
+test('passes a valid signature', t => {
 	t.deepEqual(judged(signed()), [{result: 'pass', domain: 'bank.example'}]);
 	for (const tags of [
 		tagsWith('; i=@bank.example'),
@@ -74,7 +74,7 @@ test('a signature that is right passes', t => {
 	t.is(resultOf(signed(), ['v=spf1 -all', record]), 'pass');
 });
 
-test('a signature that breaks a rule does not pass', t => {
+test('does not pass a signature that breaks a rule', t => {
 	const notFrom = signed({tags: tagsWith('', 'subject'), covered: [subject]});
 	t.is(resultOf(notFrom), 'permerror', 'From not in h=');
 	for (const more of [
@@ -103,7 +103,7 @@ test('a signature that breaks a rule does not pass', t => {
 	t.is(resultOf(signed({tags: tagsWith('; x=1000000000')})), 'neutral', 'expired');
 });
 
-test('a key that may not be used for it verifies nothing', t => {
+test('does not verify a signature with a key that does not allow its use', t => {
 	const sub = signed({tags: tagsWith('; i=@mail.bank.example')});
 	t.is(resultOf(sub, `${record}; t=s`), 'permerror', 't=s');
 	t.is(resultOf(sub, `${record}; t=y:s`), 'permerror', 't=y:s');
@@ -121,7 +121,7 @@ test('a key that may not be used for it verifies nothing', t => {
 	t.is(resultOf(signed({signingKey: rsa(2048)})), 'fail', 'of somebody else');
 });
 
-test('what is added to a signed mail takes its verdict', t => {
+test('does not pass a message to which unsigned content was added', t => {
 	const whole = tagsWith(`; l=${body.length}`);
 	t.is(resultOf(signed({tags: whole, behind: 'Pay me.\r\n'})), 'policy', 'behind the signed part');
 	t.is(resultOf(signed({tags: tagsWith('; l=0'), behind: ''})), 'policy');
@@ -146,7 +146,7 @@ test('what is added to a signed mail takes its verdict', t => {
 	t.is(resultOf(signed({before: 'From ada@bank.example Fri Nov 27 10:00:00 2026\r\n'})), 'pass', 'of an mbox');
 });
 
-test('the mail of RFC 8463 passes by both of its keys', t => {
+test('verifies both signatures of the example message of RFC 8463', t => {
 	const {ed25519, rsa: second, fields} = rfc8463;
 	const signatures = [ed25519, second].map(({field, signature}) => field + signature);
 	const raw = Buffer.from(`${[...signatures, ...fields].join('\r\n')}\r\n\r\n${rfc8463.body}`);

@@ -4,7 +4,7 @@ import {dsnOf, mailOf, multipartOf, read, readOne} from '../helpers/report-mails
 const reporting = 'Reporting-MTA: dns; out.example\n\n';
 const failed = 'Final-Recipient: rfc822; neko@mx.example\nAction: failed\n';
 
-test('a failure: who, what, by whom, why', t => {
+test('reads recipient, action, mail server and reason of a failure', t => {
 	const status = `${reporting}Original-Recipient: rfc822; neko@alias.example\n${failed}Status: 5.1.1\nRemote-MTA: dns; MX.mx.example (192.0.2.1)\nDiagnostic-Code: smtp; 550 5.1.1\n <neko@mx.example>: User unknown\n`;
 	t.is(read(dsnOf(status)).kind, 'dsn');
 	t.like(readOne(dsnOf(status)), {
@@ -34,7 +34,7 @@ for (const [said, action, type] of [
 	['nonsense', 'failed', 'permanent'],
 	['', 'failed', 'permanent'],
 ] as const) {
-	test(`action ${said || 'missing'}: ${action}, ${type}`, t => {
+	test(`reads action ${said || 'missing'} as ${action}, ${type}`, t => {
 		const report = readOne(
 			dsnOf(
 				`${reporting}Final-Recipient: rfc822; neko@mx.example\n${said && `Action: ${said}\n`}Diagnostic-Code: smtp; 550 5.1.1 User unknown\n`,
@@ -45,7 +45,7 @@ for (const [said, action, type] of [
 	});
 }
 
-test('a status of class 2 is a success, whatever the action says', t => {
+test('treats a 2.x.x status as delivered, whatever the action is', t => {
 	t.like(readOne(dsnOf(`${reporting}${failed}Status: 2.0.0\n`)), {
 		action: 'delivered',
 		type: 'none',
@@ -53,12 +53,12 @@ test('a status of class 2 is a success, whatever the action says', t => {
 	});
 });
 
-test('a failure of class 4 is one for now', t => {
+test('treats a failure with a 4.x.x status as transient', t => {
 	const status = `${reporting}${failed}Status: 4.4.1\nDiagnostic-Code: smtp; connect to mx.example[192.0.2.1]:25: Connection timed out\n`;
 	t.like(readOne(dsnOf(status)), {action: 'failed', type: 'transient', category: 'network', suppresses: false});
 });
 
-test('the reply comes before the status', t => {
+test('prefers the SMTP reply to the status', t => {
 	const status = `${reporting}${failed}Status: 5.0.0 (permanent failure)\nDiagnostic-Code: smtp; 552 5.2.2 Mailbox full\n`;
 	t.like(readOne(dsnOf(status)), {status: '5.2.2', code: 552, category: 'mailbox_full', type: 'transient'});
 	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.1\nDiagnostic-Code: x-unix; exit 67\n`)), {
@@ -76,17 +76,17 @@ for (const [diagnostic, category] of [
 	['Diagnostic-Code: smtp; 550 Rejected\n', 'unknown_user'],
 	['', 'unknown_user'],
 ] as const) {
-	test(`X-Supplementary-Info counts where the reply says nothing: ${diagnostic || 'no reply'}`, t => {
+	test(`uses X-Supplementary-Info if the reply gives no reason: ${diagnostic || 'no reply'}`, t => {
 		const status = `${reporting}${failed}Status: 5.0.0 (permanent failure)\n${diagnostic}X-Supplementary-Info: < #5.1.1 smtp;550 5.1.1 <neko@mx.example>: Recipient\n address rejected: User unknown>\n`;
 		t.is(readOne(dsnOf(status, 'Mail could not be delivered.')).category, category);
 	});
 }
 
-/** Many recipients, of whom the last one got the mail. */
+/** Many recipients, of whom only the last one received the message. */
 const manyBlocks = (count: number, field = '') =>
 	`${reporting}${Array.from({length: count - 1}, (_, i) => `Final-Recipient: rfc822; n${i}@mx.example\nAction: failed\nStatus: 5.1.1\n${field}\n`).join('')}Final-Recipient: rfc822; last@mx.example\nAction: delivered\nStatus: 2.0.0\n`;
 
-test('of more recipients than are read nothing is said', t => {
+test('reports no recipient at all if there are more than can be read', t => {
 	t.is(read(dsnOf(manyBlocks(100))).reports.length, 100);
 	t.like(read(dsnOf(manyBlocks(101))), {kind: 'dsn', fault: 'too many recipients', reports: {length: 0}});
 	const ses = (count: number) => {
@@ -119,7 +119,7 @@ test('of more recipients than are read nothing is said', t => {
 	t.like(read(multipartOf({parts: [status, ...parts]})), {fault: 'too many parts', reports: {length: 0}});
 });
 
-test('a status may be in base64, with line ends of its own', t => {
+test('reads a delivery status in base64, whatever its line endings', t => {
 	const encoded = Buffer.from(`${reporting}${failed}Status: 5.1.1\n`.replaceAll('\n', '\r\n')).toString('base64');
 	for (const type of ['message/delivery-status', 'application/octet-stream']) {
 		const part = `Content-Type: ${type}\nContent-Transfer-Encoding: base64\n\n${encoded}`;
@@ -131,7 +131,7 @@ test('a status may be in base64, with line ends of its own', t => {
 	}
 });
 
-test('recipients are read apart', t => {
+test('reads each recipient separately', t => {
 	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
 	const human =
 		'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 5.1.1 User unknown\n    (in reply to RCPT TO command)\n\n<tora@mx.example>: host mx.example[192.0.2.1] said: 552 5.2.2 Mailbox full (in\n    reply to RCPT TO command)';
@@ -146,7 +146,7 @@ test('recipients are read apart', t => {
 	);
 });
 
-test('a refusal of the sender is none of the recipient', t => {
+test('does not blame the recipient if the sender was rejected', t => {
 	const human =
 		'<neko@mx.example>: host mx.example[192.0.2.1] said: 550 User unknown (in reply\n    to MAIL FROM command)';
 	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\nDiagnostic-Code: smtp; 550 User unknown\n`, human)), {
@@ -171,7 +171,7 @@ for (const [mailer, human] of [
 		'  neko@mx.example\n    host mx.example [192.0.2.1]\n    SMTP error from remote mail server after RCPT TO:<neko@mx.example>:\n    550 5.1.1 User unknown',
 	],
 ] as const) {
-	test(`where the status says nothing, ${mailer} says it to people`, t => {
+	test(`finds the reason in the text ${mailer} writes if the status gives none`, t => {
 		for (const diagnostic of ['', 'Diagnostic-Code: smtp; 550 Error\n']) {
 			t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n${diagnostic}`, human)), {
 				category: 'unknown_user',
@@ -182,7 +182,7 @@ for (const [mailer, human] of [
 	});
 }
 
-test('what the sender wrote is not taken for what was said to him', t => {
+test('does not take quoted text of the original message for the reason', t => {
 	const human = 'It was about:\n\n  To: neko@mx.example\n  Subject: user unknown\n\nSorry.';
 	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n`, human)), {
 		suppresses: false,
@@ -190,7 +190,7 @@ test('what the sender wrote is not taken for what was said to him', t => {
 	});
 });
 
-test('a reply in a reply: the inner one counts', t => {
+test('uses the inner reply if one reply quotes another', t => {
 	const diagnostic =
 		'smtp;550 5.1.351 Remote server returned unknown recipient or mailbox unavailable -> 552 5.2.2 Mailbox full';
 	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.351\nDiagnostic-Code: ${diagnostic}\n`)), {
@@ -217,13 +217,13 @@ for (const [name, fields, recipient, originalRecipient] of [
 	],
 	['the text', '', 'tora@mx.example', null],
 ] as const) {
-	test(`the recipient is named by ${name}`, t => {
+	test(`finds the recipient in ${name}`, t => {
 		const status = `${reporting}${fields}Action: failed\nStatus: 5.1.1\n`;
 		t.like(readOne(dsnOf(status, 'To <tora@mx.example> it was not delivered.')), {recipient, originalRecipient});
 	});
 }
 
-test('the recipient is named by X-Failed-Recipients', t => {
+test('finds the recipient in X-Failed-Recipients', t => {
 	const raw = multipartOf({
 		header: ['To: me@shop.example', 'X-Failed-Recipients: tora@mx.example'],
 		parts: [
@@ -272,13 +272,13 @@ for (const [name, raw] of [
 		}),
 	],
 ] as const) {
-	test(`the status may come as ${name}`, t => {
+	test(`reads a delivery status sent as ${name}`, t => {
 		t.is(read(raw).kind, 'dsn');
 		t.like(readOne(raw), {recipient: 'neko@mx.example', category: 'unknown_user', suppresses: true});
 	});
 }
 
-test('a status in a returned mail is not this mail’s', t => {
+test('ignores a delivery status inside the returned message', t => {
 	const inner = dsnOf(whole).toString().replaceAll('\r\n', '\n');
 	const raw = multipartOf({
 		parts: [
@@ -292,12 +292,12 @@ test('a status in a returned mail is not this mail’s', t => {
 	);
 });
 
-test('a status that says nothing of a recipient is none', t => {
+test('does not take a delivery status without a recipient for a bounce', t => {
 	t.not(read(dsnOf('Reporting-MTA: dns; out.example\n')).kind, 'dsn');
 	t.not(read(dsnOf('Final-Recipient: rfc822;\nAction:\n')).kind, 'dsn');
 });
 
-test('a reason is one line without what terminals act on', t => {
+test('shortens a reason to one line without control characters', t => {
 	const {reason} = readOne(
 		dsnOf(`${reporting}${failed}Status: 5.1.1\nDiagnostic-Code: smtp; 550 \x1b[31mno\u202e ${'x'.repeat(3000)}\n`),
 	);
@@ -305,7 +305,7 @@ test('a reason is one line without what terminals act on', t => {
 	t.is(reason.length, 1024);
 });
 
-test('an alias is told to people', t => {
+test('finds the alias in the human-readable text', t => {
 	const human =
 		'<neko@mx.example> (expanded from <info@shop.example>): host mx.example[192.0.2.1]\n    said: 550 5.1.1 User unknown';
 	t.like(readOne(dsnOf(`${reporting}${failed}Status: 5.1.1\n`, human)), {
@@ -314,13 +314,13 @@ test('an alias is told to people', t => {
 	});
 });
 
-test('where nobody else says it, the category of PowerMTA does', t => {
+test('falls back to the category from PowerMTA', t => {
 	const status = `${reporting}${failed}Status: 5.0.0\nDiagnostic-Code: smtp;550 sorry\nX-PowerMTA-BounceCategory: bad-mailbox\n`;
 	t.like(readOne(dsnOf(status)), {category: 'unknown_user', suppresses: true});
 	t.like(readOne(dsnOf(status.replace('550 sorry', '550 5.7.1 blocked using spamhaus'))), {category: 'block'});
 });
 
-test('where the status names nobody, the diagnostic does, or the returned mail', t => {
+test('finds the recipient in the diagnostic or the returned message if the status names none', t => {
 	const nameless = 'Action: failed\nStatus: 5.1.1\n';
 	const raw = (diagnostic: string, to: string) =>
 		multipartOf({
@@ -337,7 +337,7 @@ test('where the status names nobody, the diagnostic does, or the returned mail',
 	t.is(readOne(raw('', 'tora@mx.example, mike@mx.example')).recipient, null);
 });
 
-test('a status behind the returned mail is that mail’s', t => {
+test('ignores a delivery status after the returned message', t => {
 	const other = 'Final-Recipient: rfc822; tora@mx.example\nAction: failed\nStatus: 5.2.2\n';
 	const [first, second] = [`${reporting}${failed}Status: 5.1.1\n`, other].map(
 		text => `Content-Type: message/delivery-status\n\n${text}`,
@@ -373,14 +373,14 @@ for (const [name, parts] of [
 		],
 	],
 ] as const) {
-	test(`a report that somebody forwards as an attachment, ${name}`, t => {
+	test(`reads a report that was forwarded as an attachment, ${name}`, t => {
 		const reading = read(forwardedOf('Fwd: Undelivered Mail', ...parts));
 		t.like(reading, {kind: 'dsn', forwarded: true, reports: [{recipient: 'neko@mx.example', action: 'failed'}]});
 		t.deepEqual(reading.clues.addressees, [], 'to whom the mail came says nothing of the report');
 	});
 }
 
-test('a DSN as text and a complaint as a file are forwarded reports too', t => {
+test('reads a forwarded DSN in plain text and a forwarded complaint in a file', t => {
 	const asText = `Content-Type: text/plain\n\n${attachedDsn}`;
 	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, asText)), {kind: 'dsn', forwarded: true});
 	const complaint = multipartOf({
@@ -394,7 +394,7 @@ test('a DSN as text and a complaint as a file are forwarded reports too', t => {
 	t.like(read(forwardedOf('Fwd: Complaint', note, asFile)), {kind: 'arf', forwarded: true});
 });
 
-test('two attached reports, one without a clue, and other mails say nothing', t => {
+test('ignores two attached reports, a report without clues, and other attached messages', t => {
 	t.like(read(forwardedOf('Fwd: Undelivered Mail', note, attached, attached)), {kind: 'other', reports: []});
 	const letter =
 		'Content-Type: message/rfc822\n\nFrom: a@b.example\nSubject: Hi\n\n550 5.1.1 <neko@mx.example> user unknown';
@@ -403,7 +403,7 @@ test('two attached reports, one without a clue, and other mails say nothing', t 
 
 const ann = 'ann@example.com';
 const ben = 'ben@example.com';
-/** How mail systems list two recipients without a line between them, each with its reply. */
+/** How mail systems list two recipients with a reply each and no blank line in between. */
 const listings: Readonly<Record<string, (replies: readonly [string, string]) => string>> = {
 	exim: ([one, other]) =>
 		`A message that you sent could not be delivered to one or more of its recipients. The following address(es) failed:\n\n  ${ann}\n    host mx.example.com [192.0.2.1]\n    SMTP error from remote mail server after RCPT TO:<${ann}>:\n    ${one}\n  ${ben}\n    ${other}`,
@@ -443,7 +443,7 @@ for (const [system, listing] of Object.entries(listings)) {
 	}
 }
 
-test('words that two recipients share do not outweigh a reply of their own', t => {
+test('prefers a recipient’s own reply to text about two recipients', t => {
 	const blocks = [
 		`Final-Recipient: rfc822; ${ann}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; ${unknown}\n`,
 		`Final-Recipient: rfc822; ${ben}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 not today\n`,
@@ -455,7 +455,7 @@ test('words that two recipients share do not outweigh a reply of their own', t =
 	);
 });
 
-test('words that two recipients of one line share are about both', t => {
+test('applies a reason to both recipients on the same line', t => {
 	const blocks = [ann, ben].map(address => `Final-Recipient: rfc822; ${address}\nAction: failed\nStatus: 5.0.0\n`);
 	for (const text of [
 		`${ann}, ${ben}: ${unknown}`,
@@ -471,7 +471,7 @@ test('words that two recipients of one line share are about both', t => {
 	}
 });
 
-test('of several recipients, words around the reports suppress nobody against a reply, fields of a report do', t => {
+test('suppresses against a reply by fields of the report, but not by text around several recipients', t => {
 	const blocks = [
 		`Final-Recipient: rfc822; ${ann}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; ${unknown}\n`,
 		`Final-Recipient: rfc822; ${ben}\nAction: failed\nStatus: 5.0.0\nDiagnostic-Code: smtp; 550 not today\n`,
@@ -492,7 +492,7 @@ for (const [said, category] of [
 	[unknown, 'unknown_user'],
 ] as const) {
 	for (const introduced of [`\n    ${said}`, ` host mx.example [192.0.2.1]: ${said}`]) {
-		test(`what Exim writes ahead of a reply is none of it:${introduced}`, t => {
+		test(`does not take the text Exim writes before a reply for the reply:${introduced}`, t => {
 			const text = `A message that you sent could not be delivered to one or more of its recipients. The following address(es) failed:\n\n  neko@mx.example\n    host mx.example [192.0.2.1]\n    SMTP error from remote mail server after RCPT TO:<neko@mx.example>:${introduced}`;
 			t.is(readOne(dsnOf(`${reporting}${failed}Status: 5.0.0\n`, text)).category, category);
 			const bounce = mailOf('From: MAILER-DAEMON@out.example', 'Subject: Mail delivery failed', '', text);
@@ -501,7 +501,7 @@ for (const [said, category] of [
 	}
 }
 
-test('the words about a longer address are not about one that it ends with', t => {
+test('does not apply the reason for a longer address to an address it ends with', t => {
 	const status = `${reporting}Final-Recipient: rfc822; ${ann}\nAction: failed\nStatus: 5.0.0\n\nFinal-Recipient: rfc822; jo${ann}\nAction: failed\nStatus: 5.0.0\n`;
 	const {reports} = read(dsnOf(status, `<${ann}>: 550 not today\n\n<jo${ann}>: ${unknown}`));
 	t.deepEqual(
@@ -524,7 +524,7 @@ for (const [field, address] of [
 	});
 }
 
-test('a bare local part is the addressee of the returned mail that has it', t => {
+test('completes a bare local part from the recipients of the returned message', t => {
 	const blocks = ['rfc822; ann', 'local; <\\ben>', 'rfc822; cem'].map(
 		field => `Final-Recipient: ${field}\nAction: failed\nStatus: 5.1.1\n`,
 	);

@@ -11,7 +11,7 @@ import {dsnOf, mailOf, multipartOf, read} from '../helpers/report-mails.ts';
 
 const megabyte = 1024 * 1024;
 
-test('a hostile mail of 10 MB costs little time, less than 100 MB, and says little', async t => {
+test('reads a hostile 10 MB message in little time, under 100 MB of memory and with short results', async t => {
 	t.timeout(300_000);
 	const program = resolve('dist/test/helpers/read-hostile.js');
 	const {stdout} = await promisify(execFile)(process.execPath, ['--expose-gc', program], {maxBuffer: megabyte});
@@ -66,7 +66,7 @@ const words = [
 	'{"notificationType":"Bounce","bounce":{"bouncedRecipients":[{"emailAddress":"a@b"}]}}',
 ];
 
-test('any mail is read: nothing throws, nothing that is said is long, only a failure or a complaint suppresses', t => {
+test('reads any message without throwing, with short texts, and suppresses only on a failure or complaint', t => {
 	const line = fc.oneof({weight: 6, arbitrary: fc.constantFrom(...words)}, fc.string({unit: anyChar, maxLength: 30}));
 	fc.assert(
 		fc.property(fc.array(line, {maxLength: 60}), fc.constantFrom('\n', '\r\n', '\r'), (lines, end) => {
@@ -86,7 +86,7 @@ test('any mail is read: nothing throws, nothing that is said is long, only a fai
 
 const actions = ['failed', 'delayed', 'delivered', 'relayed', 'expanded', 'complaint', 'unsubscribe', 'none'];
 
-test('any mail that is made to break its reader ends in a reading of short texts and right codes', t => {
+test('reads any message built to break the parser into short texts and valid codes', t => {
 	fc.assert(
 		fc.property(evilMail, raw => {
 			const reading = read(raw);
@@ -124,7 +124,7 @@ const rights = [
 	),
 ];
 
-test('bytes changed anywhere in a right report are read', t => {
+test('reads a valid report with bytes changed anywhere', t => {
 	const change = fc.tuple(fc.nat(), fc.uint8Array({maxLength: 4}), fc.nat({max: 4}));
 	fc.assert(
 		fc.property(fc.constantFrom(...rights), fc.array(change, {maxLength: 8}), (raw, changes) => {
@@ -138,7 +138,7 @@ test('bytes changed anywhere in a right report are read', t => {
 	);
 });
 
-test('names that every object has are nothing that a mail could say', t => {
+test('does not confuse values in a message with the built-in properties of objects', t => {
 	for (const name of ['constructor', '__proto__', 'toString', 'hasOwnProperty']) {
 		const feedback = multipartOf({
 			parts: [

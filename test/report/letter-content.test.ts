@@ -11,7 +11,7 @@ const base64Word = (charset: string, bytes: Uint8Array) => `=?${charset}?B?${Buf
 const quotedWord = (charset: string, bytes: Uint8Array) =>
 	`=?${charset}?q?${[...bytes].map(byte => `=${byte.toString(16).padStart(2, '0').toUpperCase()}`).join('')}?=`;
 
-test('encoded words that are cut inside a character', async t => {
+test('joins encoded words that are split inside a character', async t => {
 	const bytes = Buffer.from('Größe 😀');
 	for (const word of [base64Word, quotedWord]) {
 		for (let at = 1; at < bytes.length; at++) {
@@ -29,7 +29,7 @@ test('encoded words that are cut inside a character', async t => {
 	t.is(decodeWords(`=?x-unknown?q?a?= =?utf-8?q?${'='}`), 'a =?utf-8?q?=', 'half a word is none');
 });
 
-test('an encoded word of any length', async t => {
+test('decodes an encoded word of any length', async t => {
 	const subject = 'ä'.repeat(400);
 	for (const word of [base64Word, quotedWord]) {
 		t.is((await letterOf([`Subject: ${word('utf-8', Buffer.from(subject))}`, '', '.'])).subject, subject);
@@ -38,7 +38,7 @@ test('an encoded word of any length', async t => {
 	t.deepEqual((await letterOf([from, '', '.'])).from, {address: 'ada@example.net', name: 'ä'.repeat(200)});
 });
 
-test('whatever text is cut into encoded words is read again', t => {
+test('decodes any text that is split into encoded words', t => {
 	const cut = fc.tuple(fc.nat(200), fc.boolean());
 	fc.assert(
 		fc.property(
@@ -69,7 +69,7 @@ const mail = (kind: string, ...parts: ReadonlyArray<readonly string[]>) => [
 	...[...parts.flat(), '--b--', ''],
 ];
 
-test('of text and html one behind the other, each field has all', async t => {
+test('puts the content of consecutive text and HTML parts into both fields', async t => {
 	const html = part('text/html', '<p>One &amp; all</p>');
 	const text = part('text/plain', '2 < 3\r\nfooter');
 	const picture = part('image/png', 'iVBORw0KGgo=', 'Content-Transfer-Encoding: base64');
@@ -105,7 +105,7 @@ test('of text and html one behind the other, each field has all', async t => {
 	t.like(apple, {text: 'All of it', html: '<p>One &amp; all</p><br/>\n2 &lt; 3<br/>\nfooter', files: [{size: 8}]});
 });
 
-test('a body that does not say its charset', async t => {
+test('decodes a body without a charset', async t => {
 	const latin = 'f\xfcr Gr\xf6\xdfe';
 	const japanese = '\x1b$B$K$c\x1b(B';
 	for (const type of ['text/plain', 'text/plain; charset=us-ascii', 'text/plain; charset=""']) {
@@ -122,7 +122,7 @@ test('a body that does not say its charset', async t => {
 	t.is((await letterOf(quoted)).text, 'für');
 });
 
-test('the charset that html names itself', async t => {
+test('decodes HTML by the charset it declares itself', async t => {
 	const shift = '\x82\xc9\x82\xe1';
 	for (const meta of [
 		'<meta charset="shift_jis">',
@@ -151,7 +151,7 @@ test('the charset that html names itself', async t => {
 	t.is(wrong.html, '<meta charset="x-no-such">für');
 });
 
-test('boundaries with blanks, and wrong ones', async t => {
+test('accepts boundaries with spaces, and malformed ones', async t => {
 	const body = (boundary: string, after: string) => [
 		...['', `--${boundary}${after}`, 'Content-Type: text/plain', '', 'one'],
 		...[`--${boundary}${after}`, 'Content-Type: text/html', '', '<p>two</p>', `--${boundary}--${after}`, ''],
@@ -176,7 +176,7 @@ test('boundaries with blanks, and wrong ones', async t => {
 	});
 });
 
-test('transfer encodings as programs write them', async t => {
+test('accepts transfer encodings as programs write them', async t => {
 	for (const encoding of [
 		'base64',
 		'BASE64 ',
@@ -203,7 +203,7 @@ test('transfer encodings as programs write them', async t => {
 	}
 });
 
-test('fields in several charsets, side by side', async t => {
+test('decodes adjacent header fields in different charsets', async t => {
 	const letter = await letterOf([
 		`From: ${bytesOf('Jürgen')} <j@example.net>`,
 		'X-Latin: Gr\xf6\xdfe',
@@ -220,7 +220,7 @@ test('fields in several charsets, side by side', async t => {
 	);
 });
 
-test('ids in encoded words are ids', async t => {
+test('recognizes message IDs in encoded words', async t => {
 	const encoded = base64Word('utf-8', Buffer.from('<m1@shop.example>'));
 	const [half, rest] = ['<long.message.', 'id@shop.example>'].map(text => quotedWord('us-ascii', Buffer.from(text)));
 	const letter = await letterOf([
@@ -233,7 +233,7 @@ test('ids in encoded words are ids', async t => {
 	t.deepEqual(letter.answers, ['<m1@shop.example>', '<long.message.id@shop.example>', '<m0@shop.example>']);
 });
 
-test('files keep their names and their bytes', async t => {
+test('preserves the names and bytes of attached files', async t => {
 	const attached = async (disposition: string, ...more: readonly string[]) => {
 		const {files} = await letterOf(
 			mail('mixed', part('text/csv', 'a,b\r\n1,2', `Content-Disposition: ${disposition}`, ...more)),
@@ -260,7 +260,7 @@ test('files keep their names and their bytes', async t => {
 	t.like(forwarded, {text: 'See', files: [{type: 'message/rfc822', size: 15}]});
 });
 
-test('lines that a program has broken are one', async t => {
+test('joins lines that a program has wrapped', async t => {
 	const text = [
 		'A paragraph of ',
 		'two lines.',
@@ -279,7 +279,7 @@ test('lines that a program has broken are one', async t => {
 	t.is(await read('; delsp=yes'), 'A paragraph oftwo lines.\n> quotedtoo\n>> deeper\nnot\nfrom the start\n-- \nAda');
 });
 
-test('who a mail is from, however the field is written', async t => {
+test('finds the author, however the From field is written', async t => {
 	const fromOf = async (field: string) => (await letterOf([`From: ${field}`, '', '.'])).from;
 	const ada = {address: 'ada@example.net', name: 'Ada, L.'};
 	for (const field of [

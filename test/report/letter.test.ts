@@ -11,7 +11,7 @@ const deep = Array.from(
 	(_, n) => `Content-Type: multipart/mixed; boundary=b${n}\r\n\r\n--b${n}\r\n`,
 ).join('');
 
-test('what people read of a letter, and what it answers', async t => {
+test('reads the text of a message and the message IDs it replies to', async t => {
 	const reply = {from: 'ada@example.net', to: 'shop@in.example', messageId: '<m1@shop.example>', said: 'Thank you!'};
 	for (const [name, write] of Object.entries(programs)) {
 		const letter = await readLetter(Buffer.from(write(reply)), []);
@@ -28,7 +28,7 @@ test('what people read of a letter, and what it answers', async t => {
 	);
 });
 
-test('an answered Message-ID holds no control character, which PostgreSQL takes in no text', async t => {
+test('skips message IDs with control characters, which PostgreSQL does not accept in text', async t => {
 	for (const name of ['In-Reply-To', 'References']) {
 		const {answers} = await readLetter(
 			Buffer.from(`${name}: <a\0b@x.example> <c@\x7fy> <ok@x.example>\r\n\r\n.`),
@@ -39,11 +39,11 @@ test('an answered Message-ID holds no control character, which PostgreSQL takes 
 	}
 });
 
-test('a mail without text has none', async t => {
+test('returns no text for a message without a body', async t => {
 	t.is((await readLetter(Buffer.from('Subject: x\r\n\r\n'), [])).text, null);
 });
 
-test('no name and no field of a letter holds the end of a line', async t => {
+test('removes line breaks from names and header fields', async t => {
 	const word = (text: string) => `=?utf-8?Q?${text}?=`;
 	const letter = await readLetter(
 		Buffer.from(
@@ -58,7 +58,7 @@ test('no name and no field of a letter holds the end of a line', async t => {
 	t.notRegex(JSON.stringify(letter.headers), /\\[rnu]/);
 });
 
-test('a program is told from a person', async t => {
+test('distinguishes an automatic message from a personal one', async t => {
 	for (const field of ['Auto-Submitted: auto-replied', 'Precedence: bulk', 'List-Id: <a.b>', 'X-Autoreply: yes']) {
 		t.true((await readLetter(Buffer.from(`${field}\r\nSubject: x\r\n\r\n.`), [])).automatic, field);
 	}
@@ -70,7 +70,7 @@ test('a program is told from a person', async t => {
 	]) {
 		t.false((await readLetter(Buffer.from(`${field}\r\nSubject: x\r\n\r\n.`), [])).automatic, field);
 	}
-	// People attach what they got, and ask about it.
+	// People attach the message they received, and ask about it.
 	for (const type of ['message/delivery-status', 'message/disposition-notification', 'message/feedback-report']) {
 		const parts = `--b\r\n\r\nWhat is this?\r\n--b\r\nContent-Type: ${type}\r\n\r\nReporting-MTA: dns; x\r\n--b--`;
 		const mail = `From: ada@x.example\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n${parts}\r\n`;
@@ -78,7 +78,7 @@ test('a program is told from a person', async t => {
 	}
 });
 
-test('reports are of programs, whatever the envelope says', async t => {
+test('treats a report as automatic, whatever the envelope sender is', async t => {
 	const part = (type: string) => `--b\r\nContent-Type: ${type}\r\n\r\nx\r\n`;
 	const whole = 'multipart/report; boundary=c\r\n\r\n--c\r\nContent-Type: text/plain\r\n\r\nx\r\n--c--';
 	for (const mail of [
@@ -99,7 +99,7 @@ test('reports are of programs, whatever the envelope says', async t => {
 	}
 });
 
-test('a first line `From : x` is the author', async t => {
+test('reads a first line `From : x` as the author', async t => {
 	for (const line of ['From : ada@x.example', 'From \t : ada@x.example', 'from  : ada@x.example']) {
 		const {from, isAmbiguous} = await readLetter(Buffer.from(`${line}\r\nSubject: x\r\n\r\n.`), []);
 		t.is(from?.address, 'ada@x.example', line);
@@ -111,13 +111,13 @@ test('a first line `From : x` is the author', async t => {
 	t.like(await readLetter(Buffer.from(ofMbox), []), {from: {address: 'eve@y.example'}, isAmbiguous: false});
 });
 
-test('several authors are no author that a domain could speak for', async t => {
+test('treats several authors as ambiguous, since no single domain can authenticate them', async t => {
 	for (const from of ['From: a@x.example, b@y.example', 'From: a@x.example\r\nFrom: b@y.example']) {
 		t.true((await readLetter(Buffer.from(`${from}\r\nSubject: x\r\n\r\n.`), [])).isAmbiguous, from);
 	}
 });
 
-test('mail is found by every address of its header, whatever its fault', async t => {
+test('indexes every address of the header, even if the message is broken', async t => {
 	const many = Array.from({length: 900}, (_, n) => `Person ${n} <p${n}@dest.example>`).join(',\r\n ');
 	const header = `From: "a" <a@x.example>, b@y.example\r\nSender: s@x.example\r\nReply-To: r@x.example\r\nTo: t@dest.example\r\nCc: ${many}\r\n`;
 	for (const rest of ['\r\n.', 'Content-Type: multipart/mixed\r\n\r\nHello', `${'X-A: b\r\n'.repeat(2000)}\r\n.`]) {
@@ -128,7 +128,7 @@ test('mail is found by every address of its header, whatever its fault', async t
 	}
 });
 
-test('a cut text ends with a whole character', async t => {
+test('truncates text at a character boundary', async t => {
 	const pairs = `x${'😀'.repeat(140_000)}`;
 	const letter = await readLetter(
 		Buffer.from(`From: "${pairs.slice(0, 601)}" <a@x.example>\r\nSubject: ${pairs.slice(0, 2001)}\r\n\r\n${pairs}`),
@@ -144,7 +144,7 @@ test('a cut text ends with a whole character', async t => {
 	}
 });
 
-test('a domain is shown as it was written', async t => {
+test('preserves a domain as it was written', async t => {
 	for (const address of ['a@xn--pple-43d.com', 'a@аpple.com', 'a@Shop.example']) {
 		t.is(
 			(await readLetter(Buffer.from(`From: ${address}\r\nSubject: x\r\n\r\n.`), [])).from?.address.toLowerCase(),
@@ -153,7 +153,7 @@ test('a domain is shown as it was written', async t => {
 	}
 });
 
-test('what is beyond the limits has its fault and its header, and the library does not see it', async t => {
+test('returns only an error and the header of a message over the limits, and does not parse the rest', async t => {
 	for (const [mail, fault] of [
 		[parts(1000), 'too many parts'],
 		[deep, 'parts are nested too deeply'],
@@ -169,7 +169,7 @@ test('what is beyond the limits has its fault and its header, and the library do
 	t.is(long.text?.length, 262_144);
 });
 
-test('any bytes give a letter, and what is stored of it fits JSON', async t => {
+test('reads any bytes as a message that can be stored as JSON', async t => {
 	t.timeout(120_000);
 	await fc.assert(
 		fc.asyncProperty(

@@ -16,17 +16,17 @@ for (const [name, end] of [
 	['CR', '\r'],
 	['CR CR LF', '\r\r\n'],
 ] as const) {
-	test(`lines may end with ${name}`, t => {
+	test(`accepts lines that end with ${name}`, t => {
 		t.deepEqual(texts(twoParts.replaceAll('\n', end)), ['one', 'two']);
 		t.deepEqual(types(twoParts.replaceAll('\n', end)), ['text/plain', 'text/html']);
 	});
 }
 
-test('CR alone under a header of a relay that ends lines otherwise is a line end', t => {
+test('treats a bare CR as a line ending even if a relay added a header with other line endings', t => {
 	t.deepEqual(texts(`Received: from a\n${twoParts.replaceAll('\n', '\r')}`), ['one', 'two']);
 });
 
-test('a CR in a line stays', t => {
+test('preserves a CR inside a line', t => {
 	t.deepEqual(texts('Subject: x\n\na\rb\nc\n'), ['a\rb\nc\n']);
 });
 
@@ -35,24 +35,24 @@ for (const [name, start] of [
 	['a quoted From_ line', '>From MAILER-DAEMON Thu Apr 29 23:34:45 2009\n'],
 	['blank lines', '\n\n'],
 ] as const) {
-	test(`${name} may stand first`, t => {
+	test(`skips ${name} at the start of a message`, t => {
 		t.is(findField(read(`${start}${twoParts}`).root.fields, 'subject'), 'x');
 		t.deepEqual(texts(`${start}${twoParts}`), ['one', 'two']);
 	});
 }
 
-test('of two mails behind one another the first is read', t => {
+test('reads only the first of two concatenated messages', t => {
 	const second = 'From MAILER-DAEMON Thu Apr 29 23:34:45 2009\nSubject: y\n\nsecond\n';
 	t.deepEqual(texts(`Subject: x\n\nfirst\n\n${second}`), ['first\n']);
 	t.deepEqual(texts(`${twoParts}\n${second}`), ['one', 'two']);
 	t.deepEqual(texts('Subject: x\n\nfirst\n\nFrom here on: text\n'), ['first\n\nFrom here on: text\n']);
 });
 
-test('a boundary that is never closed ends with the mail', t => {
+test('ends an unclosed boundary with the message', t => {
 	t.deepEqual(texts(twoParts.slice(0, twoParts.indexOf('\n--b--'))), ['one', 'two']);
 });
 
-test('an inner boundary that is never closed ends with its part', t => {
+test('ends an unclosed inner boundary with its part', t => {
 	const inner = 'Content-Type: multipart/alternative; boundary=in\n\n--in\n\none\n--in\n\ntwo';
 	t.deepEqual(texts(`Content-Type: multipart/mixed; boundary=out\n\n--out\n${inner}\n--out\n\nthree\n--out--`), [
 		'one',
@@ -61,7 +61,7 @@ test('an inner boundary that is never closed ends with its part', t => {
 	]);
 });
 
-test('a boundary that begins like another is another', t => {
+test('distinguishes boundaries with a common prefix', t => {
 	const inner = 'Content-Type: multipart/alternative; boundary=bb\n\n--bb\n\none\n--bb\n\ntwo\n--bb--';
 	t.deepEqual(texts(`Content-Type: multipart/mixed; boundary=b\n\n--b\n${inner}\n--b\n\nthree\n--b--`), [
 		'one',
@@ -70,31 +70,31 @@ test('a boundary that begins like another is another', t => {
 	]);
 });
 
-test('a boundary that nobody announced is found', t => {
+test('finds a boundary that is not declared', t => {
 	const body = '--real\nContent-Type: text/plain\n\none\n--real\nContent-Type: text/html\n\ntwo\n--real--\n';
 	t.deepEqual(texts(`Content-Type: multipart/mixed\n\n${body}`), ['one', 'two']);
 	t.deepEqual(texts(`Content-Type: multipart/mixed; boundary=other\n\n${body}`), ['one', 'two']);
 });
 
-test('a multipart without a part is a text', t => {
+test('reads a multipart without parts as plain text', t => {
 	t.deepEqual(types('Content-Type: multipart/mixed; boundary=b\n\ntext\n'), ['text/plain']);
 	t.deepEqual(texts('Content-Type: multipart/mixed; boundary=b\n\ntext\n'), ['text\n']);
 });
 
-test('where the blank line is missing, the first line that is no field begins the body', t => {
+test('starts the body at the first line that is not a field if the blank line is missing', t => {
 	t.deepEqual(texts('Subject: x\nYour mail could not be delivered.\n<a@b>: unknown\n'), [
 		'Your mail could not be delivered.\n<a@b>: unknown\n',
 	]);
 	t.deepEqual(texts(`${twoParts.replace('\n\npreamble', '').replace('--b\n\none', '--b\none')}`), ['one', 'two']);
 });
 
-test('a line in a header that is no field is passed over', t => {
+test('skips a header line that is not a field', t => {
 	const {root} = read('Received: from a\nby b with SMTP\nSubject: x\nContent-Type: text/html\n\ntext');
 	t.is(root.type, 'text/html');
 	t.is(root.text(), 'text');
 });
 
-test('header fields are unfolded', t => {
+test('unfolds header fields', t => {
 	t.is(findField(read('Subject: a\n b\n\tc\n\n').root.fields, 'subject'), 'a b c');
 });
 
@@ -113,7 +113,7 @@ for (const [field, type, boundary] of [
 	['', 'text/plain', undefined],
 	['(((((', 'text/plain', undefined],
 ] as const) {
-	test(`content type: ${field}`, t => {
+	test(`parses the content type ${field}`, t => {
 		const content = `--${boundary}\n\none\n--${boundary}--\n`;
 		const {root} = read(`Content-Type: ${field}\n\n${content}`);
 		t.is(root.type, type);
@@ -176,12 +176,12 @@ for (const [name, header, body, text] of [
 	['UTF-16 that is called ASCII', 'Content-Type: text/plain; charset=us-ascii', '\xff\xfef\0\xfc\0r\0', 'für'],
 	['a byte order mark', 'Content-Type: text/plain; charset=utf-8', '\xef\xbb\xbfa', 'a'],
 ] as const) {
-	test(`body: ${name}`, t => {
+	test(`decodes a body: ${name}`, t => {
 		t.is(read(`${header}\n\n${body}`).root.text(), text);
 	});
 }
 
-test('what lies too deep, and what is too much, is left out and said', t => {
+test('leaves out parts that are nested too deeply or too many, and indicates it', t => {
 	const layers = Array.from(
 		{length: 1000},
 		(_, layer) => `Content-Type: multipart/mixed; boundary=b${layer}\n\n--b${layer}\n`,
@@ -196,7 +196,7 @@ test('what lies too deep, and what is too much, is left out and said', t => {
 	t.is(read(twoParts).fault, null);
 });
 
-test('a returned mail is not descended into', t => {
+test('does not parse the parts of a returned message', t => {
 	const mail = `Content-Type: multipart/report; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n${twoParts.replaceAll('--b', '--c').replace('"b"', '"c"')}\n--b--\n`;
 	t.deepEqual(types(mail), ['message/rfc822']);
 });
@@ -223,7 +223,7 @@ const pieces = fc.constantFrom(
 	'X-A: b',
 );
 
-test('any bytes are read, and no part holds more than the mail', t => {
+test('reads any bytes, with no part larger than the message', t => {
 	fc.assert(
 		fc.property(
 			fc.array(
@@ -244,7 +244,7 @@ test('any bytes are read, and no part holds more than the mail', t => {
 	);
 });
 
-test('whatever text is written in quoted-printable is read again', t => {
+test('decodes any text encoded as quoted-printable', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar, maxLength: 100}), fc.array(fc.nat(100)), (text, breaks) => {
 			const octets = [...Buffer.from(text)];

@@ -1,7 +1,7 @@
 import test from 'ava';
 import {findReason} from '../../src/report/reply.ts';
 
-test('a reason begins with its words', t => {
+test('strips punctuation before the first word of a reason', t => {
 	t.is(findReason(': 550 5.1.1 no such user'), '550 5.1.1 no such user');
 	t.is(findReason(' ----- The following addresses failed -----\n'), 'The following addresses failed -----');
 	t.is(findReason('=====\n  :\n  gone'), 'gone');
@@ -10,7 +10,7 @@ test('a reason begins with its words', t => {
 	t.is(findReason(':'), '');
 });
 
-test('a reason is one line that is safe to store and to print', t => {
+test('returns a reason on one line that is safe to store and print', t => {
 	t.is(findReason('a\r\n\tb\x1b[31m\u202ec'), 'a b [31m c');
 	t.is(findReason(`${'x'.repeat(1023)}🎉`).length, 1023);
 });

@@ -35,7 +35,7 @@ for (const [text, host] of [
 	['server for the recipient domain b.example by mx.b.example. [192.0.2.1].', 'mx.b.example'],
 	['the host was not found', null],
 ] as const) {
-	test(`host of ${text.replaceAll('\n', '/')}: ${host}`, t => {
+	test(`mail server in ${text.replaceAll('\n', '/')}: ${host}`, t => {
 		t.is(hostIn(text), host);
 	});
 }

@@ -21,14 +21,14 @@ async function signed(signingDomain: string, maxBodyLength?: number, mail = repo
 
 const found: DnsAnswer<string> = {kind: 'found', records: [record]};
 
-/** What DNS says of the keys that a mail names. */
+/** The DNS answers for the keys that a message names. */
 const answersFor = (raw: Buffer, answer: DnsAnswer<string> = found) =>
 	new Map(keyNames(readHeader(raw)).map(name => [`txt ${name}`, answer] as const));
 
 const signers = (raw: Buffer, answer: DnsAnswer<string> = found) =>
 	findSigners(raw, 'arf', answersFor(raw, answer), systemClocks);
 
-test('who signed a report', async t => {
+test('returns the domain that signed a report', async t => {
 	const mail = await signed('arf.reporter.test');
 	t.deepEqual([...answersFor(mail).keys()], ['txt s1._domainkey.arf.reporter.test']);
 	t.deepEqual(signers(mail), ['arf.reporter.test']);
@@ -40,14 +40,14 @@ test('who signed a report', async t => {
 	]);
 });
 
-test('not where it was changed, or signed in part', async t => {
+test('returns no signer if the report was changed or only partly signed', async t => {
 	const mail = await signed('arf.reporter.test');
 	t.deepEqual(signers(Buffer.concat([mail, Buffer.from('more')])), []);
 	t.deepEqual(signers(await signed('arf.reporter.test', 8)), []);
 	t.deepEqual(signers(Buffer.concat([Buffer.from('X-By: arf.reporter.test\r\n'), report])), []);
 });
 
-test('DNS that does not answer, or garbage: nobody', async t => {
+test('returns no signer if DNS fails or returns an invalid key', async t => {
 	const mail = await signed('arf.reporter.test');
 	for (const answer of [{kind: 'failed', code: 'ESERVFAIL'}, {kind: 'nxdomain'}, {kind: 'nodata'}] as const) {
 		t.deepEqual(signers(mail, answer), [], answer.kind);
@@ -55,7 +55,7 @@ test('DNS that does not answer, or garbage: nobody', async t => {
 	t.deepEqual(signers(mail, {kind: 'found', records: ['v=DKIM1; p=x']}), []);
 });
 
-test('a header beyond the limits has no signature that is looked at', async t => {
+test('ignores the signatures in a header over the limits', async t => {
 	const mail = await signed('arf.reporter.test');
 	const names = (field: string) => keyNames(readHeader(Buffer.concat([Buffer.from(field), mail])));
 	for (const field of [
@@ -76,7 +76,7 @@ test('a header beyond the limits has no signature that is looked at', async t =>
 	}
 });
 
-test('of many signatures those of the author are looked at first', async t => {
+test('checks the signatures of the author’s domain first if there are many', async t => {
 	const mail = await signed('reporter.test', undefined, Buffer.from('From: a@arf.reporter.test\r\n\r\nHello\r\n'));
 	const other = (n: number) => `DKIM-Signature: v=1; a=rsa-sha256; d=d${n}.test; s=s; h=from; bh=eA==; b=eA==\r\n`;
 	const broken = 'DKIM-Signature: v=1; a=rsa-sha256; d=reporter.test; s=s; h=to; bh=eA==; b=eA==\r\n';
@@ -89,7 +89,7 @@ test('of many signatures those of the author are looked at first', async t => {
 	t.deepEqual(signers(raw), ['reporter.test']);
 });
 
-test('each form of header and body that may be signed', async t => {
+test('verifies every combination of header and body canonicalization', async t => {
 	const header = 'From: Ada  <ada@x.test> \r\nSubject:  a\r\n\tb \r\nTo : x@y.test\r\n';
 	for (const body of [
 		'',
@@ -113,7 +113,7 @@ const manySigned = (body: string): Buffer => {
 	return Buffer.from(`${[1, 2, 3, 4, 5].map(field).join('')}From: a@d1.test\r\n\r\n${body}`);
 };
 
-test('a report that is large or has many lines is not verified, a letter is', async t => {
+test('does not verify a report that is large or has many lines, but does verify a personal message', async t => {
 	const verify = (raw: Buffer, limits: typeof reportLimits) =>
 		verifySignatures(raw, new KnownAnswers(answersFor(raw)), limits, {
 			clock: {monotonic: () => 0, now: () => 0},
@@ -128,7 +128,7 @@ test('a report that is large or has many lines is not verified, a letter is', as
 	t.deepEqual(verify(lines, letterLimits(lines.length)), []);
 });
 
-test('signatures that take longer than their time are given up', async t => {
+test('gives up on signatures that take longer than the time limit', async t => {
 	const raw = manySigned('\t\n'.repeat(100_000));
 	let now = 0;
 	let looks = 0;

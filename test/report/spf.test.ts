@@ -9,7 +9,7 @@ const text = (record: string, ...more: string[]): DnsAnswer<string> => ({kind: '
 const addresses = (...records: string[]): DnsAnswer<string> => ({kind: 'found', records});
 const from: SpfClient = {client: '192.0.2.7', helo: 'mx.example.net', sender: 'ada@example.net'};
 
-/** Asks as the daemon does, a round of questions at a time; the result, what was asked, and how many rounds it took. */
+/** Makes lookups in rounds, as the daemon does; returns the result, the lookups and the number of rounds. */
 function check(zone: Zone, client: Partial<SpfClient> = {}) {
 	const answers = new Map<string, DnsAnswer<unknown>>();
 	for (let rounds = 0; ; rounds++) {
@@ -27,7 +27,7 @@ function check(zone: Zone, client: Partial<SpfClient> = {}) {
 const ofRecord = (record: string, zone: Zone = {}, client: Partial<SpfClient> = {}) =>
 	check({...zone, 'txt example.net': text(record)}, client);
 
-test('mechanisms match the client, and the first that does decides', t => {
+test('applies the first mechanism that matches the client', t => {
 	const zone = {
 		'a example.net': addresses('192.0.2.7'),
 		'a web.example.net': addresses('198.51.100.1', '192.0.2.99'),
@@ -76,7 +76,7 @@ test('mechanisms match the client, and the first that does decides', t => {
 	t.is(check({'txt example.net': {kind: 'failed', code: 'ESERVFAIL'}}).result, 'temperror');
 });
 
-test('a sender domain beyond ASCII is asked and named to macros by its A-labels (RFC 8616)', t => {
+test('uses the A-labels of an internationalized sender domain in lookups and macros (RFC 8616)', t => {
 	const ascii = 'xn--bcher-kva.example';
 	for (const domain of ['bücher.example', 'BÜCHER.example', ascii]) {
 		const zone = {
@@ -87,7 +87,7 @@ test('a sender domain beyond ASCII is asked and named to macros by its A-labels 
 		const known = new KnownAnswers(new Map());
 		t.is(checkSpf(known, {...from, sender: `ада@${domain}`}).domain, ascii);
 		t.deepEqual(known.missing, [{type: 'txt', name: ascii}]);
-		// A local part beyond ASCII matches no macro.
+		// A local part that is not ASCII matches no macro.
 		const local = {[`txt ${ascii}`]: text('v=spf1 exists:%{l}.ok.example -all')};
 		t.like(check(local, {sender: `ада@${domain}`}), {result: 'fail', asked: [`txt ${ascii}`]});
 	}
@@ -95,7 +95,7 @@ test('a sender domain beyond ASCII is asked and named to macros by its A-labels 
 	t.is(check({[`txt ${ascii}`]: text('v=spf1 +all')}, {sender: '', helo: 'bücher.example'}).result, 'pass');
 });
 
-test('a record that is wrong anywhere counts for nothing', t => {
+test('rejects a record with an error anywhere in it', t => {
 	for (const term of [
 		...[
 			'foo',
@@ -134,7 +134,7 @@ test('a record that is wrong anywhere counts for nothing', t => {
 	t.is(ofRecord('v=spf1 x-y=any/thing exp=%{d}.test +all').result, 'pass');
 });
 
-test('names that no DNS has are refused after macros, and nothing is asked for them', t => {
+test('rejects names that are invalid after macro expansion, without looking them up', t => {
 	const sender = `${'a'.repeat(64)}@example.net`;
 	for (const term of [
 		`include:x.${'%{l}'.repeat(400)}_`,
@@ -157,7 +157,7 @@ test('names that no DNS has are refused after macros, and nothing is asked for t
 	t.deepEqual([odd.result, odd.asked], ['fail', ['txt example.net']]);
 });
 
-test('look-ups are limited: ten, of which two may find nothing, and ten hosts', t => {
+test('limits lookups to ten in total, two without a result, and ten mail servers', t => {
 	const hosts = (n: number, found = n): Zone =>
 		Object.fromEntries(
 			Array.from({length: found}, (_, i) => [`a h${i}.test`, addresses('198.51.100.1')] as const).slice(0, found),
@@ -176,7 +176,7 @@ test('look-ups are limited: ten, of which two may find nothing, and ten hosts', 
 	t.is(all.asked.length, 11);
 });
 
-test('all that a record names is asked together', t => {
+test('looks up all names of a record in parallel', t => {
 	const exchangers = Array.from({length: 5}, (_, priority) => ({exchange: `h${priority}.test`, priority}));
 	const {rounds} = ofRecord('v=spf1 include:b.test a:c.test mx exists:d.test redirect=e.test', {
 		'mx example.net': {kind: 'found', records: exchangers},
@@ -185,7 +185,7 @@ test('all that a record names is asked together', t => {
 	t.is(rounds, 3);
 });
 
-test('the longest records of ten domains are judged in the time of one', t => {
+test('evaluates the longest records of ten domains within the time of one', t => {
 	const sender = `${'a.'.repeat(120)}a@example.net`;
 	const macros = '%{l1r-+,/_=}'.repeat(330);
 	const zone: Record<string, DnsAnswer<string>> = {};

@@ -24,7 +24,7 @@ const cameIn: CameIn = {
 	...{client: '192.0.2.7', helo: 'mx.example.net'},
 };
 
-/** Texts by name; a null fails. */
+/** TXT records by name; a lookup of `null` fails. */
 function resolving(texts: Readonly<Record<string, string | null>>): Resolver {
 	const none = async (): Promise<DnsAnswer<never>> => ({kind: 'nodata'});
 	return {
@@ -40,7 +40,7 @@ function resolving(texts: Readonly<Record<string, string | null>>): Resolver {
 	};
 }
 
-/** Asks what the mail needs, as the daemon does, and judges it as the reader's thread does. */
+/** Makes the lookups as the daemon does, and judges the message as the reader's thread does. */
 async function judged(
 	mail: string | Buffer,
 	texts: Readonly<Record<string, string | null>>,
@@ -73,7 +73,7 @@ async function signed(mail = plain): Promise<Buffer> {
 const spf = {'example.net': 'v=spf1 ip4:192.0.2.7 -all'};
 const dmarc = {'_dmarc.example.net': 'v=DMARC1; p=reject'};
 
-test('a mail that is what it says passes all three, whichever of them is there', async t => {
+test('passes a genuine message by whichever of SPF, DKIM and DMARC its domain has', async t => {
 	const pass = {result: 'pass', domain: 'example.net'};
 	const dkim = {'s._domainkey.example.net': key};
 	t.deepEqual(await judged(await signed(), {...spf, ...dkim, ...dmarc}), {spf: pass, dkim: pass, dmarc: pass});
@@ -81,7 +81,7 @@ test('a mail that is what it says passes all three, whichever of them is there',
 	t.like(await judged(plain, {...spf, ...dmarc}), {dkim: {result: 'none', domain: null}, dmarc: pass});
 });
 
-test('a mail that is not what it says fails', async t => {
+test('fails a forged message', async t => {
 	const dkim = {'s._domainkey.example.net': key};
 	const changed = Buffer.from((await signed()).toString().replace('Hello.', 'Pay me.'));
 	t.like(await judged(changed, {...spf, ...dkim, ...dmarc}, {client: '192.0.2.99'}), {
@@ -97,7 +97,7 @@ test('a mail that is not what it says fails', async t => {
 	t.is((await judged(two, {...spf, ...passes}))?.dmarc.result, 'permerror');
 });
 
-test('a field before the signed one of its name, which people would see, makes all verdicts void', async t => {
+test('discards all verdicts if an unsigned field precedes the signed one of the same name', async t => {
 	const texts = {...spf, ...dmarc, 's._domainkey.example.net': key};
 	for (const field of ['Subject: PAY', 'Content-Type: text/html', 'Date: now', 'To: x@y.example']) {
 		const mail = await signed(`To: me@shop.example\r\nDate: then\r\nContent-Type: text/plain\r\n${plain}`);
@@ -110,7 +110,7 @@ test('a field before the signed one of its name, which people would see, makes a
 	}
 });
 
-test('DNS that does not answer is no verdict, and blocks nothing', async t => {
+test('returns a temporary error for all three verdicts if DNS does not respond', async t => {
 	const silent = {'example.net': null, '_dmarc.example.net': null, 's._domainkey.example.net': null};
 	t.deepEqual(await judged(await signed(), silent), {
 		spf: {result: 'temperror', domain: 'example.net'},
@@ -123,7 +123,7 @@ test('DNS that does not answer is no verdict, and blocks nothing', async t => {
 	});
 });
 
-test('a record that is longer than any is a fault of its owner', async t => {
+test('treats an overlong record as a permanent error of its domain', async t => {
 	const long = {
 		...{'example.net': `v=spf1 ${'a '.repeat(2500)}`, '_dmarc.example.net': `v=DMARC1; p=none${';'.repeat(5000)}`},
 		's._domainkey.example.net': `${key}; n=${'x'.repeat(5000)}`,
@@ -132,7 +132,7 @@ test('a record that is longer than any is a fault of its owner', async t => {
 	t.deepEqual(await judged(await signed(), long), {spf: permerror, dkim: permerror, dmarc: permerror});
 });
 
-test('all that a mail needs of DNS is asked at once, of reports the keys alone', async t => {
+test('makes all lookups for a message at once, and only looks up keys for a report', async t => {
 	const asked: string[] = [];
 	let answer = (): void => undefined;
 	const answers = new Promise<DnsAnswer<string>>(resolve => {

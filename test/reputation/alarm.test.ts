@@ -23,7 +23,7 @@ function start() {
 	return {time, alarm, tried};
 }
 
-test('more than one in twenty, and five at least', t => {
+test('raises the alarm above one rejection in twenty, from five rejections', t => {
 	const {alarm, tried} = start();
 	t.is(tried(refusal('block'), 4), null, 'four of four');
 	t.like(tried(refusal('block'), 1), {
@@ -39,7 +39,7 @@ test('more than one in twenty, and five at least', t => {
 	t.deepEqual(alarm.current(), [{provider: 'a.example', attempts: 101, refused: 6}]);
 });
 
-test('it looks an hour back', t => {
+test('counts the last hour', t => {
 	const {time, alarm, tried} = start();
 	tried(refusal('block'), 5);
 	time.now = 59 * minute;
@@ -50,7 +50,7 @@ test('it looks an hour back', t => {
 	t.not(tried(refusal('block'), 1), null);
 });
 
-test('a policy is of us only with a code of security; what concerns recipients is never', t => {
+test('counts a policy rejection only with a security code, and never one about the recipient', t => {
 	const {tried} = start();
 	t.is(tried(refusal('policy', '5.2.1'), 20), null);
 	t.is(tried(refusal('unknown_user', '5.1.1'), 20), null);
@@ -59,7 +59,7 @@ test('a policy is of us only with a code of security; what concerns recipients i
 	t.like(tried(refusal('policy'), 3), {attempts: 66, refused: 6});
 });
 
-test('each provider is counted by itself; what came to no host, or to the simulator, is not', t => {
+test('counts per provider, without attempts that reached no mail server or the simulator', t => {
 	const {alarm, tried} = start();
 	const outcome = refusal('block').outcome;
 	tried(result(outcome, {host: 'mx.b.example'}), 4);

@@ -4,7 +4,7 @@ import {findFindings, isCalm, pauseReason} from '../../src/reputation/findings.t
 
 const none = {attempted: 0, hard: 0, delivered: 0, complained: 0};
 
-/** What the same figures in both windows come to. */
+/** The level of the same figures in both windows. */
 function levelOf(figures: Partial<typeof none>): string {
 	const whole = {...none, ...figures};
 	return findFindings({day: whole, week: whole}, limits)[0]?.level ?? 'fine';
@@ -47,7 +47,7 @@ for (const [complained, delivered, expected] of [
 	});
 }
 
-test('a share that pauses only warns while chance may have made it', t => {
+test('only warns about a rate above the pause limit that may be due to chance', t => {
 	const close = {warn: {bounces: 0.09, complaints: 0.001}, pause: {bounces: 0.1, complaints: 0.005}};
 	const few = {...none, attempted: 200, hard: 22};
 	t.is(findFindings({day: few, week: few}, close)[0]?.level, 'warn', 'at least 7.4 %');
@@ -55,7 +55,7 @@ test('a share that pauses only warns while chance may have made it', t => {
 	t.is(findFindings({day: many, week: many}, close)[0]?.level, 'pause', 'at least 10.6 %');
 });
 
-test('each window and each kind is judged by itself, what pauses comes first', t => {
+test('judges each window and each kind separately, and lists pauses first', t => {
 	const week = {attempted: 10_000, hard: 600, delivered: 9000, complained: 45};
 	const day = {...none, attempted: 200, hard: 40};
 	const findings = findFindings({day, week}, limits);
@@ -70,7 +70,7 @@ test('each window and each kind is judged by itself, what pauses comes first', t
 	t.deepEqual(findFindings({day: none, week: none}, limits), []);
 });
 
-test('fine again is below four fifths of the warning, or too few to tell', t => {
+test('ends a warning below four fifths of its limit or with too few messages', t => {
 	const calm = (figures: Partial<typeof none>) => isCalm({day: none, week: {...none, ...figures}}, limits);
 	t.false(calm({attempted: 1000, hard: 49}), 'no longer warned of, not yet fine');
 	t.false(calm({attempted: 1000, hard: 41}));

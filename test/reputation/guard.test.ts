@@ -26,28 +26,32 @@ const judge = (store: Pick<Store, 'reader' | 'writer'>, by: ReputationLimits, at
 
 const rowOf = async (store: Store, id: string) => (await findWorkspace(store.reader, id)) as Workspace;
 
-storeTest(test, '30 of 200 pause with the figures in the reason, 10 of 60 do not', async (t, store) => {
-	const {workspaceId: bad} = await insertWorkspace(store, 'bad');
-	const {workspaceId: small} = await insertWorkspace(store, 'small');
-	await count(store, bad, {attempted: 200, hard: 30});
-	await count(store, small, {attempted: 60, hard: 10});
-	const generation = await readGeneration(store.reader);
-	const judged = await judge(store, limits, start);
-	t.like(judged, {length: 1, 0: {kind: 'paused', workspaceId: bad, name: 'bad'}});
-	t.like(await rowOf(store, bad), {
-		paused_at: storeTime(start),
-		pause_reason: 'reputation: 30 of 200 bounced in 24 hours (15%, limit 10%)',
-	});
-	t.is((await rowOf(store, small)).paused_at, null);
-	t.like(await store.reader('audit'), {
-		length: 1,
-		0: {action: 'workspace.paused', target: bad, actor: testOperator.actor},
-	});
-	t.is(await readGeneration(store.reader), generation + 1, 'every process sees it');
-	t.deepEqual(await judge(store, limits, start), [], 'once');
-});
+storeTest(
+	test,
+	'pauses at 30 bounces of 200 and gives the figures as the reason, but not at 10 of 60',
+	async (t, store) => {
+		const {workspaceId: bad} = await insertWorkspace(store, 'bad');
+		const {workspaceId: small} = await insertWorkspace(store, 'small');
+		await count(store, bad, {attempted: 200, hard: 30});
+		await count(store, small, {attempted: 60, hard: 10});
+		const generation = await readGeneration(store.reader);
+		const judged = await judge(store, limits, start);
+		t.like(judged, {length: 1, 0: {kind: 'paused', workspaceId: bad, name: 'bad'}});
+		t.like(await rowOf(store, bad), {
+			paused_at: storeTime(start),
+			pause_reason: 'reputation: 30 of 200 bounced in 24 hours (15%, limit 10%)',
+		});
+		t.is((await rowOf(store, small)).paused_at, null);
+		t.like(await store.reader('audit'), {
+			length: 1,
+			0: {action: 'workspace.paused', target: bad, actor: testOperator.actor},
+		});
+		t.is(await readGeneration(store.reader), generation + 1, 'every process sees it');
+		t.deepEqual(await judge(store, limits, start), [], 'once');
+	},
+);
 
-storeTest(test, 'old figures leave the windows', async (t, store) => {
+storeTest(test, 'drops old figures from the windows', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 1000, hard: 100}, start);
 	await count(store, workspaceId, {attempted: 500, hard: 0}, start + 30 * hour);
@@ -55,7 +59,7 @@ storeTest(test, 'old figures leave the windows', async (t, store) => {
 	t.like(await judge(store, limits, start + 40 * hour), {length: 1, 0: {kind: 'warned'}}, '100 of 1500 in 7 days');
 });
 
-storeTest(test, 'a warning is given once, and taken back when all is calm', async (t, store) => {
+storeTest(test, 'warns once and withdraws the warning when the figures are calm', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 12});
 	t.like(await judge(store, limits, start), {length: 1, 0: {kind: 'warned'}});
@@ -69,14 +73,14 @@ storeTest(test, 'a warning is given once, and taken back when all is calm', asyn
 	t.deepEqual(await judge(store, limits, start + 169 * hour), []);
 });
 
-storeTest(test, 'a warning is taken back too when its figures are gone', async (t, store) => {
+storeTest(test, 'withdraws a warning when its figures are gone', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {delivered: 1000, complained: 3});
 	t.like(await judge(store, limits, start), {length: 1, 0: {kind: 'warned'}});
 	t.like(await judge(store, limits, start + 169 * hour), {length: 1, 0: {kind: 'calm'}});
 });
 
-storeTest(test, 'a pause by hand keeps its reason', async (t, store) => {
+storeTest(test, 'keeps the reason of a manual pause', async (t, store) => {
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	const row = await rowOf(store, workspaceId);
@@ -86,29 +90,25 @@ storeTest(test, 'a pause by hand keeps its reason', async (t, store) => {
 	t.is((await rowOf(store, workspaceId)).pause_reason, 'under review');
 });
 
-storeTest(
-	test,
-	'resume begins anew: neither old figures nor late reports of old mail pause again',
-	async (t, store) => {
-		const tools = testTools(start);
-		const {workspaceId} = await insertWorkspace(store);
-		await count(store, workspaceId, {attempted: 200, hard: 30}, start - 1000);
-		await judge(store, limits, start);
-		await store.writer.transaction(trx => resumeWorkspace(trx, tools, workspaceId));
-		t.like(await rowOf(store, workspaceId), {
-			...{paused_at: null, pause_reason: null, reputation_since: storeTime(start), reputation_warned_at: null},
-		});
-		t.deepEqual(await judge(store, limits, start), []);
-		await count(store, workspaceId, {attempted: 300, hard: 300}, start - 1);
-		t.deepEqual(await judge(store, limits, start), [], 'first tried before');
-		await count(store, workspaceId, {attempted: 199, hard: 199}, start);
-		t.deepEqual(await judge(store, limits, start), []);
-		await count(store, workspaceId, {attempted: 1}, start + 1);
-		t.like(await judge(store, limits, start + 2), {length: 1, 0: {kind: 'paused'}});
-	},
-);
+storeTest(test, 'starts over on resume: neither old figures nor late reports pause again', async (t, store) => {
+	const tools = testTools(start);
+	const {workspaceId} = await insertWorkspace(store);
+	await count(store, workspaceId, {attempted: 200, hard: 30}, start - 1000);
+	await judge(store, limits, start);
+	await store.writer.transaction(trx => resumeWorkspace(trx, tools, workspaceId));
+	t.like(await rowOf(store, workspaceId), {
+		...{paused_at: null, pause_reason: null, reputation_since: storeTime(start), reputation_warned_at: null},
+	});
+	t.deepEqual(await judge(store, limits, start), []);
+	await count(store, workspaceId, {attempted: 300, hard: 300}, start - 1);
+	t.deepEqual(await judge(store, limits, start), [], 'first tried before');
+	await count(store, workspaceId, {attempted: 199, hard: 199}, start);
+	t.deepEqual(await judge(store, limits, start), []);
+	await count(store, workspaceId, {attempted: 1}, start + 1);
+	t.like(await judge(store, limits, start + 2), {length: 1, 0: {kind: 'paused'}});
+});
 
-storeTest(test, 'who is resumed without need keeps his figures', async (t, store) => {
+storeTest(test, 'keeps the figures of a workspace that is resumed without being paused', async (t, store) => {
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 30});
@@ -116,7 +116,7 @@ storeTest(test, 'who is resumed without need keeps his figures', async (t, store
 	t.like(await judge(store, limits, start), {length: 1, 0: {kind: 'paused'}});
 });
 
-storeTest(test, 'who is resumed while he is judged is not paused by what was read before', async (t, store) => {
+storeTest(test, 'does not pause a workspace by older figures if it is resumed in the meantime', async (t, store) => {
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 30});
@@ -136,7 +136,7 @@ storeTest(test, 'who is resumed while he is judged is not paused by what was rea
 	t.is((await rowOf(store, workspaceId)).paused_at, null);
 });
 
-storeTest(test, 'several at once are judged each by its own figures', async (t, store) => {
+storeTest(test, 'judges several workspaces, each by its own figures', async (t, store) => {
 	const names = ['bounces', 'complains', 'warned', 'fine', 'silent'];
 	const ids: string[] = [];
 	for (const name of names) {
@@ -159,7 +159,7 @@ storeTest(test, 'several at once are judged each by its own figures', async (t, 
 	);
 });
 
-storeTest(test, 'the guard judges at its start, what is counted, and the rest by the round', async (t, store) => {
+storeTest(test, 'judges on start, then workspaces with new figures, and all others periodically', async (t, store) => {
 	const tools = testTools(start);
 	const [first, second, third] = ['first', 'second', 'third'].map(name => insertWorkspace(store, name));
 	const ids = (await Promise.all([first, second, third])).map(found => found?.workspaceId ?? '');
@@ -188,7 +188,7 @@ storeTest(test, 'the guard judges at its start, what is counted, and the rest by
 	);
 });
 
-storeTest(test, 'off judges nobody, and on again all', async (t, store) => {
+storeTest(test, 'judges no workspace while off, and all once on again', async (t, store) => {
 	const tools = testTools(start);
 	const {workspaceId} = await insertWorkspace(store);
 	await count(store, workspaceId, {attempted: 200, hard: 30});

@@ -13,12 +13,12 @@ for (const [hits, trials, expected] of [
 	[5, 1000, 0.0021],
 	[100, 100, 0.963],
 ] as const) {
-	test(`of ${hits} in ${trials} at least ${expected}`, t => {
+	test(`bounds ${hits} in ${trials} at ${expected}`, t => {
 		t.true(Math.abs(wilsonLowerBound(hits, trials) - expected) < 0.0001, String(wilsonLowerBound(hits, trials)));
 	});
 }
 
-test('it is below the share, and nearer the more there were', t => {
+test('stays below the rate and approaches it with more trials', t => {
 	fc.assert(
 		fc.property(fc.nat(5000), fc.integer({min: 1, max: 5000}), (a, b) => {
 			const [hits, trials] = [Math.min(a, b), b];
@@ -29,6 +29,6 @@ test('it is below the share, and nearer the more there were', t => {
 	);
 });
 
-test('more hits than trials, as late reports may make it, is all of them', t => {
+test('treats more hits than trials, possible with late reports, as all of them', t => {
 	t.is(wilsonLowerBound(300, 250), wilsonLowerBound(250, 250));
 });

@@ -8,7 +8,7 @@ const after = (category: string | null, waited: number, schedule = usual) =>
 	toConfirmations({last_category: category, state_at: new Date(ended).toISOString()}, schedule, ended + waited);
 const none = {nxdomainBefore: false, noAddressBefore: false};
 
-test('a second "no such domain" counts 15 minutes after the first, "no address" an hour', t => {
+test('confirms "no such domain" after 15 minutes and "no address" after an hour', t => {
 	t.deepEqual(after('unknown_domain', 15 * minute - 1), none);
 	t.deepEqual(after('unknown_domain', 15 * minute), {...none, nxdomainBefore: true});
 	t.deepEqual(after('no_address', 60 * minute - 1), none);
@@ -17,7 +17,7 @@ test('a second "no such domain" counts 15 minutes after the first, "no address" 
 	t.deepEqual(after(null, 999 * minute), none);
 });
 
-test('a shorter schedule shortens them', t => {
+test('shortens the confirmation times for a shorter schedule', t => {
 	const short = {waits: [100, 2000], repeatLast: true};
 	t.deepEqual(after('unknown_domain', 1999, short), none);
 	t.deepEqual(after('unknown_domain', 2000, short), {...none, nxdomainBefore: true});

@@ -18,7 +18,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const certificate = makeCertificate('mta-sts.example.test');
 
-/** Ways as the daemon makes them, with what was said of policies that could not be had. */
+/** Routes as in the daemon, and the reported failures to fetch a policy. */
 async function start(t: ExecutionContext, store: Store, env: Record<string, string> = {}) {
 	const host = await startPolicyHost(t, certificate, {text: policyText('enforce', ['mx.example.test'])});
 	const dns = await startFakeDns(t, {
@@ -79,7 +79,7 @@ async function start(t: ExecutionContext, store: Store, env: Record<string, stri
 	};
 }
 
-storeTest(test, 'the way of a mail bears what the domain’s policy asks of its hosts', async (t, store) => {
+storeTest(test, 'adds the mail servers required by the domain’s policy to the route', async (t, store) => {
 	const {mtaSts, host} = await start(t, store);
 	t.deepEqual(await mtaSts(), {mode: 'enforce', mx: ['mx.example.test']});
 	t.like(await findPolicy(store.reader, 'example.test'), {policyId: '1', mode: 'enforce'});
@@ -87,7 +87,7 @@ storeTest(test, 'the way of a mail bears what the domain’s policy asks of its 
 	t.is(await mtaSts('other.test'), null);
 });
 
-storeTest(test, 'a policy that cannot be had is told and counted', async (t, store) => {
+storeTest(test, 'reports and counts a policy that cannot be fetched', async (t, store) => {
 	const {mtaSts, host, failures} = await start(t, store);
 	host.answer = {text: 'no policy'};
 	t.is(await mtaSts(), null);
@@ -102,22 +102,18 @@ storeTest(test, 'a policy that cannot be had is told and counted', async (t, sto
 	});
 });
 
-storeTest(
-	test,
-	'no policy is asked for where it is switched off, nor for a smarthost, nor the simulator',
-	async (t, store) => {
-		for (const env of [
-			{MAILCTL_MTA_STS: 'false'},
-			{MAILCTL_DELIVERY: 'capture'},
-			{MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://192.0.2.1'},
-		]) {
-			const {mtaSts, policyQueries} = await start(t, store, env);
-			t.is(await mtaSts(), null);
-			t.deepEqual(policyQueries(), []);
-		}
-
-		const {mtaSts, policyQueries} = await start(t, store);
-		t.is(await mtaSts('simulator.test'), null);
+storeTest(test, 'looks up no policy when switched off, for a relay or for the simulator', async (t, store) => {
+	for (const env of [
+		{MAILCTL_MTA_STS: 'false'},
+		{MAILCTL_DELIVERY: 'capture'},
+		{MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://192.0.2.1'},
+	]) {
+		const {mtaSts, policyQueries} = await start(t, store, env);
+		t.is(await mtaSts(), null);
 		t.deepEqual(policyQueries(), []);
-	},
-);
+	}
+
+	const {mtaSts, policyQueries} = await start(t, store);
+	t.is(await mtaSts('simulator.test'), null);
+	t.deepEqual(policyQueries(), []);
+});

@@ -11,17 +11,17 @@ const interfaces = {
 const own = (host: string | null, port = 25, mxPort = 25) =>
 	ownAddresses({inboundListen: host === null ? null : {host, port}, mxPort}, interfaces);
 
-test('the address that is listened on, as a resolver spells it', t => {
+test('returns the listening address as a resolver spells it', t => {
 	t.deepEqual(own('192.0.2.7'), ['192.0.2.7']);
 	t.deepEqual(own('2001:DB8:0::7'), ['2001:db8::7']);
 });
 
-test('all of the machine where all are listened on: on :: also those of IPv4', t => {
+test('returns all addresses of the machine for a wildcard address, for :: also IPv4', t => {
 	t.deepEqual(own('0.0.0.0'), ['127.0.0.1', '192.0.2.1']);
 	t.deepEqual(own('::'), ['127.0.0.1', '::1', '192.0.2.1', '2001:db8::1', 'fe80::1']);
 });
 
-test('none where nothing listens, or on another port than mail hosts have, or under a name', t => {
+test('returns no address without a listener, on another port than that of mail servers, or by name', t => {
 	t.deepEqual(own(null), []);
 	t.deepEqual(own('0.0.0.0', 2525), []);
 	t.deepEqual(own('0.0.0.0', 25, 2525), []);

@@ -85,7 +85,7 @@ const pools = {
 
 storeTest(
 	test,
-	'domains with the same MX hosts share a site; where DNS names none it is the domain',
+	'groups domains with the same mail servers, and uses the domain if DNS lists none',
 	async (t, store) => {
 		const {route, dns} = await start(t, store);
 		const one = await route('one.test');
@@ -102,7 +102,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'in capture mode and by a smarthost nothing is looked up', async (t, store) => {
+storeTest(test, 'looks up nothing in capture mode', async (t, store) => {
 	const capture = await start(t, store, {MAILCTL_DELIVERY: 'capture', MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	await capture.change({route: {text: 'mx', vault: testVault}});
 	t.is((await capture.route('one.test')).site, 'capture');
@@ -110,7 +110,7 @@ storeTest(test, 'in capture mode and by a smarthost nothing is looked up', async
 	t.is((await capture.routes.findRoute({destination: 'one.test', workspaceId: 'ws_gone'})).site, 'capture');
 });
 
-storeTest(test, 'a workspace’s pool and route hold from the next look at them on', async (t, store) => {
+storeTest(test, 'applies the pool and the route of a workspace from the next reload', async (t, store) => {
 	const {route, routes, change, dns} = await start(t, store, pools);
 	await change({source_pool: 'otp'});
 	t.like((await route('own.test')).terms.sources, {
@@ -133,7 +133,7 @@ storeTest(test, 'a workspace’s pool and route hold from the next look at them 
 	t.deepEqual(dns.queries, ['MX own.test']);
 });
 
-storeTest(test, 'the password of a route is sealed in the store, the rest is readable', async (t, store) => {
+storeTest(test, 'seals the password of a stored route and keeps the rest readable', async (t, store) => {
 	const {change} = await start(t, store);
 	t.deepEqual(await sealingIds(store.reader), []);
 	await change({route: {text: 'smtp://open.example', vault: testVault}});
@@ -146,7 +146,7 @@ storeTest(test, 'the password of a route is sealed in the store, the rest is rea
 	t.is((await change({route: null}))?.route, null);
 });
 
-storeTest(test, 'another destinations file holds at once', async (t, store) => {
+storeTest(test, 'applies a changed destinations file at once', async (t, store) => {
 	const {route, reload} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	t.is((await route('own.test')).provider, 'default');
 	reload({own: {mx: ['own.test'], connections: 1}, one: {domains: ['one.test'], route: 'relay'}});
@@ -154,7 +154,7 @@ storeTest(test, 'another destinations file holds at once', async (t, store) => {
 	t.is((await route('one.test')).site, 'smarthost relay.example:25');
 });
 
-storeTest(test, 'rules for retries: those of the route, asked for without it', async (t, store) => {
+storeTest(test, 'finds the same retry rules with a route and without one', async (t, store) => {
 	const {route, routes, reload, dns} = await start(t, store, {MAILCTL_RELAY_URL: 'smtp://relay.example'});
 	const none = {schedule: null, lifetime: null};
 	const own = {schedule: {waits: [1000, 60_000], repeatLast: true}, lifetime: 1_800_000};
@@ -173,14 +173,14 @@ storeTest(test, 'rules for retries: those of the route, asked for without it', a
 	t.deepEqual(await routes.findOwnRetry('own.test'), own);
 });
 
-storeTest(test, 'rules for retries in capture mode: none, and nothing is looked up', async (t, store) => {
+storeTest(test, 'returns no retry rules and looks up nothing in capture mode', async (t, store) => {
 	const capture = await start(t, store, {MAILCTL_DELIVERY: 'capture'});
 	capture.reload({own: {mx: ['own.test'], retry: '1s'}});
 	t.deepEqual(await capture.routes.findOwnRetry('own.test'), {schedule: null, lifetime: null});
 	t.deepEqual(capture.dns.queries, []);
 });
 
-storeTest(test, 'a new source has its share of the day, what is over goes to the smarthost', async (t, store) => {
+storeTest(test, 'limits a new source for the day and sends the rest through the relay', async (t, store) => {
 	const {route} = await start(t, store, {
 		MAILCTL_SOURCE_ADDRESSES: '192.0.2.1',
 		MAILCTL_WARM_UP: `192.0.2.1=${new Date().toISOString().slice(0, 10)}`,
@@ -195,7 +195,7 @@ storeTest(test, 'a new source has its share of the day, what is over goes to the
 	t.true(warmUp?.perDay === 50 || warmUp?.perDay === 100, 'midnight may have passed');
 });
 
-storeTest(test, 'a route that cannot be opened rejects, and is tried again', async (t, store) => {
+storeTest(test, 'fails on a route that cannot be unsealed, and retries it', async (t, store) => {
 	const {route: routeOf, change} = await start(t, store);
 	await change({route: {text: 'smtp://app:hunter2@b.example', vault: testVault}});
 	const {id, route} = (await store.reader('workspaces').first('id', 'route')) as {id: string; route: string};
