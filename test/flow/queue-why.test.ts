@@ -138,7 +138,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 
 	// 10. Its site has as much under way as it may.
 	const busy = await sendAll(first.url, 'busy.example', 12);
-	t.regex((await until(busy.at(-1) ?? '', 'pace')).detail, /^Waiting for capacity at mx\.busy\.example: its hosts/);
+	t.regex((await until(busy.at(-1) ?? '', 'pace')).detail, /^Waiting for capacity at mx\.busy\.example: its servers/);
 
 	// 11. Its site gets only so many mails per minute.
 	const limited = await sendAll(first.url, 'slow.example', 4);
