@@ -7,7 +7,7 @@ import {temporaryFolder} from '../helpers/databases.ts';
 type Sender = {readonly address: string};
 type Template = {readonly name: string};
 
-test('sample remove: what the first start made is gone, what the operator made stays', async t => {
+test('sample remove deletes what the first start created and keeps what the operator created', async t => {
 	const cli = await newCli(t);
 	await cli.run('init');
 	t.regex(await cli.text('sender', 'list'), /hello@example\.com +\(sample\)/);

@@ -96,12 +96,12 @@ export function idShape(prefix: string): RegExp {
 	return new RegExp(`^${prefix}_[0-9a-hjkmnp-tv-z]{26}$`);
 }
 
-/** An id of a type that nothing has. */
+/** An id of a type that does not exist. */
 export function unknownId(prefix: string): string {
 	return `${prefix}_01hzzzzzzz0000000000000000`;
 }
 
-/** A send of the plain template, with these fields instead or besides. */
+/** A send of the plain template with these fields changed or added. */
 export function sendBody(workspace: Workspace, fields: object = {}): Record<string, unknown> {
 	return {
 		from: workspace.from,
@@ -181,7 +181,7 @@ export function codeOf({body}: Answer<Failure>): string {
 	return body.error.code;
 }
 
-/** The bytes of the recipient's mail, once it was delivered. */
+/** The bytes of the recipient's message once it is delivered. */
 export async function rawMail({program}: Service, {id: workspace, live}: Workspace, id: string): Promise<string> {
 	await untilStatus(live, id, 'delivered');
 	return (await program.cliBytes('message', 'raw', id, '--workspace', workspace)).toString();
@@ -197,7 +197,7 @@ export function unsubscribeUrl(mail: string): string {
 	return url;
 }
 
-/** As a mailbox provider does it for the recipient. */
+/** Unsubscribes as a mailbox provider does for the recipient. */
 export async function oneClick(url: string): Promise<Response> {
 	return await fetch(url, {
 		method: 'POST',

@@ -16,7 +16,7 @@ type Domain = {
 	readonly records: ReadonlyArray<ToPublish & {readonly key: {readonly state: string} | null}>;
 };
 
-test('a domain from its first record to its second pair of keys', async t => {
+test('takes a domain from its first DNS record through verification to its second pair of keys', async t => {
 	const mx = await startFakeMx(t);
 	const dns = await startFakeDns(t, {
 		'buyer.example': {mx: [[10, 'mx.buyer.example']]},
@@ -106,7 +106,7 @@ async function arrived(received: readonly Received[], domain: string, count: num
 	return await waitFor(`mail ${count} from ${domain}`, () => from()[count - 1]);
 }
 
-/** What mailauth says of each signature by the keys that DNS shows: `mc1: pass`. */
+/** The verdict of mailauth on each signature with the keys in DNS, such as `mc1: pass`. */
 async function signatures({data}: Received, server: string): Promise<string[]> {
 	const dns = new Resolver();
 	dns.setServers([server]);

@@ -53,7 +53,7 @@ function bodiesOf({
 	];
 }
 
-test.serial('bodies of any size, eight at once, keep nobody else from an answer and the memory small', async t => {
+test.serial('request bodies of any size, eight at once, neither block other requests nor use much memory', async t => {
 	const program = await prepareProgram(t, {MAILCTL_RATE_LIMIT: '0', MAILCTL_LOG_LEVEL: 'info'});
 	const daemon = await program.serve();
 	const welcome = await welcomeOf(program);
@@ -82,7 +82,7 @@ test.serial('bodies of any size, eight at once, keep nobody else from an answer 
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('files, forms, previews and submitted mails of any size keep nobody else from an answer', async t => {
+test.serial('uploads, forms, previews and submitted messages of any size do not block other requests', async t => {
 	const program = await prepareProgram(t, {
 		MAILCTL_RATE_LIMIT: '0',
 		MAILCTL_DELIVERY: 'capture',

@@ -45,7 +45,7 @@ async function eventsOf(url: string, {key}: Welcome, id: string): Promise<string
 	return (body as {data: Event[]}).data.map(({type}) => type);
 }
 
-test('one click from a mail that was sent: its header’s URL, posted to as Gmail does', async t => {
+test('unsubscribes with one click by posting to the header URL of a sent message as Gmail does', async t => {
 	const listen = `127.0.0.1:${await freePort()}`;
 	const program = await prepareProgram(t, {MAILCTL_HTTP_LISTEN: listen});
 	const daemon = await program.serve();

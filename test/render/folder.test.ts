@@ -44,7 +44,7 @@ test('reads bodies, texts, subjects and the sample', async t => {
 	});
 });
 
-test('one localized body is enough', async t => {
+test('accepts a single localized body', async t => {
 	const made = await folder(t, {'template.json': '{"subjects": {"de": "Beleg"}}', 'body.de.html': '<p>'});
 	t.like(await readTemplateFolder(made), {ok: true, variants: [{locale: 'de', subject: 'Beleg'}], sample: null});
 });
@@ -122,7 +122,7 @@ for (const [what, files, problems] of [
 		['body.mjml: is not UTF-8 text'],
 	],
 ] as const) {
-	test(`${what} is a problem`, async t => {
+	test(`reports a problem: ${what}`, async t => {
 		const result = await readTemplateFolder(await folder(t, files));
 		if (result.ok) {
 			return t.fail(JSON.stringify(result));
@@ -134,26 +134,26 @@ for (const [what, files, problems] of [
 	});
 }
 
-test('JSON that does not parse says where', async t => {
+test('names the file whose JSON does not parse', async t => {
 	const result = await readTemplateFolder(await folder(t, {'template.json': '{"subject": ', 'body.mjml': ''}));
 	t.like(result, {ok: false, problems: [{file: 'template.json'}]});
 	t.regex(result.ok ? '' : (result.problems[0]?.message ?? ''), /^is not JSON: /);
 });
 
-test('a folder that is not there is a problem', async t => {
+test('reports a missing folder', async t => {
 	const result = await readTemplateFolder('test/fixtures/render/none');
 	t.regex(result.ok ? '' : (result.problems[0]?.message ?? ''), /ENOENT/);
 	t.is(result.ok ? 0 : result.problems.length, 1);
 });
 
-test('a body that is a folder is a problem', async t => {
+test('reports a body that is a folder', async t => {
 	const made = await folder(t, {'template.json': subject});
 	await mkdir(path.join(made, 'body.mjml'));
 	const result = await readTemplateFolder(made);
 	t.regex(result.ok ? '' : (result.problems[0]?.message ?? ''), /^is a folder$/);
 });
 
-test('the shipped sample template compiles and renders, with its sample and with no data at all', async t => {
+test('the shipped sample template compiles and renders with its sample and without data', async t => {
 	const read = await readTemplateFolder('config/sample-template');
 	if (!read.ok) {
 		return t.fail(JSON.stringify(read.problems));

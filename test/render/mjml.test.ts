@@ -82,12 +82,12 @@ for (const [style, expected] of [
 	});
 }
 
-test('a fault below a style attribute of several lines keeps its line', async t => {
+test('an error below a multi-line style attribute keeps its line', async t => {
 	const made = await html(mail('<mj-text><p style="{{ st }}\n\n">x</p></mj-text>\n<mj-txt>x</mj-txt>', inlined));
 	t.regex(made, /mj-txt.*"line":9,/);
 });
 
-test('quotes in a title end no attribute', async t => {
+test('escapes quotes of a title in attributes', async t => {
 	const made = await html(mail('<mj-text>x</mj-text>', '<mj-title>Your "{{ name }}" & \'more\'</mj-title>'));
 	const title = `Your &quot;{{ name }}&quot; & 'more'`;
 	t.true(made.includes(`<title>${title}</title>`), made);
@@ -144,7 +144,7 @@ for (const [what, source, line, column, message] of [
 	],
 	['too many elements', mail('<mj-text>x</mj-text>'.repeat(500)), 6, 9901, /more than 500/],
 ] as const) {
-	test(`refuses ${what}, telling where`, async t => {
+	test(`rejects ${what} with its position`, async t => {
 		const result = await compileMjml(engine, source);
 		if (result.ok) {
 			return t.fail(result.html);
@@ -162,19 +162,19 @@ for (const include of [
 	'<MJ-INCLUDE path="./package.json" type="css"/>',
 	'<mj-wrapper><mj-include path="package.json" /></mj-wrapper>',
 ]) {
-	test(`refuses ${include}`, async t => {
+	test(`rejects ${include}`, async t => {
 		const result = await compileMjml(engine, `<mjml><mj-body>\n${include}</mj-body></mjml>`);
 		t.false(result.ok);
 		t.regex(result.ok ? '' : (result.violations[0]?.message ?? ''), /mj-include is not allowed/);
 	});
 }
 
-test('mj-include inside of html is not followed', async t => {
+test('does not follow mj-include inside HTML', async t => {
 	const made = await html(mail('<mj-raw><!-- <mj-include path="package.json" /> --></mj-raw>'));
 	t.false(made.includes('dependencies'), made);
 });
 
-test('the elements that take text are those of MJML', async t => {
+test('knows all text elements of MJML', async t => {
 	await import('mjml'); // Registers them.
 	const {components} = createRequire(import.meta.url)('mjml-core') as {
 		components: Record<string, {endingTag?: boolean; getTagName(): string}>;
@@ -185,7 +185,7 @@ test('the elements that take text are those of MJML', async t => {
 	t.deepEqual([...textElements].sort(), [...ending, 'mj-html-attribute'].sort());
 });
 
-test('a font loads nothing from a third party, unless the template names it with mj-font', async t => {
+test('loads no third-party fonts unless the template names them with mj-font', async t => {
 	const text = '<mj-text font-family="Roboto, Ubuntu, sans-serif">x</mj-text>';
 	const plain = await html(mail(text));
 	t.regex(plain, /Roboto/);
@@ -194,7 +194,7 @@ test('a font loads nothing from a third party, unless the template names it with
 	t.regex(await html(mail(text, named)), /fonts\.shop\.example\/roboto\.css/);
 });
 
-test('the preview line is hidden, in no colour of its own', async t => {
+test('hides the preview line without setting a color', async t => {
 	const made = await html(mail('<mj-text>x</mj-text>', '<mj-preview>Sooner</mj-preview>'));
 	t.regex(made, /<div style="display:none;[^"]*opacity:0;overflow:hidden;">\s*Sooner/);
 	t.notRegex(made, /#fff/i);
@@ -221,7 +221,7 @@ for (const [what, source, attributes] of [
 	['a carousel', carousel(''), ['left-icon', 'right-icon']],
 	['a carousel with one icon', carousel(ownIcon(['right-icon'])), ['left-icon']],
 ] as const) {
-	test(`pictures of strangers are refused: ${what}`, async t => {
+	test(`rejects third-party pictures: ${what}`, async t => {
 		const made = await compileMjml(engine, mail(source));
 		const found = made.ok ? [] : made.violations;
 		t.deepEqual(
@@ -249,12 +249,12 @@ for (const [what, source, head] of [
 	['Liquid', accordion('icon-wrapped-url="{{ a }}" icon-unwrapped-url="{{ b }}"'), ''],
 	['a carousel', carousel(ownIcon(['left-icon', 'right-icon'])), ''],
 ] as const) {
-	test(`own pictures are taken: ${what}`, async t => {
+	test(`accepts own pictures: ${what}`, async t => {
 		t.notRegex(await html(mail(source, head)), /refused|mailjet|imgur/);
 	});
 }
 
-test('no other element of MJML has an address of its own', async t => {
+test('no other MJML element has a default URL', async t => {
 	await import('mjml'); // Registers them.
 	const {components} = createRequire(import.meta.url)('mjml-core') as {
 		components: Record<string, {defaultAttributes?: Record<string, string>; getTagName(): string}>;
@@ -292,7 +292,7 @@ for (const [what, attributes, head, directions] of [
 		['rtl', 'ltr'],
 	],
 ] as const) {
-	test(`the direction of columns: ${what}`, async t => {
+	test(`direction of columns: ${what}`, async t => {
 		const made = await html(mail('<mj-text>x</mj-text>', head).replace('<mjml>', `<mjml${attributes}>`));
 		t.deepEqual(
 			[...made.matchAll(/direction:(\w+)/g)].map(([, direction]) => direction),
@@ -301,7 +301,7 @@ for (const [what, attributes, head, directions] of [
 	});
 }
 
-test('a mail without a head keeps its direction, and faults their lines', async t => {
+test('a message without a head keeps its direction and the lines of errors', async t => {
 	const source = (body: string) =>
 		`<mjml dir="rtl">\n<mj-body>\n<mj-section><mj-column>${body}</mj-column></mj-section></mj-body></mjml>`;
 	t.regex(await html(source('<mj-text>x</mj-text>')), /direction:rtl/);
@@ -309,7 +309,7 @@ test('a mail without a head keeps its direction, and faults their lines', async 
 	t.deepEqual(faulty.ok || faulty.violations.map(({line, column}) => [line, column]), [[3, 24]]);
 });
 
-test('the language of the html is that of the message, unless the author names one', async t => {
+test('sets the HTML language to that of the message unless the author sets one', async t => {
 	const made = await html(mail('<mj-text>x</mj-text>'));
 	t.is(made.match(/ lang="\{\{ message\.locale \}\}"/g)?.length, 2);
 	const named = await html(mail('<mj-text>x</mj-text>').replace('<mjml>', '<mjml lang="de">'));

@@ -161,14 +161,14 @@ for (const [what, html, text] of [
 	});
 }
 
-test('lines are wrapped between words, links are whole', t => {
+test('wraps lines between words and keeps links whole', t => {
 	const url = `https://a.example/${'x'.repeat(200)}`;
 	const text = textFromHtml(`<p>${'word '.repeat(100)}</p><a href="${url}">Open</a>`);
 	t.true(text.includes(`<${url}>`));
 	t.true(text.split('\n').every(line => line.length <= 78 || line.includes(url)));
 });
 
-/** Without where lines break: the values' lengths are not known when a template is wrapped. */
+/** Ignores line breaks: the lengths of values are unknown when a template is wrapped. */
 function words(text: string): string {
 	return text.replace(/\s+/g, ' ').trim();
 }
@@ -197,7 +197,7 @@ const {block} = fc.letrec<{block: string}>(tie => ({
 	),
 }));
 
-test('the converted template says what the rendered html says', t => {
+test('a converted template yields the text of the rendered HTML', t => {
 	fc.assert(
 		fc.property(block, html => {
 			const template = textTemplate(engine, html);
@@ -211,7 +211,7 @@ test('the converted template says what the rendered html says', t => {
 	);
 });
 
-test('a branch that ends within a line leaves the text to be made per mail, for its line break would be lost', t => {
+test('does not convert a branch that ends within a line, whose line break would be lost', t => {
 	const html = '{% if yes %}word{% else %}<p>no</p>{% endif %} <table><tr><td>{{ name }}</td></tr></table>';
 	t.is(textTemplate(engine, html), null);
 	t.not(textTemplate(engine, '<p>Hello {% if yes %}{{ name }}{% else %}you{% endif %}</p><p>bye</p>'), null);
@@ -221,7 +221,7 @@ test('a branch that ends within a line leaves the text to be made per mail, for 
 	);
 });
 
-test('any html converts', t => {
+test('converts any HTML', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), fc.string(), (a, b) => {
 			t.is(typeof textFromHtml(`<p ${a}>${b}<${a}`), 'string');
@@ -229,7 +229,7 @@ test('any html converts', t => {
 	);
 });
 
-test('text in pieces is tidied as the whole is', t => {
+test('tidies text in pieces like the whole', t => {
 	const parts = fc.array(
 		fc.oneof(
 			fc.record({

@@ -19,7 +19,7 @@ async function startWithClock(t: ExecutionContext, difference: number, settings:
 	const {FAKETIME: _, ...library} = faked;
 	const program = await prepareProgram(t, {...library, ...settings, FAKETIME_NO_CACHE: '1'});
 	const file = join(program.folder, 'clock');
-	/** In one step: while the file is empty, the clock is the machine's. */
+	/** Sets it in one step: while the file is empty, the clock is the machine's. */
 	const set = async (to: number) => {
 		await writeFile(`${file}.new`, `${to < 0 ? '' : '+'}${(to / 1000).toFixed(3)}\n`);
 		await rename(`${file}.new`, file);
@@ -39,7 +39,7 @@ async function clientOf(program: Awaited<ReturnType<typeof prepareProgram>>, {ur
 					.body as Read
 			).id,
 		delivered: (id: string) => waitFor(id, async () => (await read(id)).status === 'delivered'),
-		/** How often it was delivered. */
+		/** The number of its deliveries. */
 		async times(id: string) {
 			const {data} = (await call(`${url}/v1/messages/${id}/events`, key)).body as {data: Array<{type: string}>};
 			return data.filter(({type}) => type === 'delivered').length;
@@ -47,7 +47,7 @@ async function clientOf(program: Awaited<ReturnType<typeof prepareProgram>>, {ur
 	};
 }
 
-test('a wall clock that is set forward and back sends scheduled mail once, and none before its time', async t => {
+test('sends scheduled messages once and never early while the wall clock is set forward and back', async t => {
 	const started = await startWithClock(t, 0, {});
 	if (started === null) {
 		return;
@@ -101,7 +101,7 @@ const changes = {
 };
 
 for (const [name, {at, ...times}] of Object.entries(changes)) {
-	test(`where the zone of the daemon sets its clocks ${name}, scheduled mail goes by real time`, async t => {
+	test(`scheduled messages follow real time where the time zone of the daemon sets its clocks ${name}`, async t => {
 		const before = hour / 6;
 		const started = await startWithClock(t, at - before - Date.now(), {TZ: 'Europe/Berlin'});
 		if (started === null) {

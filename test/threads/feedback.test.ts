@@ -12,12 +12,12 @@ const recipient = {
 	message_id: 'msg_1',
 } as unknown as MakeJob['recipient'];
 
-test('Feedback-ID: template, workspace, topic, sender', t => {
+test('Feedback-ID names template, workspace, topic and sender', t => {
 	t.is(toFeedbackId(recipient, 'shop1'), 'tpl_01jxa:ws_01jxa:transactional:shop1');
 	t.is(toFeedbackId({...recipient, topic_code: 'news-2026'}, 'shop1'), 'tpl_01jxa:ws_01jxa:news-2026:shop1');
 });
 
-test('Feedback-ID tells recipients and messages not apart', t => {
+test('Feedback-ID does not distinguish recipients or messages', t => {
 	fc.assert(
 		fc.property(fc.string(), fc.string(), fc.string(), (address, id, message_id) => {
 			const other = {...recipient, address, to_address: address, cc: address, id, message_id, data: address};

@@ -14,21 +14,21 @@ import {eachOf} from '../../helpers/shop.ts';
 import {waitFor} from '../../helpers/wait.ts';
 
 const scheduled = {sqlite: scaled(1_000_000), postgres: 100_000};
-/** Those of them that come due while the test looks, one after the other. */
+/** Those of them that come due during the test, one after the other. */
 const [due, dueMs] = [300, 6000];
-/** From the fill to the first of those: the fill ends and the daemon starts meanwhile. */
+/** The time from the fill to the first of those, in which the fill finishes and the daemon starts. */
 const startMs = fullLoad ? 60_000 : 20_000;
 const domains = 2000;
 const changes = scaled(2000);
-/** As is promised; only a machine that does nothing else keeps it for sure. */
+/** The promised delay, which only an otherwise idle machine is sure to meet. */
 const maxLateMs = 2000;
 const maxMb = 400;
 
-/** A figure of a process in MB, as Linux tells it. */
+/** A memory figure of a process in MB, from /proc. */
 const memoryMb = (pid: number, name: 'VmRSS' | 'VmHWM') =>
 	Math.round(Number(new RegExp(`${name}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024);
 
-/** CPU time of a process, milliseconds: Linux counts in hundredths of a second. */
+/** The CPU time of a process in milliseconds; Linux counts in hundredths of a second. */
 const cpuMs = (pid: number) => {
 	const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ');
 	return (Number(fields[13]) + Number(fields[14])) * 10;
@@ -87,103 +87,98 @@ async function fill(
 
 for (const engine of engines) {
 	const messages = scheduled[engine];
-	test.serial(
-		`of ${messages} scheduled mails those that are due leave in time, beside new ones (${engine})`,
-		async t => {
-			t.timeout(1_200_000);
-			const arrivals = new Map<string, number[]>();
-			const host: FakeMxOptions = {
-				countOnly: true,
-				dot(_line, connection) {
-					const line = connection.commands.findLast(one => one.startsWith('RCPT')) ?? '';
-					const to = /<(.*)>/.exec(line)?.[1] ?? '';
-					arrivals.set(to, [...(arrivals.get(to) ?? []), Date.now()]);
-					return undefined;
-				},
-			};
-			const names = Array.from({length: domains}, (_, n) => `mail${n}.example`);
-			const {program} = await startMailHosts(
-				t,
-				{'mx.sink.example': host, 'mx.new.example': host},
-				Object.fromEntries(names.map(name => [name, {mx: [[10, 'mx.sink.example']] as const}])),
-				{MAILCTL_LOG_LEVEL: 'warn'},
-			);
-			const location: StoreLocation =
-				engine === 'sqlite' ? {file: join(program.folder, 'data/mailctl.db')} : await newLocation(t, engine);
-			const settings = 'url' in location && {
-				MAILCTL_DATABASE_URL: location.url,
-				MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
-			};
-			Object.assign(program.environment.env, settings);
-			const first = await program.serve({MAILCTL_LOG_LEVEL: 'info'});
-			await first.stop();
-			const {key, from, templateId} = await welcomeOf(program);
+	test.serial(`of ${messages} scheduled messages the due ones leave on time beside new ones (${engine})`, async t => {
+		t.timeout(1_200_000);
+		const arrivals = new Map<string, number[]>();
+		const host: FakeMxOptions = {
+			countOnly: true,
+			dot(_line, connection) {
+				const line = connection.commands.findLast(one => one.startsWith('RCPT')) ?? '';
+				const to = /<(.*)>/.exec(line)?.[1] ?? '';
+				arrivals.set(to, [...(arrivals.get(to) ?? []), Date.now()]);
+				return undefined;
+			},
+		};
+		const names = Array.from({length: domains}, (_, n) => `mail${n}.example`);
+		const {program} = await startMailHosts(
+			t,
+			{'mx.sink.example': host, 'mx.new.example': host},
+			Object.fromEntries(names.map(name => [name, {mx: [[10, 'mx.sink.example']] as const}])),
+			{MAILCTL_LOG_LEVEL: 'warn'},
+		);
+		const location: StoreLocation =
+			engine === 'sqlite' ? {file: join(program.folder, 'data/mailctl.db')} : await newLocation(t, engine);
+		const settings = 'url' in location && {
+			MAILCTL_DATABASE_URL: location.url,
+			MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
+		};
+		Object.assign(program.environment.env, settings);
+		const first = await program.serve({MAILCTL_LOG_LEVEL: 'info'});
+		await first.stop();
+		const {key, from, templateId} = await welcomeOf(program);
 
-			const filling = performance.now();
-			const store = await openStore(location);
-			const {sendAt, others} = await fill(store, {messages, from, templateId}).finally(store.close);
-			t.log(`filled in ${Math.round((performance.now() - filling) / 1000)} s`);
+		const filling = performance.now();
+		const store = await openStore(location);
+		const {sendAt, others} = await fill(store, {messages, from, templateId}).finally(store.close);
+		t.log(`filled in ${Math.round((performance.now() - filling) / 1000)} s`);
 
-			const daemon = await program.serve();
-			const readyAt = Date.now();
-			t.log(`ready after ${Math.round(daemon.readyMs)} ms, ${cpuMs(daemon.pid)} ms of CPU`);
-			const ask = async (method: string, path: string, body: object) => {
-				const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json'};
-				const answer = await fetch(`${daemon.url}/v1/messages${path}`, {
-					method,
-					headers,
-					body: JSON.stringify(body),
-				});
-				await answer.arrayBuffer();
-				return answer.status;
-			};
+		const daemon = await program.serve();
+		const readyAt = Date.now();
+		t.log(`ready after ${Math.round(daemon.readyMs)} ms, ${cpuMs(daemon.pid)} ms of CPU`);
+		const ask = async (method: string, path: string, body: object) => {
+			const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json'};
+			const answer = await fetch(`${daemon.url}/v1/messages${path}`, {
+				method,
+				headers,
+				body: JSON.stringify(body),
+			});
+			await answer.arrayBuffer();
+			return answer.status;
+		};
 
-			const news: number[] = [];
-			while ([...sendAt.keys()].some(address => !arrivals.has(address))) {
-				const to = `new${news.length}@new.example`;
-				t.is(await ask('POST', '', {from, to, templateId}), 202);
-				const taken = Date.now();
-				await waitFor(to, () => arrivals.has(to));
-				news.push(Math.max(0, (arrivals.get(to)?.[0] ?? 0) - taken));
-			}
-			const late = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - at);
-			t.true(Math.min(...late) >= 0, 'none leaves early');
-			// What was due before the daemon was ready waits for that.
-			const behind = [...sendAt].map(
-				([address, at]) => (arrivals.get(address)?.[0] ?? 0) - Math.max(at, readyAt),
-			);
-			t.log(
-				`${due} due ones were late: ${figures(behind)}; ${news.length} new ones beside them took ${figures(news)}`,
-			);
-			if (fullLoad) {
-				t.true(Math.max(...behind) <= maxLateMs, `${Math.max(...behind)} ms late`);
-			}
+		const news: number[] = [];
+		while ([...sendAt.keys()].some(address => !arrivals.has(address))) {
+			const to = `new${news.length}@new.example`;
+			t.is(await ask('POST', '', {from, to, templateId}), 202);
+			const taken = Date.now();
+			await waitFor(to, () => arrivals.has(to));
+			news.push(Math.max(0, (arrivals.get(to)?.[0] ?? 0) - taken));
+		}
+		const late = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - at);
+		t.true(Math.min(...late) >= 0, 'none leaves early');
+		// What was due before the daemon was ready waits for that.
+		const behind = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - Math.max(at, readyAt));
+		t.log(
+			`${due} due ones were late: ${figures(behind)}; ${news.length} new ones beside them took ${figures(news)}`,
+		);
+		if (fullLoad) {
+			t.true(Math.max(...behind) <= maxLateMs, `${Math.max(...behind)} ms late`);
+		}
 
-			for (const [name, method, path, body] of [
-				['cancel', 'POST', '/cancel', {}],
-				['postpone', 'PATCH', '', {sendAt: '+30d'}],
-				['advance', 'PATCH', '', {sendAt: '+1h'}],
-				['cancel', 'POST', '/cancel', {}],
-			] as const) {
-				const ids = name === 'cancel' ? others.splice(0, changes / 2) : others;
-				const [began, cpu, each] = [performance.now(), cpuMs(daemon.pid), [] as number[]];
-				await eachOf(ids, 8, async one => {
-					const asked = performance.now();
-					t.is(await ask(method, `/${one}${path}`, body), 200);
-					each.push(performance.now() - asked);
-				});
-				const perSecond = Math.round((1000 * ids.length) / (performance.now() - began));
-				const cpuEach = ((cpuMs(daemon.pid) - cpu) / ids.length).toFixed(1);
-				t.log(`${name}: ${perSecond}/s, ${figures(each)}, ${cpuEach} ms of CPU`);
-			}
-			t.log(`${memoryMb(daemon.pid, 'VmRSS')} MB, at most ${memoryMb(daemon.pid, 'VmHWM')} MB`);
-			t.true(memoryMb(daemon.pid, 'VmHWM') < maxMb);
-			t.is(await daemon.stop(), 0);
-			t.is(arrivals.size, due + news.length, 'nothing else left');
-			t.true(
-				[...arrivals.values()].every(({length}) => length === 1),
-				'and nothing twice',
-			);
-		},
-	);
+		for (const [name, method, path, body] of [
+			['cancel', 'POST', '/cancel', {}],
+			['postpone', 'PATCH', '', {sendAt: '+30d'}],
+			['advance', 'PATCH', '', {sendAt: '+1h'}],
+			['cancel', 'POST', '/cancel', {}],
+		] as const) {
+			const ids = name === 'cancel' ? others.splice(0, changes / 2) : others;
+			const [began, cpu, each] = [performance.now(), cpuMs(daemon.pid), [] as number[]];
+			await eachOf(ids, 8, async one => {
+				const asked = performance.now();
+				t.is(await ask(method, `/${one}${path}`, body), 200);
+				each.push(performance.now() - asked);
+			});
+			const perSecond = Math.round((1000 * ids.length) / (performance.now() - began));
+			const cpuEach = ((cpuMs(daemon.pid) - cpu) / ids.length).toFixed(1);
+			t.log(`${name}: ${perSecond}/s, ${figures(each)}, ${cpuEach} ms of CPU`);
+		}
+		t.log(`${memoryMb(daemon.pid, 'VmRSS')} MB, at most ${memoryMb(daemon.pid, 'VmHWM')} MB`);
+		t.true(memoryMb(daemon.pid, 'VmHWM') < maxMb);
+		t.is(await daemon.stop(), 0);
+		t.is(arrivals.size, due + news.length, 'nothing else left');
+		t.true(
+			[...arrivals.values()].every(({length}) => length === 1),
+			'and nothing twice',
+		);
+	});
 }

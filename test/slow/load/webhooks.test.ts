@@ -23,7 +23,7 @@ const slowMs = 25_000;
 const perSecond = 10;
 const events = scaled(600);
 
-test('200 endpoints, 20 dead and 20 slow: the healthy ones do not wait for them', async t => {
+test('of 200 endpoints 20 dead and 20 slow ones do not delay the healthy ones', async t => {
 	t.timeout(600_000);
 	const receivers = await startReceivers(certificate, slowMs);
 	t.teardown(receivers.stop);
