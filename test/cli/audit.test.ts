@@ -31,11 +31,11 @@ type Lab = {
 	readonly workspaceId: string;
 	/** Inserts queued messages and returns their recipients. */
 	readonly recipients: () => Promise<string[]>;
-	/** The id that the command of these words made. */
+	/** The id of the object that this command created. */
 	readonly made: (...args: readonly string[]) => Promise<string>;
 };
 
-/** The action that a verb is recorded as, and a call of it: its words after the verb. */
+/** The action recorded for a verb, and the arguments of a call. */
 type Act = readonly [action: string, call: (lab: Lab) => Promise<readonly string[]> | readonly string[]];
 
 const url = 'https://hooks.example/in?secret=s3cret';
@@ -208,7 +208,7 @@ const acts: Readonly<Record<string, Act>> = {
 	'message cancel': ['message.cancelled', async lab => [await messageOf(lab)]],
 };
 
-/** Verbs that leave no row, and why. */
+/** Verbs that record no entry, and why. */
 const none: Readonly<Record<string, string>> = {
 	serve: 'the daemon; a fresh store gets what init makes',
 	migrate: 'changes the form of the store and nothing in it',

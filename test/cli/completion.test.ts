@@ -11,7 +11,7 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 
 type Complete = (lines: readonly string[]) => Promise<string[][]>;
 
-/** Runs a shell with the script it is to read and one that asks it; the answers are lines, each with words. */
+/** Runs a shell with the completion script and one that queries it; each line of output is a list of words. */
 async function answers(t: ExecutionContext, shell: 'bash' | 'zsh' | 'fish', ask: (script: string) => string) {
 	const {text} = await newCli(t);
 	const folder = await temporaryFolder(t);

@@ -4,7 +4,7 @@ import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 
 /**
- * The commands of a page: lines of its shell blocks, and words between backticks, without comments and what follows a
+ * The commands of a page: lines of its shell blocks and words between backticks, without comments and anything after a
  * pipe.
  */
 function commandsOf(text: string): string[] {
@@ -20,7 +20,7 @@ function commandsOf(text: string): string[] {
 		.filter(words => words !== undefined);
 }
 
-/** What is wrong with a command; null: it exists and has these options. */
+/** The problem with a command; null: it exists and has these options. */
 function faultOf(program: Command, line: string): string | null {
 	let command = program;
 	for (const word of line.split(/\s+/)) {

@@ -19,7 +19,7 @@ test('sample remove deletes what the first start created and keeps what the oper
 	t.regex(await cli.text('sample', 'remove', '--yes'), /there is no sample/);
 });
 
-test('sample remove keeps a template with a second version, and a domain that has another sender', async t => {
+test('sample remove keeps a template with a second version and a domain with another sender', async t => {
 	const cli = await newCli(t);
 	await cli.run('init');
 	await cli.json('sender', 'add', 'own@example.com', '--verified');

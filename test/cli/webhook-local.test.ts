@@ -17,7 +17,7 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 	return cli;
 }
 
-/** A test key's mail: it leaves the machine in no mode of delivery. */
+/** Sends with a test key, whose messages never leave the machine. */
 async function send(cli: Cli, to: string): Promise<string> {
 	const sent = await cli.json<{id: string}>(
 		...['send', '--from', 'hello@example.com', '--to', to, '--template', 'sample', '--mode', 'test'],

@@ -73,7 +73,7 @@ test('finds the workspace from an id or its unique prefix', async t => {
 	t.is((await cli.json<Named>('template', 'show', 'tpl_both')).name, 'theirs');
 });
 
-test('never confuses a workspace with another whose id, or its prefix, is its name', async t => {
+test('a workspace named like the id of another, or its prefix, is never mistaken for it', async t => {
 	const {cli, acme, other} = await prepare(t);
 	for (const name of [acme.id, acme.id.slice(0, 12)]) {
 		await cli.json('workspace', 'update', other.id, '--name', name);

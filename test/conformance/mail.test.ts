@@ -446,7 +446,7 @@ async function oneOfEach(workspace: Workspace): Promise<Readonly<Record<string, 
 	};
 }
 
-/** All of an answer that a caller can see, but for what differs in any two requests. */
+/** Everything of a response that a caller can see, except what differs between any two requests. */
 function shapeOf({status, headers, body}: Answer<Failure>): unknown {
 	const {error} = body ?? {};
 	const changing = new Set(['x-request-id', 'date', 'ratelimit-remaining', 'ratelimit-reset']);

@@ -119,7 +119,7 @@ export function send<Body = Failure>(
 	return workspace.live.post<Body>('/v1/messages', sendBody(workspace, fields), headers);
 }
 
-/** Sends what must be accepted; returns the id. */
+/** Sends a message that must be accepted; returns the id. */
 export async function accepted(workspace: Workspace, fields: object = {}, api = workspace.live): Promise<string> {
 	const {status, body, text} = await api.post<Accepted>('/v1/messages', sendBody(workspace, fields));
 	if (status !== 202) {
@@ -187,7 +187,7 @@ export async function rawMail({program}: Service, {id: workspace, live}: Workspa
 	return (await program.cliBytes('message', 'raw', id, '--workspace', workspace)).toString();
 }
 
-/** The one-click URL of a mail, or the token alone. */
+/** The one-click URL of a message, or only its token. */
 export function unsubscribeUrl(mail: string): string {
 	const [, url] = /^List-Unsubscribe:\s*<(http[^>]+)>/im.exec(mail.replaceAll(/\r\n[ \t]+/g, '')) ?? [];
 	if (url === undefined) {

@@ -140,7 +140,7 @@ test('serves the message in a sandbox that loads nothing, with disabled links', 
 	t.is(alone.location, `/messages/${id}/preview`);
 });
 
-test('an operator resends a message and suppresses its recipient, after which a resend is refused', async t => {
+test('an operator resends a message and suppresses its recipient, after which resending is refused', async t => {
 	const {program} = service();
 	// Whose address no other test sends to: from here on it gets nothing.
 	const copy = 'dora@dest.example';

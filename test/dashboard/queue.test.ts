@@ -14,8 +14,8 @@ async function sent(to: string, workspace = 'shop'): Promise<string> {
 }
 
 /**
- * Sends until a mail stays: the page says at once that its destination is suspended, the scheduler learns of it within
- * half a second. A mail that is accepted later and arrives shows that the scheduler left this one.
+ * Sends until a message is held: the page shows the suspension at once, but the scheduler learns of it within half a
+ * second. A message that is accepted later and arrives shows that the scheduler skipped this one.
  */
 async function waiting(visitor: Visitor, to: string, workspace = 'shop'): Promise<string> {
 	return await waitFor(`mail to ${to}`, async () => {

@@ -87,7 +87,7 @@ test('imports a file with progress, names invalid lines, and exports everything'
 	);
 });
 
-test('creates, renames, removes and purges topics, the latter after typing the code', async t => {
+test('creates and renames topics, and removes and purges them after their code is typed', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'listed');
 	t.is((await visitor.submit('/topics', {code: 'two words', name: 'X'})).status, 422);
 	await visitor.submit('/topics', {code: 'news', name: '<b>News</b>'});

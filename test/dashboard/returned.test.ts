@@ -11,7 +11,7 @@ async function ingest(mail: string): Promise<void> {
 	await service().program.cli('bounce', 'ingest', file);
 }
 
-/** Sends the form as browsers do with a file. */
+/** Sends the form with a file as browsers do. */
 async function upload(visitor: Visitor, fields: Readonly<Record<string, string>>, file: string) {
 	const form = new FormData();
 	form.set('_csrf', tokenIn((await visitor.get('/returned/explain')).text));

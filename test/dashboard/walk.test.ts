@@ -25,8 +25,7 @@ const phone = {width: 390, height: 780};
 const tooWide = `[...document.querySelectorAll('html, .scroll')].filter(one => one.scrollWidth > one.clientWidth && one.checkVisibility())`;
 
 /**
- * What is wrong with pages for whoever sees badly or hears them, with all that opens opened; and on a phone, as far as
- * they scroll sideways.
+ * The accessibility problems of pages with everything expanded and, on a phone, pages that scroll sideways.
  */
 async function faultsAmong(page: Page, walked: readonly string[], views: readonly View[]): Promise<string[]> {
 	const faults: string[] = [];

@@ -135,8 +135,8 @@ test.serial('1,000 messages to one provider never exceed its limits and do not d
 });
 
 /**
- * How many mails more came in some stretch of time than a rate with a second's worth at once lets through. What had
- * left before may come late: three connections, and four mails in hand for each.
+ * The number of messages beyond a rate with bursts of one second in any stretch of time. Messages sent earlier may
+ * arrive late: three connections, with four messages in hand for each.
  */
 function maxOver(times: readonly number[], perMinute: number): number {
 	const most = perMinute / 60 + 12;
@@ -261,7 +261,7 @@ test.serial('halves the connections to a mail server that asks for less, and add
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('stops sending to a dead provider, probes it with one message, even after a restart', async t => {
+test.serial('stops sending to a dead provider until one probe succeeds, even across a restart', async t => {
 	let up = false;
 	const {waiting, dot, open, taken} = holdMail();
 	const {program, host} = await startMailHosts(
@@ -318,7 +318,7 @@ test.serial('suspends and resumes all messages to a domain on request', async t 
 	await program.cli('queue', 'suspend', 'stop.example', '--reason', 'moving');
 	const stopped = performance.now();
 	const ids: string[] = [];
-	/** Sends a mail to each, the one that is stopped first; whether that one stayed. */
+	/** Sends a message to each, first to the suspended one; returns whether that one is still waiting. */
 	const stays = async () => {
 		const id = await send(`user${ids.length}@stop.example`);
 		ids.push(id);

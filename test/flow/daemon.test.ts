@@ -133,7 +133,7 @@ test.serial('a stopping daemon is unready but serves for MAILCTL_DRAIN_DELAY or 
 	await waitFor('the session is closed', () => mx.open() === 0);
 });
 
-/** What the last tests share. */
+/** The daemon that the last tests share. */
 const running = oncePerFile(test, async scope => {
 	const program = await prepareProgram(scope, {});
 	const daemon = await program.serve();

@@ -100,7 +100,7 @@ test('takes a domain from its first DNS record through verification to its secon
 	t.notRegex(await program.log(), /PRIVATE KEY/);
 });
 
-/** The nth mail from a domain. */
+/** The nth message from a domain. */
 async function arrived(received: readonly Received[], domain: string, count: number): Promise<Received> {
 	const from = () => received.filter(({data}) => new RegExp(`^From: .*${domain}>?\\r$`, 'm').test(data.toString()));
 	return await waitFor(`mail ${count} from ${domain}`, () => from()[count - 1]);

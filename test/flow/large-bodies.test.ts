@@ -6,13 +6,13 @@ import {tokenIn, visitorOf} from '../helpers/dashboard.ts';
 import {watchHealth} from '../helpers/health-watch.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 
-/** Many times what it takes on a machine at rest (0.25 s). */
+/** Many times the duration on an idle machine (0.25 s). */
 const maxAnswerLength = 6000;
-/** The daemon would give one or two if it were blocked; where all of it takes a third of a second, it gives seven. */
+/** A blocked daemon would send one or two responses; even if all takes a third of a second, it sends seven. */
 const minAnswers = 4;
 /**
- * Megabytes: 500 is meant. Threads collect late: 536 to 556 in runs of one program after each other, with its sources
- * instead of the bundle 40 more.
+ * Megabytes; the intended limit is 500. Threads collect garbage late: consecutive runs of one program measured 536 to
+ * 556, and 40 more from its sources than from the bundle.
  */
 const maxMemory = 650;
 const atOnce = 8;

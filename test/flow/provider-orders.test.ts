@@ -42,7 +42,7 @@ const orders: ReadonlyArray<readonly [come: readonly What[], status: string, sup
 	[['bounced', 'bounced', 'bounced'], 'bounced', true],
 	[['delivered', 'complained', 'delivered', 'complained'], 'complained', true],
 ];
-/** The first ones have an event of each kind. What follows from an order does not depend on the provider. */
+/** The first orders contain every kind of event. The outcome of an order does not depend on the provider. */
 const ordersOf = (provider: ProviderName) => (provider === 'generic' ? orders : orders.slice(0, 4));
 
 const statuses = ['delivered', 'bounced', 'complained'];

@@ -378,7 +378,7 @@ test.serial('does not relay, stops loops, and does not expose messages retained 
 	t.deepEqual(await list(lab), []);
 });
 
-test.serial('ends the loop of two installations whose programs answer each other', async t => {
+test.serial('stops a loop between two installations whose programs reply to each other', async t => {
 	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
 	const ports = [await freePort(), await freePort()] as const;
 	const labs = await Promise.all(

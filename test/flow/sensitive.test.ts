@@ -39,7 +39,7 @@ async function pushCode(program: Program): Promise<string> {
 	return saved?.id ?? '';
 }
 
-/** A DSN (RFC 3464) whose text quotes the mail. */
+/** A DSN (RFC 3464) whose text quotes the message. */
 function failureReport(returnPath: string, diagnostic: string): string {
 	const lines = [
 		...['From: MAILER-DAEMON@mx.good.example', `To: ${returnPath}`, 'Subject: Report', 'MIME-Version: 1.0'],

@@ -57,7 +57,7 @@ const service = serviceOf(test, {
 	},
 });
 
-/** `mx.a.deaf.test` is the host of `a.deaf.test`, another name of `deaf.host`. */
+/** `mx.a.deaf.test` is the mail server of `a.deaf.test`, another name of `deaf.host`. */
 function entryOf(name: string): Zone[string] {
 	const [, kind] = /(\w+)\.test$/.exec(name) ?? [];
 	if (kind === undefined || !(kind === 'well' || kinds.includes(kind))) {

@@ -33,7 +33,7 @@ const leftFolder = oncePerFile(test, async scope => {
 	return join(program.folder, 'data');
 });
 
-/** A copy of it, and commands on that. */
+/** A copy of it to run commands on. */
 async function usedFolder(t: ExecutionContext): Promise<Cli & {readonly data: string}> {
 	const cli = await newCli(t);
 	const data = join(cli.folder, 'data');

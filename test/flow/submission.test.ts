@@ -195,7 +195,7 @@ test('converts 8-bit messages with long lines to 7-bit, and adds missing headers
 	}
 });
 
-test('one-click unsubscribe from the topic of a submitted message makes the next one be refused', async t => {
+test('after a one-click unsubscribe from the topic of a submitted message, the next one is refused', async t => {
 	const running = await start();
 	await running.program.cli('topic', 'create', '--code', 'news', '--name', 'News');
 	const mail = {
@@ -218,8 +218,8 @@ test('one-click unsubscribe from the topic of a submitted message makes the next
 });
 
 /**
- * Erases a person, to whom this message is. What takes longer than a second is hidden at first, and shown again when it
- * is over.
+ * Erases the recipient of this message. An erasure that takes longer than a second hides the message until it has
+ * finished.
  */
 async function erase({program, url, key}: Running, address: string, messageId: string): Promise<void> {
 	await program.cli('contact', 'erase', address, '--yes');

@@ -103,7 +103,7 @@ test.serial('every simulator address yields the events of real messages, with li
 	await send(running, shop.key, 'soft-bounced+0@simulator.test');
 });
 
-test.serial('events name the recipient and role of cc recipients, including suppressed ones', async t => {
+test.serial('events name each recipient with its role, including cc and suppressed ones', async t => {
 	const running = start();
 	const blocked = 'bounced+blocked@simulator.test';
 	await settled(running, await send(running, running.shop.key, blocked), 4);

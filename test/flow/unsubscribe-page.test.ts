@@ -47,7 +47,7 @@ async function addTopic({url, shop: {key}}: Site, code: string, name: string): P
 	await call(`${url}/v1/unsubscribe-groups`, key, {code, name});
 }
 
-/** The unsubscribe link of a new mail, taken from its header. */
+/** The unsubscribe link of a new message, from its header. */
 async function newLink(site: Site, fields: object = {}): Promise<string> {
 	const {id} = await send(site, fields);
 	await waitFor('it is delivered', async () => {

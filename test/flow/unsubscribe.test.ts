@@ -12,7 +12,7 @@ async function send(url: string, {key, from, templateId}: Welcome, fields: objec
 	return (await call(`${url}/v1/messages`, key, {from, to, templateId, ...fields})) as Sent;
 }
 
-/** The header fields of a captured mail, unfolded. */
+/** The header fields of a captured message, unfolded. */
 async function headersOf(program: Program, url: string, {key}: Welcome, id: string): Promise<Map<string, string>> {
 	await waitFor('it is delivered', async () => {
 		const {body} = await call(`${url}/v1/messages/${id}`, key);
@@ -27,7 +27,7 @@ async function headersOf(program: Program, url: string, {key}: Welcome, id: stri
 	);
 }
 
-/** What Gmail sends to the URL of the header when its user presses the button. */
+/** The request of Gmail to the URL of the header when its user presses the button. */
 async function oneClick(headers: Map<string, string>, multipart = false): Promise<Response> {
 	const url = /<(https?:[^>]+)>/.exec(headers.get('list-unsubscribe')?.replaceAll(' ', '') ?? '')?.[1] ?? '';
 	const [name = '', value = ''] = headers.get('list-unsubscribe-post')?.split('=') ?? [];

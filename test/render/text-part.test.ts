@@ -101,7 +101,7 @@ for (const [what, html] of [
 	['a link to nothing by a condition', '<a href="{% if no %}{{ url }}{% endif %}">a</a>'],
 	['a raw block', '<p>{% raw %}{{ name }}{% endraw %}</p>'],
 ] as const) {
-	test(`leaves ${what} to the rendered html`, t => {
+	test(`leaves ${what} to the rendered HTML`, t => {
 		t.is(textTemplate(engine, html), null);
 	});
 }
@@ -229,7 +229,7 @@ test('converts any HTML', t => {
 	);
 });
 
-test('tidies text in pieces like the whole', t => {
+test('normalizes text in pieces like the whole text', t => {
 	const parts = fc.array(
 		fc.oneof(
 			fc.record({

@@ -146,7 +146,7 @@ async function outcomeOf(program: Program): Promise<Record<string, unknown[]>> {
 	}));
 }
 
-test('acceptance 18: 50 returned messages have the same outcome by every route, and none when repeated', async t => {
+test('acceptance 18: 50 returned messages have the same outcome by every path, and no effect twice', async t => {
 	t.timeout(600_000);
 	const base = await prepareProgram(t, settings);
 	await base.cliBytes('init');

@@ -114,7 +114,7 @@ test('polls an IMAP mailbox, counts a bounce within seconds, and reports when th
 	t.regex(log, /"event":"mailbox_failed","mailbox":"imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX"/);
 });
 
-test('shows a mailbox whose login or IDLE hangs in the metrics and the checks', async t => {
+test('metrics and checks report a mailbox whose login or IDLE hangs', async t => {
 	const server = await startSilentImap(t, null);
 	const program = await prepareProgram(t, {
 		MAILCTL_RETURN_PATH_DOMAIN: domain,

@@ -44,7 +44,7 @@ async function shown({program}: Node, servername: string, protocol = 'http/1.1')
 	}
 }
 
-test('of two nodes on one PostgreSQL one orders certificates, both serve them, and a dead one is replaced', async t => {
+test('two nodes on one PostgreSQL: one orders certificates, both serve them, a dead one is replaced', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

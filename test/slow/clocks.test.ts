@@ -10,7 +10,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Read = {readonly id: string; readonly status: string; readonly created_at: string; readonly send_at?: string};
 
-/** A program whose wall clock the test sets, as a difference from the machine's; null: there is no libfaketime. */
+/** A program whose wall clock the test sets relative to the machine's; null: libfaketime is not installed. */
 async function startWithClock(t: ExecutionContext, difference: number, settings: Settings) {
 	const faked = skewedBy('');
 	if (faked === null) {
@@ -88,7 +88,7 @@ test('sends scheduled messages once and never early while the wall clock is set 
 	t.is(await next.stop(), 0);
 });
 
-/** When the clocks of Central Europe change, and times before, half an hour and two hours after that. */
+/** When the clocks of Central Europe change, with times before, and half an hour and two hours after. */
 const changes = {
 	forward: {
 		at: Date.UTC(2026, 2, 29, 1),

@@ -11,14 +11,14 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 import {findPeer, type PeerRoot} from '../helpers/peers/chroot.ts';
 
 const run = promisify(execFile);
-/** `systemctl reload` answers once the signal is sent. */
+/** `systemctl reload` returns once the signal is sent. */
 const untilReloaded = "timeout 30 sh -c 'until journalctl -u mailctl | grep MAILCTL_LOG_LEVEL; do sleep 0.1; done'";
 /** Nothing from this machine: what the package needs must be in the package or in Debian. */
 const bare = {PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', DEBIAN_FRONTEND: 'noninteractive'};
 
 /**
  * Boots the system with its own systemd, without a network, and runs a script once the service has started or failed;
- * answers what the script printed. The root's folder is the only thing that is kept.
+ * returns the output of the script. Only the root folder persists.
  */
 async function boot(root: string, script: string): Promise<string> {
 	const trial = `[Unit]\nAfter=mailctl.service\nSuccessAction=poweroff-force\nFailureAction=poweroff-force

@@ -147,7 +147,7 @@ async function sendMany(lab: Lab, domains: readonly string[], each: number): Pro
 	return ids;
 }
 
-test.serial('after a loss behind the final dot retries the same message in five minutes, flagged', async t => {
+test.serial('after a connection lost at the final dot, retries the message in five minutes and flags it', async t => {
 	let dots = 0;
 	// It takes the mail and is gone before it can say so.
 	const mx = await startFakeMx(t, {

@@ -166,7 +166,7 @@ async function sendOrders(t: ExecutionContext, lab: Lab, peer: Peer, receiver: R
 }
 
 /**
- * What the usual orders do not have: an attachment as large as may be, lines without an end, blank lines at the end.
+ * Cases missing in the usual orders: an attachment of maximum size, endless lines, blank lines at the end.
  */
 function withExtremes(order: Order, index: number): Order {
 	const {data, ...send} = order.send as {data: {customer: {name: string}}};

@@ -31,7 +31,7 @@ function fate(
 const typeOf = {hard: 'bounced', delivered: 'delivered', complained: 'complained', dropped: 'bounced'} as const;
 const hook = '/hook';
 
-test('1,000 messages by SES and 100 by each other provider give exact figures despite a kill', async t => {
+test('1,000 messages through SES and 100 through each other provider give exact figures despite a kill', async t => {
 	const receiver = await startReceiver(t, await temporaryFolder(t), ['hooks.shop.example']);
 	const lab = await startAll(t, receiver.settings);
 	const {program, relay, client, keys, secretOf} = lab;
@@ -73,7 +73,7 @@ test('1,000 messages by SES and 100 by each other provider give exact figures de
 		});
 
 	let {daemon} = lab;
-	/** Posts again what was not acknowledged, as providers do; the daemon is killed when half of it was. */
+	/** Retries unacknowledged posts, as providers do; the daemon is killed after half are acknowledged. */
 	async function postThrough(posts: ReturnType<typeof postsFor>): Promise<void> {
 		let acknowledged = 0;
 		const posting = eachOf(posts, 20, async ({provider, post}) => {

@@ -13,7 +13,7 @@ import {skewedBy} from '../helpers/skewed.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 /**
- * How many times the mail of a run beside every commit:
+ * The factor of messages compared with the run at every commit:
  * `NODES_SCALE=10 node dist/test/run.js dist/test/slow/three-nodes.test.js`.
  */
 const scale = Number(process.env.NODES_SCALE ?? 1);

@@ -13,7 +13,7 @@ const maxSessions = 4;
 // A node that is silent is taken for dead after 6 s where its connection has ended, else after 30 s.
 const takeOverLimit = 180_000;
 
-test('of nodes on one PostgreSQL one accepts messages, others deliver, and a dead one is replaced', async t => {
+test('nodes on one PostgreSQL: one accepts messages, others deliver, a dead one is replaced', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

@@ -320,7 +320,7 @@ test('yields a message without long lines, or rejects it, whatever the octets', 
 	);
 });
 
-/** A quarter of a megabyte takes 30 ms or so in one pass, and half a minute where each octet is looked at from each. */
+/** A quarter of a megabyte takes about 30 ms in one pass, and half a minute in quadratic time. */
 const maxMs = 2000;
 
 test('repairs a field of any form in one pass', t => {

@@ -87,7 +87,7 @@ sqliteTest(test, 'rejects a response for another site, without the user, repeate
 	t.deepEqual(await passkeys.logIn({pending: asked.pending, answer: forged, site, address}), wrong);
 });
 
-sqliteTest(test, 'rejects a counter that goes back as a cloned passkey', async (t, store) => {
+sqliteTest(test, 'rejects a passkey whose counter goes back, as cloned', async (t, store) => {
 	const {ann, register, logIn} = await labOf(store);
 	await register(ann, {counter: 4_294_967_000});
 	t.like(await logIn({counter: 4_294_967_001}), {ok: true});

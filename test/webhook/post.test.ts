@@ -307,7 +307,7 @@ for (const [what, headers, chunk] of [
 	['is huge', 'transfer-encoding: chunked', Buffer.from(`10000\r\n${'x'.repeat(65_536)}\r\n`)],
 	['is a compressed bomb', 'content-encoding: gzip\r\ncontent-length: 1000000000', gzipSync(Buffer.alloc(1_000_000))],
 ] as const) {
-	test.serial(`the status counts: does not wait for a body that ${what}`, async t => {
+	test.serial(`counts the status without waiting for a body that ${what}`, async t => {
 		let sent = 0;
 		let closed = false;
 		const port = await startTls(t, certificate, socket => {

@@ -101,8 +101,8 @@ function headerOf({data}: Received, name: string): string {
 }
 
 /**
- * How many mails came again (by Message-ID) after each kill, each charged to the kill that ended the life it last
- * arrived in; and how many came twice in one life.
+ * The number of messages repeated (by Message-ID) after each kill, each charged to the kill that ended the run it last
+ * arrived in; and the number that arrived twice in one run.
  */
 function duplicates(received: readonly Received[], lives: readonly number[]): {again: number[]; twice: number} {
 	const again = lives.slice(1).map(() => 0);

@@ -196,8 +196,8 @@ function sendBytes(url: string, bytes: Uint8Array): Promise<void> {
 type Sample = {readonly at: number; readonly megabytes: number};
 
 /**
- * The least in a span of time: between collections, and while a template is compiled in a thread of its own, it is
- * more.
+ * The minimum over a span of time: it is higher between garbage collections, and while a template is compiled in a
+ * thread of its own.
  */
 function lowest(samples: readonly Sample[], from: number, to: number): number {
 	return Math.min(...samples.filter(({at}) => at >= from && at <= to).map(({megabytes}) => megabytes));

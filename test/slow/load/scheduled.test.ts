@@ -87,98 +87,103 @@ async function fill(
 
 for (const engine of engines) {
 	const messages = scheduled[engine];
-	test.serial(`of ${messages} scheduled messages the due ones leave on time beside new ones (${engine})`, async t => {
-		t.timeout(1_200_000);
-		const arrivals = new Map<string, number[]>();
-		const host: FakeMxOptions = {
-			countOnly: true,
-			dot(_line, connection) {
-				const line = connection.commands.findLast(one => one.startsWith('RCPT')) ?? '';
-				const to = /<(.*)>/.exec(line)?.[1] ?? '';
-				arrivals.set(to, [...(arrivals.get(to) ?? []), Date.now()]);
-				return undefined;
-			},
-		};
-		const names = Array.from({length: domains}, (_, n) => `mail${n}.example`);
-		const {program} = await startMailHosts(
-			t,
-			{'mx.sink.example': host, 'mx.new.example': host},
-			Object.fromEntries(names.map(name => [name, {mx: [[10, 'mx.sink.example']] as const}])),
-			{MAILCTL_LOG_LEVEL: 'warn'},
-		);
-		const location: StoreLocation =
-			engine === 'sqlite' ? {file: join(program.folder, 'data/mailctl.db')} : await newLocation(t, engine);
-		const settings = 'url' in location && {
-			MAILCTL_DATABASE_URL: location.url,
-			MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
-		};
-		Object.assign(program.environment.env, settings);
-		const first = await program.serve({MAILCTL_LOG_LEVEL: 'info'});
-		await first.stop();
-		const {key, from, templateId} = await welcomeOf(program);
+	test.serial(
+		`sends the due ones of ${messages} scheduled messages on time, beside new ones (${engine})`,
+		async t => {
+			t.timeout(1_200_000);
+			const arrivals = new Map<string, number[]>();
+			const host: FakeMxOptions = {
+				countOnly: true,
+				dot(_line, connection) {
+					const line = connection.commands.findLast(one => one.startsWith('RCPT')) ?? '';
+					const to = /<(.*)>/.exec(line)?.[1] ?? '';
+					arrivals.set(to, [...(arrivals.get(to) ?? []), Date.now()]);
+					return undefined;
+				},
+			};
+			const names = Array.from({length: domains}, (_, n) => `mail${n}.example`);
+			const {program} = await startMailHosts(
+				t,
+				{'mx.sink.example': host, 'mx.new.example': host},
+				Object.fromEntries(names.map(name => [name, {mx: [[10, 'mx.sink.example']] as const}])),
+				{MAILCTL_LOG_LEVEL: 'warn'},
+			);
+			const location: StoreLocation =
+				engine === 'sqlite' ? {file: join(program.folder, 'data/mailctl.db')} : await newLocation(t, engine);
+			const settings = 'url' in location && {
+				MAILCTL_DATABASE_URL: location.url,
+				MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64'),
+			};
+			Object.assign(program.environment.env, settings);
+			const first = await program.serve({MAILCTL_LOG_LEVEL: 'info'});
+			await first.stop();
+			const {key, from, templateId} = await welcomeOf(program);
 
-		const filling = performance.now();
-		const store = await openStore(location);
-		const {sendAt, others} = await fill(store, {messages, from, templateId}).finally(store.close);
-		t.log(`filled in ${Math.round((performance.now() - filling) / 1000)} s`);
+			const filling = performance.now();
+			const store = await openStore(location);
+			const {sendAt, others} = await fill(store, {messages, from, templateId}).finally(store.close);
+			t.log(`filled in ${Math.round((performance.now() - filling) / 1000)} s`);
 
-		const daemon = await program.serve();
-		const readyAt = Date.now();
-		t.log(`ready after ${Math.round(daemon.readyMs)} ms, ${cpuMs(daemon.pid)} ms of CPU`);
-		const ask = async (method: string, path: string, body: object) => {
-			const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json'};
-			const answer = await fetch(`${daemon.url}/v1/messages${path}`, {
-				method,
-				headers,
-				body: JSON.stringify(body),
-			});
-			await answer.arrayBuffer();
-			return answer.status;
-		};
+			const daemon = await program.serve();
+			const readyAt = Date.now();
+			t.log(`ready after ${Math.round(daemon.readyMs)} ms, ${cpuMs(daemon.pid)} ms of CPU`);
+			const ask = async (method: string, path: string, body: object) => {
+				const headers = {authorization: `Bearer ${key}`, 'content-type': 'application/json'};
+				const answer = await fetch(`${daemon.url}/v1/messages${path}`, {
+					method,
+					headers,
+					body: JSON.stringify(body),
+				});
+				await answer.arrayBuffer();
+				return answer.status;
+			};
 
-		const news: number[] = [];
-		while ([...sendAt.keys()].some(address => !arrivals.has(address))) {
-			const to = `new${news.length}@new.example`;
-			t.is(await ask('POST', '', {from, to, templateId}), 202);
-			const taken = Date.now();
-			await waitFor(to, () => arrivals.has(to));
-			news.push(Math.max(0, (arrivals.get(to)?.[0] ?? 0) - taken));
-		}
-		const late = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - at);
-		t.true(Math.min(...late) >= 0, 'none leaves early');
-		// What was due before the daemon was ready waits for that.
-		const behind = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - Math.max(at, readyAt));
-		t.log(
-			`${due} due ones were late: ${figures(behind)}; ${news.length} new ones beside them took ${figures(news)}`,
-		);
-		if (fullLoad) {
-			t.true(Math.max(...behind) <= maxLateMs, `${Math.max(...behind)} ms late`);
-		}
+			const news: number[] = [];
+			while ([...sendAt.keys()].some(address => !arrivals.has(address))) {
+				const to = `new${news.length}@new.example`;
+				t.is(await ask('POST', '', {from, to, templateId}), 202);
+				const taken = Date.now();
+				await waitFor(to, () => arrivals.has(to));
+				news.push(Math.max(0, (arrivals.get(to)?.[0] ?? 0) - taken));
+			}
+			const late = [...sendAt].map(([address, at]) => (arrivals.get(address)?.[0] ?? 0) - at);
+			t.true(Math.min(...late) >= 0, 'none leaves early');
+			// What was due before the daemon was ready waits for that.
+			const behind = [...sendAt].map(
+				([address, at]) => (arrivals.get(address)?.[0] ?? 0) - Math.max(at, readyAt),
+			);
+			t.log(
+				`${due} due ones were late: ${figures(behind)}; ${news.length} new ones beside them took ${figures(news)}`,
+			);
+			if (fullLoad) {
+				t.true(Math.max(...behind) <= maxLateMs, `${Math.max(...behind)} ms late`);
+			}
 
-		for (const [name, method, path, body] of [
-			['cancel', 'POST', '/cancel', {}],
-			['postpone', 'PATCH', '', {sendAt: '+30d'}],
-			['advance', 'PATCH', '', {sendAt: '+1h'}],
-			['cancel', 'POST', '/cancel', {}],
-		] as const) {
-			const ids = name === 'cancel' ? others.splice(0, changes / 2) : others;
-			const [began, cpu, each] = [performance.now(), cpuMs(daemon.pid), [] as number[]];
-			await eachOf(ids, 8, async one => {
-				const asked = performance.now();
-				t.is(await ask(method, `/${one}${path}`, body), 200);
-				each.push(performance.now() - asked);
-			});
-			const perSecond = Math.round((1000 * ids.length) / (performance.now() - began));
-			const cpuEach = ((cpuMs(daemon.pid) - cpu) / ids.length).toFixed(1);
-			t.log(`${name}: ${perSecond}/s, ${figures(each)}, ${cpuEach} ms of CPU`);
-		}
-		t.log(`${memoryMb(daemon.pid, 'VmRSS')} MB, at most ${memoryMb(daemon.pid, 'VmHWM')} MB`);
-		t.true(memoryMb(daemon.pid, 'VmHWM') < maxMb);
-		t.is(await daemon.stop(), 0);
-		t.is(arrivals.size, due + news.length, 'nothing else left');
-		t.true(
-			[...arrivals.values()].every(({length}) => length === 1),
-			'and nothing twice',
-		);
-	});
+			for (const [name, method, path, body] of [
+				['cancel', 'POST', '/cancel', {}],
+				['postpone', 'PATCH', '', {sendAt: '+30d'}],
+				['advance', 'PATCH', '', {sendAt: '+1h'}],
+				['cancel', 'POST', '/cancel', {}],
+			] as const) {
+				const ids = name === 'cancel' ? others.splice(0, changes / 2) : others;
+				const [began, cpu, each] = [performance.now(), cpuMs(daemon.pid), [] as number[]];
+				await eachOf(ids, 8, async one => {
+					const asked = performance.now();
+					t.is(await ask(method, `/${one}${path}`, body), 200);
+					each.push(performance.now() - asked);
+				});
+				const perSecond = Math.round((1000 * ids.length) / (performance.now() - began));
+				const cpuEach = ((cpuMs(daemon.pid) - cpu) / ids.length).toFixed(1);
+				t.log(`${name}: ${perSecond}/s, ${figures(each)}, ${cpuEach} ms of CPU`);
+			}
+			t.log(`${memoryMb(daemon.pid, 'VmRSS')} MB, at most ${memoryMb(daemon.pid, 'VmHWM')} MB`);
+			t.true(memoryMb(daemon.pid, 'VmHWM') < maxMb);
+			t.is(await daemon.stop(), 0);
+			t.is(arrivals.size, due + news.length, 'nothing else left');
+			t.true(
+				[...arrivals.values()].every(({length}) => length === 1),
+				'and nothing twice',
+			);
+		},
+	);
 }
