@@ -2,8 +2,8 @@
 export const stageVariable = 'TEST_STAGE';
 
 /**
- * Tasks of people in the dashboard, by the file of `test/dashboard/journeys` that walks them: once by mouse, and once by
- * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard to the slow
+ * Tasks of people in the dashboard, by the file of `test/dashboard/journeys` that walks them: once by mouse, and once
+ * by keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard to the slow
  * tests.
  */
 export const journeys = {
