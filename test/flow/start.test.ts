@@ -367,13 +367,13 @@ for (const [what, damage, message] of [
 		/is damaged \(.*not a database\): restore it from a backup/,
 	],
 	[
-		'half of it',
+		'truncated',
 		(file: string) => truncateSync(file, statSync(file).size / 2),
 		/is damaged \(.*malformed\): restore it/,
 	],
-	['nothing', (file: string) => truncateSync(file), /is empty: restore it from a backup/],
+	['empty', (file: string) => truncateSync(file), /is empty: restore it from a backup/],
 ] as const) {
-	test.serial(`refuses a store of which ${what} is left without changing it`, async t => {
+	test.serial(`refuses a damaged store without changing it: ${what}`, async t => {
 		const program = await usedFolder(t);
 		const file = join(program.data, 'mailctl.db');
 		damage(file);

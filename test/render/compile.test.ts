@@ -60,10 +60,10 @@ for (const [what, source] of [
 	['neither body', {locale: null, subject: ''}],
 	['both bodies', {...good, html: ''}],
 	['a long subject', {...good, subject: 'a'.repeat(262_145)}],
-	['a long html', {locale: null, subject: '', html: 'a'.repeat(262_145)}],
-	['a text of many octets', {...good, text: 'ü'.repeat(131_073)}],
+	['a long HTML body', {locale: null, subject: '', html: 'a'.repeat(262_145)}],
+	['a text of too many octets', {...good, text: 'ü'.repeat(131_073)}],
 	[
-		'MJML that makes much html',
+		'MJML that compiles to too much HTML',
 		{
 			...good,
 			mjml: good.mjml

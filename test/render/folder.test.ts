@@ -61,28 +61,28 @@ for (const [what, files, problems] of [
 		['body.html: use either .mjml or .html, not both'],
 	],
 	[
-		'a text alone',
+		'only a text',
 		{'template.json': subject, 'body.mjml': '', 'body.de.txt': ''},
 		['body.de.txt: has no matching .mjml or .html file'],
 	],
 	[
-		'a wrong tag',
+		'an invalid locale',
 		{'template.json': subject, 'body.mjml': '', 'body.en_US.mjml': ''},
 		['body.en_US.mjml: en_US is not a language tag'],
 	],
 	[
-		'a tag twice',
+		'a locale twice',
 		{'template.json': subject, 'body.de.mjml': '', 'body.DE.mjml': ''},
 		['body.de.mjml: is a duplicate: de is another spelling of the same language tag'],
 	],
 	['no subject', {'template.json': '{}', 'body.mjml': ''}, ['template.json: has no subject for body']],
 	[
-		'a subject of no body',
+		'a subject without a body',
 		{'template.json': '{"subject": "s", "subjects": {"de": "t"}}', 'body.mjml': ''},
 		['template.json: subjects.de: there is no body.de.mjml or body.de.html'],
 	],
 	[
-		'wrong subjects',
+		'invalid subjects',
 		{'template.json': '{"subject": 1, "subjects": []}', 'body.mjml': ''},
 		[
 			'template.json: subject must be text',
@@ -91,7 +91,7 @@ for (const [what, files, problems] of [
 		],
 	],
 	[
-		'a wrong subject',
+		'an invalid subject',
 		{'template.json': '{"subject": "s", "subjects": {"de": 1, "x_y": "a"}}', 'body.mjml': '', 'body.de.mjml': ''},
 		['template.json: subjects.de: must be text', 'template.json: subjects.x_y: not a language tag'],
 	],
@@ -101,13 +101,13 @@ for (const [what, files, problems] of [
 		['template.json: has an unknown field "sbject"'],
 	],
 	[
-		'an id of another form',
+		'a malformed id',
 		{'template.json': '{"subject": "s", "id": "receipt"}', 'body.mjml': ''},
 		['template.json: id must be tpl_ and 1 to 64 letters, digits, hyphens and underscores'],
 	],
 	['an array', {'template.json': '[]', 'body.mjml': ''}, ['template.json: must be a JSON object']],
 	[
-		'a sample that is no object',
+		'a sample that is not an object',
 		{'template.json': subject, 'body.mjml': '', 'sample.json': 'null'},
 		['sample.json: must be a JSON object'],
 	],
@@ -117,7 +117,7 @@ for (const [what, files, problems] of [
 		['body.mjml: is longer than 262144 octets'],
 	],
 	[
-		'no UTF-8',
+		'invalid UTF-8',
 		{'template.json': subject, 'body.mjml': new Uint8Array([0xff, 0xfe])},
 		['body.mjml: is not UTF-8 text'],
 	],

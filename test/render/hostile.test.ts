@@ -34,7 +34,7 @@ for (const [what, html, data] of [
 	['a huge range', '{% for a in (1..100000000) %}x{% endfor %}', {}],
 	['a text that doubles', `{% assign a = "aaaaaaaaaa" %}${'{% assign a = a | append: a %}'.repeat(28)}{{ a }}`, {}],
 	[
-		'a text that grows by replacing',
+		'a text that grows by replacements',
 		`{% assign a = "aaaaaaaaaa" %}${'{% assign a = a | replace: "a", "aaaaaaaaaa" %}'.repeat(8)}{{ a }}`,
 		{},
 	],

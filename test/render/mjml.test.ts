@@ -21,7 +21,11 @@ for (const [what, source, kept] of [
 		'<mj-button href="{{ url | default: "x" }}">Go</mj-button>',
 		'href="{{ url | default: "x" }}"',
 	],
-	['signs of html', '<mj-text>{% if a <b and c > d %}x{% endif %}</mj-text>', '{% if a <b and c > d %}x{% endif %}'],
+	[
+		'characters special in HTML',
+		'<mj-text>{% if a <b and c > d %}x{% endif %}</mj-text>',
+		'{% if a <b and c > d %}x{% endif %}',
+	],
 	[
 		'a loop of table rows',
 		'<mj-table>{% for i in list %}<tr><td>{{ i }}</td></tr>{% endfor %}</mj-table>',
@@ -32,13 +36,13 @@ for (const [what, source, kept] of [
 		'<mj-raw>{% if a %}</mj-raw><mj-text>x</mj-text><mj-raw>{% endif %}</mj-raw>',
 		'{% if a %}',
 	],
-	['a colour', '<mj-text color="{{ brand }}">x</mj-text>', 'color:{{ brand }}'],
+	['a color', '<mj-text color="{{ brand }}">x</mj-text>', 'color:{{ brand }}'],
 	[
 		'a raw block',
 		'<mj-text>{% raw %}{{ not liquid }}{% endraw %}</mj-text>',
 		'{% raw %}{{ not liquid }}{% endraw %}',
 	],
-	['what looks like a stand-in', '<mj-text>lq0x0e {{ name }} lq1x0e</mj-text>', 'lq0x0e {{ name }} lq1x0e'],
+	['text that looks like a placeholder', '<mj-text>lq0x0e {{ name }} lq1x0e</mj-text>', 'lq0x0e {{ name }} lq1x0e'],
 	['a css class', '<mj-text css-class="{{ kind }}">x</mj-text>', 'class="{{ kind }}"'],
 ] as const) {
 	test(`keeps Liquid: ${what}`, async t => {
@@ -104,9 +108,9 @@ for (const [what, source, line, column, message] of [
 		/mj-section cannot be used inside mj-column/,
 	],
 	['an unknown attribute', mail('\n  <mj-text colour="red">x</mj-text>'), 7, 3, /colour is illegal/],
-	['a wrong attribute', mail('<mj-text {% if a %}color="red"{% endif %}>x</mj-text>'), 6, 1, /\{% if a %\}/],
+	['an invalid attribute', mail('<mj-text {% if a %}color="red"{% endif %}>x</mj-text>'), 6, 1, /\{% if a %\}/],
 	[
-		'a width of Liquid',
+		'a width in Liquid',
 		mail('<mj-image src="x" width="{{ w }}px" />'),
 		6,
 		1,
@@ -115,7 +119,7 @@ for (const [what, source, line, column, message] of [
 	['text in a column', mail('  Hello'), 6, 3, /directly in <mj-column>.*<mj-text>/],
 	['Liquid in a column', mail('<mj-text>x</mj-text>\n {% if a %}<mj-text>y</mj-text>{% endif %}'), 7, 2, /<mj-raw>/],
 	[
-		'a place behind Liquid of two lines',
+		'a position after Liquid of two lines',
 		mail('<mj-text>{{ a\n | upcase }}</mj-text>\n  Hello'),
 		8,
 		3,
@@ -127,8 +131,8 @@ for (const [what, source, line, column, message] of [
 	['a quote left open', '<mjml>\n<mj-body width="600px>\n</mj-body></mjml>', 2, 1, /never closed/],
 	['a comment left open', '<mjml>\n<!-- </mjml>', 2, 1, /never closed/],
 	['no body', '<mjml></mjml>', 1, 1, /Malformed MJML/],
-	['nothing', '', 1, 1, /Parsing failed/],
-	['text alone', 'Hello', 1, 1, /outside of <mjml>/],
+	['an empty source', '', 1, 1, /Parsing failed/],
+	['plain text', 'Hello', 1, 1, /outside of <mjml>/],
 	['an unknown filter', mail('<mj-text>{{ a | b }}</mj-text>'), 6, 10, /undefined filter: b/],
 	['an unknown tag', mail('<mj-text>{% b %}</mj-text>'), 6, 10, /tag "b" not found/],
 	['an open block', mail('<mj-text>{% if a %}</mj-text>'), 6, 10, /not closed/],
@@ -144,7 +148,7 @@ for (const [what, source, line, column, message] of [
 	],
 	['too many elements', mail('<mj-text>x</mj-text>'.repeat(500)), 6, 9901, /more than 500/],
 ] as const) {
-	test(`rejects ${what} with its position`, async t => {
+	test(`reports an error with its position: ${what}`, async t => {
 		const result = await compileMjml(engine, source);
 		if (result.ok) {
 			return t.fail(result.html);
@@ -234,8 +238,8 @@ for (const [what, source, attributes] of [
 
 for (const [what, source, head] of [
 	['a network', social(`name="facebook" ${ownIcon(['src'])}`), ''],
-	['a network of one’s own', social('name="shop"'), ''],
-	['a network of Liquid', social('name="{{ network }}"'), ''],
+	['an own network', social('name="shop"'), ''],
+	['a network in Liquid', social('name="{{ network }}"'), ''],
 	[
 		'a default for all',
 		social('name="facebook"'),
@@ -273,7 +277,7 @@ test('no other MJML element has a default URL', async t => {
 });
 
 for (const [what, attributes, head, directions] of [
-	['the usual', '', '', ['ltr', 'ltr']],
+	['the default', '', '', ['ltr', 'ltr']],
 	['left to right', ' dir="ltr"', '', ['ltr', 'ltr']],
 	['right to left', ' dir="rtl"', '', ['rtl', 'rtl']],
 	['right to left with attributes', " lang='ar' dir='RTL'", '<mj-title>x</mj-title>', ['rtl', 'rtl']],
@@ -286,7 +290,7 @@ for (const [what, attributes, head, directions] of [
 	['automatic', ' dir="auto"', '', []],
 	['Liquid', ' dir="{{ direction }}"', '', []],
 	[
-		'Liquid with a direction of its own',
+		'Liquid with its own direction',
 		' dir="{{ direction }}"',
 		'<mj-attributes><mj-section direction="rtl" /></mj-attributes>',
 		['rtl', 'ltr'],

@@ -96,7 +96,7 @@ test.serial('Ctrl-C drains before exit, even through npm', async t => {
 	t.regex(terminal.shown(), /"event":"stopped","drained":true/);
 });
 
-for (const reader of ['takes nothing', 'is gone'] as const) {
+for (const reader of ['reads nothing', 'is gone'] as const) {
 	test.serial(`keeps sending in bounded memory with a log reader that ${reader}, and stops on SIGTERM`, async t => {
 		const program = await prepareProgram(t, {});
 		const child = spawn(serve[0] as string, serve.slice(1), {

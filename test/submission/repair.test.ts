@@ -224,9 +224,9 @@ test('repairs attached messages and leaves signed parts untouched', async t => {
 
 for (const [what, lines, fault] of [
 	['Latin-1', ['Subject: gr\xfc\xdfe'], /^the Subject field has octets that are neither ASCII nor UTF-8: encode/],
-	['an address that is not ASCII', ['To: jörg@example.org'], /^the To field .* address/],
-	['an address of this kind behind a name', ['To: Jörg <jörg@example.org>'], /^the To field .* address/],
-	['a name without an end', ['To: "Jörg <j@example.org>'], /^the To field /],
+	['a non-ASCII address', ['To: jörg@example.org'], /^the To field .* address/],
+	['a non-ASCII address after a name', ['To: Jörg <jörg@example.org>'], /^the To field .* address/],
+	['an unterminated name', ['To: "Jörg <j@example.org>'], /^the To field /],
 	['a link', ['List-Unsubscribe: <https://a.example/ü>'], /^the List-Unsubscribe field .*percent-encode/],
 	['an id', ['Message-ID: <ü@example.org>'], /^the Message-ID field .*ASCII/],
 	['a boundary', ['Content-Type: multipart/mixed; boundary="ü"'], /^the Content-Type field .*ASCII/],
@@ -237,17 +237,17 @@ for (const [what, lines, fault] of [
 		/^the References field has a word of more than 998.*shorten/,
 	],
 	[
-		'a field of a signed mail',
+		'a field of a signed message',
 		['DKIM-Signature: v=1', 'Subject: ü'],
 		/^the Subject field .*DKIM.*encode them \(RFC 2047\) before/,
 	],
 	[
-		'a long field of one',
+		'a long field of a signed message',
 		['DKIM-Signature: v=1', `Subject: ${long}`],
 		/^the Subject field .*998.*DKIM.*fold it before/,
 	],
 	[
-		'a long line of one',
+		'a long line of a signed message',
 		['DKIM-Signature: v=1', '', 'a', long],
 		/^the body .*line 2\).*DKIM.*quoted-printable before/,
 	],
@@ -264,7 +264,7 @@ for (const [what, lines, fault] of [
 		/^in a part the Content-ID field .*shorten/,
 	],
 	[
-		'a line in the header of a part that is no field, before a long body',
+		'an invalid header line of a part before a long body',
 		['Content-Type: multipart/mixed; boundary=b', '', '--b', long, '', long, '--b--'],
 		/^the body has a line of more than 998 octets: use/,
 	],

@@ -164,7 +164,7 @@ test.serial('uses the DNS response of the attempt even if it changes meanwhile',
 
 for (const [what, records] of [
 	['one private address among others', {a: ['93.184.215.14', '10.0.0.1']}],
-	['a private IPv6 address besides', {a: ['93.184.215.14'], aaaa: ['fd00::1']}],
+	['an additional private IPv6 address', {a: ['93.184.215.14'], aaaa: ['fd00::1']}],
 	['a mapped address', {aaaa: ['::ffff:7f00:1']}],
 	['the metadata service', {a: ['169.254.169.254']}],
 	['an alias of a private name', {cname: 'inside.example'}],
@@ -265,7 +265,7 @@ function drip(socket: TLSSocket, everyMs: number, send: () => void): void {
 }
 
 for (const [what, talk] of [
-	['says nothing', () => undefined],
+	['sends nothing', () => undefined],
 	['sends its answer byte by byte', (socket: TLSSocket) => drip(socket, 20, () => socket.write('H'.slice(0, 1)))],
 	[
 		'sends header after header',
@@ -275,7 +275,7 @@ for (const [what, talk] of [
 		},
 	],
 	[
-		'sends interim answers without end',
+		'sends endless interim responses',
 		(socket: TLSSocket) => drip(socket, 20, () => socket.write('HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n')),
 	],
 ] as const) {
