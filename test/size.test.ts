@@ -16,7 +16,7 @@ const folders: Sizes = {
 	bench: 728,
 	bounce: 693,
 	certificates: 900,
-	cli: 9_665,
+	cli: 9_715,
 	client: 416,
 	cluster: 246,
 	compose: 1_472,
@@ -55,10 +55,10 @@ const folders: Sizes = {
 };
 
 const whole: Sizes = {
-	'lines of src': 110_811,
-	'files of src': 588,
+	'lines of src': 110_858,
+	'files of src': 590,
 	'functions over 60 lines': 62,
-	'functions over 100 lines': 14,
+	'functions over 100 lines': 12,
 	'lines over 120 columns': 554,
 	'lines over 160 columns': 200,
 	'private exports': 177,

@@ -109,13 +109,13 @@ function fieldFaults(body: unknown, limits: AttachmentLimits | undefined, now: n
 	const isThreaded =
 		isObject(headers) && Object.keys(headers).some(name => /^(?:in-reply-to|references)$/i.test(name));
 	if (isThreaded && typeof inReplyTo === 'string') {
-		fields.push({field: 'inReplyTo', message: 'cannot be combined with the headers In-Reply-To and References'});
+		fields.push({field: 'inReplyTo', message: 'must not be combined with the headers In-Reply-To and References'});
 	}
 	if (typeof replyToName === 'string' && typeof replyTo !== 'string' && replyTracking !== true) {
-		fields.push({field: 'replyToName', message: 'requires replyTo or replyTracking'});
+		fields.push({field: 'replyToName', message: 'must be used with replyTo or replyTracking'});
 	}
 	if (replyTracking === true && typeof replyTo === 'string') {
-		fields.push({field: 'replyTracking', message: 'cannot be combined with replyTo'});
+		fields.push({field: 'replyTracking', message: 'must not be combined with replyTo'});
 	}
 	const at = typeof sendAt === 'string' ? readSendAt(sendAt, now) : null;
 	if (at === undefined) {

@@ -286,7 +286,7 @@ function explained(reading: Reading, terminal: Terminal): string[] {
 	const {kind, reports, fault} = reading;
 	return [
 		kindOf(reading),
-		...(fault === null ? [] : [`It has no effect because it could not be read completely: ${fault}.`]),
+		...(fault === null ? [] : [`It could not be read completely: ${fault}.`]),
 		...reports.flatMap(report => ['', terminal.bold(named(report)), ...rows(reportRows(kind, report), terminal)]),
 	];
 }

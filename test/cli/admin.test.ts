@@ -116,7 +116,7 @@ test('workspace: pool, route and queue lifetime', async t => {
 	t.false(open.stderr.includes('hunter2'));
 });
 
-test('config pace: the file as it holds, and what holds for a domain', async t => {
+test('config pace prints the rules in force, and those that apply to a domain', async t => {
 	const dns = await startFakeDns(t, {
 		'shop.example': {
 			mx: [
@@ -145,7 +145,7 @@ test('config pace: the file as it holds, and what holds for a domain', async t =
 	refused(t, await cli.run('config', 'pace', '@'), 65, /@ is not a valid domain name/);
 });
 
-test('workspace: a default topic, which must be there', async t => {
+test('workspace: default topic, which must exist', async t => {
 	const cli = await newCli(t);
 	await withWorkspace(cli);
 	const update = ['workspace', 'update', '--default-topic'];
@@ -158,7 +158,7 @@ test('workspace: a default topic, which must be there', async t => {
 	t.like(await cli.json(...update, 'none'), {default_topic: null});
 });
 
-test('workspace: how long it keeps messages and their content', async t => {
+test('workspace: retention of messages and of their content', async t => {
 	const cli = await newCli(t, {MAILCTL_RETENTION_DAYS: '30'});
 	await withWorkspace(cli);
 	const update = ['workspace', 'update'];
@@ -173,7 +173,7 @@ test('workspace: how long it keeps messages and their content', async t => {
 	t.like(await cli.json(...update, '--content-days', 'none'), {retention_days: 30, content_days: null});
 });
 
-test('workspace: what may be attached', async t => {
+test('workspace: limits on the number and size of attachments', async t => {
 	const cli = await newCli(t);
 	await withWorkspace(cli);
 	const update = ['workspace', 'update'];
@@ -194,7 +194,7 @@ test('workspace: what may be attached', async t => {
 	});
 });
 
-test('workspace: how many of each thing it may have', async t => {
+test('workspace: limits on topics, domains, keys and other objects', async t => {
 	const cli = await newCli(t);
 	await withWorkspace(cli);
 	const update = ['workspace', 'update'];
@@ -254,7 +254,7 @@ test('workspace: branding of the hosted pages', async t => {
 	}
 });
 
-test('--workspace chooses among several, can be left out with one, and is asked for', async t => {
+test('--workspace is optional with one workspace and required with several', async t => {
 	const cli = await newCli(t);
 	await cli.json('migrate');
 	refused(t, await cli.run('key', 'list'), 65, /there is no workspace yet, create one with mailctl workspace create/);

@@ -29,13 +29,13 @@ type Lab = {
 	readonly zone: Zone;
 	readonly store: Store;
 	readonly workspaceId: string;
-	/** Mail that waits; its copies. */
+	/** Inserts queued messages and returns their recipients. */
 	readonly recipients: () => Promise<string[]>;
-	/** The id that the command of these words made. */
+	/** The id of the object that this command created. */
 	readonly made: (...args: readonly string[]) => Promise<string>;
 };
 
-/** The action that a verb is recorded as, and a call of it: its words after the verb. */
+/** The action recorded for a verb, and the arguments of a call. */
 type Act = readonly [action: string, call: (lab: Lab) => Promise<readonly string[]> | readonly string[]];
 
 const url = 'https://hooks.example/in?secret=s3cret';
@@ -208,7 +208,7 @@ const acts: Readonly<Record<string, Act>> = {
 	'message cancel': ['message.cancelled', async lab => [await messageOf(lab)]],
 };
 
-/** Verbs that leave no row, and why. */
+/** Verbs that record no entry, and why. */
 const none: Readonly<Record<string, string>> = {
 	serve: 'the daemon; a fresh store gets what init makes',
 	migrate: 'changes the form of the store and nothing in it',
@@ -293,7 +293,7 @@ async function prepare(t: ExecutionContext): Promise<Lab> {
 	};
 }
 
-test('every verb that changes something leaves a row of who, what and from where', async t => {
+test('every command that changes something records who did what, and from where', async t => {
 	t.deepEqual(verbsOf(await mailctl()).toSorted(), [...Object.keys(acts), ...Object.keys(none), 'init'].toSorted());
 	const lab = await prepare(t);
 	const {cli} = lab;
@@ -320,7 +320,7 @@ test('every verb that changes something leaves a row of who, what and from where
 	);
 });
 
-test('init leaves a row of each thing that a fresh store gets', async t => {
+test('init records an audit entry for each object it creates', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	const entries = await cli.json<Entry[]>('audit', 'list');
@@ -336,7 +336,7 @@ test('init leaves a row of each thing that a fresh store gets', async t => {
 	]);
 });
 
-test('audit list: newest first, by workspace and time', async t => {
+test('audit list prints the newest entries first and filters by workspace and time', async t => {
 	const cli = await newCli(t);
 	const [a, b] = [
 		await cli.json<{id: string}>('workspace', 'create', '--name', 'a'),

@@ -25,7 +25,7 @@ async function prepare(t: ExecutionContext): Promise<{cli: Cli; file: string; ma
 const namesOf = async (cli: Cli) =>
 	(await cli.json<Array<{name: string}>>('workspace', 'list')).map(({name}) => name).toSorted();
 
-test('backup: what it says, and what others can do with the file', async t => {
+test('backup writes a private tar file of the store and its keys, and reports its contents', async t => {
 	const {cli, file, made} = await prepare(t);
 	const {version} = JSON.parse(readFileSync('package.json', 'utf8'));
 	const unpacked = (name: string) => execFileSync('tar', ['xOf', file, name]);
@@ -41,7 +41,7 @@ test('backup: what it says, and what others can do with the file', async t => {
 	t.regex(text, /backup\.tar: [\d,]+ bytes, as of [\d-]+ [\d:]+ UTC, verified\.\nIt contains the keys/);
 });
 
-test('backup: what it refuses', async t => {
+test('backup refuses to overwrite other files, and fails without a store', async t => {
 	const {cli} = await prepare(t);
 	refused(t, await cli.run('backup'), 64, /missing required argument 'file'/);
 	refused(
@@ -64,7 +64,7 @@ test('backup: what it refuses', async t => {
 	refused(t, await cli.run('backup', 'b.tar'), 78, /secrets\.json is missing, .* restore it from a backup/);
 });
 
-test('beside a daemon the daemon copies the store, and nothing of it is left', async t => {
+test('backup beside a running daemon leaves no partial files behind', async t => {
 	const {cli} = await prepare(t);
 	const data = path.join(cli.folder, 'data');
 	const abandoned = path.join(cli.folder, `live.tar.partial-${hostname()}-4194304-abcdef`);
@@ -81,7 +81,7 @@ test('beside a daemon the daemon copies the store, and nothing of it is left', a
 	t.is(statSync(path.join(cli.folder, 'live.tar')).size, made.bytes);
 });
 
-test('backup takes a store of an older version too; restore brings it up to date', async t => {
+test('backs up a store of an older version, and restore migrates it', async t => {
 	const cli = await storelessCli(t);
 	const data = path.join(cli.folder, 'data');
 	mkdirSync(data, {mode: 0o700});
@@ -96,7 +96,7 @@ test('backup takes a store of an older version too; restore brings it up to date
 	t.deepEqual(await namesOf(cli), ['acme']);
 });
 
-test('restore: into an absent and an empty folder without a question, over a store with --yes', async t => {
+test('restore fills a missing or empty folder without asking, and overwrites a store only with --yes', async t => {
 	const {cli, file, made} = await prepare(t);
 	for (const empty of [false, true]) {
 		const other = await storelessCli(t);
@@ -122,7 +122,7 @@ test('restore: into an absent and an empty folder without a question, over a sto
 	});
 });
 
-test('restore: what it refuses, and then changes nothing', async t => {
+test('restore refuses damaged or unusable backups and changes nothing', async t => {
 	const {cli, file} = await prepare(t);
 	const bytes = readFileSync(file);
 	const write = (name: string, content: Uint8Array) => writeFileSync(path.join(cli.folder, name), content);
@@ -178,7 +178,7 @@ test('restore: what it refuses, and then changes nothing', async t => {
 	t.false(readdirSync(path.join(cli.folder, 'data')).some(name => name.startsWith('restore')));
 });
 
-test('restore: one that fails leaves nothing that was not there', async t => {
+test('a failed restore leaves no new files behind', async t => {
 	const {file} = await prepare(t);
 	const bytes = readFileSync(file);
 	const cli = await storelessCli(t, {MAILCTL_DATA_DIR: 'new/data'});
@@ -197,7 +197,7 @@ test('restore: one that fails leaves nothing that was not there', async t => {
 	t.true(existsSync(path.join(cli.folder, 'new/data/daemon.lock')), 'the lock that was there stays');
 });
 
-test('restore: over a store that is damaged, empty or lost its keys', async t => {
+test('restore replaces a store that is damaged, empty or has lost its keys', async t => {
 	const {cli, file} = await prepare(t);
 	const data = path.join(cli.folder, 'data');
 	for (const [name, content] of [
@@ -214,7 +214,7 @@ test('restore: over a store that is damaged, empty or lost its keys', async t =>
 	refused(t, await cli.run('restore', file, '--yes'), 78, /is writable by others/);
 });
 
-test('restore --hold: all that waits is held, and queue why says so', async t => {
+test('restore --hold holds all waiting recipients, and queue why says so', async t => {
 	const {cli} = await prepare(t);
 	const [acme] = await cli.json<Array<{id: string}>>('workspace', 'list');
 	const store = await cli.store();
@@ -226,12 +226,12 @@ test('restore --hold: all that waits is held, and queue why says so', async t =>
 	t.regex(told, /^Waiting recipients: 2\. .*\n.*mailctl queue hold --older-than 0s$/m);
 	t.like(await cli.json('restore', 'waiting.tar', '--yes', '--hold'), {waiting: 0, held: 2});
 	const [recipient] = await cli.json<Array<{id: string}>>('queue', 'list');
-	t.regex(await cli.text('queue', 'why', recipient?.id ?? ''), /held since .* by .*: restored from a backup/);
+	t.regex(await cli.text('queue', 'why', recipient?.id ?? ''), /Held since .* by .*: restored from a backup/);
 	t.like(await cli.json('queue', 'release', '--older-than', '0s'), {released: 2});
 });
 
 if (engines.includes('postgres')) {
-	test('PostgreSQL: a backup has the keys, says what is missing, and is not restored', async t => {
+	test('PostgreSQL: a backup has only the keys, says how to dump the database, and cannot be restored', async t => {
 		const location = await newLocation(t, 'postgres');
 		const url = 'url' in location ? location.url : '';
 		const key = Buffer.alloc(32, 7).toString('base64');

@@ -53,7 +53,7 @@ async function folderOf(cli: Cli, files: Readonly<Record<string, Buffer>>): Prom
 	return folder;
 }
 
-test('a DSN of standard input: one object, and no data folder', async t => {
+test('explains a DSN from standard input as one object, without a data folder', async t => {
 	const cli = await newCli(t, {MAILCTL_DATA_DIR: '/proc/nowhere'});
 	for (const args of [[], ['-']]) {
 		const {code, stdout, stderr} = await cli.runWith(
@@ -84,7 +84,7 @@ test('a DSN of standard input: one object, and no data folder', async t => {
 	}
 });
 
-test('a folder: an array with every file by name, and those in its folders, none that is hidden', async t => {
+test('explains the files of a folder and its subfolders in name order, without hidden ones', async t => {
 	const cli = await newCli(t);
 	const folder = await folderOf(cli, {
 		'b.eml': complaint,
@@ -115,7 +115,7 @@ test('a folder: an array with every file by name, and those in its folders, none
 	]);
 });
 
-test('several files: one that cannot be read fails nothing', async t => {
+test('skips a file that cannot be read and explains the others', async t => {
 	const cli = await newCli(t);
 	const folder = await folderOf(cli, {'a.eml': complaint});
 	const names = [path.join(folder, 'a.eml'), path.join(folder, 'missing.eml')];
@@ -134,7 +134,7 @@ test('several files: one that cannot be read fails nothing', async t => {
 	t.deepEqual(views[1]?.reports, []);
 });
 
-test('an archive that is no report says why', async t => {
+test('explains why an archive is not a report', async t => {
 	const cli = await newCli(t);
 	await writeFile(path.join(cli.folder, 'bomb.gz'), gzipSync(Buffer.alloc(11 * 1024 * 1024)));
 	const why = /there is no message in bomb\.gz: its content is larger than 10 MiB/;
@@ -148,7 +148,7 @@ test('an archive that is no report says why', async t => {
 	);
 });
 
-test('standard input among files, once', async t => {
+test('reads standard input among files, but only once', async t => {
 	const cli = await newCli(t);
 	const folder = await folderOf(cli, {'a.eml': complaint});
 	const input = dsnOf(status).toString();
@@ -165,7 +165,7 @@ test('standard input among files, once', async t => {
 	refused(t, await cli.runWith(input, 'bounce', 'explain', '-', '-'), 64, /standard input can be read only once/);
 });
 
-test('of a Maildir its mails; a folder that cannot be listed fails nothing', async t => {
+test('reads the messages of a Maildir and skips a folder that cannot be listed', async t => {
 	const cli = await newCli(t);
 	const folder = await folderOf(cli, {
 		'box/cur/1:2,S': complaint,
@@ -193,7 +193,7 @@ test('of a Maildir its mails; a folder that cannot be listed fails nothing', asy
 	);
 });
 
-test('three thousand files are read in one run', async t => {
+test('explains three thousand files in one run', async t => {
 	const cli = await newCli(t);
 	const mail = dsnOf(status);
 	const files = Array.from({length: 3000}, (_, i) => [`${String(i).padStart(4, '0')}.eml`, mail] as const);
@@ -202,7 +202,7 @@ test('three thousand files are read in one run', async t => {
 	t.true(views.every(({reports}) => reports.length === 2));
 });
 
-test('for people: what, why and by which rule, at 80 columns', async t => {
+test('prints the classification, its reason and its rule within 80 columns', async t => {
 	const cli = await newCli(t);
 	const folder = await folderOf(cli, {
 		'1-dsn.eml': dsnOf(status),
@@ -235,7 +235,7 @@ test('for people: what, why and by which rule, at 80 columns', async t => {
 	}
 });
 
-test('a reply of a host', async t => {
+test('explains an SMTP reply', async t => {
 	const cli = await newCli(t);
 	const reply = '550 5.1.1 <neko@mx.example>: User unknown';
 	t.like(await cli.json('bounce', 'explain', '--reply', reply, '--mx', 'MX.example'), {
@@ -255,7 +255,7 @@ test('a reply of a host', async t => {
 	golden(t, 'bounce-explain-reply', await cli.text('bounce', 'explain', '--reply', reply));
 });
 
-test('what cannot be asked', async t => {
+test('rejects missing files, replies that are not refusals, and options that do not fit together', async t => {
 	const cli = await newCli(t);
 	const explain = async (...args: readonly string[]) => await cli.run('bounce', 'explain', ...args);
 	refused(t, await explain('missing.eml'), 65, /there is no file missing.eml/);

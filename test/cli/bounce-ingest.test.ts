@@ -11,7 +11,7 @@ import {startReceiver} from '../helpers/webhook-receiver.ts';
 
 const domain = 'bounces.shop.example';
 
-/** A data folder with ten copies, and what came back of each. */
+/** A data folder with ten recipients, and the report that came back for each. */
 async function newShop(t: ExecutionContext, settings = {}): Promise<{cli: Cli; mails: ReturnedMail[]}> {
 	const cli = await newCli(t, {MAILCTL_RETURN_PATH_DOMAIN: domain, ...settings});
 	await cli.json('migrate');
@@ -28,7 +28,7 @@ const mbox = (mails: readonly ReturnedMail[]) =>
 
 const countsOf = ({stdout}: {stdout: string}) => JSON.parse(stdout) as IngestCounts;
 
-test('an mbox: says what came of its mails, and what is new the second time', async t => {
+test('ingests an mbox, prints the results, and on the second run reads only what is new', async t => {
 	const {cli, mails} = await newShop(t);
 	await writeFile(path.join(cli.folder, 'mbox'), mbox(mails));
 	golden(t, 'bounce-ingest', await cli.text('bounce', 'ingest', 'mbox'));
@@ -40,7 +40,7 @@ test('an mbox: says what came of its mails, and what is new the second time', as
 	t.true(suppressed.some(({recipient}) => recipient === 'user0@nowhere.example'));
 });
 
-test('a folder: mails, an mbox and a Maildir in it; other files are no mails', async t => {
+test('ingests messages, an mbox and a Maildir in a folder, and skips other files', async t => {
 	const {cli, mails} = await newShop(t);
 	for (const folder of ['in', 'in/box/new', 'in/box/cur', 'in/box/tmp']) {
 		await mkdir(path.join(cli.folder, folder), {recursive: true});
@@ -57,7 +57,7 @@ test('a folder: mails, an mbox and a Maildir in it; other files are no mails', a
 	t.like(counts, {mails: 4, taken: 4, files_without_mail: 2, files_failed: 0, waiting: 0});
 });
 
-test('standard input: one mail for a recipient, as a mail server pipes it in', async t => {
+test('ingests a message that a mail server pipes to standard input with --rcpt', async t => {
 	const {cli, mails} = await newShop(t);
 	const [hard] = mails as [ReturnedMail];
 	// Servers write addresses as they like.
@@ -71,7 +71,7 @@ test('standard input: one mail for a recipient, as a mail server pipes it in', a
 	t.like(countsOf(others), {mails: 10});
 });
 
-test('whatever keeps a mail from being stored is temporary for a mail server: 75', async t => {
+test('exits with 75, a temporary failure to a mail server, while a message cannot be stored', async t => {
 	const {cli, mails} = await newShop(t);
 	const [hard] = mails as [ReturnedMail];
 	const pipe = async () => await cli.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to);
@@ -94,7 +94,7 @@ test('whatever keeps a mail from being stored is temporary for a mail server: 75
 	refused(t, await wrong.runWith(hard.bytes, 'bounce', 'ingest'), 75, /MAILCTL_BOUNCE_MAILBOX/);
 });
 
-test('an aggregate report counts with its mail or without', async t => {
+test('counts an aggregate report with or without the message around it', async t => {
 	const {cli} = await newShop(t);
 	const xml =
 		'<?xml version="1.0"?><feedback><report_metadata><org_name>r</org_name></report_metadata><policy_published/></feedback>';
@@ -104,7 +104,7 @@ test('an aggregate report counts with its mail or without', async t => {
 	t.regex(await cli.text('bounce', 'unmatched'), /which domain/);
 });
 
-test('no mail is lost in a store that nobody uses', async t => {
+test('refuses to ingest into a missing store, or one without a workspace', async t => {
 	const {cli, mails} = await newShop(t);
 	const [hard] = mails as [ReturnedMail];
 	const mail = path.join(cli.folder, 'mail.eml');
@@ -122,7 +122,7 @@ test('no mail is lost in a store that nobody uses', async t => {
 	refused(t, await elsewhere.runWith(hard.bytes, 'bounce', 'ingest', '--rcpt', hard.to), 75, /there is no workspace/);
 });
 
-test('says what is wrong with the call, and names a file that cannot be read', async t => {
+test('reports invalid arguments and names a file that cannot be read', async t => {
 	const {cli} = await newShop(t);
 	refused(t, await cli.run('bounce', 'ingest', 'nowhere'), 65, /there is no nowhere, name an mbox/);
 	refused(t, await cli.run('bounce', 'ingest', '--rcpt', 'a@b.example', 'file'), 64, /--rcpt needs a message/);
@@ -144,7 +144,7 @@ test('says what is wrong with the call, and names a file that cannot be read', a
 	t.regex(unread.stderr, /^mailctl: \/proc\/self\/mem: EIO.*\nmailctl: 1 of 1 files could not be read, /);
 });
 
-test('beside a running daemon: its webhooks go out, and its API knows what is suppressed', async t => {
+test('beside a running daemon, its webhooks are sent and its API rejects the new suppressions', async t => {
 	const receiver = await startReceiver(t, await temporaryFolder(t), ['hooks.shop.example']);
 	const {cli, mails} = await newShop(t, receiver.settings);
 	const ofShop = ['--workspace', 'sent'];

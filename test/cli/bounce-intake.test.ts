@@ -11,7 +11,7 @@ import {insertWorkspace} from '../helpers/messages.ts';
 
 const hour = 3_600_000;
 
-test('at its end it gives a daemon beside it no turn: nobody waits for one', async t => {
+test('finishes without yielding to a daemon beside it', async t => {
 	const dataDir = await temporaryFolder(t);
 	const store = await newStore(t, 'sqlite');
 	await insertWorkspace(store, 'sent');

@@ -5,7 +5,7 @@ import {hard, links, mailed, reading, record, returnPath, strangersLinks} from '
 
 type Listed = {readonly id: string; readonly kept: string; readonly why: string; readonly tried: object[]};
 
-/** A mail of ours, and four mails of which nothing follows. */
+/** One of our messages, and four returned messages that change nothing. */
 async function prepare(store: Store): Promise<string> {
 	const {to} = await mailed(store);
 	const at = (minute: number) => new Date(Date.UTC(2026, 10, 21, 10, minute)).toISOString();
@@ -33,7 +33,7 @@ async function prepare(store: Store): Promise<string> {
 	return to.id;
 }
 
-test('bounce unmatched: lists what is kept and why, shows one, prints the mail itself', async t => {
+test('bounce unmatched lists retained messages with the reason, shows one, and prints it with --raw', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	const id = await prepare(await cli.store());
@@ -56,7 +56,7 @@ test('bounce unmatched: lists what is kept and why, shows one, prints the mail i
 	t.like(await cli.json('bounce', 'unmatched', first), {id: listed.at(-1)?.id, kind: 'dsn', mail_from: ''});
 });
 
-/** The ids of mails and the tokens that they came to differ from run to run. */
+/** Masks ids of messages and tokens of return paths, which differ from run to run. */
 function mask(text: string): string {
 	return text
 		.replaceAll(/\b[0-9a-f]{64}\b/g, 'f'.repeat(64))
@@ -64,7 +64,7 @@ function mask(text: string): string {
 		.replaceAll(/\bb[0-9a-z]{44}@/g, `b${'0'.repeat(44)}@`);
 }
 
-test('bounce unmatched: nothing kept, unknown ids, --raw of nothing', async t => {
+test('bounce unmatched with nothing retained, an unknown id, or --raw without an id', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	t.deepEqual(await cli.json('bounce', 'unmatched'), []);

@@ -11,7 +11,7 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 
 type Complete = (lines: readonly string[]) => Promise<string[][]>;
 
-/** Runs a shell with the script it is to read and one that asks it; the answers are lines, each with words. */
+/** Runs a shell with the completion script and one that queries it; each line of output is a list of words. */
 async function answers(t: ExecutionContext, shell: 'bash' | 'zsh' | 'fish', ask: (script: string) => string) {
 	const {text} = await newCli(t);
 	const folder = await temporaryFolder(t);
@@ -57,7 +57,7 @@ ${asked}`;
 
 for (const [shell, completer] of Object.entries(completers)) {
 	const isThere = spawnSync(shell, ['--version']).status === 0;
-	test(`${shell} completes nouns, verbs, options and words that they take`, async t => {
+	test(`${shell} completes commands, options and their values`, async t => {
 		if (!isThere) {
 			notRunHere(t, `there is no ${shell}`);
 			return;
@@ -83,7 +83,7 @@ for (const [shell, completer] of Object.entries(completers)) {
 	});
 }
 
-test('bash completes every noun and verb', async t => {
+test('bash completes every command', async t => {
 	const {commands} = await mailctl();
 	const nouns = commands.filter(each => each.commands.length > 0);
 	t.true(nouns.length > 10);
@@ -95,7 +95,7 @@ test('bash completes every noun and verb', async t => {
 	);
 });
 
-test('--json has the script in one document, and another shell is refused', async t => {
+test('completion --json prints the script in one document; an unknown shell is rejected', async t => {
 	const cli = await newCli(t);
 	t.deepEqual(await cli.json('completion', 'fish'), {shell: 'fish', script: await cli.text('completion', 'fish')});
 	refused(t, await cli.run('completion', 'tcsh'), 64, /the shell "tcsh" is not allowed, use bash, zsh, fish\n$/);

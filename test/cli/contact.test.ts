@@ -100,7 +100,7 @@ test('contact: list, show, update', async t => {
 	);
 });
 
-test('contact erase: by address or id, with its captured mail; by address also who has no contact', async t => {
+test('contact erase by address or id removes captured messages; by address it needs no contact', async t => {
 	const {cli, store, workspaceId, ids} = await prepare(t);
 	const [first, second] = (await insertMessages(store, workspaceId, ['jane@example.org', 'other@example.org'])) as [
 		string,

@@ -37,7 +37,7 @@ async function apply(cli: Cli, text: string, ...options: readonly string[]): Pro
 	return await cli.run('apply', '-f', 'mailctl.yaml', ...options);
 }
 
-test('apply makes what a file says, export writes it down without a secret, and applying that changes nothing', async t => {
+test('apply creates what a file declares; applying the exported file again changes nothing', async t => {
 	const cli = await newCli(t);
 	const name = (text: string) => {
 		writeFileSync(path.join(cli.folder, 'mailctl.yaml'), text);
@@ -68,7 +68,7 @@ test('apply makes what a file says, export writes it down without a secret, and 
 	t.like(await cli.json(...name(both)), {changes: [{name: 'x', done: true}]});
 });
 
-test('apply shows keys and secrets once, and removes only with --yes', async t => {
+test('apply prints keys and secrets once and removes objects only with --yes', async t => {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
 	const made = JSON.parse((await cli.runWith(file, 'apply', '-f', '-', '--json')).stdout) as Applied;
@@ -97,7 +97,7 @@ test('apply shows keys and secrets once, and removes only with --yes', async t =
 	t.like(await cli.json('key', 'list'), [{name: 'app', active: false}]);
 });
 
-test('apply refuses a file with any fault, and names each with its line', async t => {
+test('apply rejects an invalid file and reports every problem with its line', async t => {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
 	const bad = `version: 1
@@ -127,7 +127,7 @@ workspaces:
 	t.deepEqual(await cli.json('topic', 'list'), []);
 });
 
-test('a change that fails leaves those before it, says so, and applying again finishes', async t => {
+test('a failed change keeps the earlier ones and is reported; applying again completes the rest', async t => {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
 	const {database} = await cli.store();
@@ -148,7 +148,7 @@ test('a change that fails leaves those before it, says so, and applying again fi
 	t.regex(rest.stdout, /^\+ topic offers in other\n(.|\n)*Made 3 changes\.\n$/);
 });
 
-test('a running daemon knows within a second what a key may do from now on', async t => {
+test('a running daemon enforces the new scopes of a key within a second', async t => {
 	const cli = await newCli(t, {MAILCTL_ROLES: 'api'});
 	const allow = async (scope: string) => {
 		const text = `{"version": 1, "workspaces": [{"name": "acme", "keys": [{"name": "app", "scopes": ["${scope}"]}]}]}`;

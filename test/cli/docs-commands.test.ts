@@ -4,7 +4,7 @@ import type {Command} from 'commander';
 import {mailctl} from '../../src/cli/commands.ts';
 
 /**
- * The commands of a page: lines of its shell blocks, and words between backticks, without comments and what follows a
+ * The commands of a page: lines of its shell blocks and words between backticks, without comments and anything after a
  * pipe.
  */
 function commandsOf(text: string): string[] {
@@ -20,7 +20,7 @@ function commandsOf(text: string): string[] {
 		.filter(words => words !== undefined);
 }
 
-/** What is wrong with a command; null: it exists and has these options. */
+/** The problem with a command; null: it exists and has these options. */
 function faultOf(program: Command, line: string): string | null {
 	let command = program;
 	for (const word of line.split(/\s+/)) {
@@ -48,7 +48,7 @@ const pages = [
 		.map(file => `docs/${file}`),
 ];
 
-test('every command that a page names exists, with its options', async t => {
+test('every command in the docs exists, with its options', async t => {
 	const program = await mailctl();
 	const commands = pages.flatMap(page => commandsOf(readFileSync(page, 'utf8')).map(line => ({page, line})));
 	t.true(commands.length > 200, `${commands.length}`);
@@ -59,7 +59,7 @@ test('every command that a page names exists, with its options', async t => {
 	);
 });
 
-test('a command or an option that is not there is found', async t => {
+test('detects a command or option that does not exist', async t => {
 	const program = await mailctl();
 	t.is(faultOf(program, 'queue why msg_1 --limit 3'), null);
 	t.regex(`${faultOf(program, 'queue explain msg_1')}`, /there is no explain/);

@@ -9,7 +9,7 @@ import {publish, type ToPublish} from '../helpers/domain-zone.ts';
 import {startFakeDns} from '../helpers/fake-dns.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 
-test('doctor works on a fresh machine, makes nothing, and says what to fix', async t => {
+test('doctor runs on a fresh machine, creates nothing, and says what to fix', async t => {
 	const mx = await startFakeMx(t, {});
 	const dns = await startFakeDns(t, {
 		'big.test': {mx: [[10, 'mx.big.test']]},
@@ -87,7 +87,7 @@ test('doctor works on a fresh machine, makes nothing, and says what to fix', asy
 	t.regex(verified, /^ {22}fix: resolve the cause, then request removal:$/m);
 });
 
-test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
+test('doctor in capture mode beside a running daemon finds no problem and exits with 0', async t => {
 	const files = await temporaryFolder(t);
 	const {cert, key} = makeCertificate('localhost');
 	writeFileSync(join(files, 'cert.pem'), cert);
@@ -123,7 +123,7 @@ test('doctor in capture mode, beside the daemon: all well, exit 0', async t => {
 	});
 });
 
-test('doctor: columns stay aligned whatever a check is called, and a refused login leads to its advice', async t => {
+test('doctor keeps columns aligned for long check names and gives advice on a refused login', async t => {
 	const relay = await startFakeMx(t, {
 		extensions: ['AUTH PLAIN'],
 		auth: '535 5.7.8 Username and Password not accepted, see https://support.test/mail?p=BadCredentials',
@@ -150,7 +150,7 @@ test('doctor: columns stay aligned whatever a check is called, and a refused log
 	t.regex(findings, /\n {27}https:\/\/support\.test\/mail\?p=BadCredentials\n/);
 });
 
-test('doctor: settings that cannot be used are told as everywhere, exit 78', async t => {
+test('doctor reports invalid settings like any other command and exits with 78', async t => {
 	const cli = await newCli(t, {MAILCTL_DELIVERY: 'pigeon'});
 	const {code, stderr, stdout} = await cli.run('doctor');
 	t.is(code, 78);
@@ -159,7 +159,7 @@ test('doctor: settings that cannot be used are told as everywhere, exit 78', asy
 	t.is((await newCli(t).then(other => other.run('doctor', '--time-server', 'a b'))).code, 64);
 });
 
-test('records of MTA-STS and TLS reports of our own hosts are shown, checked, and differ once the policy does', async t => {
+test('doctor shows and checks our own MTA-STS and TLS-RPT records, and notices a changed policy', async t => {
 	const files = await temporaryFolder(t);
 	const [certFile, keyFile] = [join(files, 'cert.pem'), join(files, 'key.pem')];
 	const {cert, key} = issueCertificate(makeCertificate('ca.test'), ['mail.shop.test']);

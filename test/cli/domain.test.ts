@@ -41,7 +41,7 @@ async function prepare(t: Parameters<typeof newCli>[0], zone: Zone = {}): Promis
 	return {...cli, zone};
 }
 
-test('what names this machine has no value while its name has no dot, over the API neither', async t => {
+test('records that name this machine have no value while its hostname has no dot, in the API too', async t => {
 	const cli = await newCli(t, {MAILCTL_HOSTNAME: 'vm', MAILCTL_INBOUND_LISTEN: '127.0.0.1:0'});
 	await cli.run('workspace', 'create', '--name', 'acme');
 	const {key} = await cli.json<{key: string}>('key', 'create', '--name', 'app');
@@ -63,7 +63,7 @@ test('what names this machine has no value while its name has no dot, over the A
 	}
 });
 
-test('domain: add, list, show while nothing is published', async t => {
+test('domain: add, list and show before any record is published', async t => {
 	const cli = await prepare(t);
 	const added = await cli.json<Domain>('domain', 'add', 'Shop.Example');
 	t.regex(added.id, /^dom_/);
@@ -108,7 +108,7 @@ test('domain: add, list, show while nothing is published', async t => {
 	}
 });
 
-test('domain: show says what DNS answers, verify checks now and ends with 69 until it is verified', async t => {
+test('domain show prints the records found; verify checks at once and exits with 69 until verified', async t => {
 	const cli = await prepare(t);
 	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
 	const without = await cli.run('domain', 'verify', 'shop.example');
@@ -163,7 +163,7 @@ test('domain: show says what DNS answers, verify checks now and ends with 69 unt
 	t.like(await cli.json('sender', 'add', 'a@shop.example'), {verified: true}, 'its sender is verified');
 });
 
-test('domain: where DNS does not answer, verify says so and the zone file is shown all the same', async t => {
+test('domain verify reports that DNS does not respond; show --zone still prints the zone file', async t => {
 	const cli = await prepare(t, {'_mailctl.shop.example': 'servfail', 'mc1._domainkey.shop.example': 'refused'});
 	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
 	const {code, stderr} = await cli.run('domain', 'verify', 'shop.example', '--json');
@@ -181,7 +181,7 @@ test('domain: where DNS does not answer, verify says so and the zone file is sho
 	t.deepEqual(parseZone(shown.zone), zone);
 });
 
-test('domain: rotate-key, once more, cancel, with a selector', async t => {
+test('domain rotate-key: start, repeat, cancel, and choose a selector', async t => {
 	const cli = await prepare(t);
 	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
 	publish(cli.zone, records);
@@ -244,7 +244,7 @@ test('domain: rotate-key, once more, cancel, with a selector', async t => {
 	);
 });
 
-test('domain: remove is refused while senders use it', async t => {
+test('domain remove is refused while senders use the domain', async t => {
 	const cli = await prepare(t);
 	await cli.json('sender', 'add', 'a@shop.example');
 	refused(
@@ -261,7 +261,7 @@ test('domain: remove is refused while senders use it', async t => {
 	t.deepEqual(await store.reader('dkim_keys'), [], 'its keys are gone');
 });
 
-test('domain: dmarc says who sends with the domain, by reports that were ingested, and what to publish next', async t => {
+test('domain dmarc lists who sends as the domain, from ingested reports, and what to publish next', async t => {
 	const cli = await prepare(t);
 	const {records} = await cli.json<Domain>('domain', 'add', 'shop.example');
 	golden(t, 'domain-dmarc-none', await cli.text('domain', 'dmarc', 'shop.example'));

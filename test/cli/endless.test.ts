@@ -6,7 +6,7 @@ import {buffer} from 'node:stream/consumers';
 import test from 'ava';
 import {newCli} from '../helpers/cli.ts';
 
-test('inputs without an end are refused: devices, FIFOs', async t => {
+test('rejects devices and FIFOs as input files', async t => {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
 	execFileSync('mkfifo', [join(cli.folder, 'fifo')]);
@@ -40,7 +40,7 @@ test('inputs without an end are refused: devices, FIFOs', async t => {
 	}
 });
 
-test('standard input without an end is refused, in bounded memory', async t => {
+test('rejects endless standard input in bounded memory', async t => {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
 	for (const args of [
@@ -68,7 +68,7 @@ test('standard input without an end is refused, in bounded memory', async t => {
 	}
 });
 
-test('templates are not pushed from links or FIFOs, and not pulled through links', async t => {
+test('does not push templates from symbolic links or FIFOs, or pull them through links', async t => {
 	const cli = await newCli(t);
 	await cli.json('workspace', 'create', '--name', 'acme');
 	const templates = join(cli.folder, 'templates');

@@ -2,7 +2,7 @@ import {userInfo} from 'node:os';
 import test from 'ava';
 import {report} from '../../src/cli/fault.ts';
 
-test('who may not use a file is named: the package’s command becomes the user of the service', t => {
+test('names the user who lacks access to a file, since the packaged command runs as the service user', t => {
 	const error = Object.assign(new Error("EACCES: permission denied, mkdir 'templates'"), {code: 'EACCES'});
 	const {lines, exitCode} = report(error);
 	t.is(exitCode, 74);

@@ -8,11 +8,11 @@ import {mailctl} from '../../src/cli/commands.ts';
 import {cliPage, manPage} from '../../src/cli/tree/tree.ts';
 import {newCli, refused, storelessCli, verbsOf} from '../helpers/cli.ts';
 
-test('docs/reference/cli.md is as the code says', async t => {
+test('docs/reference/cli.md matches the code', async t => {
 	t.is(readFileSync('docs/reference/cli.md', 'utf8'), cliPage(await mailctl()));
 });
 
-test('docs/reference/mailctl.1 is as the code says, has every verb, and reads without a warning', async t => {
+test('docs/reference/mailctl.1 matches the code, covers every command, and renders without warnings', async t => {
 	const page = readFileSync('docs/reference/mailctl.1', 'utf8');
 	t.is(page, manPage(await mailctl()));
 	const readers = [
@@ -40,7 +40,7 @@ test('docs/reference/mailctl.1 is as the code says, has every verb, and reads wi
 	}
 });
 
-test('every command has a description, an example of itself, options that say what they are, and its place in the docs', async t => {
+test('every command has a description, an example, described options and an entry in the docs', async t => {
 	const page = readFileSync('docs/reference/cli.md', 'utf8');
 	const verbs = verbsOf(await mailctl());
 	t.true(verbs.length > 30);
@@ -59,7 +59,7 @@ test('every command has a description, an example of itself, options that say wh
 	}
 });
 
-test('the nouns and verbs of the contract are there', async t => {
+test('has all commands of the contract', async t => {
 	const names = new Set(verbsOf(await mailctl()).map(([path]) => path));
 	const expected = [
 		...['serve', 'init', 'migrate', 'send', 'doctor', 'config show', 'config check', 'secrets rotate'],
@@ -83,7 +83,7 @@ test('the nouns and verbs of the contract are there', async t => {
 	);
 });
 
-test('--help is for standard output, with an example, and succeeds', async t => {
+test('--help prints to standard output, with an example, and exits with 0', async t => {
 	const {text} = await newCli(t);
 	t.regex(await text('--help'), /^Usage: mailctl[\s\S]*\n {2}workspace {2,}Workspaces/);
 	t.regex(await text('--help'), /\nExample:\n {2}mailctl message list/);
@@ -97,7 +97,7 @@ test('--help is for standard output, with an example, and succeeds', async t => 
 	t.regex(await text('--version'), /^\d+\.\d+\.\d+\n$/);
 });
 
-test('a wrong command line is exit 64, says what is wrong and what was meant, and makes no data folder', async t => {
+test('an invalid command line exits with 64, suggests a correction, and creates no data folder', async t => {
 	const cli = await storelessCli(t);
 	const cases: ReadonlyArray<readonly [args: string[], stderr: RegExp]> = [
 		[['keey', 'list'], /^mailctl: unknown command 'keey', did you mean key\?\n$/],
@@ -134,7 +134,7 @@ test('a wrong command line is exit 64, says what is wrong and what was meant, an
 	}
 });
 
-test('a reader that goes away early is no error', async t => {
+test('a closed output pipe is not an error', async t => {
 	const {folder} = await newCli(t);
 	const command = `"${process.execPath}" "${path.resolve('bin/mailctl.js')}" config show --json | true; echo "$?"`;
 	const {stdout, stderr} = await promisify(execFile)('bash', ['-c', `set -o pipefail; ${command}`], {cwd: folder});

@@ -13,7 +13,7 @@ import {delayed, hard, reading, record, returnPath} from '../helpers/reports.ts'
 
 type Prepared = {readonly cli: Cli; readonly store: Store; readonly id: string; readonly recipientId: string};
 
-/** A fresh store with one mail that was deferred by a host with a long and hostile reply. */
+/** A fresh store with one message that a mail server deferred with a long and hostile reply. */
 async function prepare(t: ExecutionContext): Promise<Prepared> {
 	const cli = await newCli(t);
 	await cli.json('init');
@@ -61,7 +61,7 @@ async function prepare(t: ExecutionContext): Promise<Prepared> {
 	return {cli, store, id, recipientId: recipient.id};
 }
 
-test('message show: status, timeline, attempts with their replies, made safe to print', async t => {
+test('message show prints status, timeline and attempts, with replies made safe to print', async t => {
 	const {cli, id, recipientId} = await prepare(t);
 	const shown = await cli.json<{message: object; events: object[]; recipients: object[]}>('message', 'show', id);
 	t.like(shown.message, {
@@ -98,7 +98,7 @@ test('message show: status, timeline, attempts with their replies, made safe to 
 	refused(t, await cli.run('message', 'show', "x' or 1=1"), 65, /there is no message/);
 });
 
-test('message show: how often each copy was opened, each link clicked, of what it was unsubscribed', async t => {
+test('message show prints the opens, clicks and unsubscribes of each recipient', async t => {
 	const {cli, store, id, recipientId} = await prepare(t);
 	const at = storeTime(Date.now());
 	const url = 'https://shop.example/orders/1234?ref=mail\x1b';
@@ -127,7 +127,7 @@ test('message show: how often each copy was opened, each link clicked, of what i
 	golden(t, 'message-show-tracked', await cli.text('message', 'show', id));
 });
 
-test('message show: what came back, made safe to print', async t => {
+test('message show prints returned reports, made safe to print', async t => {
 	const {cli, store, id} = await prepare(t);
 	const recipient = await recipientRows(store.reader).where({message_id: id}).first();
 	await changeRecipients(store.database, all => all, {
@@ -167,7 +167,7 @@ test('message show: what came back, made safe to print', async t => {
 	golden(t, 'message-show-reports', text);
 });
 
-test('message list: filters, and the newest first', async t => {
+test('message list prints the newest first and filters', async t => {
 	const {cli, store, id} = await prepare(t);
 	const {id: workspaceId} = await store.reader('workspaces').first();
 	const [second] = await insertMessages(store, workspaceId, ['other@fast.example']);
@@ -207,7 +207,7 @@ test('message list: filters, and the newest first', async t => {
 	refused(t, await cli.run('message', 'list', '--recipient', 'nobody'), 65, /nobody is not a valid address/);
 });
 
-test('message raw prints the captured file, or makes the mail again', async t => {
+test('message raw prints the captured file, or renders the message again', async t => {
 	const {cli, id, recipientId} = await prepare(t);
 	const made = await cli.run('message', 'raw', id);
 	t.is(made.code, 0, made.stderr);
@@ -228,7 +228,7 @@ test('message raw prints the captured file, or makes the mail again', async t =>
 	refused(t, await cli.run('message', 'raw', id, '--recipient', 'x@y.example'), 65, /has no recipient x@y\.example/);
 });
 
-test('a scheduled message is listed and shown with its time, until it is sent', async t => {
+test('a scheduled message is listed and shown with its time until it is sent', async t => {
 	const {cli, store, id} = await prepare(t);
 	const {id: workspaceId} = await store.reader('workspaces').first();
 	const [second = ''] = await insertMessages(store, workspaceId, ['later@fast.example']);
@@ -236,7 +236,12 @@ test('a scheduled message is listed and shown with its time, until it is sent', 
 	await store.database('messages').where({id: second}).update({version_id});
 	t.deepEqual(await cli.json('message', 'list', '--scheduled'), []);
 	t.regex(await cli.text('message', 'list', '--scheduled'), /no messages are scheduled/);
-	refused(t, await cli.run('message', 'reschedule', id, '+2h'), 65, /the first attempt of msg_\w+ has begun/);
+	refused(
+		t,
+		await cli.run('message', 'reschedule', id, '+2h'),
+		65,
+		/the first attempt of msg_\w+ has already started/,
+	);
 	refused(t, await cli.run('message', 'reschedule', second, 'soon'), 65, /the time must be an RFC 3339 time/);
 	const {send_at: sendAt} = await cli.json<{send_at: string}>('message', 'reschedule', second, '+20d');
 	const time = sendAt.slice(0, 19).replace('T', ' ');

@@ -6,7 +6,7 @@ import {engines, newLocation} from '../helpers/databases.ts';
 
 type Listed = {readonly pid: number; readonly roles: string[]; readonly state: string; readonly seen_at: string};
 
-test('node list with SQLite: the one daemon, or how to start it', async t => {
+test('node list with SQLite prints the one daemon, or how to start it', async t => {
 	const cli = await newCli(t);
 	await cli.run('init');
 	t.is(await cli.text('node', 'list'), 'no nodes; start one with mailctl serve\n');
@@ -19,7 +19,7 @@ test('node list with SQLite: the one daemon, or how to start it', async t => {
 });
 
 if (engines.includes('postgres')) {
-	test('node list with PostgreSQL: what each node does, and which is silent', async t => {
+	test('node list with PostgreSQL prints the roles of each node and which is silent', async t => {
 		const location = await newLocation(t, 'postgres');
 		const cli = await newCli(t, {
 			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',

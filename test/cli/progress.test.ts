@@ -14,7 +14,7 @@ function clockOf() {
 	return clock;
 }
 
-test('a progress line says how far, how fast and how long still', t => {
+test('a progress line shows progress, rate and remaining time', t => {
 	const line = progressLine({done: 250_000, part: 0.25, unit: 'lines', elapsedMs: 5000});
 	t.is(line, '[######                  ]  25 %  250,000 lines  50,000/s  15s left');
 	t.is(progressLine({done: 7, part: null, unit: 'lines', elapsedMs: 3500}), '7 lines  2/s');
@@ -26,7 +26,7 @@ test('a progress line says how far, how fast and how long still', t => {
 	);
 });
 
-test('on a terminal the line replaces itself ten times a second at most, and goes away; elsewhere there is none', t => {
+test('redraws the line at most ten times a second on a terminal, clears it, and prints nothing elsewhere', t => {
 	const {terminal, written} = terminalOf(true);
 	const clock = clockOf();
 	const progress = new Progress(terminal, clock, 'lines');

@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Shown = {readonly message: Record<string, unknown> & {readonly id: string}};
 
-test('message resend: the same again in the same mode to all who are not erased, with every check', async t => {
+test('message resend sends again in the same mode, except to erased recipients, with every check', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	await writeFile(join(cli.folder, 'note.txt'), 'attached');

@@ -7,7 +7,7 @@ import {temporaryFolder} from '../helpers/databases.ts';
 type Sender = {readonly address: string};
 type Template = {readonly name: string};
 
-test('sample remove: what the first start made is gone, what the operator made stays', async t => {
+test('sample remove deletes what the first start created and keeps what the operator created', async t => {
 	const cli = await newCli(t);
 	await cli.run('init');
 	t.regex(await cli.text('sender', 'list'), /hello@example\.com +\(sample\)/);
@@ -19,7 +19,7 @@ test('sample remove: what the first start made is gone, what the operator made s
 	t.regex(await cli.text('sample', 'remove', '--yes'), /there is no sample/);
 });
 
-test('sample remove keeps a template with a second version, and a domain that has another sender', async t => {
+test('sample remove keeps a template with a second version and a domain with another sender', async t => {
 	const cli = await newCli(t);
 	await cli.run('init');
 	await cli.json('sender', 'add', 'own@example.com', '--verified');

@@ -11,13 +11,13 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Shown = {readonly message: {readonly status: string; readonly subject: string}};
 
-/** What the shell makes of the pasted command: curl's arguments. */
+/** The arguments of curl after the shell has parsed the pasted command. */
 async function shellWords(command: string): Promise<string[]> {
 	const {stdout} = await promisify(execFile)('sh', ['-c', `curl() { printf '%s\\0' "$@"; }\n${command}`]);
 	return stdout.split('\0').slice(0, -1);
 }
 
-test('the welcome of a first start sends a message as it stands, links point to its daemon, a second start has none', async t => {
+test('the command in the welcome of a first start sends a message as printed; a second start prints none', async t => {
 	const cli = await storelessCli(t);
 	const first = await cli.serve();
 	const file = join(cli.folder, 'data/first-keys.txt');
@@ -60,7 +60,7 @@ test('the welcome of a first start sends a message as it stands, links point to 
 	t.false(existsSync(file));
 });
 
-test('send: through the only daemon of the folder, with all options, until it is final', async t => {
+test('send with all options uses the daemon of the folder and waits until the message is final', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	const base = ['send', '--from', 'hello@example.com', '--to', 'user@example.org', '--template', 'sample'];
@@ -166,7 +166,7 @@ test('send: through the only daemon of the folder, with all options, until it is
 	t.is(await daemon.stop(), 0);
 });
 
-test('mail that leaves the machine with links that are not https is warned of, once at the start', async t => {
+test('warns once at startup if messages leave the machine with links that are not https', async t => {
 	const relay = {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9'};
 	const program = await prepareProgram(t, relay);
 	await (await program.serve()).stop();

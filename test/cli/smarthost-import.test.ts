@@ -35,7 +35,7 @@ const pageOf = (all: readonly object[], {searchParams}: URL) => {
 const people = (count: number) =>
 	Array.from({length: count}, (_, n) => ({email: `p${n}@x.example`, created: 1_763_626_532 + n, reason: '550 no'}));
 
-test('Postmark: each kind of its list has its reason, its own time and no other provider’s key', async t => {
+test('Postmark: imports each list with its reason and its time, and uses only the key of Postmark', async t => {
 	await clearOfMidnight();
 	const item = (EmailAddress: string, CreatedAt: string) => ({EmailAddress, CreatedAt});
 	const lists: Readonly<Record<string, object[]>> = {
@@ -79,7 +79,7 @@ test('Postmark: each kind of its list has its reason, its own time and no other 
 	t.like(rows[0], {action: 'suppression.imported', detail: {added: 5, listed: 1}});
 });
 
-test('Mailgun: its pages are followed to the empty one, on its own host alone', async t => {
+test('Mailgun: follows pages up to the empty one, and only on its own host', async t => {
 	const base = 'https://api.eu.mailgun.net/v3/mg.shop.example';
 	let elsewhere = false;
 	const {provider, cli, args} = await start(t, 'mailgun', ({url, headers}) => {
@@ -115,7 +115,7 @@ test('Mailgun: its pages are followed to the empty one, on its own host alone', 
 	refused(t, await cli.run(...args), 64, /mailgun has a list for each domain, name it with --domain/);
 });
 
-test('SES: signed requests follow NextToken, through pages without entries too, for bounces and complaints', async t => {
+test('SES: follows NextToken with signed requests, past empty pages, for bounces and complaints', async t => {
 	const {provider, cli, args} = await start(t, 'ses', ({url, headers}) => {
 		t.is(headers.host, 'email.eu-west-1.amazonaws.com');
 		const [, time = ''] = /^(\d{8}T\d{6}Z)$/.exec(String(headers['x-amz-date'])) ?? [];
@@ -157,7 +157,7 @@ test('SES: signed requests follow NextToken, through pages without entries too, 
 });
 
 for (const engine of engines) {
-	test(`SendGrid: an import that ends early goes on where it stopped (${engine})`, async t => {
+	test(`SendGrid: an interrupted import continues where it stopped (${engine})`, async t => {
 		const location = await newLocation(t, engine);
 		let isDown = true;
 		const all = people(1700);
@@ -201,7 +201,7 @@ for (const engine of engines) {
 	});
 }
 
-test('Ctrl-C: the pages before are stored, and the next import goes on behind them', async t => {
+test('Ctrl-C keeps the pages already stored, and the next import continues after them', async t => {
 	let hangs = true;
 	const {provider, cli, args} = await start(t, 'sendgrid', ({url}) =>
 		hangs && url.searchParams.get('offset') === '500'
@@ -217,7 +217,7 @@ test('Ctrl-C: the pages before are stored, and the next import goes on behind th
 	t.is(provider.asked[2], '/v3/suppression/bounces?limit=500&offset=500');
 });
 
-test('a place that the provider forgot meanwhile: its list is read from the start', async t => {
+test('starts the list again if the provider no longer knows the position', async t => {
 	const ends = [200, 500, 400];
 	const {cli, args} = await start(t, 'sendgrid', ({url}) => {
 		const status = ends.shift() ?? 200;
@@ -228,7 +228,7 @@ test('a place that the provider forgot meanwhile: its list is read from the star
 	t.is((await listed(cli)).length, 600);
 });
 
-test('what a provider refuses or garbles: each has its exit code, and nothing is lost', async t => {
+test('exits with a code of its own for each refused or garbled response, and loses nothing', async t => {
 	let answer: Answer = () => ({body: []});
 	const {provider, cli, args} = await start(t, 'sendgrid', (...asked) => answer(...asked));
 	const ends: ReadonlyArray<readonly [ReturnType<Answer>, number, RegExp]> = [
@@ -276,7 +276,7 @@ test('what a provider refuses or garbles: each has its exit code, and nothing is
 	t.deepEqual(new Set(provider.asked.slice(before, before + 2)).size, 1, 'what was put off is asked for again');
 });
 
-test('the key comes from a file, standard input or the relay, and never from thin air', async t => {
+test('reads the key from a file, standard input or the relay, and fails without one', async t => {
 	const keys: unknown[] = [];
 	const answer: Answer = ({headers}) => {
 		keys.push(headers['x-postmark-server-token']);

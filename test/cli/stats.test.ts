@@ -29,7 +29,7 @@ async function prepare(t: ExecutionContext) {
 
 const zeros = {delivered: 0, bounced: 0, complained: 0, opened: 0, clicked: 0, errored: 0};
 
-test('stats --json: a row of all, or one for each group', async t => {
+test('stats --json prints a total row, or one row per group', async t => {
 	const {cli, workspaceId, otherId, templateId} = await prepare(t);
 	const stats = async (...args: string[]) => await cli.json<Stats>('stats', ...args);
 	const today = new Date().toISOString().slice(0, 10);
@@ -63,7 +63,7 @@ test('stats --json: a row of all, or one for each group', async t => {
 	t.deepEqual((await stats('--by', 'category')).rows, [{key: 'undetermined', ...zeros, accepted: 1, bounced: 1}]);
 });
 
-test('stats for people fits 80 columns, and --csv has the columns of --json', async t => {
+test('stats fits 80 columns, and --csv has the columns of --json', async t => {
 	const {cli, store} = await prepare(t);
 	golden(t, 'stats', await cli.text('stats'));
 	golden(t, 'stats-by-destination', await cli.text('stats', '--by', 'destination'));
@@ -78,7 +78,7 @@ test('stats for people fits 80 columns, and --csv has the columns of --json', as
 	t.regex(await cli.text('stats', '--by', 'category'), /\n\nNothing bounced\.\n$/);
 });
 
-test('what stats refuses', async t => {
+test('stats rejects invalid and conflicting options', async t => {
 	const cli = await newCli(t);
 	await cli.json('init');
 	for (const [args, stderr] of [
@@ -92,7 +92,7 @@ test('what stats refuses', async t => {
 	refused(t, await cli.run('queue', 'summary', '--watch'), 64, /--watch needs a terminal/);
 });
 
-test('stats and queue summary --watch redraw what has changed until Ctrl-C, then exit with 0', async t => {
+test('stats and queue summary --watch redraw changes until Ctrl-C and exit with 0', async t => {
 	const program = await prepareProgram(t, {COLUMNS: '80'});
 	await program.cliBytes('init');
 	const watched = [

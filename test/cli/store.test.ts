@@ -10,7 +10,7 @@ import {engines, newLocation, temporaryFolder} from '../helpers/databases.ts';
 import {fillFormer, former, makeTooOld} from '../helpers/former-store.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('config show masks secrets and says where each setting comes from; config check is 0 or 78', async t => {
+test('config show masks secrets and prints the source of each setting; config check exits with 0 or 78', async t => {
 	const cli = await storelessCli(t, {MAILCTL_RELAY_URL: 'smtp://user:hunter2@relay.example'});
 	const shown = await cli.json<Array<{name: string; value: string | null; source: string}>>('config', 'show');
 	const of = (name: string) => shown.find(setting => setting.name === name);
@@ -43,7 +43,7 @@ test('config show masks secrets and says where each setting comes from; config c
 	}
 });
 
-test('--env-file is read by mailctl, which does not wait for a FIFO, and not by Node.js', async t => {
+test('mailctl, not Node.js, reads --env-file, and rejects a FIFO instead of waiting for it', async t => {
 	const {folder} = await storelessCli(t);
 	execFileSync('mkfifo', ['fifo'], {cwd: folder});
 	for (const [name, stderr] of [
@@ -59,7 +59,7 @@ test('--env-file is read by mailctl, which does not wait for a FIFO, and not by 
 	}
 });
 
-test('init: the first curl leads to this machine, not to a wildcard address', async t => {
+test('the curl command of init points to this machine, not to a wildcard address', async t => {
 	const cli = await storelessCli(t, {MAILCTL_HTTP_LISTEN: '0.0.0.0:8125'});
 	await cli.text('init');
 	t.regex(await readFile(join(cli.folder, 'data/first-keys.txt'), 'utf8'), /^curl -sS http:\/\/127\.0\.0\.1:8125\//m);
@@ -77,7 +77,7 @@ const storeless = [
 	'smarthost test',
 ];
 
-test('no verb but those that prepare a store makes one: each says that there is none, and leaves the folder as it was', async t => {
+test('only commands that prepare a store create one; all others fail and leave the folder unchanged', async t => {
 	const folder = await temporaryFolder(t);
 	const {run} = startCliShell({cwd: folder, env: {PATH: process.env.PATH}});
 	for (const [path, command] of verbsOf(await mailctl())) {
@@ -101,7 +101,7 @@ test('no verb but those that prepare a store makes one: each says that there is 
 	t.deepEqual(await readdir(join(folder, 'data')), []);
 });
 
-test('an empty data folder gets its tables by the first command, also by several at once', async t => {
+test('the first command creates the tables in an empty data folder, even several at once', async t => {
 	const cli = await storelessCli(t);
 	const names = ['a', 'b', 'c', 'd'];
 	await Promise.all(
@@ -136,7 +136,7 @@ test('init fills an empty store once', async t => {
 	t.is(await cli.text('init'), 'The store already has a workspace: nothing was changed.\n');
 });
 
-test('migrate brings the schema up to date; a newer one is refused with 78', async t => {
+test('migrate brings the schema up to date and exits with 78 on a newer one', async t => {
 	const cli = await storelessCli(t);
 	const {applied} = await cli.json<{applied: string[]}>('migrate');
 	t.is(applied[0], '029_schema');
@@ -160,7 +160,7 @@ test('migrate brings the schema up to date; a newer one is refused with 78', asy
 	}
 });
 
-test('a store from before commit 2a0e3213 is refused with 78 by each command, and nothing in the folder changes', async t => {
+test('every command refuses a store from before commit 2a0e3213 with 78 and changes nothing', async t => {
 	const cli = await storelessCli(t);
 	const data = join(cli.folder, 'data');
 	await mkdir(data, {mode: 0o700});
@@ -199,7 +199,7 @@ test('a store from before commit 2a0e3213 is refused with 78 by each command, an
 	t.deepEqual(await readdir(cli.folder), ['data']);
 });
 
-test('a data folder that cannot be used is exit 78, a damaged store 74', async t => {
+test('exits with 78 for an unusable data folder and with 74 for a damaged store', async t => {
 	const cli = await storelessCli(t);
 	await writeFile(join(cli.folder, 'data'), 'a file');
 	refused(t, await cli.run('key', 'list'), 78, /the data folder .* cannot be written .*MAILCTL_DATA_DIR/);
@@ -219,7 +219,7 @@ test('a data folder that cannot be used is exit 78, a damaged store 74', async t
 	refused(t, await other.run('key', 'list'), 74, /the store is damaged .*restore the last backup/);
 });
 
-test('files that others can read are refused with 78, and secrets.json is the owner’s alone', async t => {
+test('refuses data files that others can read with 78, and creates them readable by the owner only', async t => {
 	const cli = await storelessCli(t);
 	await cli.json('init');
 	const data = join(cli.folder, 'data');
@@ -230,7 +230,7 @@ test('files that others can read are refused with 78, and secrets.json is the ow
 	refused(t, await cli.run('key', 'list'), 78, /secrets\.json can be read .*chmod 600/);
 });
 
-test('PostgreSQL: no server is 75, no secret key 78', async t => {
+test('PostgreSQL: exits with 75 without a server and with 78 without a secret key', async t => {
 	const secret = {MAILCTL_SECRET_KEY: Buffer.alloc(32, 7).toString('base64')};
 	const of = async (host: string, settings: Readonly<Record<string, string>>) => {
 		const cli = await storelessCli(t, {MAILCTL_DATABASE_URL: `postgres://user:hunter2@${host}/x`, ...settings});
@@ -241,7 +241,7 @@ test('PostgreSQL: no server is 75, no secret key 78', async t => {
 });
 
 if (engines.includes('postgres')) {
-	test('a PostgreSQL store from before commit 2a0e3213 is refused with 78 by each command', async t => {
+	test('every command refuses a PostgreSQL store from before commit 2a0e3213 with 78', async t => {
 		const location = await newLocation(t, 'postgres');
 		const store = await fillFormer(location);
 		t.teardown(() => store.close());
@@ -257,7 +257,7 @@ if (engines.includes('postgres')) {
 		t.false(await store.reader.schema.hasColumn('workspaces', 'paused_by'));
 	});
 
-	test('PostgreSQL holds what SQLite holds', async t => {
+	test('commands work on PostgreSQL as on SQLite', async t => {
 		const location = await newLocation(t, 'postgres');
 		const cli = await storelessCli(t, {
 			MAILCTL_DATABASE_URL: 'url' in location ? location.url : '',

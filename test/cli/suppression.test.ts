@@ -119,7 +119,7 @@ test('suppression: add, check, list, remove', async t => {
 	);
 });
 
-test('import takes what is good, and tells what is not', async t => {
+test('import adds valid lines and reports invalid ones', async t => {
 	const cli = await withWorkspace(t);
 	await cli.json('suppression', 'add', 'known@x.example');
 	const text = [
@@ -195,7 +195,7 @@ test('import takes what is good, and tells what is not', async t => {
 	t.regex(read(cli, 'rest.csv'), /^line,fault,Name,Email,Reason,Created At\r\n4,[^\n]+\n5,[^\n]+\n$/);
 });
 
-test('import: standard input, one reason for all, and files that are none', async t => {
+test('import reads standard input, sets one reason for all lines, and rejects files that are not lists', async t => {
 	const cli = await withWorkspace(t);
 	const piped = await cli.runWith(
 		'a@x.example\nb@x.example,complaint\n',
@@ -249,7 +249,7 @@ test('import: standard input, one reason for all, and files that are none', asyn
 });
 
 for (const engine of engines) {
-	test(`what is exported can be imported elsewhere, and is the same there (${engine})`, async t => {
+	test(`an exported list can be imported into another workspace unchanged (${engine})`, async t => {
 		const location = await newLocation(t, engine);
 		const settings: Record<string, string> =
 			'url' in location
@@ -317,7 +317,7 @@ for (const engine of engines) {
 	});
 }
 
-test('a daemon goes on accepting mail beside an import, and obeys it', async t => {
+test('a daemon keeps accepting messages during an import, and enforces the imported suppressions', async t => {
 	const cli = await withWorkspace(t, {MAILCTL_ROLES: 'api'});
 	const store = await cli.store();
 	const workspace = await addWorkspace(store, 'shop');

@@ -41,7 +41,7 @@ async function prepare(t: ExecutionContext): Promise<Lab> {
 	return {cli, write, push};
 }
 
-test('push saves layouts, partials and what is in them; unchanged it saves nothing; pull gives the same back', async t => {
+test('push saves templates, layouts and partials only if changed, and pull writes the same files', async t => {
 	const {cli, push} = await prepare(t);
 	const all = [
 		['_layouts/main', null, true],
@@ -75,7 +75,7 @@ test('push saves layouts, partials and what is in them; unchanged it saves nothi
 	t.is(html, '<html><body>\n<p>News</p>\nAcme</body></html>');
 });
 
-test('a change of a partial makes versions of what uses it, in the folder or not, after a diff', async t => {
+test('changing a partial shows a diff and saves new versions of all templates that use it', async t => {
 	const {cli, write, push} = await prepare(t);
 	await push('mails');
 	await write({'other/_partials/footer.liquid': 'Acme GmbH'});
@@ -107,7 +107,7 @@ test('a change of a partial makes versions of what uses it, in the folder or not
 	t.like(await cli.json('template', 'preview', 'receipt'), {html: '<html><body>\n<p></p>\nAcme</body></html>'});
 });
 
-test('one template that does not compile refuses all, with template, file, line and column', async t => {
+test('one template that does not compile rejects the whole push, with file, line and column', async t => {
 	const {cli, write, push} = await prepare(t);
 	await push('mails');
 	await write({

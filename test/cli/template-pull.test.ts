@@ -44,7 +44,7 @@ async function prepare(t: ExecutionContext, withSample = false): Promise<Cli> {
 	return cli;
 }
 
-test('settings of template.json are pushed without a new version, and pulled', async t => {
+test('pushes settings of template.json without a new version, and pulls them', async t => {
 	const cli = await prepare(t);
 	await cli.json('topic', 'create', '--code', 'codes', '--name', 'Codes');
 	const settings = {subject: 'a', topic: 'codes', priority: 'high', sensitive: ['code']};
@@ -95,7 +95,7 @@ test('settings of template.json are pushed without a new version, and pulled', a
 	t.false('sensitive' in (await cli.json<object>('template', 'show', 'receipt')));
 });
 
-test('push, pull, push: the same folders, and no new version', async t => {
+test('push, pull and push again give the same folders and no new version', async t => {
 	const cli = await prepare(t, true);
 	await cli.json('template', 'create', '--name', 'empty');
 	golden(t, 'template-pull', await cli.text('template', 'pull', 'pulled'));
@@ -140,7 +140,7 @@ test('push, pull, push: the same folders, and no new version', async t => {
 	);
 });
 
-test('pull asks before anything that is there changes, and leaves other files alone', async t => {
+test('pull asks before it changes existing files, and leaves unrelated files alone', async t => {
 	const cli = await prepare(t);
 	const folder = join(cli.folder, 'templates/receipt');
 	await writeFile(join(folder, 'body.html'), 'mine');
@@ -195,7 +195,7 @@ test('pull asks before anything that is there changes, and leaves other files al
 	t.false((await readdir(cli.folder)).includes('pulled'));
 });
 
-test('a changed sample is a change; preview uses it; rollback saves an old version again', async t => {
+test('a changed sample makes a new version, which preview uses; rollback saves an old version again', async t => {
 	const cli = await prepare(t);
 	const folder = join(cli.folder, 'templates/receipt');
 	const push = async () => (await cli.json<Saved[]>('template', 'push', 'templates/receipt'))[0];

@@ -17,7 +17,7 @@ async function prepare(t: ExecutionContext, withSample = true): Promise<Cli> {
 	return cli;
 }
 
-test('template push saves what changed, all or none', async t => {
+test('template push saves all changed templates or none', async t => {
 	const cli = await prepare(t);
 	const push = (...args: string[]) => cli.json<Saved[]>('template', 'push', 'templates', ...args);
 	t.deepEqual(
@@ -66,7 +66,7 @@ test('template push saves what changed, all or none', async t => {
 	refused(t, await cli.run('template', 'push', 'data'), 65, /data contains no template, create a folder/);
 });
 
-test('an id in template.json is kept by push and pull, also in another workspace', async t => {
+test('push and pull keep the id in template.json, even in another workspace', async t => {
 	const cli = await prepare(t, false);
 	await cli.json('workspace', 'create', '--name', 'staging');
 	await cp(join(cli.folder, 'templates/receipt'), join(cli.folder, 'templates/second'), {recursive: true});

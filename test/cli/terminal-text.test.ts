@@ -14,7 +14,7 @@ import {
 } from '../../src/cli/terminal-text.ts';
 import {anyChar} from '../helpers/any-char.ts';
 
-test('nothing that a terminal acts on or that hides text is printed', t => {
+test('escapes control characters and characters that hide text', t => {
 	t.is(printable('a\x1b[31mb\nc'), 'a\\x1b[31mb\\x0ac');
 	t.is(printable('user\u202egro.elpmaxe\u200b'), 'user\\u202egro.elpmaxe\\u200b');
 	t.is(printable('\u{e0041}'), '\\u{e0041}');
@@ -22,7 +22,7 @@ test('nothing that a terminal acts on or that hides text is printed', t => {
 	fc.assert(fc.property(fc.string({unit: anyChar}), text => !/[\p{Cc}\p{Cf}\u2028\u2029]/u.test(printable(text))));
 });
 
-test('cut text is as wide as allowed at most', t => {
+test('cuts text to at most the allowed width', t => {
 	t.is(cut('abcdef', 6), 'abcdef');
 	t.is(cut('abcdef', 5), 'abcd…');
 	t.is(cut('日本語', 5), '日本…');
@@ -52,13 +52,13 @@ for (const [text, width] of [
 	});
 }
 
-test('what stands in one place is not cut apart', t => {
+test('does not cut inside a grapheme', t => {
 	t.is(cut('ab🇩🇪🇦🇹cd', 5), 'ab🇩🇪…');
 	t.is(cut('ab👍🏽cd', 4), 'ab…');
 	t.deepEqual(folded('👍🏽👍🏽👍🏽', 5), ['👍🏽👍🏽', '👍🏽']);
 });
 
-test('what strangers wrote fits into lines, however long its words are', t => {
+test('folds text from outside into lines, however long its words', t => {
 	t.deepEqual(folded('see https://help.example/very/long for more', 14, '  '), [
 		'  see',
 		'  https://help',
@@ -101,7 +101,7 @@ test('a table aligns its columns and cuts the widest that may be cut', t => {
 	t.is(table(columns, rows, 3)[1]?.length, 14, 'no column gets narrower than can be read');
 });
 
-test('fields stand under each other', t => {
+test('aligns the values of fields and folds long ones', t => {
 	t.deepEqual(
 		fields([
 			['id', 'x'],
@@ -122,13 +122,13 @@ test('fields stand under each other', t => {
 	);
 });
 
-test('a copy that waits has its next try ahead, or is due', t => {
+test('shows the next attempt of a recipient, or since when it is due', t => {
 	const at = '2026-06-09T10:15:30.000Z';
 	t.is(nextTry(at, Date.parse(at) - 1), 'next attempt 2026-06-09 10:15:30 UTC');
 	t.is(nextTry(at, Date.parse(at)), 'due since 2026-06-09 10:15:30 UTC');
 });
 
-test('durations have their two largest units', t => {
+test('prints durations in their two largest units', t => {
 	t.deepEqual([0, 59_400, 90_000, 3_600_000, 90_000_000, -5].map(duration), [
 		'0s',
 		'59s',
@@ -139,7 +139,7 @@ test('durations have their two largest units', t => {
 	]);
 });
 
-test('ids are shown as far as they differ where the line is longer than the terminal, and whole elsewhere', t => {
+test('shortens ids to their unique start where the line would exceed the terminal', t => {
 	const columns = [
 		{title: 'TO', cell: (row: {id: string; to: string}) => row.to},
 		{title: 'ID', cell: (row: {id: string; to: string}) => row.id, id: true as const},
@@ -156,11 +156,11 @@ test('ids are shown as far as they differ where the line is longer than the term
 	t.is(table(columns, rows.slice(1), 30)[1], 'b@x.example  msg_01m84hv4h9q7');
 });
 
-test('an empty list says so', t => {
+test('prints a sentence for an empty list', t => {
 	t.deepEqual(toTable({none: 'no keys', json: row => row, fields: []}, [], 80), ['no keys']);
 });
 
-test('a column that is cut first leaves the others whole as long as it can', t => {
+test('cuts the column marked to be cut first before any other', t => {
 	const columns = [
 		{title: 'TO', cell: (row: {to: string; subject: string}) => row.to, cut: true as const},
 		{title: 'SUBJECT', cell: (row: {to: string; subject: string}) => row.subject, cut: 'first' as const},
@@ -170,7 +170,7 @@ test('a column that is cut first leaves the others whole as long as it can', t =
 	t.is(table(columns, rows, 30)[1], 'ada.lovelace@exampl…  Your re…');
 });
 
-test('thousands of a count stand apart, as Intl writes them', t => {
+test('groups thousands of a count as Intl does', t => {
 	t.deepEqual([0, 999, 1000, 1_000_000].map(grouped), ['0', '999', '1,000', '1,000,000']);
 	fc.assert(fc.property(fc.maxSafeInteger(), count => grouped(count) === count.toLocaleString('en')));
 });

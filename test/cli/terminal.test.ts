@@ -4,7 +4,7 @@ import {Terminal} from '../../src/cli/terminal.ts';
 const terminal = (isTTY: boolean, env = {}, columns = 80) =>
 	new Terminal({stdin: {}, stdout: {isTTY, columns}, stderr: {}} as ConstructorParameters<typeof Terminal>[0], env);
 
-test('colours are for terminals that want them', t => {
+test('prints colors only on terminals that want them', t => {
 	const {tint, bold} = terminal(true);
 	t.is(tint('ok', 'good'), '\u001b[32mok\u001b[39m');
 	t.is(tint('unknown', 'doubtful'), '\u001b[33munknown\u001b[39m');
@@ -16,14 +16,14 @@ test('colours are for terminals that want them', t => {
 	}
 });
 
-test('tables are as wide as the terminal, 80 columns where it does not know its size', t => {
+test('makes tables as wide as the terminal, or 80 columns if its size is unknown', t => {
 	t.is(terminal(true, {}, 132).width, 132);
 	t.is(terminal(true, {}, 0).width, 80);
 	t.is(terminal(true, {COLUMNS: '60'}, 132).width, 60);
 	t.is(terminal(false).width, Number.POSITIVE_INFINITY);
 });
 
-test('nothing that is printed is obeyed by a terminal, but for our colours', t => {
+test('prints no control sequences except for our colors', t => {
 	const written: string[] = [];
 	const write = (text: string) => void written.push(text);
 	const streams = {stdin: {}, stdout: {isTTY: true, columns: 80, write}, stderr: {isTTY: true, columns: 80, write}};

@@ -104,7 +104,7 @@ test('topic: create, list, remove, purge', async t => {
 	t.deepEqual(await database('topic_optouts'), []);
 });
 
-test('a running daemon knows a topic that was made beside it, and one that was removed, within a second', async t => {
+test('a running daemon notices a created or removed topic within a second', async t => {
 	const cli = await newCli(t, {MAILCTL_ROLES: 'api'});
 	await cli.json('migrate');
 	const store = await cli.store();

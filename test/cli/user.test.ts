@@ -42,7 +42,7 @@ test('user: add, list, link, remove', async t => {
 	refused(t, await cli.run('user', 'remove', 'bob@example.com', '--yes'), 65, /there is no user bob/);
 });
 
-test('where there is no dashboard there is no link', async t => {
+test('prints no login link without a dashboard', async t => {
 	const cli = await newCli(t, {MAILCTL_DASHBOARD: 'false'});
 	const {link: first, ...made} = await cli.json<{link: string | null}>('init');
 	t.is(first, null, JSON.stringify(made));

@@ -17,7 +17,7 @@ async function prepare(t: ExecutionContext, settings: Readonly<Record<string, st
 	return cli;
 }
 
-/** A test key's mail: it leaves the machine in no mode of delivery. */
+/** Sends with a test key, whose messages never leave the machine. */
 async function send(cli: Cli, to: string): Promise<string> {
 	const sent = await cli.json<{id: string}>(
 		...['send', '--from', 'hello@example.com', '--to', to, '--template', 'sample', '--mode', 'test'],
@@ -30,7 +30,7 @@ function isAuthentic({headers, body}: Received, secret: string): boolean {
 	return headers['x-webhook-signature'] === `sha256=${mac}`;
 }
 
-test('in capture mode events are posted to http://localhost:PORT, where it listens on 127.0.0.1 and on ::1', async t => {
+test('in capture mode posts events to http://localhost:PORT, listening on 127.0.0.1 or ::1', async t => {
 	const cli = await prepare(t);
 	await cli.serve();
 	for (const [host, to] of [
@@ -51,7 +51,7 @@ test('in capture mode events are posted to http://localhost:PORT, where it liste
 	}
 });
 
-test('elsewhere a local endpoint is refused, with the settings that allow one', async t => {
+test('outside capture mode rejects a local endpoint and names the settings that allow one', async t => {
 	const cli = await prepare(t, {MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9'});
 	const add = (url: string) => cli.run('webhook', 'add', url, '--event', 'delivered');
 	const both = /capture mode \(MAILCTL_DELIVERY=capture\) http:\/\/localhost:PORT.*MAILCTL_WEBHOOK_ALLOW_CIDRS/;
@@ -59,7 +59,7 @@ test('elsewhere a local endpoint is refused, with the settings that allow one', 
 	refused(t, await add('https://127.0.0.1:3000/'), 65, both);
 });
 
-test('listen forwards events as they happen, signed, until Ctrl-C, in any delivery mode', async t => {
+test('webhook listen forwards signed events as they happen until Ctrl-C, in any delivery mode', async t => {
 	const answers = [204, 500, 204];
 	const receiver = await startReceiver(t, null, {
 		answer: (_received, response) => void response.writeHead(answers.shift() ?? 204).end(),
@@ -99,7 +99,7 @@ test('listen forwards events as they happen, signed, until Ctrl-C, in any delive
 	t.deepEqual(await store.reader('webhook_deliveries'), []);
 });
 
-test('without a daemon listen says that nothing arrives', async t => {
+test('webhook listen warns that nothing arrives without a daemon', async t => {
 	const cli = await prepare(t);
 	const child = spawn(
 		process.execPath,

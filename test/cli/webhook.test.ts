@@ -23,7 +23,7 @@ async function prepare(t: ExecutionContext): Promise<Cli & {workspaceId: string}
 
 const url = 'https://shop.example/hooks/mail';
 
-test('add, list, show, disable, enable, remove', async t => {
+test('webhook: add, list, show, disable, enable, remove', async t => {
 	const cli = await prepare(t);
 	golden(t, 'webhook-add', await cli.text('webhook', 'add', url, '--event', 'delivered', '--event', 'bounced'));
 	const added = await cli.json<Endpoint>('webhook', 'add', `${url}/2`, '--event', 'opened');
@@ -63,7 +63,7 @@ test('add, list, show, disable, enable, remove', async t => {
 	);
 });
 
-test('a damaged secret hides no other endpoint, and a rotation mends it', async t => {
+test('a damaged secret does not hide other endpoints, and rotation repairs it', async t => {
 	const cli = await prepare(t);
 	const [damaged, sound] = [
 		await cli.json<Endpoint>('webhook', 'add', url, '--event', 'opened'),
@@ -92,7 +92,7 @@ test('a damaged secret hides no other endpoint, and a rotation mends it', async 
 	t.is(rotated.previous_secret_expires_at, null, 'nothing that could overlap');
 });
 
-test('what is no endpoint, event, URL or delivery is refused', async t => {
+test('rejects unknown endpoints, events and deliveries, and invalid URLs', async t => {
 	const cli = await prepare(t);
 	const add = (...words: readonly string[]) => cli.run('webhook', 'add', ...words);
 	refused(
@@ -117,7 +117,7 @@ test('what is no endpoint, event, URL or delivery is refused', async t => {
 	refused(t, await cli.run('webhook', 'replay', '--since', '1h', '--status', 'lost'), 64, /use pending, delivered/);
 });
 
-test('test posts a signed example and says what came back, or why nothing did', async t => {
+test('webhook test posts a signed example and prints the response or the error', async t => {
 	let status = 204;
 	const receiver = await startReceiver(t, certificate, {
 		answer: (_received, response) => void response.writeHead(status).end(),
@@ -128,7 +128,7 @@ test('test posts a signed example and says what came back, or why nothing did', 
 	);
 	t.regex(
 		await cli.text('webhook', 'test', id),
-		/^answer {3}204\ntook {5}\d+ ms\naddress {2}127\.0\.0\.1\ntls {6}TLSv1\.3 /,
+		/^response {2}204\ntook {6}\d+ ms\naddress {3}127\.0\.0\.1\ntls {7}TLSv1\.3 /,
 	);
 	const [first] = receiver.received;
 	t.like(JSON.parse(first?.body.toString() ?? ''), {type: 'clicked', recipient: 'user@example.com', metadata: {}});
@@ -144,12 +144,12 @@ test('test posts a signed example and says what came back, or why nothing did', 
 	const {id: nobody} = await cli.json<Endpoint>('webhook', 'add', 'https://127.0.0.1:1024/', '--event', 'opened');
 	const lost = await cli.run('webhook', 'test', nobody);
 	t.is(lost.code, 69);
-	t.regex(lost.stdout, /^answer {3}none$/m);
+	t.regex(lost.stdout, /^response {2}none$/m);
 	t.regex(lost.stderr, /the connection was refused: nothing is listening there/);
 	t.deepEqual(await cli.json('webhook', 'deliveries', id), [], 'nothing is stored');
 });
 
-test('deliveries with their attempts; replay of one, and of many step by step', async t => {
+test('lists deliveries with their attempts; replays one, or many in batches', async t => {
 	const cli = await prepare(t);
 	const {id} = await cli.json<Endpoint>('webhook', 'add', url, '--event', 'delivered');
 	const {id: other} = await cli.json<Endpoint>('webhook', 'add', url, '--event', 'delivered');

@@ -6,7 +6,7 @@ import {changeRecipients, recipientRows} from '../helpers/recipient-rows.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {addKey, addWorkspace} from '../helpers/workspace.ts';
 
-test('workspace delete asks, refuses while mail waits, and beside a daemon ends its keys within a second', async t => {
+test('workspace delete asks, is refused while messages wait, and revokes keys within a second', async t => {
 	const cli = await newCli(t);
 	await cli.json('migrate');
 	const store = await cli.store();

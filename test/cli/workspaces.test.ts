@@ -23,13 +23,13 @@ async function prepare(t: ExecutionContext) {
 	};
 }
 
-/** The least of an id that another does not begin with. */
+/** The shortest prefix of an id that another id does not share. */
 function shared(id: string, other: string): string {
 	const at = [...id].findIndex((character, index) => character !== other[index]);
 	return id.slice(0, at + 1);
 }
 
-test('an id, or its unique start, finds its workspace', async t => {
+test('finds the workspace from an id or its unique prefix', async t => {
 	const {cli, acme, other, in: make} = await prepare(t);
 	const store = await cli.store();
 	await insertMessages(store, other.id, ['one@x.example', 'two@x.example']);
@@ -73,7 +73,7 @@ test('an id, or its unique start, finds its workspace', async t => {
 	t.is((await cli.json<Named>('template', 'show', 'tpl_both')).name, 'theirs');
 });
 
-test('a workspace whose name is the id of another, or begins one, is never taken for it', async t => {
+test('a workspace named like the id of another, or its prefix, is never mistaken for it', async t => {
 	const {cli, acme, other} = await prepare(t);
 	for (const name of [acme.id, acme.id.slice(0, 12)]) {
 		await cli.json('workspace', 'update', other.id, '--name', name);
@@ -84,7 +84,7 @@ test('a workspace whose name is the id of another, or begins one, is never taken
 	}
 });
 
-test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', async t => {
+test('--workspace takes precedence over MAILCTL_WORKSPACE, and that over workspace use', async t => {
 	const {cli, acme, other} = await prepare(t);
 	refused(
 		t,
@@ -112,7 +112,7 @@ test('--workspace goes before MAILCTL_WORKSPACE, that before workspace use', asy
 	);
 });
 
-test('a chosen workspace that is gone is named, and another can be chosen', async t => {
+test('names a selected workspace that no longer exists, and lets another be selected', async t => {
 	const {cli, acme} = await prepare(t);
 	await cli.json('workspace', 'use', 'acme');
 	await cli.json('workspace', 'delete', 'acme', '--yes');

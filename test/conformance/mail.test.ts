@@ -64,7 +64,7 @@ const service = serviceOf(test, {
 });
 const late = {at: '2026-06-09T23:30:00Z'};
 
-/** The mail as it was captured. */
+/** The message as captured. */
 async function mailOf(workspace: Workspace, id: string): Promise<ParsedMail> {
 	await untilStatus(workspace.live, id, 'delivered');
 	return await simpleParser(await service().program.cliBytes('message', 'raw', id, '--workspace', workspace.id), {
@@ -77,7 +77,7 @@ function addresses(value: AddressObject | AddressObject[] | undefined): string[]
 	return [value ?? []].flat().flatMap(({value: each}) => each.map(({address}) => address ?? ''));
 }
 
-test('a send is answered with an id and accepted, and the message reads as it was sent', async t => {
+test('a send returns an id and accepted, and the message reads back as sent', async t => {
 	conforms(
 		t,
 		'messages.send.answer',
@@ -136,7 +136,7 @@ test('a send is answered with an id and accepted, and the message reads as it wa
 	}
 });
 
-test('the mail: Reply-To, copies, data, attachments and the content of the template version', async t => {
+test('the message has Reply-To, cc, data, attachments and the content of the template version', async t => {
 	conforms(t, 'send.template-only', 'send.replyTo', 'send.data', 'send.attachments', 'attachment.filename');
 	conforms(t, 'attachment.contentType', 'attachment.content', 'send.no-inline-content', 'overview.one-click-headers');
 	conforms(t, 'hosted.headers', 'hosted.automatic');
@@ -164,7 +164,7 @@ test('the mail: Reply-To, copies, data, attachments and the content of the templ
 	t.regex(header('list-unsubscribe-post'), /: List-Unsubscribe=One-Click$/);
 });
 
-test('the locale picks the variant and the format of money and dates; the timezone the wall clock', async t => {
+test('the locale selects the variant and formats; the timezone sets the local time', async t => {
 	conforms(t, 'locale.effect', 'timezone.effect', 'send.locale', 'send.timezone', 'overview.localized-mail-only');
 	const {main} = service().workspaces as {main: Workspace};
 	const templateId = main.templates.formats;
@@ -197,7 +197,7 @@ test('the locale picks the variant and the format of money and dates; the timezo
 	t.notRegex(wrong.body.error.message, /ü|ungültig/i);
 });
 
-test('locale and timezone: the send, then what it taught the contact, then the workspace, then en and UTC', async t => {
+test('locale and timezone come from the send, then the contact, then the workspace, then en and UTC', async t => {
 	conforms(t, 'locale.order', 'locale.learned');
 	const {main, other} = service().workspaces as {main: Workspace; other: Workspace};
 	const to = 'learner@learning.example';
@@ -224,7 +224,7 @@ test('locale and timezone: the send, then what it taught the contact, then the w
 });
 
 for (const mode of ['live', 'test'] as const) {
-	test(`the simulated outcomes with a ${mode} key: statuses and timelines`, async t => {
+	test(`simulated outcomes with a ${mode} key: statuses and timelines`, async t => {
 		conforms(
 			t,
 			'status.delivered',
@@ -269,7 +269,7 @@ for (const mode of ['live', 'test'] as const) {
 	});
 }
 
-test('a template that fails makes its message errored, with the reason, and adds no entry', async t => {
+test('a failing template makes its message errored with the reason, and suppresses nothing', async t => {
 	conforms(t, 'status.final', 'status.states', 'timeline.types');
 	const {main} = service().workspaces as {main: Workspace};
 	const to = 'unlucky@outcomes.example';
@@ -280,7 +280,7 @@ test('a template that fails makes its message errored, with the reason, and adds
 	t.is(await entryOf(main, to), undefined);
 });
 
-test('hard bounces and complaints make entries; so does an opt-out from everything', async t => {
+test('hard bounces, complaints and opt-outs from everything create suppressions', async t => {
 	conforms(t, 'suppression.by-outcome', 'suppression.reason', 'suppression.source', 'suppression.unsubscribe');
 	conforms(t, 'status.suppresses', 'suppressions.delete.any-reason');
 	const {main} = service().workspaces as {main: Workspace};
@@ -310,7 +310,7 @@ test('hard bounces and complaints make entries; so does an opt-out from everythi
 	}
 });
 
-test('the suppression list stops all mail of the workspace to the address, and none of another workspace', async t => {
+test('a suppression stops all messages of its workspace to the address, and none of another workspace', async t => {
 	conforms(t, 'overview.suppression', 'errors.422.recipient_suppressed', 'overview.scoped');
 	const {main, other} = service().workspaces as {main: Workspace; other: Workspace};
 	const recipient = 'Blocked@Bücher.example';
@@ -331,7 +331,7 @@ test('the suppression list stops all mail of the workspace to the address, and n
 	t.is((await send(main, {to: recipient})).status, 202);
 });
 
-test('a copy to a suppressed or opted-out address is not sent; the others are', async t => {
+test('skips a suppressed or opted-out cc recipient and sends to the others', async t => {
 	conforms(t, 'overview.suppression', 'send.cc');
 	const {main} = service().workspaces as {main: Workspace};
 	await suppress(main, 'blocked-copy@simulator.test');
@@ -348,7 +348,7 @@ test('a copy to a suppressed or opted-out address is not sent; the others are', 
 	);
 });
 
-test('what was queued when the address was suppressed is not sent any more', async t => {
+test('does not send a message already queued when its address is suppressed', async t => {
 	conforms(t, 'overview.suppression', 'overview.opt-outs');
 	const {main} = service().workspaces as {main: Workspace};
 	const to = 'deferred+meanwhile@simulator.test';
@@ -360,7 +360,7 @@ test('what was queued when the address was suppressed is not sent any more', asy
 	t.false(types.includes('delivered'));
 });
 
-test('every mail has both headers, each copy its own token', async t => {
+test('every message has both headers, with a token for each recipient', async t => {
 	conforms(t, 'hosted.headers', 'hosted.automatic', 'overview.one-click-headers');
 	const {main: workspace} = service().workspaces as {main: Workspace};
 	const id = await accepted(workspace, {to: 'first@copies.example', cc: ['second@copies.example']});
@@ -393,7 +393,7 @@ test('every mail has both headers, each copy its own token', async t => {
 	t.like(await entryOf(workspace, 'second@copies.example'), {reason: 'unsubscribe'});
 });
 
-test('POST is the one-click action: of the topic if there is one, else of everything', async t => {
+test('POST unsubscribes with one click, from the topic if there is one, otherwise from everything', async t => {
 	conforms(t, 'hosted.one-click', 'hosted.rule-1', 'hosted.token', 'suppression.unsubscribe', 'suppression.source');
 	conforms(t, 'suppression.reason', 'timeline.types', 'overview.topic-opt-out');
 	const {main: workspace, other} = service().workspaces as {main: Workspace; other: Workspace};
@@ -446,7 +446,7 @@ async function oneOfEach(workspace: Workspace): Promise<Readonly<Record<string, 
 	};
 }
 
-/** All of an answer that a caller can see, but for what differs in any two requests. */
+/** Everything of a response that a caller can see, except what differs between any two requests. */
 function shapeOf({status, headers, body}: Answer<Failure>): unknown {
 	const {error} = body ?? {};
 	const changing = new Set(['x-request-id', 'date', 'ratelimit-remaining', 'ratelimit-reset']);
@@ -457,7 +457,7 @@ function shapeOf({status, headers, body}: Answer<Failure>): unknown {
 	};
 }
 
-test('ids of another workspace answer on every route as unknown ones do, and nothing changes', async t => {
+test('every route treats ids of another workspace as unknown and changes nothing', async t => {
 	conforms(t, 'overview.foreign-ids', 'overview.scoped', 'auth.one-workspace', 'errors.404.not_found');
 	conforms(t, 'errors.404.message_not_found', 'messages.get.unknown', 'suppressions.delete.foreign');
 	conforms(

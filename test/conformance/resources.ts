@@ -96,12 +96,12 @@ export function idShape(prefix: string): RegExp {
 	return new RegExp(`^${prefix}_[0-9a-hjkmnp-tv-z]{26}$`);
 }
 
-/** An id of a type that nothing has. */
+/** An id of a type that does not exist. */
 export function unknownId(prefix: string): string {
 	return `${prefix}_01hzzzzzzz0000000000000000`;
 }
 
-/** A send of the plain template, with these fields instead or besides. */
+/** A send of the plain template with these fields changed or added. */
 export function sendBody(workspace: Workspace, fields: object = {}): Record<string, unknown> {
 	return {
 		from: workspace.from,
@@ -119,7 +119,7 @@ export function send<Body = Failure>(
 	return workspace.live.post<Body>('/v1/messages', sendBody(workspace, fields), headers);
 }
 
-/** Sends what must be accepted; returns the id. */
+/** Sends a message that must be accepted; returns the id. */
 export async function accepted(workspace: Workspace, fields: object = {}, api = workspace.live): Promise<string> {
 	const {status, body, text} = await api.post<Accepted>('/v1/messages', sendBody(workspace, fields));
 	if (status !== 202) {
@@ -181,13 +181,13 @@ export function codeOf({body}: Answer<Failure>): string {
 	return body.error.code;
 }
 
-/** The bytes of the recipient's mail, once it was delivered. */
+/** The bytes of the recipient's message once it is delivered. */
 export async function rawMail({program}: Service, {id: workspace, live}: Workspace, id: string): Promise<string> {
 	await untilStatus(live, id, 'delivered');
 	return (await program.cliBytes('message', 'raw', id, '--workspace', workspace)).toString();
 }
 
-/** The one-click URL of a mail, or the token alone. */
+/** The one-click URL of a message, or only its token. */
 export function unsubscribeUrl(mail: string): string {
 	const [, url] = /^List-Unsubscribe:\s*<(http[^>]+)>/im.exec(mail.replaceAll(/\r\n[ \t]+/g, '')) ?? [];
 	if (url === undefined) {
@@ -197,7 +197,7 @@ export function unsubscribeUrl(mail: string): string {
 	return url;
 }
 
-/** As a mailbox provider does it for the recipient. */
+/** Unsubscribes as a mailbox provider does for the recipient. */
 export async function oneClick(url: string): Promise<Response> {
 	return await fetch(url, {
 		method: 'POST',

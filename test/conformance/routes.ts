@@ -1,9 +1,9 @@
-/** A route of the API: `{msg}` in the path is the place of an id with that prefix. */
+/** A route of the API: `{msg}` in the path stands for an id with that prefix. */
 export type Route = {
 	readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
 	readonly path: string;
 	readonly scope: string;
-	/** A body of the right shape. */
+	/** A valid body. */
 	readonly body?: object;
 };
 
@@ -48,7 +48,7 @@ export const routes: readonly Route[] = [
 	{method: 'DELETE', path: '/v1/senders/{snd}', scope: 'senders:manage'},
 ];
 
-/** The path with ids: of each type this one. */
+/** The path with the id of each type filled in. */
 export function pathWith({path}: Route, id: (prefix: string) => string): string {
 	return path.replaceAll(/\{(\w+)\}/g, (_, prefix: string) => id(prefix));
 }

@@ -79,7 +79,7 @@ const answering =
 	(_, response) =>
 		response.writeHead(status, headers).end();
 
-test('what is posted: the five fields, signed over the bytes, as the delivery shows it', async t => {
+test('posts the five fields, signed over the bytes, as the delivery shows them', async t => {
 	conforms(
 		t,
 		'webhook-request.post',
@@ -127,7 +127,7 @@ test('what is posted: the five fields, signed over the bytes, as the delivery sh
 	t.true(listed.indexOf(second.id) < listed.indexOf(delivery.id), 'newest first');
 });
 
-test('every one of the five types, with and without tracking', async t => {
+test('posts all five event types, with and without tracking', async t => {
 	conforms(t, 'webhook-event.bounced', 'webhook-event.complained', 'webhook-event.opened', 'webhook-event.clicked');
 	conforms(t, 'webhook-event.early-subscription', 'webhook-request.type', 'delivery.event_type');
 	const {tracked, untracked} = service().workspaces as {tracked: Workspace; untracked: Workspace};
@@ -169,7 +169,7 @@ test('every one of the five types, with and without tracking', async t => {
 	t.is(endpoints.length, 2);
 });
 
-test('an event goes to every endpoint of the workspace that subscribed to it, per copy', async t => {
+test('posts an event per recipient to every subscribed endpoint of the workspace', async t => {
 	conforms(t, 'webhook-event.fan-out', 'overview.scoped');
 	const {fan, neighbour} = service().workspaces as {fan: Workspace; neighbour: Workspace};
 	await register(fan, '/fan-1', ['delivered', 'bounced']);
@@ -190,7 +190,7 @@ test('an event goes to every endpoint of the workspace that subscribed to it, pe
 	t.deepEqual(got('/fan-other'), []);
 });
 
-test('a 2xx acknowledges; a redirect, an error and a broken connection are tried again after the backoff', async t => {
+test('a 2xx acknowledges; a redirect, an error or a lost connection is retried after the backoff', async t => {
 	conforms(t, 'webhook-request.acknowledged', 'webhook-request.failure', 'webhook-safety.rule-3');
 	conforms(
 		t,
@@ -252,7 +252,7 @@ test('a 2xx acknowledges; a redirect, an error and a broken connection are tried
 	);
 });
 
-test('the fifth failure ends it; a replay begins again', async t => {
+test('the fifth failure exhausts a delivery; a replay starts again', async t => {
 	conforms(t, 'webhook-status.exhausted', 'limits.webhook-attempts', 'webhook-status.replay-exhausted');
 	conforms(t, 'webhook-status.replay-any', 'webhooks.replay.answer', 'delivery.status');
 	const {main} = service().workspaces as {main: Workspace};
@@ -275,7 +275,7 @@ test('the fifth failure ends it; a replay begins again', async t => {
 	await main.live.remove(`/v1/webhooks/${endpoint.id}`);
 });
 
-test('every address is looked up for each attempt and must be public; a refusal is a failed attempt', async t => {
+test('resolves addresses at each attempt and requires public ones; a refusal is a failed attempt', async t => {
 	conforms(t, 'webhook-safety.rule-2-public', 'webhook-safety.rule-2-attempt', 'webhook-status.failed');
 	const {main} = service().workspaces as {main: Workspace};
 	receiver.zone['mixed.example'] = {a: ['127.0.0.1', '169.254.169.254'], ttl: 0};

@@ -17,7 +17,7 @@ const cookieOf = (visitor: Visitor) =>
 		.map(({name, value}) => `${name}=${value}`)
 		.join('; ');
 
-/** The status of an answer to bytes as they are. */
+/** The status of the response to raw bytes. */
 async function statusOf(line: string, headers: readonly string[], body = ''): Promise<number> {
 	const {port, host} = new URL(service().url);
 	const head = [`${line} HTTP/1.1`, `Host: ${host}`, 'Connection: close', ...headers].join('\r\n');
@@ -31,7 +31,7 @@ async function upload(visitor: Visitor, path: string, content: Buffer): Promise<
 	return (await visitor.raw(path, {method: 'POST', body: form})).status;
 }
 
-test('no file is read before the log-in, nor where a form takes none', async t => {
+test('rejects uploads before login and on forms without a file', async t => {
 	const small = Buffer.from('From: a@b.example\r\n\r\nHello');
 	t.is(await upload(strangerTo(service().url), '/login', small), 415);
 	const visitor = await visitorOf(service(), 'admin');
@@ -40,7 +40,7 @@ test('no file is read before the log-in, nor where a form takes none', async t =
 	t.is(await upload(visitor, '/returned/explain', Buffer.alloc(33 * 1024 * 1024, 'a')), 413);
 });
 
-test('a form of many large fields is refused', async t => {
+test('rejects a form with many large fields', async t => {
 	const visitor = await visitorOf(service(), 'viewer');
 	const form = new FormData();
 	form.set('_csrf', tokenIn((await visitor.get('/returned/explain')).text));
@@ -50,7 +50,7 @@ test('a form of many large fields is refused', async t => {
 	t.is((await visitor.raw('/returned/explain', {method: 'POST', body: form})).status, 413);
 });
 
-test('a form of many small fields is refused before anybody has logged in', async t => {
+test('rejects a form with many small fields before login', async t => {
 	const send = async (fields: string) => {
 		const headers = {'content-type': 'application/x-www-form-urlencoded'};
 		return (await strangerTo(service().url).raw('/login', {method: 'POST', body: fields, headers})).status;
@@ -61,7 +61,7 @@ test('a form of many small fields is refused before anybody has logged in', asyn
 	}
 });
 
-test('a form that anybody may send has at most 64 KiB, whatever its type', async t => {
+test('limits public forms to 64 KiB, whatever their type', async t => {
 	for (const type of ['application/x-www-form-urlencoded', 'application/json']) {
 		for (const path of ['/login', '/login/code', '/login/passkey', '/confirm']) {
 			const send = async (length: number) => {
@@ -75,7 +75,7 @@ test('a form that anybody may send has at most 64 KiB, whatever its type', async
 	}
 });
 
-test('broken escapes in a query or in cookies change nothing else in it', async t => {
+test('ignores invalid escapes in queries and cookies without affecting other values', async t => {
 	const broken = Array.from({length: 700}, (_, n) => `c${n}=%ff`);
 	t.is(await statusOf(`GET /login?${'a=%E0%A4%A&'.repeat(1000)}`, []), 200);
 	t.is(await statusOf('GET /login', [`Cookie: mailctl=%E0%A4%A; ${broken.join('; ')}`]), 200);
@@ -86,7 +86,7 @@ test('broken escapes in a query or in cookies change nothing else in it', async 
 	);
 });
 
-test('the fields of a form are those that URLSearchParams finds', t => {
+test('parses form fields like URLSearchParams', t => {
 	// Only ASCII: browsers encode other letters, and Node 20 misreads them beside a `%4`.
 	const piece = fc.constantFrom('+', '%2B', '%', '%4', '%E2%82%AC', '%FF', '=', '&', 'a', ' ', '\0', '_csrf');
 	fc.assert(
@@ -103,7 +103,7 @@ test('the fields of a form are those that URLSearchParams finds', t => {
 	);
 });
 
-test('a form with a file that is none, or does not tell its length, is no fault of the server', async t => {
+test('a malformed upload, or one without a length, is not a server error', async t => {
 	const visitor = await visitorOf(service(), 'viewer');
 	const cookie = `Cookie: ${cookieOf(visitor)}`;
 	const type = 'Content-Type: multipart/form-data; boundary=b';
@@ -121,7 +121,7 @@ test('a form with a file that is none, or does not tell its length, is no fault 
 	);
 });
 
-test('what cannot be a parameter of its path leads nowhere', async t => {
+test('responds with 404 to invalid path parameters', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	const {text} = await visitor.get('/account');
 	const body = new URLSearchParams({_csrf: tokenIn(text)}).toString();
@@ -145,7 +145,7 @@ test('what cannot be a parameter of its path leads nowhere', async t => {
 	}
 });
 
-test('what is no file of the dashboard is not there, and no fault of the server', async t => {
+test('responds with 404 to unknown assets and logs no error', async t => {
 	for (const path of [
 		'%2e%2e/x',
 		'..%2fx',
@@ -164,19 +164,19 @@ test('what is no file of the dashboard is not there, and no fault of the server'
 	t.notRegex(await service().program.log(), /request_failed/);
 });
 
-test('a destination is known by any spelling, and the forms lead to the one that is stored', async t => {
+test('accepts any spelling of a destination, and its forms use the stored one', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'shop');
 	const {text} = await visitor.get('/queue/B%C3%BCcher.Example');
 	t.regex(text, /action="\/queue\/xn--bcher-kva.example\/flush"/);
 	t.is((await visitor.submit('/queue/Dest.Example/flush')).location, '/queue/dest.example');
 });
 
-test('a text of a stranger is never taken for the place of a token', t => {
+test('never inserts the token into text from outside', t => {
 	const page = html`${act({to: '/x', label: 'Go'})}<a href="https://evil.example/?${'\0token\0'}">x</a>`;
 	t.is(withToken(page, 'secret').split('secret').length, 2);
 });
 
-test('numbers that no form of ours sends are no fault of the server', async t => {
+test('numbers out of range are not a server error', async t => {
 	const visitor = await visitorOf(service(), 'admin', 'shop');
 	const add = ['webhook', 'add', 'https://hooks.example/x', '--event', 'delivered', '--workspace', 'shop'];
 	const {id} = await service().program.cli<{id: string}>(...add);
@@ -189,7 +189,7 @@ test('numbers that no form of ours sends are no fault of the server', async t =>
 	}
 });
 
-test('what is no page has the strictest policy: files, errors, answers to keys', async t => {
+test('sends the strictest content security policy with files, errors and API responses', async t => {
 	const visitor = await visitorOf(service(), 'viewer');
 	const {text} = await visitor.get('/messages');
 	const [, asset = ''] = /<script[^>]* src="([^"]+)"/.exec(text) ?? [];

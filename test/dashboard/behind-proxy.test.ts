@@ -19,7 +19,7 @@ const ask = async (path: string, host: string, {method = 'GET', headers = [] as 
 	return await rawHttp(Number(port), `${[...head, ...headers].join('\r\n')}\r\nConnection: close\r\n\r\n${body}`);
 };
 
-test('behind a proxy with https the dashboard answers to the public name, and the cookie is for https alone', async t => {
+test('behind an HTTPS proxy the dashboard serves the public name with a secure cookie', async t => {
 	const {link} = await service().program.cli<{link: string}>('user', 'add', 'ann@staff.example');
 	t.regex(await ask('/login', 'mail.shop.example'), /^HTTP\/1\.1 200 /);
 	const answer = await ask(new URL(link).pathname, 'mail.shop.example');
@@ -36,13 +36,13 @@ test('behind a proxy with https the dashboard answers to the public name, and th
 	);
 });
 
-test('other names get nothing, and what is for the operator alone stays so', async t => {
+test('responds with 404 to other hostnames, and to operator pages on the public name', async t => {
 	t.regex(await ask('/login', 'rebound.example'), /^HTTP\/1\.1 404 /);
 	t.regex(await ask('/metrics', 'mail.shop.example'), /^HTTP\/1\.1 404 /);
 	t.regex(await ask('/docs', 'mail.shop.example'), /^HTTP\/1\.1 404 /);
 });
 
-test('of log-ins from many addresses at once a few are checked, and the others asked to come again', async t => {
+test('checks a few of many concurrent logins and tells the others to retry', async t => {
 	const {url} = service();
 	const visitor = strangerTo(url);
 	const form = {_csrf: tokenIn((await visitor.get('/login')).text), email: 'bob@staff.example', password: 'a guess'};
@@ -63,7 +63,7 @@ test('of log-ins from many addresses at once a few are checked, and the others a
 	}
 });
 
-test('links are guessed no more often than passwords', async t => {
+test('limits guesses of login links like those of passwords', async t => {
 	const {link} = await service().program.cli<{link: string}>('user', 'add', 'dan@staff.example');
 	const visitor = strangerTo(service().url);
 	const open = (path: string, network: string) => visitor.raw(path, {headers: {'x-forwarded-for': network}});
@@ -77,7 +77,7 @@ test('links are guessed no more often than passwords', async t => {
 	t.is((await open(new URL(link).pathname, '198.51.100.2')).status, 200, 'the link was not used up');
 });
 
-test('links name the host that was checked or the public one, whatever host a proxy says was asked for', async t => {
+test('links use the verified or the public hostname, whatever host a proxy forwards', async t => {
 	const {link} = await service().program.cli<{link: string}>('user', 'add', 'cat@staff.example', '--role', 'admin');
 	const opened = await ask(new URL(link).pathname, 'mail.shop.example');
 	const cookies = [...opened.matchAll(/^set-cookie: ([^=]+=[^;]+)/gim)].map(([, cookie]) => cookie);
@@ -85,7 +85,7 @@ test('links name the host that was checked or the public one, whatever host a pr
 	const {port} = new URL(service().url);
 	let users = 0;
 
-	/** The link that a form shows: sent by a page at `origin` through a proxy that passes these hosts. */
+	/** The link shown after a form is sent from a page at `origin` through a proxy that forwards these hosts. */
 	async function linkFor(host: string, origin: string, ...forwarded: readonly string[]): Promise<string | undefined> {
 		const fields = {
 			email: `user${users++}@staff.example`,

@@ -35,7 +35,7 @@ async function sent(to: string): Promise<string> {
 	return (await live.post<{id: string}>('/v1/messages', send)).body.id;
 }
 
-/** Sends to these addresses and waits until each has been tried. */
+/** Sends to these addresses and waits for an attempt to each. */
 async function sendTo({live, from, templates}: Workspace, addresses: readonly string[]): Promise<void> {
 	for (const to of addresses) {
 		const send = {from, to, templateId: templates.plain, data: {name: 'x'}};
@@ -49,7 +49,7 @@ async function sendTo({live, from, templates}: Workspace, addresses: readonly st
 	}
 }
 
-test('what hosts take, put off and refuse is told by provider, wording, category and destination', async t => {
+test('shows accepted, deferred and refused messages by provider, reply, category and destination', async t => {
 	await sendTo(of('shop'), ['ann@a.example', 'gone1@a.example', 'gone2@a.example', 'later@b.example']);
 	const {text} = await (await visitorOf(service(), 'viewer', 'shop')).get('/deliverability');
 	t.regex(text, /Looked at: 4 copies/);
@@ -65,13 +65,13 @@ test('what hosts take, put off and refuse is told by provider, wording, category
 	t.regex(text, /day \d+|known/);
 });
 
-test('without mail it says what will stand there', async t => {
+test('explains an empty deliverability page', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/deliverability?period=7d');
 	t.regex(text, /No mail in 7 days/);
 	t.notRegex(text, /a\.example/);
 });
 
-test('a message that waits: why, and the conversation of its try', async t => {
+test('shows why a message waits and the SMTP conversation of its attempt', async t => {
 	const id = await sent('full@a.example');
 	const viewer = await visitorOf(service(), 'viewer', 'waits');
 	const {text} = await waitFor('a try', async () => {
@@ -91,7 +91,7 @@ test('a message that waits: why, and the conversation of its try', async t => {
 	t.regex((await viewer.get(`/messages/${id}/frame`)).text, /Hello Ann/);
 });
 
-test('what came back is told with how it was read', async t => {
+test('shows a returned report with its classification', async t => {
 	const {program} = service();
 	const id = await sent('moved@a.example');
 	const {from} = await waitFor('the mail', () => host.received.find(({to}) => to.includes('moved@a.example')));

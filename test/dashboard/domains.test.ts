@@ -22,7 +22,7 @@ const service = serviceOf(test, {
 type Shown = {readonly state: string; readonly records: ReadonlyArray<ToPublish & {readonly state: string}>};
 const show = (name: string) => service().program.cli<Shown>('domain', 'show', name, '--workspace', 'shop');
 
-/** Adds a domain by the form; the path of its page. */
+/** Adds a domain through the form; returns the path of its page. */
 async function added(visitor: Visitor, name: string): Promise<string> {
 	const {status, location} = await visitor.submit('/domains', {name});
 	if (status !== 303 || location === null) {
@@ -31,7 +31,7 @@ async function added(visitor: Visitor, name: string): Promise<string> {
 	return location;
 }
 
-test('a domain is added, published and verified', async t => {
+test('adds, publishes and verifies a domain', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const page = await added(admin, 'green.example');
 	const {text} = await admin.get(page);
@@ -55,7 +55,7 @@ test('a domain is added, published and verified', async t => {
 	t.regex(zone.text, /^mc1\._domainkey\.green\.example\. 3600 IN TXT "v=DKIM1/m);
 });
 
-test.serial('who adds domains at once waits in turn, and no more than a few', async t => {
+test.serial('queues a few concurrent additions of domains and rejects the rest with 503', async t => {
 	const admin = await visitorOf(service(), 'admin', 'busy');
 	const adding = Array.from({length: 40}, (_, n) => admin.submit('/domains', {name: `many${n}.example`}));
 	const seen = await Promise.all(adding);
@@ -67,7 +67,7 @@ test.serial('who adds domains at once waits in turn, and no more than a few', as
 	t.deepEqual([...new Set(answers)].toSorted(), [303, 503]);
 });
 
-test('what DNS answers otherwise stands beside what it should', async t => {
+test('shows the DNS response beside the expected record if they differ', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const page = await added(admin, 'wrong.example');
 	dns.zone['_mailctl.wrong.example'] = {txt: ['<script>alert(1)</script>\u202e']};
@@ -76,7 +76,7 @@ test('what DNS answers otherwise stands beside what it should', async t => {
 	t.true(text.includes('<bdi>&lt;script&gt;alert(1)&lt;/script&gt;'));
 });
 
-test('a proven domain shows how TLS to its hosts went, and no other domain does', async t => {
+test('shows TLS results of a verified domain, and none of other domains', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const page = await added(admin, 'tls.example');
 	const seen = {day: new Date().toISOString().slice(0, 10), policy: 'sts', domain: 'bounce.tls.example'};
@@ -101,7 +101,7 @@ test('a proven domain shows how TLS to its hosts went, and no other domain does'
 	t.notRegex(text, /other-tls|tlsa-invalid/);
 });
 
-test('keys rotate, and a rotation is cancelled', async t => {
+test('rotates keys and cancels a rotation', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const page = await added(admin, 'keys.example');
 	t.is((await admin.submit(`${page}/keys/rotate`)).location, page);
@@ -111,7 +111,7 @@ test('keys rotate, and a rotation is cancelled', async t => {
 	t.notRegex((await admin.get(page)).text, /mc3\._domainkey/);
 });
 
-test('senders are added, switched and removed on the page of their domain', async t => {
+test('adds, disables, enables and removes senders on the page of their domain', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const operator = await visitorOf(service(), 'admin');
 	const page = await added(admin, 'senders.example');
@@ -150,7 +150,7 @@ test('senders are added, switched and removed on the page of their domain', asyn
 	t.is((await admin.get(page)).status, 404);
 });
 
-test('a domain that is none, or there already, is asked for again', async t => {
+test('shows the form again for an invalid or existing domain', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const refused = await admin.submit('/domains', {name: 'no domain"', return_path_domain: 'kept.example'});
 	t.is(refused.status, 422);
@@ -163,7 +163,7 @@ test('a domain that is none, or there already, is asked for again', async t => {
 	t.is((await admin.submit('/domains', {name: 'own.example', return_path_domain: 'own.example'})).status, 422);
 });
 
-test('a viewer sees records and no form', async t => {
+test('shows viewers the records but no form', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const page = await added(admin, 'seen.example');
 	const viewer = await visitorOf(service(), 'viewer', 'shop');

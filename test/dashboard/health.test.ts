@@ -17,7 +17,7 @@ const service = serviceOf(test, {
 });
 const browserFor = browserOf(test);
 
-test('health shows the process, its store and where the checks are', async t => {
+test('health shows the process, its store and a link to the checks', async t => {
 	const {text} = await (await visitorOf(service(), 'admin')).get('/health');
 	t.regex(text, /<dt>Version<\/dt><dd>\d+\.\d+\.\d+/);
 	t.regex(text, /<dt>Size<\/dt><dd>[\d.,]+ (KB|MB)<\/dd>/);
@@ -26,7 +26,7 @@ test('health shows the process, its store and where the checks are', async t => 
 	t.regex(text, /<a href="\/health\/checks">Run the checks<\/a>/);
 });
 
-test('health shows each certificate, and why the CA gives none', async t => {
+test('health shows each certificate and why the CA did not issue one', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	await waitFor('the fault of an order', async () =>
 		/<span class="badge bad">failed<\/span><\/td><td><div class="told"><bdi>mail\.lab\.test<\/bdi>.*the CA at 127\.0\.0\.1:1 does not respond/s.test(
@@ -36,7 +36,7 @@ test('health shows each certificate, and why the CA gives none', async t => {
 	t.regex((await visitor.get('/health')).text, /<h2[^>]*>Certificates<\/h2>/);
 });
 
-test('the checks are those of doctor', async t => {
+test('runs the checks of doctor', async t => {
 	const {text} = await (await visitorOf(service(), 'admin')).get('/health/checks');
 	const checks = [...text.matchAll(/<span class="badge \w+">(ok|warn|fail)<\/span><\/td><td[^>]*>([\w-]+)<\/td>/g)];
 	// The command exits with 1 where a check failed, as on a machine without room.
@@ -45,7 +45,7 @@ test('the checks are those of doctor', async t => {
 	t.regex(text, /ready at http:/);
 });
 
-test('in a browser the checks come by themselves, and without script by a link', async t => {
+test('runs the checks automatically in a browser, and through a link without scripts', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

@@ -16,7 +16,7 @@ function workspaceOf({workspaces}: Service, name: string) {
 const keyIn = (page: string) => /key_(?:live|test)_[0-9A-Za-z]{38}/.exec(page)?.[0] ?? '';
 const idIn = (page: string, name: string) => new RegExp(`${name}[\\s\\S]*?/keys/(key_\\w+)/`).exec(page)?.[1] ?? '';
 
-test('a key is made with what it may do, shown once, replaced and ended', async t => {
+test('creates a key with scopes, shows it once, rotates it and revokes it', async t => {
 	const visitor = await visitorOf(service(), 'admin', 'shop');
 	t.is((await visitor.submit('/keys', {name: ' '})).status, 422);
 	t.is((await visitor.submit('/keys', {name: 'x', rate_limit: 'many'})).status, 422);
@@ -38,7 +38,7 @@ test('a key is made with what it may do, shown once, replaced and ended', async 
 	t.is((await visitor.submit(`/keys/${id}/revoke`)).status, 404);
 });
 
-test('a workspace is paused with a reason, refuses a send, and resumes; each is in the audit trail', async t => {
+test('pauses a workspace with a reason and resumes it, and records both in the audit trail', async t => {
 	const parked = workspaceOf(service(), 'parked');
 	const visitor = await visitorOf(service(), 'admin', 'parked');
 	const path = `/workspaces/${parked.id}`;
@@ -54,7 +54,7 @@ test('a workspace is paused with a reason, refuses a send, and resumes; each is 
 	t.regex(text, /user:admin\d+@staff\.example/);
 });
 
-test('settings are saved together, and what is wrong with one is said with all of them kept', async t => {
+test('saves all settings together, or keeps the input and shows the invalid one', async t => {
 	const calm = workspaceOf(service(), 'calm');
 	const visitor = await visitorOf(service(), 'admin', 'calm');
 	const path = `/workspaces/${calm.id}`;
@@ -73,7 +73,7 @@ test('settings are saved together, and what is wrong with one is said with all o
 	t.is((await visitor.submit('/workspaces', {name: 'mine'})).status, 403);
 });
 
-test('whoever sees all workspaces makes one and looks at it at once', async t => {
+test('an admin of all workspaces creates one and switches to it at once', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	const {location} = await visitor.submit('/workspaces', {name: 'fresh'});
 	t.regex(location ?? '', /^\/workspaces\/ws_/);
@@ -84,7 +84,7 @@ test('whoever sees all workspaces makes one and looks at it at once', async t =>
 	t.regex((await visitor.get('/keys')).text, new RegExp(`value="${workspaceOf(service(), 'shop').id}" selected`));
 });
 
-test('what binds the owner of a workspace is changed by users of all workspaces alone', async t => {
+test('only users of all workspaces change the limits of a workspace', async t => {
 	const {id} = workspaceOf(service(), 'bound');
 	const path = `/workspaces/${id}`;
 	const [own, operator] = [await visitorOf(service(), 'admin', 'bound'), await visitorOf(service(), 'admin')];
@@ -137,7 +137,7 @@ test('what binds the owner of a workspace is changed by users of all workspaces 
 	t.like(await shown(), {pause_reason: null});
 });
 
-test('no scope of a key does what is the installation’s', async t => {
+test('no API key can change the installation', async t => {
 	const {id} = workspaceOf(service(), 'calm');
 	const {key} = await service().program.cli<{key: string}>('key', 'create', '--name', 'all', '--workspace', id);
 	const {post, patch} = service().api(key);
@@ -149,7 +149,7 @@ test('no scope of a key does what is the installation’s', async t => {
 	}
 });
 
-test.serial('with many workspaces each page offers the newest, and all are found by a part of their names', async t => {
+test.serial('offers the newest of many workspaces and finds all by part of their name', async t => {
 	const {program} = service();
 	const store = await openStore({file: join(program.folder, 'data/mailctl.db')});
 	t.teardown(async () => {

@@ -14,7 +14,7 @@ import {sqliteTest, storeTest} from '../helpers/databases.ts';
 import {insertWorkspace} from '../helpers/messages.ts';
 import {testTools} from '../helpers/tools.ts';
 
-/** `looks`: what is heard of mail, in place of the store's events. */
+/** `looks`: the news of messages, in place of the store's events. */
 async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncIterable<boolean>) {
 	const tools = testTools();
 	const stored = createFeed(store.reader, 10);
@@ -45,7 +45,7 @@ async function labOf(t: ExecutionContext, store: Store, looks?: () => AsyncItera
 	};
 }
 
-storeTest(test, 'a live page ends for who is removed or moved to another workspace', async (t, store) => {
+storeTest(test, 'ends the live stream of a user who is removed or moved to another workspace', async (t, store) => {
 	const {tools, logIn, follow} = await labOf(t, store);
 	const {workspaceId: other} = await insertWorkspace(store, 'other');
 	const changes = {
@@ -63,7 +63,7 @@ storeTest(test, 'a live page ends for who is removed or moved to another workspa
 	}
 });
 
-sqliteTest(test, 'who left before the stream began, or asks for its head alone, takes no seat', async (t, store) => {
+sqliteTest(test, 'a closed connection or a HEAD request takes no live stream slot', async (t, store) => {
 	const {logIn, follow} = await labOf(t, store);
 	const {token} = await logIn('ann');
 	for (let n = 0; n < 20; n++) {
@@ -80,13 +80,13 @@ sqliteTest(test, 'who left before the stream began, or asks for its head alone, 
 
 storeTest(
 	test,
-	'while news goes on a page is told less and less often, and soon again after a rest',
+	'notifies a page less and less often during constant news, and soon again after a pause',
 	async (t, store) => {
 		const {tools, logIn, follow} = await labOf(t, store, looks);
 		const {token} = await logIn('ann');
 		const begin = tools.clock.monotonic();
 		const toldAt: number[] = [];
-		/** A look each second: something happens for a minute, then nothing for one, then once. */
+		/** Looks every second: news for a minute, then none for a minute, then once. */
 		async function* looks() {
 			for (let second = 1; second <= 125; second++) {
 				tools.advance(1000);

@@ -12,7 +12,7 @@ async function sent(workspace: string, to: string): Promise<void> {
 	}
 }
 
-test.serial('an open list shows a new mail by itself, and none of another workspace', async t => {
+test.serial('an open list shows a new message automatically, and none of another workspace', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -34,7 +34,7 @@ test.serial('an open list shows a new mail by itself, and none of another worksp
 	t.deepEqual(complaints, []);
 });
 
-test.serial('a page that may not follow stays as it is, and follows when a seat is free', async t => {
+test.serial('a page without a live slot stays unchanged and updates once one is free', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -65,7 +65,7 @@ test.serial('a page that may not follow stays as it is, and follows when a seat 
 	await followed;
 });
 
-test.serial('a page whose session has ended leads to the log-in', async t => {
+test.serial('redirects a live page to the login after its session has ended', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

@@ -10,7 +10,7 @@ const service = serviceOf(test, {workspaces: {shop: []}});
 const browserFor = browserOf(test);
 const password = 'correct horse battery';
 
-/** Passkeys are bound to a name, so the browser is at `localhost`. */
+/** Passkeys are bound to a hostname, so the browser uses `localhost`. */
 async function openAt(t: ExecutionContext): Promise<{page: Page; base: string; link: string; email: string} | null> {
 	const browser = await browserFor(t);
 	if (browser === null) {
@@ -26,7 +26,7 @@ async function openAt(t: ExecutionContext): Promise<{page: Page; base: string; l
 	return {page, base, link: `${base}${new URL(link).pathname}`, email};
 }
 
-test.serial('without script one logs in by password, and is offered no passkey', async t => {
+test.serial('without scripts a user signs in by password and is offered no passkey', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		t.pass();
@@ -52,7 +52,7 @@ test.serial('without script one logs in by password, and is offered no passkey',
 	t.is(new URL(page.url()).pathname, '/messages');
 });
 
-test.serial('first log-in by link, a passkey, a password, and ten wrong ones', async t => {
+test.serial('first login by link, then by passkey and password, then ten wrong passwords', async t => {
 	const opened = await openAt(t);
 	if (opened === null) {
 		t.pass();

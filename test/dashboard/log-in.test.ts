@@ -10,7 +10,7 @@ const service = serviceOf(test, {workspaces: {shop: [], other: []}});
 const password = 'correct horse battery';
 let users = 0;
 
-/** Fills in a form of a page, with the token that the page has. */
+/** Submits a form with the token of its page. */
 async function fill(visitor: Visitor, page: Seen, path: string, fields: Record<string, string>): Promise<Seen> {
 	const body = new URLSearchParams({_csrf: tokenIn(page.text), ...fields});
 	return await visitor.raw(path, {method: 'POST', body, headers: {origin: service().url}});
@@ -37,7 +37,7 @@ async function logIn(visitor: Visitor, email: string, given: string, path = '/lo
 	return await fill(visitor, await visitor.get('/login'), path, {email, password: given});
 }
 
-test('a link logs in once, shows a page by itself, and lets one set a password there', async t => {
+test('a link signs a user in once and shows a page to set a password', async t => {
 	const {path, email} = await linkOf();
 	const [visitor, late] = [strangerTo(service().url), strangerTo(service().url)];
 	t.is((await visitor.raw(path, {method: 'HEAD'})).status, 403, 'what looks ahead does not use it up');
@@ -57,7 +57,7 @@ test('a link logs in once, shows a page by itself, and lets one set a password t
 	t.is((await late.get('/messages')).status, 200);
 });
 
-test('after the log-in one comes back to a page of ours only', async t => {
+test('redirects only to our own pages after login', async t => {
 	const {email} = await settled();
 	for (const to of ['//evil.test/', '/\\evil.test', 'https://evil.test/', '/%0d%0aX: y', '']) {
 		const visitor = strangerTo(service().url);
@@ -67,7 +67,7 @@ test('after the log-in one comes back to a page of ours only', async t => {
 	}
 });
 
-test('a one-time code is asked for once it is set up', async t => {
+test('requires a one-time code once it is set up', async t => {
 	const {visitor, email} = await settled();
 	const page = await visitor.get('/account');
 	const [, key = ''] = /name="key" value="([A-Z2-7]{32})"/.exec(page.text) ?? [];
@@ -90,7 +90,7 @@ test('a one-time code is asked for once it is set up', async t => {
 	t.is((await other.get('/messages')).status, 200);
 });
 
-test('log-out ends the session, log-out elsewhere the others', async t => {
+test('logout ends this session, or others from the account page', async t => {
 	const {visitor, email} = await settled();
 	const others = [strangerTo(service().url), strangerTo(service().url)];
 	for (const other of others) {
@@ -107,7 +107,7 @@ test('log-out ends the session, log-out elsewhere the others', async t => {
 	t.is((await visitor.get('/account')).location, '/login?to=%2Faccount');
 });
 
-test('an admin adds, changes, links and removes users; nobody changes themselves', async t => {
+test('an admin adds, changes, invites and removes users, but not themselves', async t => {
 	const admin = await visitorOf(service(), 'admin');
 	const email = `bob${users++}@staff.example`;
 	t.is((await admin.submit('/users', {email: 'bob', role: 'viewer', workspace: 'all'})).status, 422);
@@ -132,7 +132,7 @@ test('an admin adds, changes, links and removes users; nobody changes themselves
 	t.is((await admin.get(`/users/${id}`)).status, 404);
 });
 
-test('an admin of one workspace has only its users, and gives no more than it', async t => {
+test('an admin of one workspace sees only its users and grants access only to it', async t => {
 	const admin = await visitorOf(service(), 'admin', 'shop');
 	const {email: everywhere} = await linkOf('--role', 'viewer');
 	const {email: foreign} = await linkOf('--workspace', 'other');
@@ -151,7 +151,7 @@ test('an admin of one workspace has only its users, and gives no more than it', 
 	t.is((await admin.submit(`/users/${id}/link`)).status, 404);
 });
 
-test('over http from elsewhere nobody logs in, and the link stays good', async t => {
+test('refuses login over HTTP from another machine and keeps the link valid', async t => {
 	const {path} = await linkOf();
 	const visitor = strangerTo(service().url);
 	const {port} = new URL(service().url);
@@ -164,7 +164,7 @@ test('over http from elsewhere nobody logs in, and the link stays good', async t
 	t.is((await visitor.get(path)).status, 200);
 });
 
-test('what changes an account wants a log-in of the last minutes; a password confirms', async t => {
+test('account changes require a recent login or a confirmation by password', async t => {
 	const {visitor, email} = await settled();
 	const store = await openStore(service().store);
 	t.teardown(() => store.close());

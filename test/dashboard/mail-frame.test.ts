@@ -36,7 +36,7 @@ const markup = fc
 	.array(fc.constantFrom(...tokens, ...words, '<a href=https://h.example/', '<link rel=preconnect '), {maxLength: 40})
 	.map(parts => parts.join(''));
 
-test('whatever a mail’s html is, its links lead nowhere and it names no other page', t => {
+test('disables links and removes references to other pages in any HTML of a message', t => {
 	fc.assert(
 		fc.property(markup, mail => {
 			const html = framed(mail);
@@ -52,7 +52,7 @@ test('whatever a mail’s html is, its links lead nowhere and it names no other 
 	);
 });
 
-test('an image that the mail brings along is in it; another file is not', t => {
+test('embeds images attached to a message, but no other files', t => {
 	const mail = (type: string) =>
 		seenMail(
 			Buffer.from(
@@ -81,7 +81,7 @@ test('an image that the mail brings along is in it; another file is not', t => {
 	}
 });
 
-test('whatever bytes a mail is, its pages can be made', t => {
+test('renders the pages of a message from any bytes', t => {
 	const message = {id: 'msg_00000000000000000000000000'} as StoredMessage;
 	fc.assert(
 		fc.property(evilMail, bytes => {
@@ -97,7 +97,7 @@ test('whatever bytes a mail is, its pages can be made', t => {
 	t.pass();
 });
 
-test('a run of blanks of any length is looked through once for remote images', t => {
+test('scans long runs of spaces only once for remote images', t => {
 	const asks = (html: string) =>
 		seenMail(Buffer.from(`Content-Type: text/html\r\n\r\n${html}`)).html?.hasRemoteImages;
 	const blanks = ' '.repeat(1_000_000);
@@ -107,7 +107,7 @@ test('a run of blanks of any length is looked through once for remote images', t
 	}
 });
 
-test('of a mail of any size no more is kept than its pages show', t => {
+test('keeps no more of a large message than its pages show', t => {
 	// Twice as much as may be kept of the text, and a hundred times as much of all else.
 	const size = 2 * 1024 * 1024;
 	for (const {name, build} of hostileMails) {
@@ -128,7 +128,7 @@ test('of a mail of any size no more is kept than its pages show', t => {
 	t.regex(markup, /<li><bdi>https:\/\/a\.example\/x+…<\/bdi>/, 'a link that is cut leads nowhere');
 });
 
-test('no mail takes the memory of the thread that looks at it, which would end the process', async t => {
+test('no message exhausts the memory of its parser thread, which would end the process', async t => {
 	const size = 10 * 1024 * 1024;
 	const html = 'Content-Type: text/html\r\n';
 	for (const [header, filling] of [
@@ -149,7 +149,7 @@ test('no mail takes the memory of the thread that looks at it, which would end t
 	}
 });
 
-test('a mail is looked at in a thread, with its files and what it reports', async t => {
+test('parses a message with its files and reports in a thread', async t => {
 	const raw = Buffer.from(
 		'Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n<a href="https://a.example/">\r\n--b\r\nContent-Type: application/x; name=a.bin\r\n\r\nhello\r\n--b--\r\n',
 	);

@@ -11,7 +11,7 @@ import {service} from './service.ts';
 
 const name = '<img src=x onerror=alert(1)> \u202egnp';
 
-/** A message with a `cc` copy, a file and a name that would be markup. */
+/** A message with a `cc` recipient, a file and a name that contains markup. */
 async function sent({workspaces}: Service, to: string, copy = 'carol@dest.example'): Promise<string> {
 	const {live, from, templates} = workspaces.mailed as Workspace;
 	const {status, body} = await live.post<{id: string}>(
@@ -43,7 +43,7 @@ async function sent({workspaces}: Service, to: string, copy = 'carol@dest.exampl
 type Message = {id: string; to: string; cc: string[]; data: object; metadata: object; tags: string[]};
 const run = promisify(execFile);
 
-test('a message: what it is, its timeline, and each part of its mail', async t => {
+test('shows a message with its timeline and every part', async t => {
 	const id = await sent(service(), 'ann@dest.example');
 	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const page = await visitor.get(`/messages/${id}`);
@@ -92,7 +92,7 @@ test('a message: what it is, its timeline, and each part of its mail', async t =
 	t.is((await visitor.get('/messages/nonsense')).status, 404);
 });
 
-test('messages, events and acts are saved as CSV, with the filters of the page', async t => {
+test('exports messages, events and audit entries as CSV with the filters of the page', async t => {
 	const id = await sent(service(), 'csv@dest.example');
 	const visitor = await visitorOf(service(), 'admin', 'mailed');
 	const page = await visitor.get('/messages?q=csv@dest.example');
@@ -109,7 +109,7 @@ test('messages, events and acts are saved as CSV, with the filters of the page',
 	t.true(acts.text.startsWith('id,at,workspace,actor,from,action,target,detail\r\n'));
 });
 
-test('the call of a message, as a shell runs it, sends the same', async t => {
+test('the curl command of a message sends the same message from a shell', async t => {
 	const id = await sent(service(), 'henry@dest.example');
 	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const [, command = ''] = /data-copy="(curl[^"]+)"/.exec((await visitor.get(`/messages/${id}`)).text) ?? [];
@@ -123,7 +123,7 @@ test('the call of a message, as a shell runs it, sends the same', async t => {
 	t.like(second, {to, cc, data, metadata, tags});
 });
 
-test('the mail itself comes with a policy that lets nothing out, and its links are dead', async t => {
+test('serves the message in a sandbox that loads nothing, with disabled links', async t => {
 	const id = await sent(service(), 'frank@dest.example');
 	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const frame = await visitor.get(`/messages/${id}/frame`);
@@ -140,7 +140,7 @@ test('the mail itself comes with a policy that lets nothing out, and its links a
 	t.is(alone.location, `/messages/${id}/preview`);
 });
 
-test('an operator sends a message again and suppresses its recipient, which then refuses a further one', async t => {
+test('an operator resends a message and suppresses its recipient, after which resending is refused', async t => {
 	const {program} = service();
 	// Whose address no other test sends to: from here on it gets nothing.
 	const copy = 'dora@dest.example';
@@ -175,7 +175,7 @@ test('an operator sends a message again and suppresses its recipient, which then
 	t.notRegex((await viewer.get(`/messages/${id}`)).text, /resend|suppress"/);
 });
 
-test('a message that waits is cancelled and gets another time by operators, until it is too late', async t => {
+test('operators reschedule or cancel a scheduled message until it is too late', async t => {
 	const {live, from, templates} = service().workspaces.mailed as Workspace;
 	const send = {from, to: 'later@dest.example', templateId: templates.letter, data: {name}};
 	const {body} = await live.post<{id: string}>('/v1/messages', {...send, sendAt: '+2h'});
@@ -226,7 +226,7 @@ async function recipientOf(id: string, address: string): Promise<string> {
 	return shown.recipients.find(recipient => recipient.address === address)?.id ?? '';
 }
 
-test('of an erased message nothing is shown, also not what was just made or captured', async t => {
+test('shows nothing of an erased message, even if just rendered or captured', async t => {
 	const id = await sent(service(), 'ida@dest.example');
 	const operator = await visitorOf(service(), 'operator', 'mailed');
 	t.regex((await operator.get(`/messages/${id}/frame`)).text, /Hello/);
@@ -245,7 +245,7 @@ test('of an erased message nothing is shown, also not what was just made or capt
 	t.is((await operator.submit(`/messages/${id}/suppress`)).status, 422);
 });
 
-test('a search that asks for more than can be looked for finds nothing, and no page grows by the square of it', async t => {
+test('a search with too many terms finds nothing, and the page stays small', async t => {
 	const visitor = await visitorOf(service(), 'viewer', 'mailed');
 	const asked = (n: number) => `/messages?q=${new Array(n).fill('tag%3Areceipt').join('+')}`;
 	t.is((await visitor.get(asked(10))).text.match(/Search without it/g)?.length, 10);

@@ -5,7 +5,7 @@ import type {Workspace} from '../helpers/service.ts';
 import {clearOfNextHour, waitFor} from '../helpers/wait.ts';
 import {browserFor, service} from './service.ts';
 
-test('the overview has its charts, which follow what happens; without script it has its figures', async t => {
+test('updates the charts of the overview live, and shows figures without scripts', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

@@ -10,7 +10,7 @@ import {service} from './service.ts';
 
 const of = (name: string) => service().workspaces[name] as Workspace;
 
-/** The figure of a tile. */
+/** The value of a tile. */
 function figure(page: string, title: string): string | undefined {
 	const [, shown] = new RegExp(`<span class="soft">${title}</span><strong>([^<]*)</strong>`).exec(page) ?? [];
 	return shown;
@@ -33,7 +33,7 @@ async function delivered({live}: Workspace, id: string): Promise<void> {
 	});
 }
 
-test('of a workspace without mail it says what to do next', async t => {
+test('shows the next steps for a workspace without messages', async t => {
 	const {text} = await (await visitorOf(service(), 'viewer', 'empty')).get('/overview');
 	t.regex(text, /all well/);
 	t.notRegex(text, /Run the checks/);
@@ -43,7 +43,7 @@ test('of a workspace without mail it says what to do next', async t => {
 	t.notRegex(text, /data-chart/);
 });
 
-test('it counts what happened, by hour and by day, and how long deliveries took', async t => {
+test('counts messages by hour and day, and shows the time to delivery', async t => {
 	await clearOfNextHour();
 	const shop = of('counted');
 	for (const id of [await send(shop, 'a@dest.example'), await send(shop, 'b@dest.example')]) {
@@ -78,13 +78,13 @@ test('it counts what happened, by hour and by day, and how long deliveries took'
 	);
 });
 
-test('only its pages load what draws charts', async t => {
+test('only pages with charts load the chart script', async t => {
 	const visitor = await visitorOf(service(), 'viewer', 'counted');
 	t.regex((await visitor.get('/overview')).text, /uplot\.js/);
 	t.notRegex((await visitor.get('/messages')).text, /uplot/);
 });
 
-test('what keeps mail back is told, of the own workspace alone, and strangers’ words are kept in place', async t => {
+test('shows what delays messages of this workspace only, and escapes text from outside', async t => {
 	const {id} = of('stopped');
 	const {cli} = service().program;
 	await cli('queue', 'suspend', 'waits.example', '--reason', 'their wish');
@@ -106,7 +106,7 @@ test('what keeps mail back is told, of the own workspace alone, and strangers’
 	t.regex(all, /too &lt;b/, 'who may see all workspaces hears of all that are paused');
 });
 
-test('the checks are made once for who runs the installation, and those that fail are told', async t => {
+test('runs the checks once for admins of the installation and lists failures', async t => {
 	const admin = await visitorOf(service(), 'admin');
 	await waitFor('the checks are made', async () => /Checked <time/.test((await admin.get('/overview')).text));
 
@@ -123,7 +123,7 @@ test('the checks are made once for who runs the installation, and those that fai
 	t.regex(await told('warn'), /all well/);
 });
 
-test('it says how many simulated messages it leaves out, and counts them on demand', async t => {
+test('shows how many simulated messages are not counted, and counts them on request', async t => {
 	const tried = of('tried');
 	await delivered(tried, await send(tried, 'a@dest.example'));
 	for (const to of ['delivered+1@simulator.test', 'delivered+2@simulator.test']) {

@@ -6,7 +6,7 @@ import type {Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {browserFor, service} from './service.ts';
 
-/** What a page has and Node.js has not. */
+/** The globals of a page that Node.js lacks. */
 type Styled = {readonly getComputedStyle: (element: unknown) => {readonly color: string}};
 
 async function sent(data: object, more: object = {}): Promise<string> {
@@ -19,7 +19,7 @@ async function sent(data: object, more: object = {}): Promise<string> {
 	return body.id;
 }
 
-test.serial('the first mail appears by itself, is opened, and seen as others see it', async t => {
+test.serial('the first message appears automatically and is previewed on a phone and in dark mode', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -53,7 +53,7 @@ test.serial('the first mail appears by itself, is opened, and seen as others see
 	t.deepEqual(complaints, []);
 });
 
-test.serial('without script an order is found by its number', async t => {
+test.serial('finds an order by its number without scripts', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -75,7 +75,7 @@ test.serial('without script an order is found by its number', async t => {
 	t.is(new URL(page.url()).searchParams.get('q') ?? '', '');
 });
 
-test.serial('hostile mail in the preview reaches nothing and touches nothing', async t => {
+test.serial('a hostile message in the preview loads nothing and changes nothing', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

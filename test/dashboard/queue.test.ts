@@ -14,8 +14,8 @@ async function sent(to: string, workspace = 'shop'): Promise<string> {
 }
 
 /**
- * Sends until a mail stays: the page says at once that its destination is suspended, the scheduler learns of it within
- * half a second. A mail that is accepted later and arrives shows that the scheduler left this one.
+ * Sends until a message is held: the page shows the suspension at once, but the scheduler learns of it within half a
+ * second. A message that is accepted later and arrives shows that the scheduler skipped this one.
  */
 async function waiting(visitor: Visitor, to: string, workspace = 'shop'): Promise<string> {
 	return await waitFor(`mail to ${to}`, async () => {
@@ -31,7 +31,7 @@ async function waiting(visitor: Visitor, to: string, workspace = 'shop'): Promis
 const statusOf = async (id: string, workspace = 'shop') =>
 	(await workspaceOf(service(), workspace).live.get<{status: string}>(`/v1/messages/${id}`)).body.status;
 
-test('a suspended domain keeps its mail, says why, and lets it go when it is resumed', async t => {
+test('a suspended domain holds its messages, shows why, and sends them after resume', async t => {
 	const visitor = await visitorOf(service(), 'operator');
 	await visitor.submit('/workspaces/use', {workspace: workspaceOf(service(), 'shop').id});
 	t.is((await visitor.submit('/queue/suspend', {domain: 'no domain'})).status, 422);
@@ -59,7 +59,7 @@ test('a suspended domain keeps its mail, says why, and lets it go when it is res
 	t.notRegex((await visitor.get('/queue')).text, /\/queue\/stopped\.example/);
 });
 
-test('mail is dropped and failed only where its destination is typed, and only one’s own', async t => {
+test('drops and fails only messages of this workspace, after the destination is typed', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'shop');
 	const operator = await visitorOf(service(), 'operator');
 	await operator.submit('/queue/suspend', {domain: 'ended.example'});

@@ -33,7 +33,7 @@ async function uploaded(visitor: Visitor, csv: string): Promise<string> {
 	return location;
 }
 
-test('an address is suppressed by hand, found, and let go again; the API sees each step', async t => {
+test('suppresses, finds and removes an address, visible to the API at each step', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'listed');
 	const {live} = shopOf(service());
 	t.is((await visitor.submit('/suppressions', {address: 'No-Address'})).status, 422);
@@ -61,7 +61,7 @@ test('an address is suppressed by hand, found, and let go again; the API sees ea
 	);
 });
 
-test('a file is imported with its progress, bad lines are named, and the export has it all', async t => {
+test('imports a file with progress, names invalid lines, and exports everything', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'listed');
 	const lines = Array.from({length: 3000}, (_, n) => `listed${n}@dest.example,hard_bounce`);
 	const page = await uploaded(visitor, ['recipient,reason', ...lines, 'no address,hard_bounce', ''].join('\n'));
@@ -87,7 +87,7 @@ test('a file is imported with its progress, bad lines are named, and the export 
 	);
 });
 
-test('topics are made, renamed, removed and purged by their typed code', async t => {
+test('creates and renames topics, and removes and purges them after their code is typed', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'listed');
 	t.is((await visitor.submit('/topics', {code: 'two words', name: 'X'})).status, 422);
 	await visitor.submit('/topics', {code: 'news', name: '<b>News</b>'});
@@ -115,7 +115,7 @@ test('topics are made, renamed, removed and purged by their typed code', async t
 	t.is((await visitor.submit('/topics/news/remove')).status, 404);
 });
 
-test('a contact is found by address, follows its preferences, and is erased where it is typed', async t => {
+test('finds a contact by address, changes its preferences, and erases it after typing the address', async t => {
 	const visitor = await visitorOf(service(), 'operator', 'listed');
 	const message = await mailed('ann@dest.example');
 	const {text} = await visitor.get('/contacts?q=ANN@dest.example');

@@ -11,7 +11,7 @@ async function ingest(mail: string): Promise<void> {
 	await service().program.cli('bounce', 'ingest', file);
 }
 
-/** The form as browsers send it where it has a file. */
+/** Sends the form with a file as browsers do. */
 async function upload(visitor: Visitor, fields: Readonly<Record<string, string>>, file: string) {
 	const form = new FormData();
 	form.set('_csrf', tokenIn((await visitor.get('/returned/explain')).text));
@@ -22,7 +22,7 @@ async function upload(visitor: Visitor, fields: Readonly<Record<string, string>>
 	return await visitor.raw('/returned/explain', {method: 'POST', body: form, headers: {origin: service().url}});
 }
 
-test.serial('a report that matches nothing is listed and shown in full, whatever it holds', async t => {
+test.serial('lists an unmatched report and shows it in full, with hostile content escaped', async t => {
 	const visitor = await visitorOf(service(), 'viewer');
 	t.regex((await visitor.get('/returned')).text, /Nothing is kept/);
 
@@ -46,7 +46,7 @@ test.serial('a report that matches nothing is listed and shown in full, whatever
 	t.is((await visitor.get(`/returned/${'0'.repeat(64)}`)).status, 404);
 });
 
-test.serial('there are more than a page of them', async t => {
+test.serial('pages through more reports than fit one page', async t => {
 	const mails = Array.from({length: 55}, (_, index) => bounce(`u${index}@dest.example`));
 	const file = join(service().program.folder, 'returned.mbox');
 	await writeFile(
@@ -68,7 +68,7 @@ test.serial('there are more than a page of them', async t => {
 	t.is(seen.size, 55);
 });
 
-test.serial('explain reads what is pasted, a file and a reply, and keeps nothing', async t => {
+test.serial('explains pasted text, a file or an SMTP reply, and stores nothing', async t => {
 	const visitor = await visitorOf(service(), 'viewer');
 	const {text: before} = await visitor.get('/returned');
 	for (const {status, text} of [
@@ -100,7 +100,7 @@ test.serial('explain reads what is pasted, a file and a reply, and keeps nothing
 	t.deepEqual(await service().program.cli('suppression', 'list', '--workspace', 'shop'), []);
 });
 
-test.serial('users of one workspace see how mail is read, and none that came back', async t => {
+test.serial('users of one workspace can explain reports but not see returned ones', async t => {
 	const visitor = await visitorOf(service(), 'admin', 'shop');
 	const seen = await visitor.get('/returned');
 	t.is(seen.location, '/returned/explain');

@@ -12,7 +12,7 @@ import {service} from './service.ts';
 const ask = (visitor: Visitor, route: Route, path: string) =>
 	route.method === 'GET' ? visitor.get(path) : visitor.submit(path);
 
-test('without a session every page redirects to the login, and part of an open page gets no other page', async t => {
+test('without a session every page redirects to the login, and a partial update gets 401', async t => {
 	const stranger = strangerTo(service().url);
 	for (const route of routes) {
 		const body = route.method === 'POST' ? {body: new URLSearchParams()} : {};
@@ -27,7 +27,7 @@ test('without a session every page redirects to the login, and part of an open p
 	}
 });
 
-test('whoever has too small a role gets 403, whatever the page', async t => {
+test('every page responds with 403 to a role that is too low', async t => {
 	for (const [index, role] of roles.entries()) {
 		const visitor = await visitorOf(service(), role);
 		t.is((await visitor.get('/messages')).status, 200, role);
@@ -38,7 +38,7 @@ test('whoever has too small a role gets 403, whatever the page', async t => {
 	}
 });
 
-test('what is the installation’s is closed to users of one workspace', async t => {
+test('users of one workspace cannot open pages of the installation', async t => {
 	const visitor = await visitorOf(service(), 'admin', 'shop');
 	t.is((await visitor.get('/messages')).status, 200);
 	for (const route of routes.filter(one => one.everywhere)) {
@@ -47,7 +47,7 @@ test('what is the installation’s is closed to users of one workspace', async t
 	}
 });
 
-test('these acts and pages are the installation’s, and no others', t => {
+test('lists exactly the actions and pages of the installation', t => {
 	t.deepEqual(
 		routes
 			.filter(one => one.everywhere)
@@ -66,7 +66,7 @@ test('these acts and pages are the installation’s, and no others', t => {
 	);
 });
 
-test('what shows or makes a secret, and what cannot be taken back, wants a fresh log-in', async t => {
+test('requires a fresh login to show or create secrets and for irreversible actions', async t => {
 	const fresh = routes.filter(one => one.fresh);
 	t.deepEqual(fresh.map(named).toSorted(), [
 		'GET /webhooks/:id/secret',
@@ -114,7 +114,7 @@ test('what shows or makes a secret, and what cannot be taken back, wants a fresh
 	}
 });
 
-test('a form without its token, or from a page of another host, changes nothing', async t => {
+test('rejects a form without its token or from another origin', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	for (const route of routes.filter(one => one.method === 'POST')) {
 		const path = route.path.replaceAll(/:\w+/g, 'x');
@@ -129,7 +129,7 @@ test('a form without its token, or from a page of another host, changes nothing'
 	}
 });
 
-test('the things of another workspace are not there', async t => {
+test('responds with 404 to objects of another workspace', async t => {
 	const things = await thingsOf(service());
 	const owner = await visitorOf(service(), 'admin', 'shop');
 	const foreigner = await visitorOf(service(), 'admin', 'other');
@@ -157,7 +157,7 @@ test('the things of another workspace are not there', async t => {
 	}
 });
 
-test('text that no store takes is refused, whatever the page', async t => {
+test('every page rejects text that the store cannot hold', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	for (const route of routes) {
 		const path = `${route.path.replace(':destination', 'dest.example').replaceAll(/:\w+/g, '1')}?after=%00&q=%00`;
@@ -166,14 +166,14 @@ test('text that no store takes is refused, whatever the page', async t => {
 	}
 });
 
-test('a path that ends before its id is not there', async t => {
+test('responds with 404 to a path without its id', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	for (const {path} of routes.filter(one => one.method === 'GET' && one.path.endsWith(':id'))) {
 		t.is((await visitor.get(path.replace(':id', ''))).status, 404, path);
 	}
 });
 
-test('roles are told apart by their pages', t => {
+test('no form lets viewers change anything but their account and view', t => {
 	const least = (role: Role) => routes.filter(one => one.role === role).map(named);
 	for (const route of routes.filter(one => one.method === 'POST')) {
 		t.false(

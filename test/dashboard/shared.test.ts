@@ -4,7 +4,7 @@ import {createShared, sharedMs} from '../../src/dashboard/shared.ts';
 const opens = {request: {headers: {}}};
 const follows = {request: {headers: {'hx-request': 'true'}}};
 
-/** What is read are numbers: how many reads there were before. Each takes so long. */
+/** Each read returns the number of reads before it and takes so long. */
 function reading(takes: number, rest?: number) {
 	let [now, reads] = [0, 0];
 	const shared = createShared({monotonic: () => now}, rest);
@@ -20,7 +20,7 @@ function reading(takes: number, rest?: number) {
 	};
 }
 
-test('pages that follow share an answer for a moment, and who opens a page gets a new one', async t => {
+test('live pages briefly share a result, and opening a page computes a new one', async t => {
 	const {look, pass} = reading(5);
 	t.is(await look(follows), 0);
 	pass(sharedMs - 6);
@@ -31,7 +31,7 @@ test('pages that follow share an answer for a moment, and who opens a page gets 
 	t.is(await look(follows), 3);
 });
 
-test('what takes long to count is counted for a small part of the time, however many pages follow', async t => {
+test('spends little of the time on slow counts, however many live pages there are', async t => {
 	const {look, pass} = reading(500, 20);
 	t.is(await look(follows), 0);
 	pass(20 * 500 - 1);
@@ -41,7 +41,7 @@ test('what takes long to count is counted for a small part of the time, however 
 	t.is(await look(follows), 2);
 });
 
-test('a failure is shared with nobody who asks later', async t => {
+test('does not share a failure with later requests', async t => {
 	const shared = createShared({monotonic: () => 0}, 20);
 	await t.throwsAsync(shared(follows, 'shop', () => Promise.reject(new Error('gone'))));
 	t.is(await shared(follows, 'shop', async () => 1), 1);

@@ -14,7 +14,7 @@ const service = serviceOf(test, {
 const email = 'ann@staff.example';
 const verified = {email, email_verified: true};
 
-/** Goes to the provider and back, as far as the page that sends the browser on. */
+/** Goes to the provider and back, up to the page that redirects the browser. */
 async function toAndBack(visitor: Visitor, claims: Claims, userInfo: Claims = {}, path = '/login/oidc?to=%2Fusers') {
 	Object.assign(provider, {claims, userInfo});
 	const {location} = await visitor.get(path);
@@ -33,7 +33,7 @@ async function logIn(claims: Claims, userInfo?: Claims): Promise<{visitor: Visit
 	return {visitor, seen: await visitor.get(next)};
 }
 
-test.serial('a user logs in by their verified address, and comes to where they wanted', async t => {
+test.serial('signs in a user by verified address and returns to the requested page', async t => {
 	await service().program.cli('user', 'add', email, '--role', 'admin');
 	const stranger = strangerTo(service().url);
 	t.regex((await stranger.get('/login?to=%2Fusers')).text, /href="\/login\/oidc\?to=%2Fusers">Log in with 127/);
@@ -45,7 +45,7 @@ test.serial('a user logs in by their verified address, and comes to where they w
 	t.like(act, {action: 'user.logged_in', detail: {by: 'oidc'}});
 });
 
-test.serial('nobody else does', async t => {
+test.serial('rejects unverified, unknown and forged identities', async t => {
 	for (const [claims, problem] of [
 		[{email, email_verified: false}, /verified email address/],
 		[{email}, /verified email address/],
@@ -62,7 +62,7 @@ test.serial('nobody else does', async t => {
 	}
 });
 
-test.serial('only the browser that began finishes, and once', async t => {
+test.serial('only the browser that started a login completes it, and only once', async t => {
 	const [visitor, other] = [strangerTo(service().url), strangerTo(service().url)];
 	await Promise.all([visitor.get('/login'), other.get('/login')]);
 	const {next, asked} = await toAndBack(visitor, verified);
@@ -77,7 +77,7 @@ test.serial('only the browser that began finishes, and once', async t => {
 	t.is((await visitor.get('/login/oidc/finish?state=x&code=y')).status, 403);
 });
 
-test.serial('a log-in there confirms, if it is of the same user and new', async t => {
+test.serial('a fresh login at the provider by the same user confirms an action', async t => {
 	const {visitor} = await logIn(verified);
 	const path = '/confirm/oidc?to=%2Faccount';
 	const old = await toAndBack(visitor, {...verified, auth_time: Math.floor(Date.now() / 1000) - 3600}, {}, path);

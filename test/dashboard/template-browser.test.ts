@@ -12,7 +12,7 @@ async function openAs(browser: Browser, script = true, workspace = 'shop') {
 
 const shownBy = (page: Page) => page.frameLocator('iframe:visible').locator('body');
 
-test.serial('without script a preview is one press away, and the checks come before what is saved', async t => {
+test.serial('without scripts a preview is one click away, and checks run before saving', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -32,7 +32,7 @@ test.serial('without script a preview is one press away, and the checks come bef
 	await page.getByText('Saved version 1.').waitFor();
 });
 
-test.serial('every other state is fit for all, and a test leads to its message', async t => {
+test.serial('every other state of the editor is accessible, and a test links to its message', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -70,7 +70,7 @@ test.serial('every other state is fit for all, and a test leads to its message',
 	t.deepEqual(complaints, []);
 });
 
-test.serial('hostile source in a preview reaches nothing', async t => {
+test.serial('hostile source in a preview loads nothing', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

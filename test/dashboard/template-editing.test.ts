@@ -38,7 +38,7 @@ async function version(id: string, number: number): Promise<Version> {
 	return (await shop().live.get<Version>(`/v1/templates/${id}/versions/${number}`)).body;
 }
 
-test('languages are added, changed and removed, each as a version', async t => {
+test('adds, changes and removes languages, each as a new version', async t => {
 	const {editor, id, path} = await newTemplate();
 	t.regex((await editor.get(`${path}/edit`)).text, /Thank you for your order/, 'an example to begin with');
 	t.is((await editor.submit(`${path}/edit`, first)).location, path);
@@ -77,7 +77,7 @@ test('languages are added, changed and removed, each as a version', async t => {
 	t.regex(problemOf(last), /the only language/);
 });
 
-test('of two editors the second is told, keeps the text, and may save on top', async t => {
+test('warns the second of two editors, keeps the text, and allows saving on top', async t => {
 	const {editor, id, path} = await newTemplate();
 	await editor.submit(`${path}/edit`, first);
 	t.is((await editor.submit(`${path}/edit`, {...first, subject: 'One {{ name }}', begun: '1'})).status, 303);
@@ -93,7 +93,7 @@ test('of two editors the second is told, keeps the text, and may save on top', a
 	t.is(removed.status, 409, 'who began before there was a version, too');
 });
 
-test('faults are never saved, doubts once they were seen', async t => {
+test('never saves errors, and saves warnings once they were shown', async t => {
 	const {editor, path} = await newTemplate();
 	const check = async (fields: Record<string, string>) =>
 		checksOf(await editor.submit(`${path}/check`, {...first, ...fields}));
@@ -132,7 +132,7 @@ test('faults are never saved, doubts once they were seen', async t => {
 	t.is((await editor.submit(`${path}/edit`, {...doubtful, seen})).location, path);
 });
 
-test('a test goes through every check of a send', async t => {
+test('a test message passes every check of a send', async t => {
 	const {editor, id, path} = await newTemplate();
 	t.is((await editor.submit(`${path}/test`, {})).status, 404, 'there is nothing to send');
 	await editor.submit(`${path}/edit`, first);
@@ -158,7 +158,7 @@ test('a test goes through every check of a send', async t => {
 	t.like(message.body, {to: 'ann@dest.example', template_id: id});
 });
 
-test('viewers neither edit nor send', async t => {
+test('viewers can neither edit nor send', async t => {
 	const {id, path, editor} = await newTemplate();
 	await editor.submit(`${path}/edit`, first);
 	const viewer = await visitorOf(service(), 'viewer', 'shop');

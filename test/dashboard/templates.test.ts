@@ -16,7 +16,7 @@ async function saved(version: number, html: string): Promise<string> {
 	return `${templates.receipt}`;
 }
 
-test.serial('the list leads to a template, which shows how it looks', async t => {
+test.serial('lists templates and previews one', async t => {
 	const viewer = await visitorOf(service(), 'viewer', 'designed');
 	const {receipt} = shop().templates;
 	const list = await viewer.get('/templates');
@@ -42,7 +42,7 @@ test.serial('the list leads to a template, which shows how it looks', async t =>
 	t.regex(images.headers.get('content-security-policy') ?? '', /img-src data: https: http:;/);
 });
 
-test.serial('versions are compared and rolled back to', async t => {
+test.serial('compares versions and rolls back to one', async t => {
 	const id = await saved(2, '<p>Sum {{ total }}</p>\n<p>Bye</p>');
 	const operator = await visitorOf(service(), 'operator', 'designed');
 	const {text} = await operator.get(`/templates/${id}/compare?from=1&to=2`);
@@ -63,7 +63,7 @@ test.serial('versions are compared and rolled back to', async t => {
 	t.is((await operator.submit(`/templates/${id}/rollback`, {version: '9'})).status, 404);
 });
 
-test.serial('a template is made and deleted, its name typed', async t => {
+test.serial('creates a template, and deletes it after its name is typed', async t => {
 	const operator = await visitorOf(service(), 'operator', 'designed');
 	const refused = async (fields: Record<string, string>, why: RegExp) => {
 		const seen = await operator.submit('/templates', fields);
@@ -86,7 +86,7 @@ test.serial('a template is made and deleted, its name typed', async t => {
 	t.deepEqual(await acts(), ['template.created', 'template.deleted', 'template.rolled_back']);
 });
 
-/** What the audit trail has of users of the dashboard. */
+/** The audit entries of dashboard users. */
 async function acts(): Promise<string[]> {
 	const rows = await service().program.cli<Array<{actor: string; action: string}>>(
 		'audit',
@@ -98,7 +98,7 @@ async function acts(): Promise<string[]> {
 	return ours.map(({action}) => action).toSorted();
 }
 
-test('of versions that differ much the beginning of each language is shown, and none of what is too long to compare', async t => {
+test('shows the start of large diffs, and skips languages too long to compare', async t => {
 	const {live} = shop();
 	const {body} = await live.post<{id: string}>('/v1/templates', {name: 'large'});
 	for (const mark of ['old', 'new']) {
@@ -121,7 +121,7 @@ test('of versions that differ much the beginning of each language is shown, and 
 	t.is(text.match(/More than 2,000 lines differ/g)?.length, 1);
 });
 
-test('a diff gives both texts back and keeps what they have in common', t => {
+test('a diff reproduces both texts and keeps common lines', t => {
 	const lines = fc
 		.array(fc.constantFrom('a', 'b', 'c', ''), {minLength: 1, maxLength: 12})
 		.map(all => all.join('\n'));
@@ -146,30 +146,27 @@ test('a diff gives both texts back and keeps what they have in common', t => {
 	t.is(folded.length, 6);
 });
 
-test.serial(
-	'a layout that is not one is refused with its place; what templates use has no way to be removed',
-	async t => {
-		const visitor = await visitorOf(service(), 'operator', 'designed');
-		const begun = await visitor.submit('/layouts', {kind: 'layout', name: 'frame'});
-		t.regex(begun.text, /Layout frame/);
-		t.is((await visitor.submit('/layouts', {kind: 'layout', name: 'two words'})).status, 422);
-		const path = '/layouts/layout/frame';
-		for (const verb of ['', '/review']) {
-			const refused = await visitor.submit(`${path}${verb}`, {'file:body.html': 'no mark'});
-			t.is(refused.status, 422);
-			t.regex(refused.text, /_layouts\/frame\/body\.html:1:1: a layout must contain/);
-			t.regex(refused.text, /no mark/, 'nothing typed is lost');
-		}
-		t.is((await visitor.get(path)).status, 404);
-		t.is((await visitor.submit(path, {'file:body.html': '{{ content }}'})).location, '/layouts');
-		t.regex((await visitor.get(path)).text, /Remove frame/);
-		const {live, templates} = shop();
-		const variants = [{subject: 'In a frame', html: '<p>Hi</p>'}];
-		await live.post(`/v1/templates/${templates.receipt}/versions`, {variants, layout: 'frame'});
-		t.notRegex((await visitor.get(path)).text, /Remove frame/);
-		t.is((await visitor.submit(`${path}/delete`, {})).status, 422);
-		await live.post(`/v1/templates/${templates.receipt}/versions`, {variants});
-		t.is((await visitor.submit(`${path}/delete`, {})).location, '/layouts');
-		t.is((await visitor.submit(`${path}/delete`, {})).status, 404);
-	},
-);
+test.serial('rejects an invalid layout with the position, and does not offer to remove one in use', async t => {
+	const visitor = await visitorOf(service(), 'operator', 'designed');
+	const begun = await visitor.submit('/layouts', {kind: 'layout', name: 'frame'});
+	t.regex(begun.text, /Layout frame/);
+	t.is((await visitor.submit('/layouts', {kind: 'layout', name: 'two words'})).status, 422);
+	const path = '/layouts/layout/frame';
+	for (const verb of ['', '/review']) {
+		const refused = await visitor.submit(`${path}${verb}`, {'file:body.html': 'no mark'});
+		t.is(refused.status, 422);
+		t.regex(refused.text, /_layouts\/frame\/body\.html:1:1: a layout must contain/);
+		t.regex(refused.text, /no mark/, 'nothing typed is lost');
+	}
+	t.is((await visitor.get(path)).status, 404);
+	t.is((await visitor.submit(path, {'file:body.html': '{{ content }}'})).location, '/layouts');
+	t.regex((await visitor.get(path)).text, /Remove frame/);
+	const {live, templates} = shop();
+	const variants = [{subject: 'In a frame', html: '<p>Hi</p>'}];
+	await live.post(`/v1/templates/${templates.receipt}/versions`, {variants, layout: 'frame'});
+	t.notRegex((await visitor.get(path)).text, /Remove frame/);
+	t.is((await visitor.submit(`${path}/delete`, {})).status, 422);
+	await live.post(`/v1/templates/${templates.receipt}/versions`, {variants});
+	t.is((await visitor.submit(`${path}/delete`, {})).location, '/layouts');
+	t.is((await visitor.submit(`${path}/delete`, {})).status, 404);
+});

@@ -18,15 +18,14 @@ const service = serviceOf(test, {
 const browserFor = browserOf(test);
 
 let admin: Visitor;
-/** Paths of all pages that there are for an admin. */
+/** Paths of all pages that an admin can open. */
 let paths: readonly string[] = [];
 
 const phone = {width: 390, height: 780};
 const tooWide = `[...document.querySelectorAll('html, .scroll')].filter(one => one.scrollWidth > one.clientWidth && one.checkVisibility())`;
 
 /**
- * What is wrong with pages for whoever sees badly or hears them, with all that opens opened; and on a phone, as far as
- * they scroll sideways.
+ * The accessibility problems of pages with everything expanded and, on a phone, pages that scroll sideways.
  */
 async function faultsAmong(page: Page, walked: readonly string[], views: readonly View[]): Promise<string[]> {
 	const faults: string[] = [];
@@ -41,7 +40,7 @@ async function faultsAmong(page: Page, walked: readonly string[], views: readonl
 	return faults;
 }
 
-test.serial('each page that has nothing to show yet is fit for all', async t => {
+test.serial('every empty page is accessible', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -61,7 +60,7 @@ test.serial('each page that has nothing to show yet is fit for all', async t => 
 	t.deepEqual(await faultsAmong(outside.page, open, allViews), []);
 });
 
-test.serial('each page that has something of each kind to show is fit for all, and for a phone', async t => {
+test.serial('every filled page is accessible and fits a phone', async t => {
 	paths = await fill(service(), admin);
 	t.true(paths.length > 30, `${paths}`);
 	const browser = await browserFor(t);
@@ -73,7 +72,7 @@ test.serial('each page that has something of each kind to show is fit for all, a
 	t.deepEqual(await faultsAmong(page, [...paths, '/confirm'], [deskView, darkView]), []);
 });
 
-test.serial('on a phone the list of messages shows status and time', async t => {
+test.serial('shows status and time in the list of messages on a phone', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;
@@ -105,7 +104,7 @@ test.serial('on a phone the list of messages shows status and time', async t => 
 	});
 });
 
-test.serial('a viewer has no form on any page but to log out, to look, and of the own account', async t => {
+test.serial('viewers have no forms except for logout, view settings and their account', async t => {
 	const viewer = await visitorOf(service(), 'viewer');
 	const allowed = /^\/(?:logout|workspaces\/use|returned\/explain|account\/.*)$/;
 	for (const path of paths) {
@@ -122,7 +121,7 @@ test.serial('a viewer has no form on any page but to log out, to look, and of th
 const isOf = (pathname: string, pattern: string) =>
 	new RegExp(`^${pattern.replaceAll(/:\w+/g, '[^/]+')}$`).test(pathname);
 
-/** What decides who may follow a link: its route, whatever thing it names. */
+/** The route of a link, which decides who may follow it. */
 function routeOf(href: string): string {
 	const {pathname} = new URL(href, service().url);
 	const all = routes.filter(({method}) => method === 'GET').map(({path}) => path);
@@ -136,7 +135,7 @@ for (const [role, workspace] of [
 	['operator', 'shop'],
 	['admin', 'shop'],
 ] as const) {
-	test.serial(`no page of ${role} of ${workspace ?? 'all workspaces'} has a link that answers 403`, async t => {
+	test.serial(`no page of ${role} of ${workspace ?? 'all workspaces'} links to a 403`, async t => {
 		const visitor = await visitorOf(service(), role, workspace);
 		const followed = new Set<string>();
 		for (const path of paths) {
@@ -153,7 +152,7 @@ for (const [role, workspace] of [
 	});
 }
 
-test.serial('without script each page has its content', async t => {
+test.serial('shows the content of every page without scripts', async t => {
 	const browser = await browserFor(t);
 	if (browser === null) {
 		return;

@@ -26,14 +26,14 @@ async function send(to: string, metadata = {}): Promise<string> {
 	return body.id;
 }
 
-/** Adds an endpoint by the form; the path of its page. */
+/** Adds an endpoint through the form; returns the path of its page. */
 async function added(path: string, events = 'delivered'): Promise<string> {
 	const admin = await visitorOf(service(), 'admin', 'hooked');
 	const {location} = await admin.submit('/webhooks', {url: receiver.url(path), event: events});
 	return location ?? '';
 }
 
-test('what an endpoint missed in an outage is replayed, one or all', async t => {
+test('replays one or all deliveries that an endpoint missed', async t => {
 	const operator = await visitorOf(service(), 'operator', 'hooked');
 	const page = await added('/outage');
 	receiver.behave('/outage', (_, response) => response.writeHead(503).end('maintenance <b>'));
@@ -66,7 +66,7 @@ test('what an endpoint missed in an outage is replayed, one or all', async t => 
 	t.is((await operator.get(one.replace(page, elsewhere))).status, 404, 'it is of another endpoint');
 });
 
-test('a delivery about no recipient names the sender of a mail, or what the event is about', async t => {
+test('a delivery without a recipient shows the sender of a received message or the subject of the event', async t => {
 	const {store: where} = service();
 	const {id: workspaceId} = shop();
 	const admin = await visitorOf(service(), 'admin', 'hooked');
@@ -97,7 +97,7 @@ test('a delivery about no recipient names the sender of a mail, or what the even
 	t.true(delivery.text.includes(`href="/received/${keptFor}"`));
 });
 
-test('a test shows what came back', async t => {
+test('a test shows the response', async t => {
 	const operator = await visitorOf(service(), 'operator', 'hooked');
 	const page = await added('/tested', 'complained');
 	t.regex((await operator.submit(`${page}/test`)).text, /was acknowledged: the endpoint answered 200 after \d+ ms/);
@@ -106,7 +106,7 @@ test('a test shows what came back', async t => {
 	t.regex((await operator.get(page)).text, /Nothing was posted to this endpoint yet/, 'a test is not stored');
 });
 
-test('an endpoint is added, changed, switched, given a new secret and removed', async t => {
+test('adds, changes, disables, enables and removes an endpoint, and rotates its secret', async t => {
 	const admin = await visitorOf(service(), 'admin', 'hooked');
 	const kept = await admin.submit('/webhooks', {url: 'http://shop.example/"', event: 'opened'});
 	t.is(kept.status, 422);
@@ -140,7 +140,7 @@ test('an endpoint is added, changed, switched, given a new secret and removed', 
 	t.is((await admin.get(page)).status, 404);
 });
 
-test('a viewer sees how endpoints do, and neither their secrets nor a form', async t => {
+test('shows viewers the state of endpoints, but no secrets or forms', async t => {
 	const viewer = await visitorOf(service(), 'viewer', 'hooked');
 	const page = await added('/seen?token=<b>');
 	for (const path of ['/webhooks', page]) {

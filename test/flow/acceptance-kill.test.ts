@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 const never: Answer[] = [{do: 'never'}];
 const lockStep = ['8BITMIME'];
 
-/** Where each host holds the first session, for the kill to find it there. */
+/** The step at which each mail server holds its first session until the kill. */
 const before: Record<string, FakeMxOptions> = {
 	greeting: {greeting: never},
 	ehlo: {ehlo: never},
@@ -23,7 +23,7 @@ const before: Record<string, FakeMxOptions> = {
 	body: {body: [{do: 'freeze'}]},
 };
 
-test('kill -9 at every step of a session: no mail is lost, only one whose dot was sent comes twice', async t => {
+test('kill -9 at every step of a session loses no message and repeats only one whose final dot was sent', async t => {
 	const {program, dns, host} = await startMailHosts(
 		t,
 		{

@@ -17,7 +17,7 @@ async function paced(t: ExecutionContext, entries: Readonly<Record<string, unkno
 	return {MAILCTL_DESTINATIONS_FILE: file};
 }
 
-/** Sends by batches of a hundred; the ids, in no order. */
+/** Sends in batches of a hundred; returns the ids in no particular order. */
 async function sendMany({url}: Daemon, shop: Welcome, addresses: readonly string[]): Promise<string[]> {
 	const {from, templateId} = shop;
 	const ids: string[] = [];
@@ -36,7 +36,7 @@ async function sendMany({url}: Daemon, shop: Welcome, addresses: readonly string
 	return ids;
 }
 
-/** Asks what messages wait for until one of them waits for that, and says it so. */
+/** Queries what messages wait for until one of them waits for that, with that text. */
 async function untilWaits(
 	program: Program,
 	ids: string | readonly string[],
@@ -64,7 +64,7 @@ const recipientOf = (line: string) => /<([^>]*)>/.exec(line)?.[1] ?? '';
 const users = (count: number, domain: string, name = 'user') =>
 	Array.from({length: count}, (_, n) => `${name}${n}@${domain}`);
 
-test.serial('1,000 mails to one site never exceed its caps, mail to another one is not delayed', async t => {
+test.serial('1,000 messages to one provider never exceed its limits and do not delay another provider', async t => {
 	// At this rate the backlog lasts nine seconds at least, in which mail to the other site goes.
 	const caps = {connections: 3, mailsPerSession: 20, perMinute: 6000};
 	const domains = ['a.example', 'b.example', 'c.example', 'd.example'];
@@ -108,7 +108,7 @@ test.serial('1,000 mails to one site never exceed its caps, mail to another one 
 		users(1000, 'X').map((address, n) => address.replace('X', domains[n % 4] as string)),
 	);
 	const waits: number[] = [];
-	/** How many mails of the backlog arrived while a mail to the other site was on its way. */
+	/** The number of backlog messages that arrived while a message to the other provider was in transit. */
 	const meanwhile: number[] = [];
 	while (arrived() < 1000) {
 		const to = `user${waits.length}@other.example`;
@@ -135,8 +135,8 @@ test.serial('1,000 mails to one site never exceed its caps, mail to another one 
 });
 
 /**
- * How many mails more came in some stretch of time than a rate with a second's worth at once lets through. What had
- * left before may come late: three connections, and four mails in hand for each.
+ * The number of messages beyond a rate with bursts of one second in any stretch of time. Messages sent earlier may
+ * arrive late: three connections, with four messages in hand for each.
  */
 function maxOver(times: readonly number[], perMinute: number): number {
 	const most = perMinute / 60 + 12;
@@ -150,7 +150,7 @@ function maxOver(times: readonly number[], perMinute: number): number {
 	return over;
 }
 
-test.serial('a backlog of 5,000 mails: another workspace’s code leaves after what is under way', async t => {
+test.serial('sends a code of another workspace ahead of a backlog of 5,000 messages', async t => {
 	const order: string[] = [];
 	const {waiting, dot, open} = holdMail();
 	const {program, host} = await startMailHosts(
@@ -172,7 +172,7 @@ test.serial('a backlog of 5,000 mails: another workspace’s code leaves after w
 	await sendMany(first, bulk.shop, users(5000, 'slow.example'));
 	await waitFor('both connections are busy', () => waiting.length === 2);
 
-	/** How many mails of the backlog the host gets, two at a time, before a code that was just accepted. */
+	/** The number of backlog messages delivered, two at a time, before a code that was just accepted. */
 	const before = async ({url}: Daemon, to: string) => {
 		const {status} = await call(`${url}/v1/messages`, other.key, {
 			from: other.from,
@@ -212,7 +212,7 @@ test.serial('a backlog of 5,000 mails: another workspace’s code leaves after w
 	await second.kill();
 });
 
-test.serial('a host that wants less gets half the connections, and more again as it takes mail', async t => {
+test.serial('halves the connections to a mail server that asks for less, and adds more as it accepts mail', async t => {
 	const {waiting, dot, answer, open, taken} = holdMail();
 	const {program} = await startMailHosts(
 		t,
@@ -261,7 +261,7 @@ test.serial('a host that wants less gets half the connections, and more again as
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('a dead site is left alone, one mail finds out that it is back; a restart forgets nothing', async t => {
+test.serial('stops sending to a dead provider until one probe succeeds, even across a restart', async t => {
 	let up = false;
 	const {waiting, dot, open, taken} = holdMail();
 	const {program, host} = await startMailHosts(
@@ -305,7 +305,7 @@ test.serial('a dead site is left alone, one mail finds out that it is back; a re
 	t.is(await second.stop(), 0);
 });
 
-test.serial('an operator stops all mail to a domain, and lets it go again', async t => {
+test.serial('suspends and resumes all messages to a domain on request', async t => {
 	const seen: number[] = [];
 	const {program, host} = await startMailHosts(t, {
 		'mx.stop.example': {mail: () => void seen.push(performance.now())},
@@ -318,7 +318,7 @@ test.serial('an operator stops all mail to a domain, and lets it go again', asyn
 	await program.cli('queue', 'suspend', 'stop.example', '--reason', 'moving');
 	const stopped = performance.now();
 	const ids: string[] = [];
-	/** Sends a mail to each, the one that is stopped first; whether that one stayed. */
+	/** Sends a message to each, first to the suspended one; returns whether that one is still waiting. */
 	const stays = async () => {
 		const id = await send(`user${ids.length}@stop.example`);
 		ids.push(id);
@@ -350,59 +350,54 @@ test.serial('an operator stops all mail to a domain, and lets it go again', asyn
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial(
-	'what a host says makes it be left alone, get less, or get shorter sessions, as the file tells',
-	async t => {
-		const reactions = [
-			{text: 'come back* tomorrow', suspend: '2h'},
-			{text: 'slow down', slow: {perMinute: 1, for: '30m'}},
-			{text: 'only three', mailsPerSession: 3},
-		];
-		const {program, host} = await startMailHosts(
-			t,
-			{
-				'mx.later.example': {rcpt: ['450 4.2.0 please come back, dear friend, tomorrow']},
-				'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
-				'mx.shorter.example': {
-					rcpt: (_line, {commands}) =>
-						commands.filter(line => line.startsWith('MAIL')).length > 3
-							? '451 4.5.3 only three'
-							: undefined,
-				},
+test.serial('suspends, slows or shortens sessions according to replies listed in the destinations file', async t => {
+	const reactions = [
+		{text: 'come back* tomorrow', suspend: '2h'},
+		{text: 'slow down', slow: {perMinute: 1, for: '30m'}},
+		{text: 'only three', mailsPerSession: 3},
+	];
+	const {program, host} = await startMailHosts(
+		t,
+		{
+			'mx.later.example': {rcpt: ['450 4.2.0 please come back, dear friend, tomorrow']},
+			'mx.slower.example': {rcpt: ['450 4.2.0 Slow down, please']},
+			'mx.shorter.example': {
+				rcpt: (_line, {commands}) =>
+					commands.filter(line => line.startsWith('MAIL')).length > 3 ? '451 4.5.3 only three' : undefined,
 			},
-			{},
-			{
-				...(await paced(t, {odd: {domains: ['example'], connections: 1, startConnections: 1, reactions}})),
-				MAILCTL_RETRY_SCHEDULE: '1s,4h*',
-			},
-		);
-		const daemon = await program.serve();
-		const {send, status, tried, shop} = await clientOf(program, daemon);
-		const [later, slower] = [await send('user@later.example'), await send('user@slower.example')];
-		await Promise.all([tried(later), tried(slower)]);
-		const [after, less] = [await send('more@later.example'), await send('more@slower.example')];
-		await sendMany(daemon, shop, users(20, 'shorter.example'));
+		},
+		{},
+		{
+			...(await paced(t, {odd: {domains: ['example'], connections: 1, startConnections: 1, reactions}})),
+			MAILCTL_RETRY_SCHEDULE: '1s,4h*',
+		},
+	);
+	const daemon = await program.serve();
+	const {send, status, tried, shop} = await clientOf(program, daemon);
+	const [later, slower] = [await send('user@later.example'), await send('user@slower.example')];
+	await Promise.all([tried(later), tried(slower)]);
+	const [after, less] = [await send('more@later.example'), await send('more@slower.example')];
+	await sendMany(daemon, shop, users(20, 'shorter.example'));
 
-		const suspended = await untilWaits(program, after, 'suspension', /dear friend, tomorrow/);
-		t.true(Date.parse(suspended.until ?? '') - Date.now() > 3_600_000);
-		t.is(host('mx.later.example').count(), 0);
+	const suspended = await untilWaits(program, after, 'suspension', /dear friend, tomorrow/);
+	t.true(Date.parse(suspended.until ?? '') - Date.now() > 3_600_000);
+	t.is(host('mx.later.example').count(), 0);
 
-		await waitFor('one a minute', () => host('mx.slower.example').count() === 1);
-		const waiting = await waitFor('it is recorded which', async () => {
-			const states = await Promise.all([slower, less].map(status));
-			return states.includes('delivered') && (states[0] === 'delivered' ? less : slower);
-		});
-		const slow = await untilWaits(program, waiting, 'rate', /its servers get 1 message per minute for now/);
-		t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
-		t.is(host('mx.slower.example').count(), 1);
+	await waitFor('one a minute', () => host('mx.slower.example').count() === 1);
+	const waiting = await waitFor('it is recorded which', async () => {
+		const states = await Promise.all([slower, less].map(status));
+		return states.includes('delivered') && (states[0] === 'delivered' ? less : slower);
+	});
+	const slow = await untilWaits(program, waiting, 'rate', /its servers get 1 message per minute for now/);
+	t.true(Date.parse(slow.until ?? '') - Date.now() > 600_000);
+	t.is(host('mx.slower.example').count(), 1);
 
-		await waitFor('all arrived', () => host('mx.shorter.example').count() === 20);
-		const mails = host('mx.shorter.example').connections.map(
-			({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
-		);
-		// What was in hand for the first session did not know yet.
-		t.is(mails.filter(count => count > 3).length, 1, `mails by connection: ${mails}`);
-		t.true((mails[0] ?? 0) <= 8, `mails by connection: ${mails}`);
-		t.is(await daemon.stop(), 0);
-	},
-);
+	await waitFor('all arrived', () => host('mx.shorter.example').count() === 20);
+	const mails = host('mx.shorter.example').connections.map(
+		({commands}) => commands.filter(line => line.startsWith('MAIL')).length,
+	);
+	// What was in hand for the first session did not know yet.
+	t.is(mails.filter(count => count > 3).length, 1, `mails by connection: ${mails}`);
+	t.true((mails[0] ?? 0) <= 8, `mails by connection: ${mails}`);
+	t.is(await daemon.stop(), 0);
+});

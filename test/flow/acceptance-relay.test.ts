@@ -4,7 +4,7 @@ import {startFakeMx} from '../helpers/fake-mx.ts';
 import {clientOf} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('a smarthost that refuses our password: nothing is bounced, mail waits, uncounted, and goes when it is taken', async t => {
+test('while a relay refuses our password, messages wait without counting attempts, and nothing bounces', async t => {
 	let taken = false;
 	let logIns = 0;
 	const relay = await startFakeMx(t, {
@@ -60,7 +60,7 @@ test('a smarthost that refuses our password: nothing is bounced, mail waits, unc
 	t.is(await daemon.stop(), 0);
 });
 
-test('the first of two smarthosts refuses our password and repeats it: mail goes, the operator hears of it once', async t => {
+test('uses the second relay if the first refuses our password, and reports it once without the password', async t => {
 	const first = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: line => `535 5.7.8 I do not know ${line}`});
 	const second = await startFakeMx(t);
 	const program = await prepareProgram(t, {

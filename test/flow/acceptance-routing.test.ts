@@ -8,7 +8,7 @@ import {call} from '../helpers/shop.ts';
 const hasIpv6 = Object.values(networkInterfaces()).some(list => list?.some(({address}) => address === '::1'));
 const equal = ['mx1.equal.example', 'mx2.equal.example', 'mx3.equal.example'];
 
-/** Refuses each recipient's first try. */
+/** Refuses the first attempt of each recipient. */
 function greylist() {
 	const seen = new Set<string>();
 	return (line: string) => {
@@ -75,7 +75,7 @@ const lab = oncePerFile(test, async scope => {
 	return {...hosts, daemon, ...(await clientOf(hosts.program, daemon))};
 });
 
-test.serial('where mail goes: order of MX, null MX, no MX, DNS that fails, domains that are not there', async t => {
+test.serial('routes by MX order, and handles null MX, missing MX, failing DNS and missing domains', async t => {
 	const {program, dns, host, send, until, show, tried, status} = lab();
 	const suppressed = async (address: string) =>
 		(await program.cli<{suppressed: boolean}>('suppression', 'check', address)).suppressed;
@@ -143,7 +143,7 @@ test.serial('where mail goes: order of MX, null MX, no MX, DNS that fails, domai
 	);
 });
 
-test.serial('each MX gets its turn: seven of eight addresses refuse, four of five servers say 451', async t => {
+test.serial('tries every address and every MX while most refuse connections or reply 451', async t => {
 	const {host, send, until, shop, daemon} = lab();
 	const ids = await Promise.all(
 		['eight', 'busy', 'grey'].map(name =>
@@ -165,7 +165,7 @@ test.serial('each MX gets its turn: seven of eight addresses refuse, four of fiv
 	t.true(asked.includes(busyHosts.join()), asked.join('\n'));
 });
 
-test.serial('an IPv6 address alone is enough, if IPv6 is on', async t => {
+test.serial('delivers to a mail server with only an IPv6 address if IPv6 is on', async t => {
 	if (!hasIpv6) {
 		t.log('not run here: no IPv6 on this machine');
 		t.pass();
@@ -183,7 +183,7 @@ test.serial('an IPv6 address alone is enough, if IPv6 is on', async t => {
 	t.is(await off.stop(), 0);
 });
 
-test.serial('an MX that leads inside is never dialled', async t => {
+test.serial('never connects to an MX with a private address', async t => {
 	const {program, host, daemon} = lab();
 	await daemon.stop();
 	const guarded = await program.serve({MAILCTL_ALLOW_PRIVATE_MX: 'false'});

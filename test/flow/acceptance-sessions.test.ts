@@ -31,7 +31,7 @@ const lab = oncePerFile(test, async scope => {
 	return {...hosts, ...(await clientOf(hosts.program, await hosts.program.serve()))};
 });
 
-/** What mailauth says of each signature: `mc1: pass`. */
+/** The verdict of mailauth on each signature, such as `mc1: pass`. */
 async function verify(mail: Buffer, records: readonly DomainRecord[]): Promise<string[]> {
 	const {results} = await dkimVerify(mail, {
 		resolver: async name => {
@@ -57,7 +57,7 @@ function covered(mail: Buffer): string[][] {
 	return fields.map(field => (/[;\s]h=([^;]*)/.exec(field)?.[1] ?? '').toLowerCase().split(/[:\s]+/));
 }
 
-test('sessions: 421 in the middle, RSET and reuse, fifty mails a connection', async t => {
+test('reuses sessions with RSET, survives a 421 in the middle, and sends at most fifty messages each', async t => {
 	const {host, send, until, show} = lab();
 	const all = async (domain: string, names: readonly string[]) =>
 		await Promise.all(names.map(name => send(`${name}@${domain}`)));
@@ -99,7 +99,7 @@ test('sessions: 421 in the middle, RSET and reuse, fifty mails a connection', as
 	t.true(attempts.every(({phase, code}) => (phase === 'dot' && code === 250) || (phase === 'mail' && code === 421)));
 });
 
-test('a UTF-8 address where SMTPUTF8 is not offered: 5.6.7, nothing of the mail is sent', async t => {
+test('bounces a UTF-8 address with 5.6.7 where SMTPUTF8 is not offered, before sending anything', async t => {
 	const {program, host, send, until, show} = lab();
 	const refused = await send('jürgen@ascii.example');
 	await until(refused, 'bounced');
@@ -120,7 +120,7 @@ test('a UTF-8 address where SMTPUTF8 is not offered: 5.6.7, nothing of the mail 
 const tails = ['\n.\r\n', '\r\n.\n', '\n.\n', '\r.\r', '\r.\r\n', '\r\n.\r', '\r\n.\r\n', '\n\r\n.\r\n'];
 const next = 'MAIL FROM:<evil@x.test>\r\nRCPT TO:<victim@x.test>\r\nDATA\r\nSubject: forged\r\n\r\nx';
 
-test('bodies made for smuggling and values made for headers: one mail each, signed, with its own headers', async t => {
+test('SMTP smuggling and header injection each yield one signed message with its own headers', async t => {
 	const {program, host, send, until, shop} = lab();
 	const [template] = await program.cli<Array<{id: string}>>(
 		'template',

@@ -20,7 +20,7 @@ async function sendFrom({url}: Daemon, {key, from, templateId}: Welcome, to: str
 	return (body as {id: string}).id;
 }
 
-/** Whose mail a host got: `recipient address EHLO-name`. */
+/** The messages a mail server received, as `recipient address EHLO-name`. */
 const arrivals = ({received}: FakeMx) =>
 	received
 		.map(({to, connection}) => `${to} ${connection.remoteAddress} ${connection.commands[0]?.replace('EHLO ', '')}`)
@@ -28,7 +28,7 @@ const arrivals = ({received}: FakeMx) =>
 
 const dayMs = 86_400_000;
 
-test.serial('a new source sends its share of the day, the rest waits, or goes to the smarthost', async t => {
+test.serial('a new source address sends its daily share; the rest waits or goes through the relay', async t => {
 	t.timeout(600_000);
 	await waitFor('the day is long enough', () => Date.now() % dayMs < dayMs - 180_000, 200_000);
 	const source = loopbackAddress();
@@ -72,7 +72,7 @@ test.serial('a new source sends its share of the day, the rest waits, or goes to
 	t.is(await second.stop(), 0);
 });
 
-test.serial('pools of sources and routes: of a workspace, of a destination, which goes first', async t => {
+test.serial('source pools and routes of a destination take precedence over those of a workspace', async t => {
 	const [one, two] = [loopbackAddress(), loopbackAddress()];
 	const own = await startFakeMx(t, {host: loopbackAddress()});
 	const named = await startFakeMx(t, {host: loopbackAddress()});
@@ -140,7 +140,7 @@ test.serial('pools of sources and routes: of a workspace, of a destination, whic
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('smarthosts in their order: whatever is wrong with one, the next one takes it', async t => {
+test.serial('uses relays in order, and the next one after any failure', async t => {
 	const certificate = makeCertificate('elsewhere.example');
 	const gone = await startFakeMx(null, {host: loopbackAddress()});
 	await gone.close();

@@ -9,7 +9,7 @@ type Places = {readonly http: string; readonly admin: string | null};
 
 const pages = ['/metrics', '/docs', '/docs/json', '/openapi.json'];
 
-/** The status of a GET whose Host header, and key, may be others than usual. */
+/** The status of a GET, optionally with another Host header or key. */
 function statusOf(url: string, headers: Record<string, string> = {}): Promise<number | undefined> {
 	return new Promise((resolve, reject) => {
 		request(url, {headers}, response => resolve(response.resume().statusCode))
@@ -24,7 +24,7 @@ const lab = oncePerFile(test, async scope => {
 	return {program, places: () => JSON.parse(readFileSync(file, 'utf8')) as Places};
 });
 
-test.serial('metrics and docs have a listener of their own beside a public HTTP listener', async t => {
+test.serial('serves metrics and docs on a separate listener beside a public HTTP listener', async t => {
 	const {program, places} = lab();
 	const daemon = await program.serve({MAILCTL_HTTP_LISTEN: '0.0.0.0:0', MAILCTL_ADMIN_LISTEN: '127.0.0.1:0'});
 	const {http, admin} = places();
@@ -48,7 +48,7 @@ test.serial('metrics and docs have a listener of their own beside a public HTTP 
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('a token opens /metrics on both, a loopback listener serves all, and off means nowhere', async t => {
+test.serial('a token opens /metrics on both listeners; a loopback listener serves all; off disables it', async t => {
 	const {program, places} = lab();
 	const token = {MAILCTL_METRICS_TOKEN: 'scrape-me'};
 	const shared = await program.serve({...token, MAILCTL_AUTH_FAILURES: '2/3600'});

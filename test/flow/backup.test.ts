@@ -15,7 +15,7 @@ async function elsewhere(t: Parameters<typeof prepareProgram>[0], {environment}:
 	return await prepareProgram(t, settings as Record<string, string>);
 }
 
-test.serial('backup beside a daemon that sends, restore elsewhere: all is there, and nothing goes twice', async t => {
+test.serial('a backup beside a sending daemon, restored elsewhere, is complete and sends nothing twice', async t => {
 	const {program, host} = await startMailHosts(
 		t,
 		{
@@ -88,7 +88,7 @@ test.serial('backup beside a daemon that sends, restore elsewhere: all is there,
 
 const maxKills = 60;
 
-test.serial('kill -9 at any moment of a restore leaves the former store or the new one', async t => {
+test.serial('kill -9 at any moment of a restore leaves either the old store or the new one', async t => {
 	const program = await prepareProgram(t, {});
 	const data = join(program.folder, 'data');
 	const files: string[] = [];
@@ -134,7 +134,7 @@ test.serial('kill -9 at any moment of a restore leaves the former store or the n
 	t.false(existsSync(join(data, 'restore.partial')));
 });
 
-test.serial('a running daemon keeps its store; a daemon and a command end a restore that died', async t => {
+test.serial('refuses a restore beside a daemon; the next daemon or command completes an interrupted one', async t => {
 	const program = await prepareProgram(t, {});
 	const data = join(program.folder, 'data');
 	await program.cli('workspace', 'create', '--name', 'former');

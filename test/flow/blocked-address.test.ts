@@ -10,7 +10,7 @@ type Summary = {
 	readonly suspension_advice: string | null;
 };
 
-test('a host that blocks our address gets no further mail, the operator hears whom to ask; one refused message stops none', async t => {
+test('suspends a mail server that blocks our address and names a contact; a content refusal stops nothing', async t => {
 	const {program, host} = await startMailHosts(
 		t,
 		{

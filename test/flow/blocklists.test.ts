@@ -28,7 +28,7 @@ const service = serviceOf(test, {
 	},
 });
 
-test('what blocklists say is on the page of Health, in the metrics and in the checks of doctor', async t => {
+test('shows blocklist results on the Health page, in the metrics and in doctor', async t => {
 	const visitor = await visitorOf(service(), 'admin');
 	const metrics = async () =>
 		(await (await fetch(`${service().url}/metrics`)).text())
@@ -76,7 +76,7 @@ test('what blocklists say is on the page of Health, in the metrics and in the ch
 	}
 });
 
-test('where nothing leaves the machine, no list is asked', async t => {
+test('queries no blocklist where no messages leave the machine', async t => {
 	const quiet = await startFakeDns(t, {});
 	const program = await prepareProgram(t, {
 		...{MAILCTL_DELIVERY: 'capture', MAILCTL_SOURCE_ADDRESSES: '93.184.215.14', MAILCTL_DNS_SERVERS: quiet.server},

@@ -8,7 +8,7 @@ const rule = (category: string) => ({
 	rules: [{name: 'the-door', when: {text: 'wrong door'}, category}],
 });
 
-test('own rules come before the shipped ones; SIGHUP reads them anew in all threads; broken ones change nothing', async t => {
+test('own rules precede the built-in ones; SIGHUP reloads them in all threads unless they are invalid', async t => {
 	const {program} = await startMailHosts(
 		t,
 		{'mx.a.example': {rcpt: '550 5.1.1 wrong door'}},
@@ -45,7 +45,7 @@ test('own rules come before the shipped ones; SIGHUP reads them anew in all thre
 	t.is(await daemon.stop(), 0);
 });
 
-test('a rules file with problems: exit 78 at the start and by config check, all told', async t => {
+test('an invalid rules file makes serve and config check exit with 78 and report every problem', async t => {
 	const {program} = await startMailHosts(t, {}, {}, {MAILCTL_BOUNCE_RULES_FILE: 'rules.json'});
 	writeFileSync(
 		join(program.folder, 'rules.json'),

@@ -10,7 +10,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const host = 'mail.lab.test';
 
-test('an order that kill -9 cuts off goes on, and running listeners take each certificate', async t => {
+test('resumes a certificate order after kill -9, and running listeners load each new certificate', async t => {
 	const [http, inbound] = await Promise.all([freePort(), freePort()]);
 	const dns = await startFakeDns(t, {[host]: {a: ['127.0.0.1']}});
 	const ca = await startAcmeServer(t, () => ({host: '127.0.0.1', http, tls: 1}));

@@ -23,7 +23,7 @@ function exampleOf(name: string): string {
 	return new RegExp(`<!-- test: ${name} -->\n\`\`\`\\w+\n([\\s\\S]*?)\`\`\``).exec(page)?.[1] ?? '';
 }
 
-/** Runs the client in Python with more behind it; null: there is no Python. */
+/** Runs the Python client with more code appended; null: Python is not installed. */
 async function runPython(t: ExecutionContext, {folder}: Program, more: string, ...args: readonly string[]) {
 	const file = path.join(folder, 'mailctl.py');
 	writeFileSync(file, readFileSync('docs/guide/mailctl.py', 'utf8') + more);
@@ -38,7 +38,7 @@ async function runPython(t: ExecutionContext, {folder}: Program, more: string, .
 	}
 }
 
-test.serial('the client in Python sends, lists and says what is wrong', async t => {
+test.serial('the Python client sends, lists and reports errors', async t => {
 	const {program, daemon, key, from, templateId} = running();
 	const main = `
 import sys
@@ -73,7 +73,7 @@ print(json.dumps([listed == ids[::-1], len(same), errors]))
 	]);
 });
 
-/** A send that says all it can, to a host that no test reaches. */
+/** A send with every field set, to a mail server that no test reaches. */
 const everything = (from: string, templateId: string, inReplyTo: string) => ({
 	from,
 	to: 'eve@example.org',
@@ -90,7 +90,7 @@ const everything = (from: string, templateId: string, inReplyTo: string) => ({
 });
 
 test.serial(
-	'the clients cover a whole send request, and routes of messages, contacts, templates and layouts',
+	'the clients cover every field of a send and the routes of messages, contacts, templates and layouts',
 	async t => {
 		const {program, daemon, key, from, templateId} = running();
 		const client = new Mailctl({baseUrl: daemon.url, apiKey: key});
@@ -160,7 +160,7 @@ print(json.dumps([said, [(one["id"], one["replayed"]) for one in items], [one["s
 	},
 );
 
-test.serial('a first mail by the client and by the examples of its page, until it is delivered', async t => {
+test.serial('the client and the examples of its docs page send a first message until it is delivered', async t => {
 	const {daemon, key, from, templateId} = running();
 	const client = new Mailctl({baseUrl: daemon.url, apiKey: key});
 

@@ -20,7 +20,7 @@ type Shop = {
 	readonly subjectOf: (id: string) => Promise<string>;
 };
 
-/** The program in capture mode, with a template that tells the day in the recipient's way and place. */
+/** The program in capture mode, with a template that prints the date in the recipient's locale and time zone. */
 const open = oncePerFile(test, async (scope): Promise<Shop> => {
 	const program = await prepareProgram(scope, {
 		MAILCTL_SWEEP_INTERVAL: '100ms',
@@ -63,7 +63,7 @@ const open = oncePerFile(test, async (scope): Promise<Shop> => {
 	};
 });
 
-test.serial('an erased person is in no captured mail; others are', async t => {
+test.serial('erasing a contact removes them from captured messages and leaves those of others', async t => {
 	const {program, daemon, key, send, subjectOf} = open();
 	const ids = [
 		await send({cc: ['boss@work.example']}),
@@ -91,7 +91,7 @@ test.serial('an erased person is in no captured mail; others are', async t => {
 	t.regex(shown.stdout, /erased@erased\.invalid/);
 });
 
-test.serial('the daemon sweeps: an old message is gone with its file, and its key', async t => {
+test.serial('the daemon deletes an old message with its captured file and its idempotency key', async t => {
 	const {program, daemon, key, send, subjectOf} = open();
 	const young = await send();
 	await subjectOf(young);

@@ -19,55 +19,52 @@ async function send(
 	return await call(`${url}/v1/messages`, key, {from, to, templateId});
 }
 
-test.serial(
-	'SIGTERM under load, with a drain delay or without: exit 0 after all sessions, every 202 is delivered once',
-	async t => {
-		const {program, mx} = await deliveringTo(t, {});
-		const daemon = await program.serve();
-		const shop = await welcomeOf(program);
-		const accepted: string[] = [];
-		let loading = true;
-		const load = Promise.all(
-			Array.from({length: 16}, async (_, queue) => {
-				for (let n = 0; loading; n++) {
-					const to = `user-${queue}-${n}@${domains[n % domains.length]}`;
-					const answer = await send(daemon.url, shop, to).catch(() => null); // The daemon is gone.
-					if (answer?.status === 202) {
-						accepted.push(to);
-					} else {
-						t.true(answer === null || answer.status === 503, JSON.stringify(answer));
-						loading = false;
-					}
+test.serial('SIGTERM under load, with or without a drain delay, exits with 0 and delivers every 202 once', async t => {
+	const {program, mx} = await deliveringTo(t, {});
+	const daemon = await program.serve();
+	const shop = await welcomeOf(program);
+	const accepted: string[] = [];
+	let loading = true;
+	const load = Promise.all(
+		Array.from({length: 16}, async (_, queue) => {
+			for (let n = 0; loading; n++) {
+				const to = `user-${queue}-${n}@${domains[n % domains.length]}`;
+				const answer = await send(daemon.url, shop, to).catch(() => null); // The daemon is gone.
+				if (answer?.status === 202) {
+					accepted.push(to);
+				} else {
+					t.true(answer === null || answer.status === 503, JSON.stringify(answer));
+					loading = false;
 				}
-			}),
-		);
-		await waitFor('mail flows', () => mx.count() >= 100);
-		const began = performance.now();
-		t.is(await daemon.stop(), 0);
-		const stopMs = performance.now() - began;
-		await load;
-		t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
+			}
+		}),
+	);
+	await waitFor('mail flows', () => mx.count() >= 100);
+	const began = performance.now();
+	t.is(await daemon.stop(), 0);
+	const stopMs = performance.now() - began;
+	await load;
+	t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
 
-		const next = await program.serve({MAILCTL_DRAIN_DELAY: '100ms'});
-		await waitFor('the rest has arrived', () => {
-			const there = new Set(mx.received.map(({to: [to]}) => String(to)));
-			return accepted.every(to => there.has(to));
-		});
-		t.is(await next.stop(), 0);
-		t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
-		t.log(`${accepted.length} accepted, ${mx.count()} arrived, stopped in ${Math.round(stopMs)} ms`);
-		const arrived = mx.received.map(({to: [to]}) => String(to)).sort();
-		// One more may have been taken in whose 202 was cut off; none may come twice.
-		t.is(new Set(arrived).size, arrived.length);
-		t.deepEqual(
-			accepted.filter(to => !arrived.includes(to)),
-			[],
-		);
-	},
-);
+	const next = await program.serve({MAILCTL_DRAIN_DELAY: '100ms'});
+	await waitFor('the rest has arrived', () => {
+		const there = new Set(mx.received.map(({to: [to]}) => String(to)));
+		return accepted.every(to => there.has(to));
+	});
+	t.is(await next.stop(), 0);
+	t.like((await eventsOf(program, 'stopped')).at(-1), {drained: true});
+	t.log(`${accepted.length} accepted, ${mx.count()} arrived, stopped in ${Math.round(stopMs)} ms`);
+	const arrived = mx.received.map(({to: [to]}) => String(to)).sort();
+	// One more may have been taken in whose 202 was cut off; none may come twice.
+	t.is(new Set(arrived).size, arrived.length);
+	t.deepEqual(
+		accepted.filter(to => !arrived.includes(to)),
+		[],
+	);
+});
 
 test.serial(
-	'a thread that dies while it writes ends the daemon: every 202 is delivered, at the latest after the next start',
+	'a crashed writer thread stops the daemon; every 202 is delivered, at the latest after a restart',
 	async t => {
 		const {program, mx} = await deliveringTo(t, {});
 		const daemon = await program.serve({
@@ -100,7 +97,7 @@ test.serial(
 	},
 );
 
-test.serial('a stopping daemon is unready, and serves for MAILCTL_DRAIN_DELAY or until a second signal', async t => {
+test.serial('a stopping daemon is unready but serves for MAILCTL_DRAIN_DELAY or until a second signal', async t => {
 	let hanging = 0;
 	const {program, mx} = await deliveringTo(t, {
 		dot(_line, {commands}) {
@@ -136,14 +133,14 @@ test.serial('a stopping daemon is unready, and serves for MAILCTL_DRAIN_DELAY or
 	await waitFor('the session is closed', () => mx.open() === 0);
 });
 
-/** What the last tests share. */
+/** The daemon that the last tests share. */
 const running = oncePerFile(test, async scope => {
 	const program = await prepareProgram(scope, {});
 	const daemon = await program.serve();
 	return {program, daemon, shop: await welcomeOf(program)};
 });
 
-test.serial('what the CLI changes holds in the running daemon', async t => {
+test.serial('changes by the CLI take effect in the running daemon', async t => {
 	const {program, daemon, shop} = running();
 	const {id: keyId, key} = await program.cli<{id: string; key: string}>('key', 'create', '--name', 'other');
 	const status = async (secret: string) => (await send(daemon.url, {...shop, key: secret}, 'you@a.example')).status;
@@ -173,7 +170,7 @@ test.serial('what the CLI changes holds in the running daemon', async t => {
 });
 
 test.serial(
-	'SIGHUP, also three thousand times: what may change does, a broken file changes nothing and is named',
+	'SIGHUP, even three thousand times, reloads settings; an invalid file is named and changes nothing',
 	async t => {
 		const {program, daemon, shop} = running();
 		const env = (text: string) => writeFileSync(join(program.folder, '.env'), text, {mode: 0o600});

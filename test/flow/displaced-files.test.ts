@@ -5,7 +5,7 @@ import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('the store is removed under load: every 202 is in what the daemon saved', async t => {
+test('if the store is deleted under load, every 202 is in the copy the daemon saves', async t => {
 	const program = await prepareProgram(t, {});
 	const daemon = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);

@@ -8,7 +8,7 @@ import {verifyWithDkimpy} from '../helpers/dkimpy.ts';
 import {verifyWithOpendkim} from '../helpers/opendkim.ts';
 
 const compose = createCompose();
-test('dkimpy takes both signatures of every letter, and none of a mail with a second Subject', async t => {
+test('dkimpy verifies both signatures of every message, and neither after a second Subject is added', async t => {
 	const domain = 'shop.example';
 	const pems = await generateSigningKeys();
 	const keys = [
@@ -45,7 +45,7 @@ test('dkimpy takes both signatures of every letter, and none of a mail with a se
 	);
 });
 
-test('dkimpy and OpenDKIM take any letter', async t => {
+test('dkimpy and OpenDKIM verify generated messages', async t => {
 	const domain = 'shop.example';
 	const pems = await generateSigningKeys();
 	const keys = [

@@ -16,7 +16,7 @@ type Domain = {
 	readonly records: ReadonlyArray<ToPublish & {readonly key: {readonly state: string} | null}>;
 };
 
-test('a domain from its first record to its second pair of keys', async t => {
+test('takes a domain from its first DNS record through verification to its second pair of keys', async t => {
 	const mx = await startFakeMx(t);
 	const dns = await startFakeDns(t, {
 		'buyer.example': {mx: [[10, 'mx.buyer.example']]},
@@ -100,13 +100,13 @@ test('a domain from its first record to its second pair of keys', async t => {
 	t.notRegex(await program.log(), /PRIVATE KEY/);
 });
 
-/** The nth mail from a domain. */
+/** The nth message from a domain. */
 async function arrived(received: readonly Received[], domain: string, count: number): Promise<Received> {
 	const from = () => received.filter(({data}) => new RegExp(`^From: .*${domain}>?\\r$`, 'm').test(data.toString()));
 	return await waitFor(`mail ${count} from ${domain}`, () => from()[count - 1]);
 }
 
-/** What mailauth says of each signature by the keys that DNS shows: `mc1: pass`. */
+/** The verdict of mailauth on each signature with the keys in DNS, such as `mc1: pass`. */
 async function signatures({data}: Received, server: string): Promise<string[]> {
 	const dns = new Resolver();
 	dns.setServers([server]);

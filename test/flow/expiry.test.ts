@@ -4,7 +4,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const lifetimeMs = 20_000;
 
-test('after the lifetime of its workspace a message bounces as expired, and nothing reaches a mail server', async t => {
+test('a message bounces as expired after the queue lifetime of its workspace, and no attempt follows', async t => {
 	let isOpen = false;
 	const {program, host} = await startMailHosts(
 		t,

@@ -12,7 +12,7 @@ const fields = (mail: Uint8Array) => {
 	return text.slice(0, text.indexOf('\r\n\r\n')).split(/\r\n(?![ \t])/);
 };
 
-test('delivered messages say, signed, where opt-outs and complaints go; without inbound mail only a link', async t => {
+test('signs headers for opt-outs and complaints; without an inbound listener only the unsubscribe link', async t => {
 	const {program, host} = await startMailHosts(t, {'mx.a.example': {}});
 	const daemon = await program.serve({
 		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',

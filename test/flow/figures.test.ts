@@ -3,7 +3,7 @@ import {prepareProgram, welcomeOf} from '../helpers/daemon.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('the metrics count what is taken and what is asked', async t => {
+test('metrics count accepted messages and requests', async t => {
 	const program = await prepareProgram(t, {});
 	const {url} = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);

@@ -13,7 +13,7 @@ const bounces = 'bounces.shop.example';
 const support = 'support@in.help.example';
 const local = 'a'.repeat(64);
 
-/** In strings of 255 octets, as DNS holds it. */
+/** Splits text into strings of 255 octets, as in DNS. */
 const record = (text: string): readonly string[] => text.match(/.{1,255}/g) ?? [];
 
 const signature = (n: number): string =>
@@ -22,7 +22,7 @@ const signatures = [1, 2, 3, 4, 5].map(signature).join('\r\n');
 const heavy = `${signatures}\r\nFrom: a@evil.test\r\n\r\n${'\t\n'.repeat(255 * 1024)}`;
 const light = 'From: a@evil.test\r\nSubject: x\r\n\r\n.\r\n';
 
-test('what strangers bring, and what their DNS says, delays no bounce and no answer of the daemon', async t => {
+test('hostile messages and DNS records delay neither bounces nor responses of the daemon', async t => {
 	const macros = (n: number) => ({txt: [record(`v=spf1 include:x.${'%{l}'.repeat(n)}_`)]});
 	const dns = await startFakeDns(t, {
 		'evil.test': macros(400),

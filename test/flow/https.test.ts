@@ -25,7 +25,7 @@ async function portsOf({folder}: Program): Promise<Readonly<Record<'https' | 're
 	return {https: port(file.https), redirect: port(file.redirect)};
 }
 
-test('https without a proxy: certificates of a CA, a link host, redirects, and a policy that our own client takes', async t => {
+test('HTTPS without a proxy: ACME certificates, a link domain, redirects and a valid MTA-STS policy', async t => {
 	const dns = await startFakeDns(t, {
 		'mail.example': {a: [address]},
 		'go.shop.example': {cname: 'mail.example'},

@@ -9,7 +9,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const domain = 'bounces.shop.example';
 
-test('mail that proves nothing uses up the allowance of its client; what proves itself does not', async t => {
+test('unauthenticated inbound messages use up the allowance of their client; genuine reports do not', async t => {
 	const program = await prepareProgram(t, {
 		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',
 		MAILCTL_RETURN_PATH_DOMAIN: domain,

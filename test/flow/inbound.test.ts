@@ -41,7 +41,7 @@ async function figureOf(url: string, name: string): Promise<number | undefined> 
 	return line === undefined ? undefined : Number(line.split(' ').at(-1));
 }
 
-test('a bounce for a copy of ours is taken, forged ones are not, and nothing else goes in or out', async t => {
+test('accepts a bounce for one of our recipients and rejects forged tokens and relaying', async t => {
 	const {program, dataDir} = await listening(t, {MAILCTL_LOG_LEVEL: 'debug'});
 	const [recipient, other] = await insertDeliveredIn(dataDir, ['anna@example.net', 'bert@example.net'], domain);
 	const daemon = await program.serve();
@@ -83,7 +83,7 @@ test('a bounce for a copy of ours is taken, forged ones are not, and nothing els
 	t.regex(await talk.reply(), /^421/);
 });
 
-test('kill -9 after the 250: what was taken is read at the next start, once', async t => {
+test('after kill -9, reports acknowledged with 250 are processed once at the next start', async t => {
 	const {program, dataDir} = await listening(t);
 	const addresses = Array.from({length: 1500}, (_, n) => `user${n}@example.net`);
 	const recipients = await insertDeliveredIn(dataDir, addresses, domain);
@@ -109,7 +109,7 @@ test('kill -9 after the 250: what was taken is read at the next start, once', as
 	}
 });
 
-test('STARTTLS with a certificate that SIGHUP renews', async t => {
+test('offers STARTTLS with a certificate that SIGHUP reloads', async t => {
 	const [first, second] = [makeCertificate('mail.shop.example'), makeCertificate('mail.shop.example')];
 	const {program, dataDir} = await listening(t);
 	const [cert, key] = [path.join(program.folder, 'cert.pem'), path.join(program.folder, 'key.pem')];

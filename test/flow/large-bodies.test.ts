@@ -6,13 +6,13 @@ import {tokenIn, visitorOf} from '../helpers/dashboard.ts';
 import {watchHealth} from '../helpers/health-watch.ts';
 import {talkTo} from '../helpers/smtp-talk.ts';
 
-/** Many times what it takes on a machine at rest (0.25 s). */
+/** Many times the duration on an idle machine (0.25 s). */
 const maxAnswerLength = 6000;
-/** The daemon would give one or two if it were blocked; where all of it takes a third of a second, it gives seven. */
+/** A blocked daemon would send one or two responses; even if all takes a third of a second, it sends seven. */
 const minAnswers = 4;
 /**
- * Megabytes: 500 is meant. Threads collect late: 536 to 556 in runs of one program after each other, with its sources
- * instead of the bundle 40 more.
+ * Megabytes; the intended limit is 500. Threads collect garbage late: consecutive runs of one program measured 536 to
+ * 556, and 40 more from its sources than from the bundle.
  */
 const maxMemory = 650;
 const atOnce = 8;
@@ -53,7 +53,7 @@ function bodiesOf({
 	];
 }
 
-test.serial('bodies of any size, eight at once, keep nobody else from an answer and the memory small', async t => {
+test.serial('request bodies of any size, eight at once, neither block other requests nor use much memory', async t => {
 	const program = await prepareProgram(t, {MAILCTL_RATE_LIMIT: '0', MAILCTL_LOG_LEVEL: 'info'});
 	const daemon = await program.serve();
 	const welcome = await welcomeOf(program);
@@ -82,7 +82,7 @@ test.serial('bodies of any size, eight at once, keep nobody else from an answer 
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('files, forms, previews and submitted mails of any size keep nobody else from an answer', async t => {
+test.serial('uploads, forms, previews and submitted messages of any size do not block other requests', async t => {
 	const program = await prepareProgram(t, {
 		MAILCTL_RATE_LIMIT: '0',
 		MAILCTL_DELIVERY: 'capture',

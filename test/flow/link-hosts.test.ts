@@ -18,7 +18,7 @@ type Tenant = {
 	readonly inIt: readonly string[];
 };
 
-test('mail of two tenants: each has links with its own host once DNS leads it here, and no other', async t => {
+test('links of each tenant use its own link domain once DNS points it to this machine', async t => {
 	const mx = await startFakeMx(t);
 	const dns = await startFakeDns(t, {
 		'buyer.example': {mx: [[10, 'mx.buyer.example']]},
@@ -62,7 +62,7 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 	const daemon = await program.serve();
 	const sent = new Map<string, number>();
 
-	/** The mail of the next send of a tenant. */
+	/** Sends for a tenant and returns the message. */
 	async function mailOf({name, key, templateId}: Tenant): Promise<Received> {
 		const data = {
 			customer: {name: 'Ada'},
@@ -82,7 +82,7 @@ test('mail of two tenants: each has links with its own host once DNS leads it he
 		return await waitFor(`mail ${n} of ${name}`, () => from()[n - 1]);
 	}
 
-	/** Every host that a mail names in a link, in its header, its html and its text. */
+	/** Every hostname in the links of a message: in its headers, HTML and text. */
 	async function hostsOf({data}: Received): Promise<string[]> {
 		const mail = await simpleParser(data);
 		const texts = [String(mail.html), mail.text ?? '', mail.headerLines.map(({line}) => line).join('\n')];

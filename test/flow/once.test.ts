@@ -10,14 +10,14 @@ const kills = 2;
 type Usage = {readonly accepted: number};
 type Answer = {readonly id: string};
 
-test('kill -9 under load: repeated with their keys until answered, sends make one message each', async t => {
+test('sends repeated with their idempotency key through kill -9 under load create one message each', async t => {
 	const program = await prepareProgram(t, {MAILCTL_ROLES: 'api', MAILCTL_RATE_LIMIT: '0'});
 	let daemon: Daemon | null = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);
 	const ids = new Map<number, Set<string>>();
 	let [next, answered, repeats] = [0, 0, 0];
 
-	/** Sends until there is an answer, as a client would, and once more. */
+	/** Sends until it gets a response, as a client would, and once more. */
 	const sendOnce = async (number: number) => {
 		const seen = new Set<string>();
 		ids.set(number, seen);

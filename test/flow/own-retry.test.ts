@@ -4,7 +4,7 @@ import test from 'ava';
 import {logged} from '../helpers/daemon.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 
-test('a destination is tried again and given up by its own rules, another one by the settings; SIGHUP changes them', async t => {
+test('a destination with its own retry schedule and lifetime overrides the settings; SIGHUP reloads them', async t => {
 	const deferring = {rcpt: '450 4.2.0 later'};
 	const {program} = await startMailHosts(
 		t,

@@ -12,7 +12,7 @@ const send = async (url: string, {key, from, templateId}: Welcome, to: string) =
 const statusOf = async (url: string, {key}: Welcome, {id}: Sent) =>
 	((await call(`${url}/v1/messages/${id}`, key)).body as {status: string}).status;
 
-test('what is queued is held while its workspace is paused, goes out after resume, and is counted', async t => {
+test('holds queued messages while their workspace is paused, counts them, and sends them after resume', async t => {
 	const program = await prepareProgram(t, {});
 	const taking = await program.serve({MAILCTL_ROLES: 'api'});
 	const shop = await welcomeOf(program);

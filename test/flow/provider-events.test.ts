@@ -16,7 +16,7 @@ const ends = [
 ] as const;
 const statuses: readonly string[] = ends.map(([, status]) => status);
 
-test.serial('each provider: its events reach their message, and forged or repeated ones change nothing', async t => {
+test.serial('matches events of each provider to their message, and ignores forged and repeated ones', async t => {
 	const {relay, program, daemon, client, sns, key, urlOf, secretOf, post} = lab();
 	const subscribeUrl = 'https://sns.eu-west-1.amazonaws.com/?Token=abc';
 	const asks = {Type: 'SubscriptionConfirmation', Token: 'abc', SubscribeURL: subscribeUrl};
@@ -71,7 +71,7 @@ test.serial('each provider: its events reach their message, and forged or repeat
 	t.is((await fetch(urlOf('ses').replace(/[^/]+$/, 'other'), {method: 'POST', body: '{}'})).status, 404);
 });
 
-test.serial('kill -9 while events come in: nothing acknowledged is lost, all of it counts once', async t => {
+test.serial('kill -9 while events arrive loses no acknowledged event and counts each once', async t => {
 	const {relay, program, daemon, client, urlOf, secretOf} = lab();
 	const before = relay.count();
 	const ids = new Map<string, string>();

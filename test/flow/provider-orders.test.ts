@@ -8,7 +8,7 @@ import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 type Lab = Awaited<ReturnType<typeof startAll>>;
-/** What the recorded payloads of each provider are about (test/fixtures/providers). */
+/** The subjects of the recorded payloads of each provider (test/fixtures/providers). */
 type What = 'delivered' | 'bounced' | 'complained' | 'deferred' | 'dropped';
 
 const recorded = (provider: ProviderName) =>
@@ -17,21 +17,21 @@ const recorded = (provider: ProviderName) =>
 		readonly event: object;
 	}>;
 
-/** A recorded payload, about this mail; undefined: this provider has no such event. */
+/** A recorded payload about this message; undefined: this provider has no such event. */
 function payload(provider: ProviderName, what: What, ref: string, to: string): object | undefined {
 	const found = recorded(provider).find(one => one.what === what)?.event;
 	const text = JSON.stringify(found)?.replaceAll('rTOKEN', ref).replaceAll('ada@example.org', to);
 	return text === undefined ? undefined : JSON.parse(text);
 }
 
-/** What both tests share. */
+/** Fixtures that both tests share. */
 const sharedLab = oncePerFile(test, startAll);
 
 /** The reports that found no message. */
 const keptIn = async ({program}: Lab) =>
 	await program.cli<ReadonlyArray<{kept: string}>>('bounce', 'unmatched', '--limit', '100');
 
-/** Events in the order in which they come, what becomes of the mail, and what its timeline has of them. */
+/** Events in order of arrival, the resulting status, and the resulting timeline entries. */
 const orders: ReadonlyArray<readonly [come: readonly What[], status: string, suppressed: boolean]> = [
 	[['bounced', 'delivered'], 'bounced', true],
 	[['complained', 'delivered'], 'complained', true],
@@ -42,7 +42,7 @@ const orders: ReadonlyArray<readonly [come: readonly What[], status: string, sup
 	[['bounced', 'bounced', 'bounced'], 'bounced', true],
 	[['delivered', 'complained', 'delivered', 'complained'], 'complained', true],
 ];
-/** The first ones have an event of each kind. What follows from an order does not depend on the provider. */
+/** The first orders contain every kind of event. The outcome of an order does not depend on the provider. */
 const ordersOf = (provider: ProviderName) => (provider === 'generic' ? orders : orders.slice(0, 4));
 
 const statuses = ['delivered', 'bounced', 'complained'];
@@ -55,14 +55,14 @@ async function sent({client, relay}: Lab, provider: ProviderName, to: string) {
 	return {id, ref};
 }
 
-/** Until all that was posted is read. */
+/** Waits until everything posted has been processed. */
 async function allRead({daemon}: Lab): Promise<void> {
 	await waitFor('all events are read', async () =>
 		/^mailctl_inbound_unread\S* 0$/m.test(await (await fetch(`${daemon.url}/metrics`)).text()),
 	);
 }
 
-/** What became of a mail: its status, and what its timeline has of events of providers. */
+/** The status of a message and the provider events in its timeline. */
 async function endOf({client, daemon}: Lab, id: string) {
 	const {body} = await call(`${daemon.url}/v1/messages/${id}/events`, client.shop.key);
 	const types = (body as {data: ReadonlyArray<{type: string}>}).data.map(({type}) => type);
@@ -81,7 +81,7 @@ const suppressedOf = async ({program}: Lab, ...where: readonly string[]) => {
 };
 
 test.serial(
-	'each provider: events of foreign mail are stored and change nothing, truncated ones are refused',
+	'stores events about unknown messages without effect and rejects truncated ones, for each provider',
 	async t => {
 		const lab = sharedLab();
 		await lab.program.cli('workspace', 'create', '--name', 'other');
@@ -157,7 +157,7 @@ test.serial(
 	},
 );
 
-test.serial('each provider: events in reverse order, all at once or repeated lead to the same state', async t => {
+test.serial('events in reverse order, at once or repeated lead to the same state, for each provider', async t => {
 	const lab = sharedLab();
 	const unmatched = (await keptIn(lab)).length;
 	const posted: Array<{id: string; to: string; status: string; isSuppressed: boolean}> = [];

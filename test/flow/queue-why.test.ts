@@ -9,7 +9,7 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** What the host says to a recipient, by its local part. */
+/** The reply to a recipient, by its local part. */
 const answers: Readonly<Record<string, string | {do: 'never'}>> = {
 	stuck: {do: 'never'},
 	full: '452 4.2.2 Mailbox full',
@@ -19,7 +19,7 @@ const answers: Readonly<Record<string, string | {do: 'never'}>> = {
 
 const rcpt = (line: string) => answers[/<(\w+)@/.exec(line)?.[1] ?? ''];
 
-test('queue why is right in each situation of a running daemon', async t => {
+test('queue why explains every waiting state of a running daemon', async t => {
 	const {mx, dns, settings} = await startMx(t, {host: loopbackAddress(), rcpt});
 	const silent = await startFakeMx(t, {host: loopbackAddress(), port: mx.port, rcpt: {do: 'never'}});
 	Object.assign(dns.zone, {
@@ -191,7 +191,7 @@ test('queue why is right in each situation of a running daemon', async t => {
 	t.regex((await why(stuck)).detail, /bounced at 20.*: enough\.$/);
 });
 
-test('queue why tells that the smarthost refuses us, and of a resume that was to no avail', async t => {
+test('queue why reports that the relay refuses us, and that a resume did not help', async t => {
 	const relay = await startFakeMx(t, {host: loopbackAddress(), extensions: ['AUTH PLAIN'], auth: '535 5.7.8 No'});
 	const program = await prepareProgram(t, {
 		MAILCTL_DELIVERY: 'relay',

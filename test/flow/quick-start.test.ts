@@ -12,7 +12,7 @@ const page = readFileSync('docs/guide/quick-start.md', 'utf8');
 const examples = new Map(
 	[...page.matchAll(/<!-- test: (\w+) -->\n```\w+\n([\s\S]*?)```/g)].map(([, name, text]) => [`${name}`, `${text}`]),
 );
-/** How each language runs a file; Go is tried where it is installed, which takes 200 MB. */
+/** How each language runs a file; Go only where it is installed, since it takes 200 MB. */
 const languages = [
 	['sh', ['sh'], 'send.sh'],
 	['node', [process.execPath], 'send.mjs'],
@@ -21,7 +21,7 @@ const languages = [
 	['go', ['go', 'run'], 'send.go'],
 ] as const;
 
-test('every example of the quick start sends its mail, and all of them one', async t => {
+test('the quick start examples all send the same message, in every language', async t => {
 	const program = await prepareProgram(t, {});
 	const daemon = await program.serve();
 	const {key, templateId} = await welcomeOf(program);

@@ -42,10 +42,10 @@ async function start(scope: Scope, more: Settings = {}): Promise<Lab> {
 	return {program, welcome, url, dns, port: inboundPort(path.join(program.folder, 'data'))};
 }
 
-/** What most tests share. */
+/** Fixtures that most tests share. */
 const shared = oncePerFile(test, scope => start(scope, {MAILCTL_LOG_LEVEL: 'debug'}));
 
-/** The same with a workspace of the test's own, whose key it has, and an address at which that one receives. */
+/** The same with a workspace of its own, its key, and an address at which it receives. */
 async function startIn(workspace: string, address: string): Promise<Lab & {readonly inside: readonly string[]}> {
 	const lab = shared();
 	const inside = ['--workspace', workspace];
@@ -55,7 +55,7 @@ async function startIn(workspace: string, address: string): Promise<Lab & {reado
 	return {...lab, welcome: {...lab.welcome, key}, inside};
 }
 
-/** Brings a mail; the reply to RCPT where it is refused there, else to the data. */
+/** Submits a message; returns the reply to RCPT if that is refused, otherwise to the data. */
 async function bring(
 	t: ExecutionContext,
 	lab: Lab,
@@ -110,7 +110,7 @@ async function send(
 	return {id, messageId, replyTo: replyTo?.value[0]?.address};
 }
 
-test.serial('a sender whose DNS does not respond delays no other mail, and postmaster mail is not listed', async t => {
+test.serial('a sender whose DNS times out delays no other message; postmaster messages are not listed', async t => {
 	const address = 'support@in.quiet.example';
 	const lab = await startIn('quiet', address);
 	for (const name of ['slow.example', '_dmarc.slow.example', 's._domainkey.slow.example']) {
@@ -140,7 +140,7 @@ test.serial('a sender whose DNS does not respond delays no other mail, and postm
 	t.true(lab.dns.queries.includes('TXT example.net'));
 });
 
-test.serial('replies of five mail programs are matched by Message-ID and by the address of replyTracking', async t => {
+test.serial('matches replies of five mail programs by Message-ID and by the replyTracking address', async t => {
 	const lab = shared();
 	await lab.program.cli('inbound', 'add', support, '--workspace', 'default');
 	const unmatched = await lab.program.cli('bounce', 'unmatched');
@@ -241,7 +241,7 @@ test.serial('replies of five mail programs are matched by Message-ID and by the 
 	t.is(refusedBoth.status, 422);
 });
 
-test.serial('of a long text endpoints get the beginning, and the API has more', async t => {
+test.serial('posts the beginning of a long text to endpoints; the API returns more of it', async t => {
 	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
 	const address = 'support@in.long.example';
 	const lab = await startIn('long', address);
@@ -259,7 +259,7 @@ test.serial('of a long text endpoints get the beginning, and the API has more', 
 	t.true((body as {text: string}).text.length > 70_000);
 });
 
-test.serial('what comes in is posted, shown, downloaded as a file, and gone when it is deleted', async t => {
+test.serial('posts, shows and downloads a received message and its files until it is deleted', async t => {
 	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
 	const lab = await startIn('files', '*@in.files.example');
 	const sender = 'ada@ada.example';
@@ -326,7 +326,7 @@ test.serial('what comes in is posted, shown, downloaded as a file, and gone when
 	t.is((await arrived(lab, 1)).length, 1, 'the same mail does not come in again');
 });
 
-test.serial('nothing is relayed, loops end, and what the operator keeps is not given away', async t => {
+test.serial('does not relay, stops loops, and does not expose messages retained for the operator', async t => {
 	const address = 'support@in.loops.example';
 	const lab = await startIn('loops', address);
 	const {PATH: _, ...settings} = lab.program.environment.env as Record<string, string>;
@@ -378,7 +378,7 @@ test.serial('nothing is relayed, loops end, and what the operator keeps is not g
 	t.deepEqual(await list(lab), []);
 });
 
-test.serial('two installations whose programs answer each other: the loop ends', async t => {
+test.serial('stops a loop between two installations whose programs reply to each other', async t => {
 	const receiver = await startReceiver(t, certificate, {answer: (_, response) => void response.end()});
 	const ports = [await freePort(), await freePort()] as const;
 	const labs = await Promise.all(
@@ -398,7 +398,7 @@ test.serial('two installations whose programs answer each other: the loop ends',
 	}
 	const said = (index: number) =>
 		receiver.received.filter(one => one.path === `/${index}`).map(one => JSON.parse(one.body.toString()).detail);
-	/** As a program does that holds to the guide. */
+	/** Verifies a request as the guide recommends. */
 	const answer = async (index: number, to: string): Promise<Record<string, unknown>> => {
 		const detail = await waitFor(`a mail at ${index}`, () => said(index)[0]);
 		if (!detail.automatic) {

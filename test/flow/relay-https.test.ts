@@ -13,7 +13,7 @@ import {waitFor} from '../helpers/wait.ts';
 const secret = 'wJalr/UtnFEMI+K7MDENG';
 const token = 'key-0123456789';
 
-/** How each provider is asked, what it answers to a mail that it takes, and what it does otherwise. */
+/** The request to each provider, its response to an accepted message, and its other responses. */
 const providers = {
 	ses: {
 		url: `ses://AKIDEXAMPLE:${encodeURIComponent(secret)}@eu-west-1`,
@@ -93,7 +93,7 @@ for (const name of Object.keys(providers) as Name[]) {
 		...{bad, away: refused},
 	};
 
-	test(`${name}: mail goes by HTTPS, what is not taken goes later or bounces, its events find it by its id`, async t => {
+	test(`${name}: sends over HTTPS, retries or bounces what is refused, and matches events by provider id`, async t => {
 		const seen = new Set<string>();
 		const {api, sns, program, daemon, client, mailIn} = await start(t, name, (n, to) => {
 			const first = seen.has(to) ? undefined : firstAnswers[to.split('@')[0] ?? ''];
@@ -167,7 +167,7 @@ for (const name of Object.keys(providers) as Name[]) {
 	});
 }
 
-test('a refused key sends mail to the next relay, until the workspace has a route of its own, whose key is sealed', async t => {
+test('falls back to the next relay on a refused key; a workspace route stores its own key encrypted', async t => {
 	const {mailgun} = providers;
 	const own = mailgun.url.replace('mg.shop.example', 'own.shop.example');
 	const [refused, sent]: [ApiRequest[], ApiRequest[]] = [[], []];

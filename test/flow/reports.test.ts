@@ -87,7 +87,7 @@ async function start(t: ExecutionContext): Promise<Lab> {
 
 const shown = async ({program}: Lab, id: string) => await program.cli<Shown>('message', 'show', id);
 
-/** Sends a mail to one address with another in `cc`, and waits until both copies are delivered. */
+/** Sends a message to one address with another in `cc`, and waits until both are delivered. */
 async function sent(lab: Lab, to: string, cc: string): Promise<{id: string; recipients: readonly Recipient[]}> {
 	const {key, from, templateId} = lab.welcome;
 	const {body} = await call(`${lab.url}/v1/messages`, key, {from, to, cc: [cc], templateId});
@@ -99,7 +99,7 @@ async function sent(lab: Lab, to: string, cc: string): Promise<{id: string; reci
 	return {id, recipients};
 }
 
-/** Brings a mail to the listener; the reply to RCPT, or to the data if that was taken. */
+/** Sends a message to the listener; returns the reply to RCPT, or to the data if RCPT was accepted. */
 async function bring(t: ExecutionContext, lab: Lab, sender: string, local: string, mail: string): Promise<string> {
 	const talk = await talkTo(t, inboundPort(lab.dataDir));
 	await talk.reply();
@@ -111,7 +111,7 @@ async function bring(t: ExecutionContext, lab: Lab, sender: string, local: strin
 	return end;
 }
 
-/** Waits until the copy has so many reports; what the message is then. */
+/** Waits until the recipient has so many reports; returns the message as it is then. */
 async function reported(lab: Lab, id: string, address: string, count: number): Promise<Shown> {
 	await waitFor(`${count} reports of ${address}`, async () => {
 		const {recipients} = await shown(lab, id);
@@ -126,7 +126,7 @@ const suppressions = async ({program}: Lab) =>
 		({recipient, reason}) => `${recipient} ${reason}`,
 	);
 
-test('checks 12 to 14: forged, harmless and cc reports, from the listener to the suppression list', async t => {
+test('checks 12 to 14: handles forged, harmless and cc reports from listener to suppression list', async t => {
 	const lab = await start(t);
 	const {id, recipients} = await sent(lab, 'ada@example.net', 'bob@example.org');
 	const links = linksOf(lab.dataDir);

@@ -19,7 +19,7 @@ type Shown = {
 const gone = (line: string) => (line.includes('<gone') ? '550 5.1.1 No such user' : undefined);
 const numbered = (name: string, count: number) => Array.from({length: count}, (_, n) => `${name}${n}@a.example`);
 
-test('30 of 200 refused: paused with the reason, held, resumed, and not paused again by old figures', async t => {
+test('pauses a workspace after 30 of 200 refusals, and not again by the same ones after a resume', async t => {
 	t.timeout(600_000);
 	let later: string | undefined = '451 4.7.1 Greylisted, please try again later';
 	const {program, host} = await startMailHosts(

@@ -5,7 +5,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Read = {readonly id: string; readonly status: string; readonly send_at?: string};
 
-test('scheduled messages survive kill -9, and are sent once at their time, rescheduled or canceled as asked', async t => {
+test('scheduled messages survive kill -9, can be rescheduled or canceled, and are sent once on time', async t => {
 	const program = await prepareProgram(t, {});
 	const first = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);

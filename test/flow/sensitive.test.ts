@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const code = 'Q7-941-ZK';
 
-/** Where the code stands, or a form of it that mail and databases may have. */
+/** The places of the code, or of an encoding of it that messages and databases may use. */
 async function foundIn(folder: string, code: string): Promise<string[]> {
 	const forms = [
 		...[0, 1, 2].map(shift =>
@@ -39,7 +39,7 @@ async function pushCode(program: Program): Promise<string> {
 	return saved?.id ?? '';
 }
 
-/** A DSN (RFC 3464) whose text quotes the mail. */
+/** A DSN (RFC 3464) whose text quotes the message. */
 function failureReport(returnPath: string, diagnostic: string): string {
 	const lines = [
 		...['From: MAILER-DAEMON@mx.good.example', `To: ${returnPath}`, 'Subject: Report', 'MIME-Version: 1.0'],
@@ -54,7 +54,7 @@ function failureReport(returnPath: string, diagnostic: string): string {
 const data = {name: 'Ada', code, login: {link: `https://shop.example/${code}`, device: 'Nokia 3310'}};
 const hidden = {name: 'Ada', code: '•••', login: {link: '•••', device: 'Nokia 3310'}};
 
-test('a code is in each copy of the message and, once the last is delivered, nowhere else; captured mail never has it', async t => {
+test('removes a sensitive code once the last recipient is delivered; captured files never have it', async t => {
 	const {program, host} = await startMailHosts(
 		t,
 		{

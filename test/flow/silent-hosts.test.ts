@@ -7,10 +7,10 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 import {serviceOf, type Workspace} from '../helpers/service.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** More for a look by hand: SILENT=20000. */
+/** Set SILENT=20000 for more in a manual run. */
 const silentDomains = Number(process.env.SILENT ?? 200);
 const never = {do: 'never'} as const;
-/** After what a host says nothing more; one says its greeting octet by octet. */
+/** The step after which a mail server falls silent; one sends its greeting octet by octet. */
 const silences: Record<string, FakeMxOptions> = {
 	greeting: {greeting: never},
 	partial: {greeting: {bytes: '220-'}},
@@ -57,7 +57,7 @@ const service = serviceOf(test, {
 	},
 });
 
-/** `mx.a.deaf.test` is the host of `a.deaf.test`, another name of `deaf.host`. */
+/** `mx.a.deaf.test` is the mail server of `a.deaf.test`, another name of `deaf.host`. */
 function entryOf(name: string): Zone[string] {
 	const [, kind] = /(\w+)\.test$/.exec(name) ?? [];
 	if (kind === undefined || !(kind === 'well' || kinds.includes(kind))) {
@@ -73,7 +73,7 @@ async function sendAll({live, from, templates}: Workspace, recipients: readonly 
 	}
 }
 
-test('silent hosts of one workspace do not hold up the first mail of another to a new host', async t => {
+test('silent mail servers of one workspace do not delay messages of another to a new mail server', async t => {
 	const {workspaces} = service();
 	const {big, small} = workspaces as {big: Workspace; small: Workspace};
 	const dead = Array.from({length: silentDomains}, (_, n) => `user@d${n}.${kinds[n % kinds.length]}.test`);

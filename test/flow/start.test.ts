@@ -26,14 +26,14 @@ import {call} from '../helpers/shop.ts';
 import {startOnTerminal} from '../helpers/terminal.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** The data folder that a daemon left after its first start. */
+/** The data folder after the first start of a daemon. */
 const leftFolder = oncePerFile(test, async scope => {
 	const program = await prepareProgram(scope, {});
 	await program.cliBytes('init');
 	return join(program.folder, 'data');
 });
 
-/** A copy of it, and commands on that. */
+/** A copy of it to run commands on. */
 async function usedFolder(t: ExecutionContext): Promise<Cli & {readonly data: string}> {
 	const cli = await storelessCli(t);
 	const data = join(cli.folder, 'data');
@@ -41,52 +41,49 @@ async function usedFolder(t: ExecutionContext): Promise<Cli & {readonly data: st
 	return {...cli, data};
 }
 
-test.serial(
-	'the first start puts keys that send into a file for its owner alone, the second one makes nothing',
-	async t => {
-		const program = await prepareProgram(t, {});
-		const [file, keysFile] = ['daemon.json', 'first-keys.txt'].map(name => join(program.folder, 'data', name)) as [
-			string,
-			string,
-		];
-		const first = await program.serve();
-		t.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {
-			pid: first.pid,
-			http: first.url,
-			admin: first.url,
-			https: null,
-			redirect: null,
-			inbound: null,
-			submission: null,
-			version: JSON.parse(readFileSync('package.json', 'utf8')).version,
-			roles: ['api', 'deliver', 'webhook', 'inbound'],
-		});
-		t.like((await eventsOf(program, 'first_keys'))[0], {file: keysFile});
-		t.notRegex(await program.log(), /key_(live|test)_/, 'off a terminal no key is printed or logged');
-		t.is(statSync(keysFile).mode & 0o777, 0o600);
-		const text = readFileSync(keysFile, 'utf8');
-		t.regex(text, /key_live_\w{38}[\s\S]*key_test_\w{38}[\s\S]*curl -sS/);
-		const curl = /^curl [\s\S]*?'$(?=\n\n)/m.exec(text)?.[0] ?? '';
-		t.regex(execFileSync('sh', ['-c', curl], {encoding: 'utf8'}), /"id":"msg_/, 'its curl sends a first mail');
-		const keys = await program.cli<unknown[]>('key', 'list');
-		t.is(keys.length, 2);
-		const {key, from, templateId} = await welcomeOf(program);
-		t.is(await first.stop(), 0);
-		t.false(existsSync(file));
-		const said = (await program.log()).length;
-		rmSync(keysFile);
+test.serial('the first start writes working keys to a private file; the second creates nothing', async t => {
+	const program = await prepareProgram(t, {});
+	const [file, keysFile] = ['daemon.json', 'first-keys.txt'].map(name => join(program.folder, 'data', name)) as [
+		string,
+		string,
+	];
+	const first = await program.serve();
+	t.deepEqual(JSON.parse(readFileSync(file, 'utf8')), {
+		pid: first.pid,
+		http: first.url,
+		admin: first.url,
+		https: null,
+		redirect: null,
+		inbound: null,
+		submission: null,
+		version: JSON.parse(readFileSync('package.json', 'utf8')).version,
+		roles: ['api', 'deliver', 'webhook', 'inbound'],
+	});
+	t.like((await eventsOf(program, 'first_keys'))[0], {file: keysFile});
+	t.notRegex(await program.log(), /key_(live|test)_/, 'off a terminal no key is printed or logged');
+	t.is(statSync(keysFile).mode & 0o777, 0o600);
+	const text = readFileSync(keysFile, 'utf8');
+	t.regex(text, /key_live_\w{38}[\s\S]*key_test_\w{38}[\s\S]*curl -sS/);
+	const curl = /^curl [\s\S]*?'$(?=\n\n)/m.exec(text)?.[0] ?? '';
+	t.regex(execFileSync('sh', ['-c', curl], {encoding: 'utf8'}), /"id":"msg_/, 'its curl sends a first mail');
+	const keys = await program.cli<unknown[]>('key', 'list');
+	t.is(keys.length, 2);
+	const {key, from, templateId} = await welcomeOf(program);
+	t.is(await first.stop(), 0);
+	t.false(existsSync(file));
+	const said = (await program.log()).length;
+	rmSync(keysFile);
 
-		const second = await program.serve();
-		t.false(existsSync(keysFile));
-		t.notRegex((await program.log()).slice(said), /key_(live|test)_|fresh/);
-		t.deepEqual((await program.cli<unknown[]>('key', 'list')).length, keys.length);
-		const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
-		t.is(sent.status, 202, 'the key of the first start still holds');
-		t.is(await second.stop(), 0);
-	},
-);
+	const second = await program.serve();
+	t.false(existsSync(keysFile));
+	t.notRegex((await program.log()).slice(said), /key_(live|test)_|fresh/);
+	t.deepEqual((await program.cli<unknown[]>('key', 'list')).length, keys.length);
+	const sent = await call(`${second.url}/v1/messages`, key, {from, to: 'you@example.org', templateId});
+	t.is(sent.status, 202, 'the key of the first start still holds');
+	t.is(await second.stop(), 0);
+});
 
-test.serial('an existing file of first keys is left alone, and a second daemon learns who is the first', async t => {
+test.serial('keeps an existing file of first keys, and tells a second daemon which one is running', async t => {
 	const program = await prepareProgram(t, {});
 	mkdirSync(join(program.folder, 'data'));
 	const file = join(program.folder, 'data/first-keys.txt');
@@ -111,26 +108,23 @@ for (const settings of [
 	{MAILCTL_DELIVERY: 'relay', MAILCTL_RELAY_URL: 'smtp://127.0.0.1:9'},
 	{MAILCTL_DELIVERY: 'mx', MAILCTL_HOSTNAME: 'mail.shop.example', MAILCTL_PUBLIC_URL: 'https://mail.shop.example'},
 ]) {
-	test.serial(
-		`${settings.MAILCTL_DELIVERY}: init makes no sender and names the next command, and no key but in its file`,
-		async t => {
-			const cli = await storelessCli(t, settings);
-			const file = join(cli.folder, 'data/first-keys.txt');
-			const {code, stdout, stderr} = await cli.run('init');
-			t.is(code, 0);
-			t.true(`${stdout}${stderr}`.includes(file));
-			t.notRegex(`${stdout}${stderr}`, /key_(live|test)_/);
-			t.is(statSync(file).mode & 0o777, 0o600);
-			const text = readFileSync(file, 'utf8');
-			t.notRegex(text, /hello@example|curl/);
-			t.regex(text, /mailctl.* domain add YOUR-DOMAIN/);
-			t.deepEqual(await cli.json('sender', 'list'), []);
-			t.deepEqual(await cli.json('domain', 'list'), []);
-		},
-	);
+	test.serial(`${settings.MAILCTL_DELIVERY}: init creates no sender and writes keys only to a file`, async t => {
+		const cli = await storelessCli(t, settings);
+		const file = join(cli.folder, 'data/first-keys.txt');
+		const {code, stdout, stderr} = await cli.run('init');
+		t.is(code, 0);
+		t.true(`${stdout}${stderr}`.includes(file));
+		t.notRegex(`${stdout}${stderr}`, /key_(live|test)_/);
+		t.is(statSync(file).mode & 0o777, 0o600);
+		const text = readFileSync(file, 'utf8');
+		t.notRegex(text, /hello@example|curl/);
+		t.regex(text, /mailctl.* domain add YOUR-DOMAIN/);
+		t.deepEqual(await cli.json('sender', 'list'), []);
+		t.deepEqual(await cli.json('domain', 'list'), []);
+	});
 }
 
-test.serial('on a terminal the keys are shown once, the dashboard at each start, and no file is made', async t => {
+test.serial('on a terminal prints the keys once and the dashboard at each start, and creates no file', async t => {
 	const program = await prepareProgram(t, {MAILCTL_LOG_FORMAT: 'json'});
 	const command = [process.execPath, resolve('bin/mailctl.js'), 'serve'];
 	const keys = /key_live_\w{38}/g;
@@ -152,7 +146,7 @@ test.serial('on a terminal the keys are shown once, the dashboard at each start,
 	t.false(existsSync(join(program.folder, 'data/first-keys.txt')));
 });
 
-test.serial('a data folder that others may write is refused with the chmod, also by commands', async t => {
+test.serial('serve and commands refuse a data folder writable by others and print the chmod', async t => {
 	const program = await usedFolder(t);
 	chmodSync(program.data, 0o777);
 	for (const command of [['serve'], ['workspace', 'list']]) {
@@ -167,7 +161,7 @@ test.serial('a data folder that others may write is refused with the chmod, also
 	t.is((await program.run('workspace', 'list')).code, 0);
 });
 
-test.serial('a port in use is named, with what to do, and nothing is created', async t => {
+test.serial('names a port in use and how to fix it, and creates nothing', async t => {
 	const server = createServer();
 	await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
 	t.teardown(() => server.close());
@@ -202,7 +196,7 @@ test.serial('a port in use is named, with what to do, and nothing is created', a
 	}
 });
 
-test.serial('a first start that broke off before it showed its keys is continued by the next one', async t => {
+test.serial('the next start completes a first start that failed before it showed its keys', async t => {
 	const program = await prepareProgram(t, {});
 	const [file, obstacle] = ['first-keys.txt', 'daemon.json'].map(name => join(program.folder, 'data', name));
 	// The last thing that a start writes cannot be written.
@@ -218,7 +212,7 @@ test.serial('a first start that broke off before it showed its keys is continued
 	t.is(await second.stop(), 0);
 });
 
-test.serial('a PostgreSQL that cannot be reached is worth another attempt, and nothing is created', async t => {
+test.serial('exits with 75 if PostgreSQL is unreachable, and creates nothing', async t => {
 	const cli = await storelessCli(t, {
 		MAILCTL_DATABASE_URL: 'postgres://mailctl:hunter2@127.0.0.1:1/mailctl',
 		MAILCTL_SECRET_KEY: Buffer.alloc(32, 1).toString('base64'),
@@ -232,7 +226,7 @@ test.serial('a PostgreSQL that cannot be reached is worth another attempt, and n
 	refused(t, await cli.run('serve'), 75, /the database cannot be reached/);
 });
 
-test.serial('a data folder that is a file, or below one, is refused with what to do', async t => {
+test.serial('refuses a data folder that is a file, or below one, and says how to fix it', async t => {
 	for (const folder of ['file', 'file/below']) {
 		const cli = await storelessCli(t, {MAILCTL_DATA_DIR: `./${folder}`});
 		writeFileSync(join(cli.folder, 'file'), '');
@@ -240,7 +234,7 @@ test.serial('a data folder that is a file, or below one, is refused with what to
 	}
 });
 
-test.serial('a data folder on a read-only file system is refused with what to do', async t => {
+test.serial('refuses a data folder on a read-only file system and says how to fix it', async t => {
 	const program = await usedFolder(t);
 	try {
 		execFileSync('mount', ['--bind', program.data, program.data], {stdio: 'pipe'});
@@ -253,10 +247,10 @@ test.serial('a data folder on a read-only file system is refused with what to do
 	refused(t, await program.run('serve'), 78, new RegExp(`data folder .* cannot be written \\(EROFS.*${fix}`));
 });
 
-/** Somebody who owns nothing. */
+/** A user who owns no files. */
 const nobody = 65_534;
 
-/** The built program in a folder that everybody may enter: the checkout may lie below one that is its owner's alone. */
+/** The built program in a folder open to all users: the checkout may lie below a private one. */
 function programForAll(t: ExecutionContext): string {
 	const folder = mkdtempSync(join(tmpdir(), 'mailctl-program-'));
 	t.teardown(() => rmSync(folder, {recursive: true, force: true}));
@@ -269,7 +263,7 @@ function programForAll(t: ExecutionContext): string {
 	return join(folder, 'bin/mailctl.js');
 }
 
-test.serial('what belongs to another user is refused with both users and the command that repairs it', async t => {
+test.serial('refuses files of another user, naming both users and the command that fixes it', async t => {
 	if (process.getuid?.() !== 0) {
 		return void notRunHere(t, 'only root can give files to others');
 	}
@@ -332,7 +326,7 @@ test.serial('what belongs to another user is refused with both users and the com
 });
 
 for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
-	test.serial(`a folder in the place of ${name} is refused with what to do`, async t => {
+	test.serial(`refuses a folder in place of ${name} and says how to fix it`, async t => {
 		const program = await usedFolder(t);
 		rmSync(join(program.data, name), {force: true});
 		mkdirSync(join(program.data, name), {mode: 0o700});
@@ -340,7 +334,7 @@ for (const name of ['mailctl.db', 'secrets.json', 'daemon.lock']) {
 	});
 }
 
-test.serial('every wrong setting is named at once, and nothing is made', async t => {
+test.serial('reports every invalid setting at once and creates nothing', async t => {
 	const program = await storelessCli(t, {
 		MAILCTL_HTTP_LISTEN: 'nowhere',
 		MAILCTL_DELIVERY: 'pigeon',
@@ -354,7 +348,7 @@ test.serial('every wrong setting is named at once, and nothing is made', async t
 	t.false(existsSync(join(program.folder, 'data')));
 });
 
-test.serial('a store of a newer program is left alone', async t => {
+test.serial('refuses a store of a newer version without changing it', async t => {
 	const program = await usedFolder(t);
 	const file = join(program.data, 'mailctl.db');
 	const store = await openStore({file});
@@ -373,13 +367,13 @@ for (const [what, damage, message] of [
 		/is damaged \(.*not a database\): restore it from a backup/,
 	],
 	[
-		'half of it',
+		'truncated',
 		(file: string) => truncateSync(file, statSync(file).size / 2),
 		/is damaged \(.*malformed\): restore it/,
 	],
-	['nothing', (file: string) => truncateSync(file), /is empty: restore it from a backup/],
+	['empty', (file: string) => truncateSync(file), /is empty: restore it from a backup/],
 ] as const) {
-	test.serial(`a store of which ${what} is left is refused and not touched`, async t => {
+	test.serial(`refuses a damaged store without changing it: ${what}`, async t => {
 		const program = await usedFolder(t);
 		const file = join(program.data, 'mailctl.db');
 		damage(file);
@@ -392,7 +386,7 @@ for (const [what, damage, message] of [
 	});
 }
 
-test.serial('damaged secrets are refused and not written over', async t => {
+test.serial('refuses damaged secrets without overwriting them', async t => {
 	const program = await usedFolder(t);
 	const file = join(program.data, 'secrets.json');
 	writeFileSync(file, '{"version":1,');
@@ -400,7 +394,7 @@ test.serial('damaged secrets are refused and not written over', async t => {
 	t.is(readFileSync(file, 'utf8'), '{"version":1,');
 });
 
-test.serial('lost secrets are not made again while the store needs them', async t => {
+test.serial('does not create new secrets while the store needs the lost ones', async t => {
 	const program = await usedFolder(t);
 	const file = join(program.data, 'secrets.json');
 	rmSync(file);
@@ -410,14 +404,14 @@ test.serial('lost secrets are not made again while the store needs them', async 
 	}
 });
 
-test.serial('a store that others can read is refused with the way to fix it', async t => {
+test.serial('refuses a store that others can read and says how to fix it', async t => {
 	const program = await usedFolder(t);
 	const file = join(program.data, 'mailctl.db');
 	chmodSync(file, 0o644);
 	refused(t, await program.run('serve'), 78, /mailctl\.db can be read or written by others: run chmod 600 /);
 });
 
-test.serial('a start that fails in a way nobody foresaw ends the process', async t => {
+test.serial('exits after an unexpected error at startup', async t => {
 	// As under a unit that forbids AF_NETLINK, of which nothing else here has an example.
 	const broken = `import os from 'node:os'; import {syncBuiltinESMExports} from 'node:module';
 		os.networkInterfaces = () => { throw new Error('no interfaces'); }; syncBuiltinESMExports();`;
@@ -430,7 +424,7 @@ test.serial('a start that fails in a way nobody foresaw ends the process', async
 });
 
 if (process.getuid?.() !== 0) {
-	test.serial('a data folder that may not be written is refused with what to do', async t => {
+	test.serial('refuses a data folder it cannot write to and says how to fix it', async t => {
 		const program = await usedFolder(t);
 		chmodSync(program.data, 0o500);
 		t.teardown(() => chmodSync(program.data, 0o700));

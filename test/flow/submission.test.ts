@@ -18,11 +18,11 @@ type Running = {
 	readonly url: string;
 	/** The sender. */
 	readonly from: string;
-	/** What to publish for DKIM: TXT records by name. */
+	/** The DKIM records to publish: TXT records by name. */
 	readonly dkim: Readonly<Record<string, string>>;
 	/** A key that may submit. */
 	readonly key: string;
-	/** Submits as a program does: STARTTLS, log-in, one mail. Answers the reply after the dot. */
+	/** Submits as a program does: STARTTLS, login, one message. Returns the reply after the final dot. */
 	readonly submit: (mail: SendMailOptions) => Promise<string>;
 };
 
@@ -51,7 +51,7 @@ const service = serviceOf(test, {
 
 let running: Promise<Running> | null = null;
 
-/** What all tests share: each has recipients of its own. */
+/** The daemon that all tests share; each has its own recipients. */
 function start(): Promise<Running> {
 	running ??= prepare();
 	return running;
@@ -84,7 +84,7 @@ async function submissionPort({folder}: Pick<Service['program'], 'folder'>): Pro
 	return Number(submission.split(':')[1]);
 }
 
-/** The message and its mail, once it is delivered. */
+/** The message and its captured content once it is delivered. */
 async function deliveredOf(
 	{program, url, key}: Pick<Running, 'program' | 'url' | 'key'>,
 	id: string,
@@ -106,7 +106,7 @@ async function idsTo({url, key}: Running, to: string): Promise<string[]> {
 	return (body as {data: Array<{id: string}>}).data.map(({id}) => id);
 }
 
-test('a program submits a mail: as it wrote it, signed, a message for each recipient', async t => {
+test('delivers a submitted message unchanged and signed, as one message for each recipient', async t => {
 	const running = await start();
 	const response = await running.submit({
 		from: `"Gitea, Größe" <${running.from}>`,
@@ -169,7 +169,7 @@ test('a program submits a mail: as it wrote it, signed, a message for each recip
 	t.is(resent.message.resent_from, idOf(response));
 });
 
-test('8-bit mail and long lines leave as 7-bit in short ones; what a mail lacks is added', async t => {
+test('converts 8-bit messages with long lines to 7-bit, and adds missing headers', async t => {
 	const running = await start();
 	const raw = [
 		`From: ${running.from}`,
@@ -195,7 +195,7 @@ test('8-bit mail and long lines leave as 7-bit in short ones; what a mail lacks 
 	}
 });
 
-test('a topic: one click on the mail’s own link, and the next one is refused', async t => {
+test('after a one-click unsubscribe from the topic of a submitted message, the next one is refused', async t => {
 	const running = await start();
 	await running.program.cli('topic', 'create', '--code', 'news', '--name', 'News');
 	const mail = {
@@ -218,15 +218,15 @@ test('a topic: one click on the mail’s own link, and the next one is refused',
 });
 
 /**
- * Erases a person, to whom this message is. What takes longer than a second is hidden at first, and shown again when it
- * is over.
+ * Erases the recipient of this message. An erasure that takes longer than a second hides the message until it has
+ * finished.
  */
 async function erase({program, url, key}: Running, address: string, messageId: string): Promise<void> {
 	await program.cli('contact', 'erase', address, '--yes');
 	await waitFor('the erasure', async () => (await call(`${url}/v1/messages/${messageId}`, key)).status === 200);
 }
 
-test('an erased person leaves nothing of a submitted mail, neither of one that others got too, whose rest stays', async t => {
+test('erasing a person removes them from submitted messages and keeps the rest for other recipients', async t => {
 	const running = await start();
 	const to = 'dan@recipient.example';
 	const id = idOf(await running.submit({to, subject: 'For your eyes', text: 'secret words'}));
@@ -246,7 +246,7 @@ test('an erased person leaves nothing of a submitted mail, neither of one that o
 	await t.throwsAsync(readFile(captured as string), {code: 'ENOENT'});
 });
 
-test('a mail is found by its own Message-ID, each of its messages, until it is erased', async t => {
+test('finds every message of a submission by its own Message-ID until it is erased', async t => {
 	const running = await start();
 	const [to, other] = ['fay@recipient.example', 'gus@recipient.example'];
 	const mail = {subject: 'Run 7', text: 'failed', messageId: '<run-7@gitea.example>'};
@@ -288,7 +288,7 @@ test('lists mark the template of submitted mail as built in, and template pull l
 	t.deepEqual(await readdir(join(folder, 'pulled')), ['plain']);
 });
 
-test('SIGTERM while a mail is on its way: it is stored and answered, and sent after the restart', async t => {
+test('on SIGTERM during a submission, stores and acknowledges it, and sends it after the restart', async t => {
 	const program = await prepareProgram(t, {MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:0'});
 	const first = await program.serve();
 	const {from} = await welcomeOf(program);
@@ -311,7 +311,7 @@ test('SIGTERM while a mail is on its way: it is stored and answered, and sent af
 	t.is(message.subject, 'late');
 });
 
-test('settings that would let keys go unencrypted end the start', async t => {
+test('refuses settings that would let keys be sent unencrypted', async t => {
 	const cli = await newCli(t, {MAILCTL_SUBMISSION_LISTEN: '127.0.0.1:2525,0.0.0.0:587'});
 	const {code, stderr} = await cli.run('config', 'check');
 	t.is(code, 78);

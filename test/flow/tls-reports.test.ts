@@ -10,7 +10,7 @@ import {freePort} from '../helpers/free-port.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 const dayMs = 86_400_000;
-/** So long after midnight (UTC) yesterday is reported, and no longer the day before. */
+/** The time after midnight (UTC) at which yesterday is reported and the day before no longer is. */
 const restMs = 1_800_000;
 
 async function inStore<Result>(program: Program, work: (store: Store) => Promise<Result>): Promise<Result> {
@@ -22,7 +22,7 @@ async function inStore<Result>(program: Program, work: (store: Store) => Promise
 	}
 }
 
-/** An installation with a verified domain, whose bounces come in at a port of its own, and mail goes to another one. */
+/** An installation with a verified domain that receives bounces on one port and sends to another. */
 async function install(t: ExecutionContext, zone: Zone, dns: string, domain: string, listen: number, mxPort: number) {
 	const program = await prepareProgram(t, {
 		MAILCTL_HOSTNAME: `mail.${domain}`,
@@ -47,7 +47,7 @@ async function install(t: ExecutionContext, zone: Zone, dns: string, domain: str
 	return program;
 }
 
-test.serial('TLS reports there and back between two installations, once, also after a restart', async t => {
+test.serial('two installations send each other TLS reports exactly once, even after a restart', async t => {
 	await waitFor('the day is long enough', () => (Date.now() - restMs) % dayMs < dayMs - 180_000, 200_000);
 	const yesterday = storeTime(Date.now() - dayMs - restMs).slice(0, 10);
 	const zone: Zone = {};

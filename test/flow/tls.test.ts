@@ -21,7 +21,7 @@ const stripped = ['PIPELINING', 'XXXXXXXA'];
 type Host = FakeMxOptions & {tls?: typeof right};
 type Shown = {recipients: Array<{attempts: Array<{phase: string; tls: string | null; reply: string}>}>};
 
-test('each domain gets its mail as it announces: by MTA-STS, by DANE, or in plain text where TLS is broken', async t => {
+test('follows MTA-STS and DANE of each domain, and falls back to plain text where TLS is broken', async t => {
 	const hosts = {
 		broken: {brokenTls: 'garbage'},
 		enforced: {tls: wrong},

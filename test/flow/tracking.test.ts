@@ -67,7 +67,7 @@ const outcomes: Readonly<Record<string, readonly [RecipientState, readonly strin
 	clicked: ['delivered', [...delivered, 'clicked']],
 };
 
-test.serial('the simulator: every kind, for live and test keys, by the same events as real mail', async t => {
+test.serial('every simulator address yields the events of real messages, with live and test keys', async t => {
 	const running = start();
 	const {shop, testKey, program} = running;
 	await Promise.all(
@@ -103,7 +103,7 @@ test.serial('the simulator: every kind, for live and test keys, by the same even
 	await send(running, shop.key, 'soft-bounced+0@simulator.test');
 });
 
-test.serial('copies: events with their recipient and role, what is suppressed among them', async t => {
+test.serial('events name each recipient with its role, including cc and suppressed ones', async t => {
 	const running = start();
 	const blocked = 'bounced+blocked@simulator.test';
 	await settled(running, await send(running, running.shop.key, blocked), 4);
@@ -131,7 +131,7 @@ async function mailOf({program}: Running, id: string): Promise<ParsedMail & {htm
 	return parsed as ParsedMail & {html: string};
 }
 
-test.serial('a tracked mail: its links and pixel work, and what they record is shown', async t => {
+test.serial('links and pixel of a tracked message work, and the events they record are shown', async t => {
 	const running = start();
 	const {daemon, shop, program} = running;
 	const id = await send(running, shop.key, 'ada@a.test');
@@ -166,7 +166,7 @@ test.serial('a tracked mail: its links and pixel work, and what they record is s
 	}
 });
 
-test.serial('a send can switch tracking off, and then the mail is as it was written', async t => {
+test.serial('a send can turn tracking off, which leaves links unchanged', async t => {
 	const running = start();
 	const {shop, program} = running;
 	const both = await send(running, shop.key, 'a@a.test', {tracking: {opens: false, clicks: false}});

@@ -14,7 +14,7 @@ const logo = `<svg xmlns="http://www.w3.org/2000/svg" width="212" height="44" fo
 	<circle cx="22" cy="22" r="20" fill="#0a7d4f"/><path d="M13 29V17h18v12zM11 17l4-5h14l4 5" fill="none" stroke="#fff" stroke-width="2.4" stroke-linejoin="round"/>
 	<text x="54" y="30" font-size="24" font-weight="700" fill="#14352a">Corner Shop</text></svg>`;
 
-/** The daemon, and the link of a mail that it sent. */
+/** The daemon and the link of a message it sent. */
 type Site = {readonly program: Program; readonly url: string; readonly shop: Welcome};
 
 async function startSite(t: Scope, settings: Settings = {}): Promise<Site> {
@@ -47,7 +47,7 @@ async function addTopic({url, shop: {key}}: Site, code: string, name: string): P
 	await call(`${url}/v1/unsubscribe-groups`, key, {code, name});
 }
 
-/** The unsubscribe link of a new mail, taken from its header. */
+/** The unsubscribe link of a new message, from its header. */
 async function newLink(site: Site, fields: object = {}): Promise<string> {
 	const {id} = await send(site, fields);
 	await waitFor('it is delivered', async () => {
@@ -58,7 +58,7 @@ async function newLink(site: Site, fields: object = {}): Promise<string> {
 	return /^List-Unsubscribe: *<([^>]+)>/m.exec(mail)?.[1] ?? '';
 }
 
-/** A recipient's browser that runs no scripts; what it asks of others is answered here, and noted. */
+/** A recipient's browser without scripts; requests to other hosts are answered here and recorded. */
 async function openContext(browser: Browser, {url}: Site): Promise<{context: BrowserContext; foreign: string[]}> {
 	const context = await browser.newContext({javaScriptEnabled: false});
 	context.setDefaultTimeout(browserWaitMs);
@@ -73,7 +73,7 @@ async function openContext(browser: Browser, {url}: Site): Promise<{context: Bro
 	return {context, foreign};
 }
 
-/** Holds a page to what every page must be; under its name, keeps pictures of it that are not there yet. */
+/** Checks what every page must satisfy, and saves screenshots under its name if they do not exist yet. */
 async function look(t: ExecutionContext, browser: Browser, page: Page, name: string): Promise<void> {
 	const shown = (await heading(page)) ?? '';
 	t.deepEqual(await accessibilityFaults(browser, await page.content()), [], shown);
@@ -90,7 +90,7 @@ async function look(t: ExecutionContext, browser: Browser, page: Page, name: str
 	}
 }
 
-/** Nothing is beyond the edge of a phone or of a desktop, and a finger finds every button. */
+/** Nothing overflows a phone or desktop screen, and every button is large enough to tap. */
 async function staysInside(t: ExecutionContext, page: Page): Promise<void> {
 	const shown = (await heading(page)) ?? '';
 	for (const {size, scheme} of looks.filter(one => one.scheme === 'light')) {
@@ -110,7 +110,7 @@ async function press(page: Page, name: string): Promise<void> {
 	await Promise.all([page.waitForLoadState(), page.getByRole('button', {name, exact: true}).click()]);
 }
 
-test.serial('a recipient without scripts leaves a topic, comes back, leaves altogether', async t => {
+test.serial('without scripts a recipient leaves a topic, resubscribes, and unsubscribes from everything', async t => {
 	const browser = await browserFor(t);
 	if (!browser) {
 		return;
@@ -164,7 +164,7 @@ test.serial('a recipient without scripts leaves a topic, comes back, leaves alto
 	await context.close();
 });
 
-test.serial('a recipient without scripts stops what is not needed, and chooses what to get', async t => {
+test.serial('without scripts a recipient stops optional messages and chooses topics', async t => {
 	const browser = await browserFor(t);
 	if (!browser) {
 		return;
@@ -218,7 +218,7 @@ test.serial('a recipient without scripts stops what is not needed, and chooses w
 	await context.close();
 });
 
-test.serial('an expired link', async t => {
+test.serial('shows a page for an expired link', async t => {
 	const browser = await browserFor(t);
 	if (!browser) {
 		return;
@@ -234,7 +234,7 @@ test.serial('an expired link', async t => {
 	await context.close();
 });
 
-test.serial('each language in a browser', async t => {
+test.serial('renders each language in a browser', async t => {
 	const browser = await browserFor(t);
 	if (!browser) {
 		return;
@@ -262,7 +262,7 @@ test.serial('each language in a browser', async t => {
 	await context.close();
 });
 
-test.serial('names that try to be code, with scripts on, are only names', async t => {
+test.serial('renders names that contain code as text, with scripts on', async t => {
 	const browser = await browserFor(t);
 	if (!browser) {
 		return;

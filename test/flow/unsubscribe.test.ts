@@ -12,7 +12,7 @@ async function send(url: string, {key, from, templateId}: Welcome, fields: objec
 	return (await call(`${url}/v1/messages`, key, {from, to, templateId, ...fields})) as Sent;
 }
 
-/** The header fields of a captured mail, unfolded. */
+/** The header fields of a captured message, unfolded. */
 async function headersOf(program: Program, url: string, {key}: Welcome, id: string): Promise<Map<string, string>> {
 	await waitFor('it is delivered', async () => {
 		const {body} = await call(`${url}/v1/messages/${id}`, key);
@@ -27,7 +27,7 @@ async function headersOf(program: Program, url: string, {key}: Welcome, id: stri
 	);
 }
 
-/** What Gmail sends to the URL of the header when its user presses the button. */
+/** The request of Gmail to the URL of the header when its user presses the button. */
 async function oneClick(headers: Map<string, string>, multipart = false): Promise<Response> {
 	const url = /<(https?:[^>]+)>/.exec(headers.get('list-unsubscribe')?.replaceAll(' ', '') ?? '')?.[1] ?? '';
 	const [name = '', value = ''] = headers.get('list-unsubscribe-post')?.split('=') ?? [];
@@ -45,7 +45,7 @@ async function eventsOf(url: string, {key}: Welcome, id: string): Promise<string
 	return (body as {data: Event[]}).data.map(({type}) => type);
 }
 
-test('one click from a mail that was sent: its header’s URL, posted to as Gmail does', async t => {
+test('unsubscribes with one click by posting to the header URL of a sent message as Gmail does', async t => {
 	const listen = `127.0.0.1:${await freePort()}`;
 	const program = await prepareProgram(t, {MAILCTL_HTTP_LISTEN: listen});
 	const daemon = await program.serve();

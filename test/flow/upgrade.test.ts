@@ -8,7 +8,7 @@ import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 for (const engine of engines) {
-	test(`a store of commit 2a0e3213, killed with mail in its queue: the next start upgrades it and sends all of it (${engine})`, async t => {
+	test(`upgrades a store of commit 2a0e3213, killed with queued messages, and sends them all (${engine})`, async t => {
 		const location = engine === 'postgres' ? await newLocation(t, engine) : null;
 		const {program, host} = await startMailHosts(
 			t,

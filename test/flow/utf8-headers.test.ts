@@ -2,7 +2,7 @@ import test from 'ava';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('RFC 6532: a copy to an ASCII address needs SMTPUTF8 too, where its headers hold one that is not', async t => {
+test('RFC 6532: an ASCII recipient needs SMTPUTF8 too if the headers have a non-ASCII address', async t => {
 	const {program, host} = await startMailHosts(t, {
 		'mx.ascii.example': {extensions: ['PIPELINING', '8BITMIME']},
 		'mx.utf8.example': {extensions: ['PIPELINING', 'SMTPUTF8', '8BITMIME', 'DSN']},

@@ -7,7 +7,7 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('an entry of the destinations file sends a domain by a smarthost; SIGHUP reads it anew, broken it stays as it was', async t => {
+test('the destinations file routes a domain through a relay; SIGHUP reloads it unless it is invalid', async t => {
 	const smarthost = await startFakeMx(t, {host: loopbackAddress()});
 	const source = loopbackAddress();
 	const started = await startMailHosts(
@@ -57,7 +57,7 @@ test('an entry of the destinations file sends a domain by a smarthost; SIGHUP re
 	t.is(await daemon.stop(), 0);
 });
 
-test('a destinations file with faults: exit 78 at the start and by config check, all told', async t => {
+test('an invalid destinations file makes serve and config check exit with 78 and report every problem', async t => {
 	const {program} = await startMailHosts(t, {}, {}, {MAILCTL_DESTINATIONS_FILE: 'destinations.json'});
 	const own = {domains: ['own.example'], retry: 'often', lifetime: 5};
 	writeFileSync(join(program.folder, 'destinations.json'), JSON.stringify({google: {connections: 0}, x: {}, own}));

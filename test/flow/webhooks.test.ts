@@ -21,7 +21,7 @@ const names = [
 	...['recipient_suppressed', 'recipient_unsubscribed', 'domain_changed', 'endpoint_disabled'],
 ];
 
-/** Where endpoints may be. */
+/** The address of endpoints. */
 const outside = loopbackAddress();
 let dns: FakeDns;
 const service = serviceOf(test, {
@@ -40,13 +40,13 @@ const service = serviceOf(test, {
 	},
 });
 
-/** A workspace as the client of the lab knows one. */
+/** A workspace as the test client sees it. */
 function welcomeIn(name: string): Welcome {
 	const {live, from = '', templates} = service().workspaces[name] ?? {};
 	return {key: live?.key ?? '', from, templateId: templates?.plain ?? ''};
 }
 
-/** As a receiver would check it: over the received bytes, in constant time. */
+/** Verifies a signature as a receiver would: over the received bytes, in constant time. */
 function isAuthentic({headers, body}: Received, secret: string, name = 'x-webhook-signature'): boolean {
 	const timestamp = String(headers['x-webhook-timestamp']);
 	const expected = createHmac('sha256', secret).update(`${timestamp}.`).update(body).digest('hex');
@@ -56,109 +56,103 @@ function isAuthentic({headers, body}: Received, secret: string, name = 'x-webhoo
 	return isRecent && given.length === wanted.length && timingSafeEqual(given, wanted);
 }
 
-test.serial(
-	'an event reaches its endpoint, signed; what fails is tried again under the same id and replayed',
-	async t => {
-		let well = true;
-		const receiver = await startReceiver(t, certificate, {
-			host: outside,
-			answer: (_received, response) => void response.writeHead(well ? 200 : 500).end(),
-		});
-		const {live} = service().workspaces.main as Workspace;
-		const client = clientOf(service().url, welcomeIn('main'));
-		const endpoint = await client.register(`https://${host}:${receiver.port}/hook`, ['delivered', 'bounced']);
+test.serial('posts signed events, retries failed ones under the same id, and replays them', async t => {
+	let well = true;
+	const receiver = await startReceiver(t, certificate, {
+		host: outside,
+		answer: (_received, response) => void response.writeHead(well ? 200 : 500).end(),
+	});
+	const {live} = service().workspaces.main as Workspace;
+	const client = clientOf(service().url, welcomeIn('main'));
+	const endpoint = await client.register(`https://${host}:${receiver.port}/hook`, ['delivered', 'bounced']);
 
-		const tested = await live.post(`/v1/webhooks/${endpoint.id}/test`, {});
-		t.like(tested.body as object, {acknowledged: true, status: 200, error: null});
-		t.true(isAuthentic(receiver.received.pop() as Received, endpoint.signing_secret));
+	const tested = await live.post(`/v1/webhooks/${endpoint.id}/test`, {});
+	t.like(tested.body as object, {acknowledged: true, status: 200, error: null});
+	t.true(isAuthentic(receiver.received.pop() as Received, endpoint.signing_secret));
 
-		const id = await client.send('delivered@simulator.test', {order: 'Größe "7"'});
-		await receiver.count(1);
-		const [first] = receiver.received as [Received];
-		t.true(isAuthentic(first, endpoint.signing_secret));
-		const said = JSON.parse(first.body.toString());
-		t.deepEqual(Object.keys(said), ['type', 'message_id', 'recipient', 'occurred_at', 'metadata']);
-		t.like(said, {
-			type: 'delivered',
-			message_id: id,
-			recipient: 'delivered@simulator.test',
-			metadata: {order: 'Größe "7"'},
-		});
-		t.regex(said.occurred_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/);
+	const id = await client.send('delivered@simulator.test', {order: 'Größe "7"'});
+	await receiver.count(1);
+	const [first] = receiver.received as [Received];
+	t.true(isAuthentic(first, endpoint.signing_secret));
+	const said = JSON.parse(first.body.toString());
+	t.deepEqual(Object.keys(said), ['type', 'message_id', 'recipient', 'occurred_at', 'metadata']);
+	t.like(said, {
+		type: 'delivered',
+		message_id: id,
+		recipient: 'delivered@simulator.test',
+		metadata: {order: 'Größe "7"'},
+	});
+	t.regex(said.occurred_at, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00$/);
 
-		well = false;
-		const bounced = await client.send('bounced+1@simulator.test');
-		await receiver.count(6);
-		const tries = receiver.received.slice(1);
-		t.is(new Set(tries.map(({headers}) => headers['x-webhook-id'])).size, 1);
-		t.is(new Set(tries.map(({body}) => body.toString())).size, 1);
-		t.true(tries.every(one => isAuthentic(one, endpoint.signing_secret)));
-		t.like(JSON.parse(tries[0]?.body.toString() ?? ''), {type: 'bounced', message_id: bounced, metadata: {}});
-		const exhausted = await waitFor('it is exhausted', async () =>
-			(await client.deliveries(endpoint.id)).find(({status}) => status === 'exhausted'),
-		);
-		t.like(exhausted, {attempts: 5, last_error: 'it answered 500'});
-		t.is(String(tries[0]?.headers['x-webhook-id']), exhausted.id);
+	well = false;
+	const bounced = await client.send('bounced+1@simulator.test');
+	await receiver.count(6);
+	const tries = receiver.received.slice(1);
+	t.is(new Set(tries.map(({headers}) => headers['x-webhook-id'])).size, 1);
+	t.is(new Set(tries.map(({body}) => body.toString())).size, 1);
+	t.true(tries.every(one => isAuthentic(one, endpoint.signing_secret)));
+	t.like(JSON.parse(tries[0]?.body.toString() ?? ''), {type: 'bounced', message_id: bounced, metadata: {}});
+	const exhausted = await waitFor('it is exhausted', async () =>
+		(await client.deliveries(endpoint.id)).find(({status}) => status === 'exhausted'),
+	);
+	t.like(exhausted, {attempts: 5, last_error: 'it answered 500'});
+	t.is(String(tries[0]?.headers['x-webhook-id']), exhausted.id);
 
-		well = true;
-		t.like(await client.replay(exhausted.id), {status: 202, body: {status: 'pending', attempts: 0}});
-		await receiver.count(7);
-		t.deepEqual(receiver.received[6]?.body, tries[0]?.body);
-		await waitFor('it is delivered', async () => {
-			const [newest] = await client.deliveries(endpoint.id);
-			return newest?.status === 'delivered' && newest.attempts === 1;
-		});
-		const program = service().program as Program;
-		const levels = async (name: string) => (await logged(program, name)).map(({level}) => level);
-		t.deepEqual([await levels('webhook_exhausted'), await levels('webhook_recovered')], [['warn'], ['info']]);
-		const log = await program.log();
-		t.false(log.includes('whsec_'));
-		t.false(log.includes('Größe'));
-	},
-);
+	well = true;
+	t.like(await client.replay(exhausted.id), {status: 202, body: {status: 'pending', attempts: 0}});
+	await receiver.count(7);
+	t.deepEqual(receiver.received[6]?.body, tries[0]?.body);
+	await waitFor('it is delivered', async () => {
+		const [newest] = await client.deliveries(endpoint.id);
+		return newest?.status === 'delivered' && newest.attempts === 1;
+	});
+	const program = service().program as Program;
+	const levels = async (name: string) => (await logged(program, name)).map(({level}) => level);
+	t.deepEqual([await levels('webhook_exhausted'), await levels('webhook_recovered')], [['warn'], ['info']]);
+	const log = await program.log();
+	t.false(log.includes('whsec_'));
+	t.false(log.includes('Größe'));
+});
 
-test.serial(
-	'a secret rotates with overlap: both sign, what waits in memory too, and the old one ends at once on demand',
-	async t => {
-		let well = true;
-		const receiver = await startReceiver(t, certificate, {
-			host: outside,
-			answer: (_received, response) => void response.writeHead(well ? 200 : 500).end(),
-		});
-		const client = clientOf(service().url, welcomeIn('rotating'));
-		const next = 'x-webhook-signature-next';
-		const {id, signing_secret: old} = await client.register(`https://${host}:${receiver.port}/hook`);
-		const posted = async () => {
-			const before = receiver.received.length;
-			await client.send('delivered@simulator.test');
-			await receiver.count(before + 1);
-			return receiver.received.at(-1) as Received;
-		};
-		t.false(next in (await posted()).headers);
+test.serial('signs with both secrets during a rotation until the old one expires or is revoked', async t => {
+	let well = true;
+	const receiver = await startReceiver(t, certificate, {
+		host: outside,
+		answer: (_received, response) => void response.writeHead(well ? 200 : 500).end(),
+	});
+	const client = clientOf(service().url, welcomeIn('rotating'));
+	const next = 'x-webhook-signature-next';
+	const {id, signing_secret: old} = await client.register(`https://${host}:${receiver.port}/hook`);
+	const posted = async () => {
+		const before = receiver.received.length;
+		await client.send('delivered@simulator.test');
+		await receiver.count(before + 1);
+		return receiver.received.at(-1) as Received;
+	};
+	t.false(next in (await posted()).headers);
 
-		well = false;
-		const first = await posted();
-		t.true(isAuthentic(first, old));
-		const {signing_secret: fresh} = await client.rotate(id, '1h');
-		well = true;
-		// Where this process stood still, a try or two came before that: the last one counts.
-		await waitFor('it is delivered', async () =>
-			(await client.deliveries(id)).every(({status}) => status === 'delivered'),
-		);
-		const again = receiver.received.at(-1) as Received;
-		t.is(again.headers['x-webhook-id'], first.headers['x-webhook-id']);
-		t.true(isAuthentic(again, old), 'a retry serves a receiver that knows the old secret');
-		t.true(isAuthentic(again, fresh, next), 'and one that knows the new one');
+	well = false;
+	const first = await posted();
+	t.true(isAuthentic(first, old));
+	const {signing_secret: fresh} = await client.rotate(id, '1h');
+	well = true;
+	// Where this process stood still, a try or two came before that: the last one counts.
+	await waitFor('it is delivered', async () =>
+		(await client.deliveries(id)).every(({status}) => status === 'delivered'),
+	);
+	const again = receiver.received.at(-1) as Received;
+	t.is(again.headers['x-webhook-id'], first.headers['x-webhook-id']);
+	t.true(isAuthentic(again, old), 'a retry serves a receiver that knows the old secret');
+	t.true(isAuthentic(again, fresh, next), 'and one that knows the new one');
 
-		const {signing_secret: last} = await client.rotate(id, '0');
-		const ended = await posted();
-		t.true(isAuthentic(ended, last));
-		t.false(next in ended.headers);
-		t.false((await service().program.log()).includes('whsec_'));
-	},
-);
+	const {signing_secret: last} = await client.rotate(id, '0');
+	const ended = await posted();
+	t.true(isAuthentic(ended, last));
+	t.false(next in ended.headers);
+	t.false((await service().program.log()).includes('whsec_'));
+});
 
-test.serial('every event in both forms: what an endpoint subscribes to, and what its bodies say', async t => {
+test.serial('posts every event type an endpoint subscribes to, in both formats', async t => {
 	const receiver = await startReceiver(t, certificate, {
 		host: outside,
 		answer: ({path}, response) => void response.writeHead(path === '/gone' ? 410 : 200).end(),
@@ -295,7 +289,7 @@ test.serial('every event in both forms: what an endpoint subscribes to, and what
 	t.false(clicksOf(person.id).some(({machine}) => machine));
 });
 
-test.serial('DNS that changes its mind: the next attempt is refused, and nothing inside is reached', async t => {
+test.serial('refuses the next attempt if DNS changes to a private address, and connects to nothing inside', async t => {
 	const inside = loopbackAddress();
 	const receiver = await startReceiver(t, certificate, {host: outside});
 	const victim = await startReceiver(t, certificate, {host: inside, port: receiver.port});
@@ -314,7 +308,7 @@ test.serial('DNS that changes its mind: the next attempt is refused, and nothing
 	t.is(victim.connections(), 0);
 });
 
-test.serial('kill -9 while posting: every delivery arrives after the next start, under its own id', async t => {
+test.serial('after kill -9 while posting, every delivery arrives under its own id after a restart', async t => {
 	let isHeld = true;
 	const waiting: Array<() => void> = [];
 	const receiver = await startReceiver(t, certificate, {

@@ -2,50 +2,50 @@
 export const stageVariable = 'TEST_STAGE';
 
 /**
- * What people do with the dashboard, by the file of `test/dashboard/journeys` that walks it: each once by mouse, and once by the
- * keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard's to the slow
+ * Tasks of people in the dashboard, by the file of `test/dashboard/journeys` that walks them: once by mouse, and once
+ * by keyboard alone (Tab, Enter, Space, arrows, `/`, `j`, `g` and a letter). `npm test` leaves the keyboard to the slow
  * tests.
  */
 export const journeys = {
 	people: [
-		'one comes by a link, sets a password, and logs in with it',
-		'one logs out everywhere else',
-		'a user is added, and their role changed',
-		'a viewer goes everywhere and finds nothing to change',
+		'a user opens a link, sets a password, and signs in with it',
+		'a user signs out all other sessions',
+		'an admin adds a user and changes their role',
+		'a viewer visits every page and finds nothing to change',
 	],
 	workspaces: [
-		'what another workspace has stays unseen',
-		'one looks at another workspace',
-		'a workspace is paused, what it sends is refused, and it is resumed',
-		'a key is made, replaced and ended',
+		'a user of one workspace sees nothing of another',
+		'a user switches to another workspace',
+		'an admin pauses a workspace, its messages are refused, and resumes it',
+		'an admin creates, rotates and revokes a key',
 	],
 	messages: [
-		'a captured mail is opened and seen',
-		'an order is found by its number',
-		'why a mail waits is found, and it is released',
-		'a scheduled mail is found, gets another time, and is cancelled',
-		'a bounce is found, and how it was read',
-		'returned mail is explained',
+		'a user opens and views a captured message',
+		'a user finds an order by its number',
+		'a user finds out why a message waits, and releases it',
+		'a user finds a scheduled message, reschedules it, and cancels it',
+		'a user finds a bounce and how it was classified',
+		'a user has a returned message explained',
 	],
 	templates: [
-		'a template is edited with its preview beside it, and rolled back',
-		'two versions of a template are compared',
-		'a layout is made and chosen, and a change of it is looked at before it is saved',
-		'a variable is made sensitive, and a message no longer shows it',
+		'a user edits a template beside its preview, and rolls it back',
+		'a user compares two versions of a template',
+		'a user creates and selects a layout, and reviews a change before saving it',
+		'a user marks a variable as sensitive, and a message no longer shows it',
 	],
 	recipients: [
-		'a list of 100,000 addresses is imported, one of them found and let go',
-		'suppressions are exported',
-		'a default topic is made, and one unsubscribe stops no more than it',
-		'a person gets a link, chooses, and their contact shows it',
+		'a user imports a list of 100,000 addresses, finds one and removes it',
+		'a user exports suppressions',
+		'a user creates a default topic, and unsubscribing stops only that topic',
+		'a recipient chooses topics through a link, and their contact shows the choice',
 	],
 	domains: [
-		'a domain is added, and DNS turns green while one looks',
-		'who sends as the domain is seen, and the next policy is copied',
+		'a user adds a domain and watches its DNS turn green',
+		'a user sees who sends as the domain, and copies the next policy',
 	],
-	smarthosts: ['a provider’s URL is made, its bounce arrives, the URL is renewed and removed'],
-	received: ['an address is added, a mail that came in is read, its file is there, and it is deleted'],
-	webhooks: ['webhooks are replayed after an outage', 'an endpoint is added and tested'],
+	smarthosts: ['a user creates a provider URL, a bounce arrives, and the URL is renewed and removed'],
+	received: ['a user adds an address, reads a received message and its file, and deletes it'],
+	webhooks: ['a user replays webhooks after an outage', 'a user adds and tests an endpoint'],
 } as const;
 
 export type JourneyFile = keyof typeof journeys;

@@ -10,13 +10,13 @@ const good: VariantSource = {
 	mjml: '<mjml><mj-body><mj-section><mj-column><mj-text>Hello {{ name }}</mj-text></mj-column></mj-section></mj-body></mjml>',
 };
 
-test('compiles MJML, makes the text', async t => {
+test('compiles MJML and creates the text part', async t => {
 	const result = await compileVariant(good);
 	t.like(result, {ok: true, subject: 'Hello {{ name }}', text: 'Hello {{ name }}\n'});
 	t.regex(result.ok ? result.html : '', /^\s*<!doctype html>[\s\S]*Hello \{\{ name \}\}/i);
 });
 
-test('takes html and text as they are', async t => {
+test('keeps HTML and text unchanged', async t => {
 	t.deepEqual(await compileVariant({locale: 'de', subject: 's', html: '<p>a</p>', text: 'b {{ c }}'}), {
 		ok: true,
 		subject: 's',
@@ -26,11 +26,11 @@ test('takes html and text as they are', async t => {
 	});
 });
 
-test('html that makes html leaves the text to the render', async t => {
+test('leaves the text to the render if the template outputs HTML', async t => {
 	t.like(await compileVariant({locale: null, subject: '', html: '{{ a | raw }}'}), {ok: true, text: null});
 });
 
-test('tells the faults of all fields with their places', async t => {
+test('reports errors of all fields with their positions', async t => {
 	t.deepEqual(
 		await compileVariant({
 			locale: null,
@@ -50,7 +50,7 @@ test('tells the faults of all fields with their places', async t => {
 });
 
 for (const tag of ['include', 'render', 'layout', 'block', 'unknown']) {
-	test(`the tag ${tag} is a fault`, async t => {
+	test(`rejects the tag ${tag}`, async t => {
 		const result = await compileVariant({locale: null, subject: `{% ${tag} "/etc/passwd" %}`, html: ''});
 		t.like(result, {ok: false, violations: [{field: 'subject', message: `tag "${tag}" not found`}]});
 	});
@@ -60,10 +60,10 @@ for (const [what, source] of [
 	['neither body', {locale: null, subject: ''}],
 	['both bodies', {...good, html: ''}],
 	['a long subject', {...good, subject: 'a'.repeat(262_145)}],
-	['a long html', {locale: null, subject: '', html: 'a'.repeat(262_145)}],
-	['a text of many octets', {...good, text: 'ü'.repeat(131_073)}],
+	['a long HTML body', {locale: null, subject: '', html: 'a'.repeat(262_145)}],
+	['a text of too many octets', {...good, text: 'ü'.repeat(131_073)}],
 	[
-		'MJML that makes much html',
+		'MJML that compiles to too much HTML',
 		{
 			...good,
 			mjml: good.mjml
@@ -73,13 +73,13 @@ for (const [what, source] of [
 	],
 	['five thousand and one outputs', {locale: null, subject: '{{ a }}'.repeat(5001), html: ''}],
 ] as const satisfies ReadonlyArray<readonly [string, VariantSource]>) {
-	test(`${what}: a violation`, async t => {
+	test(`rejects a source with ${what}`, async t => {
 		const result = await compileVariant(source);
 		t.false(result.ok);
 	});
 }
 
-test('two thousand nested blocks: a result', async t => {
+test('returns a result for two thousand nested blocks', async t => {
 	const subject = '{% if a %}'.repeat(2000) + '{% endif %}'.repeat(2000);
 	t.is(typeof (await compileVariant({locale: null, subject, html: subject})).ok, 'boolean');
 });
@@ -122,7 +122,7 @@ const pieces = fc.array(
 	{maxLength: 30},
 );
 
-test('any source gives a result', async t => {
+test('returns a result for any source', async t => {
 	await fc.assert(
 		fc.asyncProperty(pieces, fc.boolean(), async (parts, mjml) => {
 			const source = parts.join('');
@@ -138,7 +138,7 @@ test('any source gives a result', async t => {
 	t.deepEqual(Object.keys(Object.prototype), []);
 });
 
-test('a worker gives the same results, in order', async t => {
+test('a worker returns the same results in order', async t => {
 	const bad = {locale: 'de', subject: '{{', html: ''};
 	t.deepEqual(await compileInWorker([good, bad]), [await compileVariant(good), await compileVariant(bad)]);
 });
@@ -150,7 +150,7 @@ const slow: VariantSource = {
 	mjml: `<mjml><mj-body><mj-section><mj-column>${'<mj-text>a</mj-text>'.repeat(450)}</mj-column></mj-section></mj-body></mjml>`,
 };
 
-test('a worker that takes too long is ended', async t => {
+test('stops a worker that takes too long', async t => {
 	const results = await compileInWorker(new Array(600).fill(slow), 1);
 	t.is(results.length, 600);
 	for (const result of results) {
@@ -168,7 +168,7 @@ for (const [field, source, line, column, named] of [
 	['text', '{{ "\u200b" }} {{ name\u200e }}', 1, 18, /U\+200E/],
 	['mjml', '<mjml><mj-body><mj-raw>{{ order.\u200btotal }}</mj-raw></mj-body></mjml>', 1, 33, /U\+200B/],
 ] as const) {
-	test(`an invisible character in Liquid is a violation: ${JSON.stringify(source)}`, async t => {
+	test(`rejects an invisible character in Liquid: ${JSON.stringify(source)}`, async t => {
 		const result = await compileVariant({
 			locale: null,
 			subject: 'S',
@@ -183,7 +183,7 @@ for (const [field, source, line, column, named] of [
 	});
 }
 
-test('an invisible character in a text, or one that joins letters of a name, is none', async t => {
+test('accepts invisible characters in text, and joiners within names', async t => {
 	const result = await compileVariant({
 		...{locale: null, subject: 'a\u200bb {{ "\u200b" | append: \'\ufeff\' }}'},
 		html: '<p>{{ می\u200cخواهم }} {% raw %}{{ \u200b }}{% endraw %}</p>',

@@ -91,7 +91,7 @@ const forms: ReadonlyArray<readonly [form: string, written: string]> = [
 ];
 
 for (const [form, written] of forms) {
-	test(`a date in the form ${form}`, t => {
+	test(`formats a date as ${form}`, t => {
 		const place = {timezone: 'America/New_York'};
 		t.is(rendered(`[{{ value | date: "${form}" }}]`, '1767402189.045006007', place), `[${written}]`);
 	});
@@ -121,7 +121,7 @@ const filters = [
 	'format_datetime: "full", "full"',
 ];
 
-/** Runs with the process in a zone. */
+/** Runs with the process in a time zone. */
 function inZone<Made>(zone: string, make: () => Made): Made {
 	const {TZ} = process.env;
 	process.env.TZ = zone;
@@ -136,7 +136,7 @@ function inZone<Made>(zone: string, make: () => Made): Made {
 	}
 }
 
-test('a date does not depend on the zone of the process', t => {
+test('dates do not depend on the time zone of the process', t => {
 	const suite = () =>
 		zones.flatMap(timezone =>
 			values.flatMap(value => filters.map(filter => rendered(`{{ value | ${filter} }}`, value, {timezone}))),
@@ -148,7 +148,7 @@ test('a date does not depend on the zone of the process', t => {
 	}
 });
 
-test('a date is what the clocks of its zone showed', t => {
+test('dates match the local clock of their time zone', t => {
 	const two = (value: number) => String(value).padStart(2, '0');
 	for (const timezone of zones) {
 		for (const instant of instants) {
@@ -213,7 +213,7 @@ for (const [value, at] of [
 	[true, undefined],
 	[['2026-06-09'], undefined],
 ] as const) {
-	test(`the moment ${typeof value} ${String(value)} is ${at}`, t => {
+	test(`reads the ${typeof value} ${String(value)} as ${at}`, t => {
 		t.is(readMoment(value)?.at, at);
 	});
 }
@@ -249,7 +249,7 @@ for (const [value, filter, place, written] of [
 	});
 }
 
-test('now is the present in all filters', t => {
+test('"now" is the current time in all filters', t => {
 	const before = Date.now();
 	const seconds = Number(rendered('{{ "now" | date: "%s" }}', null));
 	const day = rendered('{{ "now" | format_date: "short" }}', null, {locale: 'en-CA'});

@@ -19,7 +19,7 @@ for (const engine of [own.html, own.plain]) {
 
 type Rendered = {readonly text?: string; readonly fault?: unknown; readonly memory: unknown; readonly checks: number};
 
-/** What comes of a template, and what it took of the limits. */
+/** The result of a template and how much of its limits it used. */
 function rendered(engine: Liquid, scope: object, render: (context: Context) => string): Rendered {
 	const context = new Context(
 		structuredClone(scope),
@@ -161,7 +161,7 @@ const json = fc.letrec(tie => ({
 })).any;
 const scope = fc.dictionary(name, json, {maxKeys: 8});
 
-test('any template comes out as liquidjs renders it, with the same faults and the same use of limits', t => {
+test('renders any template like liquidjs, with the same errors and the same use of limits', t => {
 	let [texts, faults] = [0, 0];
 	fc.assert(
 		fc.property(
@@ -190,7 +190,7 @@ const cases = 'test/fixtures/render';
 for (const folder of readdirSync(cases)) {
 	const data = JSON.parse(readFileSync(path.join(cases, folder, 'sample.json'), 'utf8'));
 	for (const file of readdirSync(path.join(cases, folder)).filter(one => /^body.*\.(mjml|html|txt)$/.test(one))) {
-		test(`${folder}/${file} comes out as liquidjs renders it`, t => {
+		test(`renders ${folder}/${file} like liquidjs`, t => {
 			const [direct, theirs] = both('html', readFileSync(path.join(cases, folder, file), 'utf8'), data);
 			t.deepEqual(direct, theirs);
 			t.truthy(direct.text);

@@ -40,7 +40,7 @@ const sample = fc.option(
 	{nil: null},
 );
 
-test('a folder written from variants reads as those variants', async t => {
+test('reads back the variants written to a folder', async t => {
 	const parent = await temporaryFolder(t);
 	let count = 0;
 	await fc.assert(
@@ -65,7 +65,7 @@ test('a folder written from variants reads as those variants', async t => {
 	);
 });
 
-test('the sample template is written as it lies there', async t => {
+test('writes the sample template exactly as shipped', async t => {
 	const folder = 'config/sample-template';
 	const read = await readTemplateFolder(folder);
 	if (!read.ok) {

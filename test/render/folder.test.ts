@@ -44,7 +44,7 @@ test('reads bodies, texts, subjects and the sample', async t => {
 	});
 });
 
-test('one localized body is enough', async t => {
+test('accepts a single localized body', async t => {
 	const made = await folder(t, {'template.json': '{"subjects": {"de": "Beleg"}}', 'body.de.html': '<p>'});
 	t.like(await readTemplateFolder(made), {ok: true, variants: [{locale: 'de', subject: 'Beleg'}], sample: null});
 });
@@ -61,28 +61,28 @@ for (const [what, files, problems] of [
 		['body.html: use either .mjml or .html, not both'],
 	],
 	[
-		'a text alone',
+		'only a text',
 		{'template.json': subject, 'body.mjml': '', 'body.de.txt': ''},
 		['body.de.txt: has no matching .mjml or .html file'],
 	],
 	[
-		'a wrong tag',
+		'an invalid locale',
 		{'template.json': subject, 'body.mjml': '', 'body.en_US.mjml': ''},
 		['body.en_US.mjml: en_US is not a language tag'],
 	],
 	[
-		'a tag twice',
+		'a locale twice',
 		{'template.json': subject, 'body.de.mjml': '', 'body.DE.mjml': ''},
 		['body.de.mjml: is a duplicate: de is another spelling of the same language tag'],
 	],
 	['no subject', {'template.json': '{}', 'body.mjml': ''}, ['template.json: has no subject for body']],
 	[
-		'a subject of no body',
+		'a subject without a body',
 		{'template.json': '{"subject": "s", "subjects": {"de": "t"}}', 'body.mjml': ''},
 		['template.json: subjects.de: there is no body.de.mjml or body.de.html'],
 	],
 	[
-		'wrong subjects',
+		'invalid subjects',
 		{'template.json': '{"subject": 1, "subjects": []}', 'body.mjml': ''},
 		[
 			'template.json: subject must be text',
@@ -91,7 +91,7 @@ for (const [what, files, problems] of [
 		],
 	],
 	[
-		'a wrong subject',
+		'an invalid subject',
 		{'template.json': '{"subject": "s", "subjects": {"de": 1, "x_y": "a"}}', 'body.mjml': '', 'body.de.mjml': ''},
 		['template.json: subjects.de: must be text', 'template.json: subjects.x_y: not a language tag'],
 	],
@@ -101,13 +101,13 @@ for (const [what, files, problems] of [
 		['template.json: has an unknown field "sbject"'],
 	],
 	[
-		'an id of another form',
+		'a malformed id',
 		{'template.json': '{"subject": "s", "id": "receipt"}', 'body.mjml': ''},
 		['template.json: id must be tpl_ and 1 to 64 letters, digits, hyphens and underscores'],
 	],
 	['an array', {'template.json': '[]', 'body.mjml': ''}, ['template.json: must be a JSON object']],
 	[
-		'a sample that is no object',
+		'a sample that is not an object',
 		{'template.json': subject, 'body.mjml': '', 'sample.json': 'null'},
 		['sample.json: must be a JSON object'],
 	],
@@ -117,12 +117,12 @@ for (const [what, files, problems] of [
 		['body.mjml: is longer than 262144 octets'],
 	],
 	[
-		'no UTF-8',
+		'invalid UTF-8',
 		{'template.json': subject, 'body.mjml': new Uint8Array([0xff, 0xfe])},
 		['body.mjml: is not UTF-8 text'],
 	],
 ] as const) {
-	test(`${what} is a problem`, async t => {
+	test(`reports a problem: ${what}`, async t => {
 		const result = await readTemplateFolder(await folder(t, files));
 		if (result.ok) {
 			return t.fail(JSON.stringify(result));
@@ -134,26 +134,26 @@ for (const [what, files, problems] of [
 	});
 }
 
-test('JSON that does not parse says where', async t => {
+test('names the file whose JSON does not parse', async t => {
 	const result = await readTemplateFolder(await folder(t, {'template.json': '{"subject": ', 'body.mjml': ''}));
 	t.like(result, {ok: false, problems: [{file: 'template.json'}]});
 	t.regex(result.ok ? '' : (result.problems[0]?.message ?? ''), /^is not JSON: /);
 });
 
-test('a folder that is not there is a problem', async t => {
+test('reports a missing folder', async t => {
 	const result = await readTemplateFolder('test/fixtures/render/none');
 	t.regex(result.ok ? '' : (result.problems[0]?.message ?? ''), /ENOENT/);
 	t.is(result.ok ? 0 : result.problems.length, 1);
 });
 
-test('a body that is a folder is a problem', async t => {
+test('reports a body that is a folder', async t => {
 	const made = await folder(t, {'template.json': subject});
 	await mkdir(path.join(made, 'body.mjml'));
 	const result = await readTemplateFolder(made);
 	t.regex(result.ok ? '' : (result.problems[0]?.message ?? ''), /^is a folder$/);
 });
 
-test('the shipped sample template compiles and renders, with its sample and with no data at all', async t => {
+test('the shipped sample template compiles and renders with its sample and without data', async t => {
 	const read = await readTemplateFolder('config/sample-template');
 	if (!read.ok) {
 		return t.fail(JSON.stringify(read.problems));

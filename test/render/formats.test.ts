@@ -5,7 +5,7 @@ import {formatCurrency, formatDate} from '../../src/render/dates.ts';
 const berlin = {locale: 'de-DE', timezone: 'Europe/Berlin'};
 const newYork = {locale: 'en-US', timezone: 'America/New_York'};
 
-/** ICU's releases differ in which spaces they set. */
+/** Normalizes spaces, which differ between ICU releases. */
 function plain(text: string | undefined): string | undefined {
 	return text?.replace(/[\u00a0\u202f]/g, ' ');
 }
@@ -63,19 +63,19 @@ for (const [place, moment, dateStyle, timeStyle, expected] of [
 	});
 }
 
-test('no number is no amount and no moment', t => {
+test('does not format NaN or infinity as an amount or a date', t => {
 	for (const value of [Number.NaN, Number.POSITIVE_INFINITY]) {
 		t.is(formatCurrency(newYork, value, 'USD'), undefined);
 		t.is(formatDate(newYork, value, 'medium', undefined), undefined);
 	}
 });
 
-test('a formatter that is used again gives the same again', t => {
+test('reused formatters return the same result', t => {
 	t.is(formatDate(berlin, 0, 'long', undefined), formatDate(berlin, 0, 'long', undefined));
 	t.is(formatCurrency(berlin, 5, 'XXXX'), formatCurrency(berlin, 5, 'XXXX'));
 });
 
-test('anything may be asked to be formatted', t => {
+test('formatting never throws', t => {
 	fc.assert(
 		fc.property(fc.anything(), fc.anything(), fc.string(), fc.string(), (value, option, locale, timezone) => {
 			for (const place of [{locale, timezone}, berlin]) {

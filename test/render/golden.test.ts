@@ -15,7 +15,7 @@ type Render = {name: string; locale: string; timezone: string};
 for (const name of readdirSync(cases)) {
 	const folder = path.join(cases, name);
 	for (const render of JSON.parse(readFileSync(path.join(folder, 'renders.json'), 'utf8')) as Render[]) {
-		test(`${name}: ${render.name} is as expected`, async t => {
+		test(`${name}: ${render.name} renders as expected`, async t => {
 			const read = await readTemplateFolder(folder);
 			if (!read.ok) {
 				return t.fail(JSON.stringify(read.problems));

@@ -34,7 +34,7 @@ for (const [what, html, data] of [
 	['a huge range', '{% for a in (1..100000000) %}x{% endfor %}', {}],
 	['a text that doubles', `{% assign a = "aaaaaaaaaa" %}${'{% assign a = a | append: a %}'.repeat(28)}{{ a }}`, {}],
 	[
-		'a text that grows by replacing',
+		'a text that grows by replacements',
 		`{% assign a = "aaaaaaaaaa" %}${'{% assign a = a | replace: "a", "aaaaaaaaaa" %}'.repeat(8)}{{ a }}`,
 		{},
 	],
@@ -54,7 +54,7 @@ for (const [what, html, data] of [
 	});
 }
 
-test('templates of great depth and length give results', async t => {
+test('returns results for very deep and very long templates', async t => {
 	const templates = [
 		'{% if a %}'.repeat(5000) + '{% endif %}'.repeat(5000),
 		'{% if a %}'.repeat(12_000) + '{% endif %}'.repeat(12_000),
@@ -102,7 +102,7 @@ const reachingOut = [
 	'{{ opts }}{{ globals }}{{ scopes }}{{ environments }}{{ place }}',
 ];
 
-test('what reaches for files and prototypes is inert or an error', async t => {
+test('attempts to access files and prototypes do nothing or fail', async t => {
 	const data = JSON.parse(
 		'{"a": {"__proto__": {"polluted": 1}, "constructor": 1}, "list": [{"b": 1}], "__proto__": {"polluted": 1}}',
 	) as Record<string, unknown>;
@@ -114,7 +114,7 @@ test('what reaches for files and prototypes is inert or an error', async t => {
 	t.deepEqual(polluted, []);
 });
 
-test('a hostile compile holds nobody up and ends with a result', async t => {
+test('compiling hostile MJML blocks nothing else and returns a result', async t => {
 	const many = (inner: string) => `<mjml><mj-body>${inner}</mj-body></mjml>`;
 	const results = await compileInWorker(
 		[
@@ -131,7 +131,7 @@ test('a hostile compile holds nobody up and ends with a result', async t => {
 	t.false(results[0]?.ok);
 });
 
-test('html of great size compiles or is refused, in time', async t => {
+test('compiles or rejects very large HTML in time', async t => {
 	const sources = [
 		'<b>x</b>'.repeat(32_000),
 		'<div>'.repeat(52_000),

@@ -1,7 +1,7 @@
 import {writeExact} from '../../src/kit/exact-json.ts';
 import type {RenderInput, RenderVariant} from '../../src/render/render.ts';
 
-/** What a render needs, with what a test cares about. */
+/** The input of a render with the parts that a test cares about. */
 export function input(data: Record<string, unknown> = {}, more: Partial<RenderInput> = {}): RenderInput {
 	return {
 		data: writeExact(data),
@@ -16,7 +16,7 @@ export function input(data: Record<string, unknown> = {}, more: Partial<RenderIn
 	};
 }
 
-/** A variant whose parts not given are empty. */
+/** A variant whose missing parts are empty. */
 export function variant(parts: Partial<RenderVariant>): RenderVariant {
 	return {id: JSON.stringify(parts), subject: '', html: '', text: '', ...parts};
 }

@@ -11,13 +11,13 @@ const html = (body: string, name: string | null = null, more: object = {}) => ({
 	...more,
 });
 
-/** What a body becomes, or its first fault. */
+/** The compiled body, or its first error. */
 async function made(body: string, layouts: readonly Layout[], name: string | null = null, more: object = {}) {
 	const result = await compileInLayout(html(body, name, more), layouts);
 	return result.ok ? result.resolved : result.violations[0];
 }
 
-test('a body and a text are put into the layout, partials into both; a partial may name partials', async t => {
+test('inserts body and text into the layout, and partials into both, even nested ones', async t => {
 	const layouts = [
 		layout('main', {'body.html': "<b>{% render 'head' %}|{{ content }}|</b>", 'body.txt': '{{content}}\n--'}),
 		partial('head', 'Hi {% render "who" %}'),
@@ -34,7 +34,7 @@ test('a body and a text are put into the layout, partials into both; a partial m
 	t.is(await made('<p>{{ content }}</p>', layouts), undefined, 'a plain template stays as it is');
 });
 
-test('MJML: the body goes where sections go', async t => {
+test('inserts an MJML body in place of sections', async t => {
 	const main = layout('main', {'body.mjml': '<mjml><mj-body>\n{{ content }}\n</mj-body></mjml>'});
 	const body = '<mj-section><mj-column><mj-text>{{ n }}</mj-text></mj-column></mj-section>';
 	const result = await compileInLayout({locale: null, subject: 's', mjml: body, layout: 'main'}, [main]);
@@ -62,20 +62,20 @@ for (const [what, body, layouts, name, fault] of [
 		'main',
 		{file: '_partials/b.liquid', line: 3, column: 2},
 	],
-	['no such partial', "1\n {% render 'gone' %}", [], null, {line: 2, column: 2}],
+	['a missing partial', "1\n {% render 'gone' %}", [], null, {line: 2, column: 2}],
 	['a partial with parameters', "{% render 'a', b: c %}", [partial('a', '')], null, {line: 1, column: 1}],
 	['a name that is a variable', '{% render a %}', [partial('a', '')], null, {line: 1, column: 1}],
-	['no such layout', 'x', [], 'main', {field: 'layout', message: 'there is no layout main'}],
-	['a layout of the other kind', 'x', [layout('main', {'body.mjml': '{{ content }}'})], 'main', {field: 'layout'}],
+	['a missing layout', 'x', [], 'main', {field: 'layout', message: 'there is no layout main'}],
+	['a layout of the wrong kind', 'x', [layout('main', {'body.mjml': '{{ content }}'})], 'main', {field: 'layout'}],
 	[
-		'a layout without a mark',
+		'a layout without a content tag',
 		'x',
 		[layout('main', {'body.html': 'x'})],
 		'main',
 		{file: '_layouts/main/body.html', line: 1, column: 1},
 	],
 	[
-		'a layout with two marks',
+		'a layout with two content tags',
 		'x',
 		[layout('main', {'body.html': '{{ content }}\n{{content}}'})],
 		'main',
@@ -89,12 +89,12 @@ for (const [what, body, layouts, name, fault] of [
 		{file: '_partials/a.liquid', line: 2, column: 1},
 	],
 ] as const) {
-	test(`a fault is where its author finds it: ${what}`, async t => {
+	test(`reports an error at its source: ${what}`, async t => {
 		t.like(await made(body, layouts, name), fault);
 	});
 }
 
-test('recursion and too much of it are refused, with the path', async t => {
+test('rejects recursive or too deep partials and shows the path', async t => {
 	const circle = [partial('a', "{% render 'b' %}"), partial('b', "\n{% render 'a' %}")];
 	t.like(await made("{% render 'a' %}", circle), {
 		...{file: '_partials/b.liquid', line: 2},
@@ -112,7 +112,7 @@ test('recursion and too much of it are refused, with the path', async t => {
 	t.regex(String(Object(await made("{% render 'a' %}".repeat(3), large)).message), /^with its layout and partials/);
 });
 
-test('any nesting of partials resolves, or names a fault within a file that there is', async t => {
+test('any nesting of partials resolves or reports an error within an existing file', async t => {
 	const name = fc.constantFrom('a', 'b', 'c', 'd');
 	const piece = fc.oneof(
 		fc.constantFrom(
@@ -159,7 +159,7 @@ test('any nesting of partials resolves, or names a fault within a file that ther
 	await fc.assert(property, {numRuns: 500});
 });
 
-test('what a template uses includes what its layout and partials use', t => {
+test('the dependencies of a template include those of its layout and partials', t => {
 	const uses = new Map([
 		['layout/main', partialsIn(["{% render 'foot' %}{{ content }}"])],
 		['partial/foot', partialsIn(["{%- render 'sign' -%}{% render 'foot' %}"])],

@@ -39,7 +39,7 @@ for (const zone of [
 	'NZ-CHAT',
 	'W-SU',
 ]) {
-	test(`time zone ${zone} is taken`, t => {
+	test(`accepts the time zone ${zone}`, t => {
 		t.true(validTimezone(zone));
 	});
 }
@@ -59,7 +59,7 @@ for (const zone of [
 	'Europe/Berlin\n',
 	'__proto__',
 ]) {
-	test(`time zone ${JSON.stringify(zone)} is refused`, t => {
+	test(`rejects the time zone ${JSON.stringify(zone)}`, t => {
 		t.false(validTimezone(zone));
 	});
 }
@@ -82,7 +82,7 @@ for (const [locale, workspace, chosen] of [
 	['es', 'it', null],
 	['es', null, null],
 ] as const) {
-	test(`for ${locale} in a workspace of ${workspace} the variant is ${chosen}`, t => {
+	test(`chooses variant ${chosen} for ${locale} in a workspace of ${workspace}`, t => {
 		t.is(chooseVariant(variants, locale, workspace)?.locale, chosen);
 	});
 }
@@ -104,7 +104,7 @@ for (const [locale, all, chosen] of [
 	['de', ['de-DE', 'en'], 'en'],
 	['xx-ZZ', ['zh-Hant', 'en'], 'en'],
 ] as const) {
-	test(`for ${locale} of ${all.join(', ')} the variant is ${chosen}`, t => {
+	test(`chooses variant ${chosen} for ${locale} from ${all.join(', ')}`, t => {
 		t.is(
 			chooseVariant(
 				all.map(one => ({locale: one})),
@@ -127,18 +127,18 @@ for (const [variant, locale, language] of [
 	['de-AT', 'de', 'de-AT'],
 	['en', 'eng', 'en'],
 ] as const) {
-	test(`a mail of the variant ${variant} for ${locale} is in ${language}`, t => {
+	test(`a message of variant ${variant} for ${locale} is in ${language}`, t => {
 		t.is(mailLocale(variant, locale), language);
 	});
 }
 
-test('en comes before the default variant, and the first variant where there is none', t => {
+test('prefers en to the default variant, and falls back to the first one', t => {
 	t.is(chooseVariant([{locale: null}, {locale: 'en'}], 'es', null)?.locale, 'en');
 	t.is(chooseVariant([{locale: 'ja'}, {locale: 'ko'}], 'es', 'it')?.locale, 'ja');
 	t.is(chooseVariant([], 'es', 'it'), undefined);
 });
 
-test('no text is too odd to be judged', t => {
+test('accepts or rejects any text without throwing', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), text => {
 			const locale = validLocale(text);

@@ -21,7 +21,11 @@ for (const [what, source, kept] of [
 		'<mj-button href="{{ url | default: "x" }}">Go</mj-button>',
 		'href="{{ url | default: "x" }}"',
 	],
-	['signs of html', '<mj-text>{% if a <b and c > d %}x{% endif %}</mj-text>', '{% if a <b and c > d %}x{% endif %}'],
+	[
+		'characters special in HTML',
+		'<mj-text>{% if a <b and c > d %}x{% endif %}</mj-text>',
+		'{% if a <b and c > d %}x{% endif %}',
+	],
 	[
 		'a loop of table rows',
 		'<mj-table>{% for i in list %}<tr><td>{{ i }}</td></tr>{% endfor %}</mj-table>',
@@ -32,13 +36,13 @@ for (const [what, source, kept] of [
 		'<mj-raw>{% if a %}</mj-raw><mj-text>x</mj-text><mj-raw>{% endif %}</mj-raw>',
 		'{% if a %}',
 	],
-	['a colour', '<mj-text color="{{ brand }}">x</mj-text>', 'color:{{ brand }}'],
+	['a color', '<mj-text color="{{ brand }}">x</mj-text>', 'color:{{ brand }}'],
 	[
 		'a raw block',
 		'<mj-text>{% raw %}{{ not liquid }}{% endraw %}</mj-text>',
 		'{% raw %}{{ not liquid }}{% endraw %}',
 	],
-	['what looks like a stand-in', '<mj-text>lq0x0e {{ name }} lq1x0e</mj-text>', 'lq0x0e {{ name }} lq1x0e'],
+	['text that looks like a placeholder', '<mj-text>lq0x0e {{ name }} lq1x0e</mj-text>', 'lq0x0e {{ name }} lq1x0e'],
 	['a css class', '<mj-text css-class="{{ kind }}">x</mj-text>', 'class="{{ kind }}"'],
 ] as const) {
 	test(`keeps Liquid: ${what}`, async t => {
@@ -82,12 +86,12 @@ for (const [style, expected] of [
 	});
 }
 
-test('a fault below a style attribute of several lines keeps its line', async t => {
+test('an error below a multi-line style attribute keeps its line', async t => {
 	const made = await html(mail('<mj-text><p style="{{ st }}\n\n">x</p></mj-text>\n<mj-txt>x</mj-txt>', inlined));
 	t.regex(made, /mj-txt.*"line":9,/);
 });
 
-test('quotes in a title end no attribute', async t => {
+test('escapes quotes of a title in attributes', async t => {
 	const made = await html(mail('<mj-text>x</mj-text>', '<mj-title>Your "{{ name }}" & \'more\'</mj-title>'));
 	const title = `Your &quot;{{ name }}&quot; & 'more'`;
 	t.true(made.includes(`<title>${title}</title>`), made);
@@ -104,9 +108,9 @@ for (const [what, source, line, column, message] of [
 		/mj-section cannot be used inside mj-column/,
 	],
 	['an unknown attribute', mail('\n  <mj-text colour="red">x</mj-text>'), 7, 3, /colour is illegal/],
-	['a wrong attribute', mail('<mj-text {% if a %}color="red"{% endif %}>x</mj-text>'), 6, 1, /\{% if a %\}/],
+	['an invalid attribute', mail('<mj-text {% if a %}color="red"{% endif %}>x</mj-text>'), 6, 1, /\{% if a %\}/],
 	[
-		'a width of Liquid',
+		'a width in Liquid',
 		mail('<mj-image src="x" width="{{ w }}px" />'),
 		6,
 		1,
@@ -115,7 +119,7 @@ for (const [what, source, line, column, message] of [
 	['text in a column', mail('  Hello'), 6, 3, /directly in <mj-column>.*<mj-text>/],
 	['Liquid in a column', mail('<mj-text>x</mj-text>\n {% if a %}<mj-text>y</mj-text>{% endif %}'), 7, 2, /<mj-raw>/],
 	[
-		'a place behind Liquid of two lines',
+		'a position after Liquid of two lines',
 		mail('<mj-text>{{ a\n | upcase }}</mj-text>\n  Hello'),
 		8,
 		3,
@@ -127,8 +131,8 @@ for (const [what, source, line, column, message] of [
 	['a quote left open', '<mjml>\n<mj-body width="600px>\n</mj-body></mjml>', 2, 1, /never closed/],
 	['a comment left open', '<mjml>\n<!-- </mjml>', 2, 1, /never closed/],
 	['no body', '<mjml></mjml>', 1, 1, /Malformed MJML/],
-	['nothing', '', 1, 1, /Parsing failed/],
-	['text alone', 'Hello', 1, 1, /outside of <mjml>/],
+	['an empty source', '', 1, 1, /Parsing failed/],
+	['plain text', 'Hello', 1, 1, /outside of <mjml>/],
 	['an unknown filter', mail('<mj-text>{{ a | b }}</mj-text>'), 6, 10, /undefined filter: b/],
 	['an unknown tag', mail('<mj-text>{% b %}</mj-text>'), 6, 10, /tag "b" not found/],
 	['an open block', mail('<mj-text>{% if a %}</mj-text>'), 6, 10, /not closed/],
@@ -144,7 +148,7 @@ for (const [what, source, line, column, message] of [
 	],
 	['too many elements', mail('<mj-text>x</mj-text>'.repeat(500)), 6, 9901, /more than 500/],
 ] as const) {
-	test(`refuses ${what}, telling where`, async t => {
+	test(`reports an error with its position: ${what}`, async t => {
 		const result = await compileMjml(engine, source);
 		if (result.ok) {
 			return t.fail(result.html);
@@ -162,19 +166,19 @@ for (const include of [
 	'<MJ-INCLUDE path="./package.json" type="css"/>',
 	'<mj-wrapper><mj-include path="package.json" /></mj-wrapper>',
 ]) {
-	test(`refuses ${include}`, async t => {
+	test(`rejects ${include}`, async t => {
 		const result = await compileMjml(engine, `<mjml><mj-body>\n${include}</mj-body></mjml>`);
 		t.false(result.ok);
 		t.regex(result.ok ? '' : (result.violations[0]?.message ?? ''), /mj-include is not allowed/);
 	});
 }
 
-test('mj-include inside of html is not followed', async t => {
+test('does not follow mj-include inside HTML', async t => {
 	const made = await html(mail('<mj-raw><!-- <mj-include path="package.json" /> --></mj-raw>'));
 	t.false(made.includes('dependencies'), made);
 });
 
-test('the elements that take text are those of MJML', async t => {
+test('knows all text elements of MJML', async t => {
 	await import('mjml'); // Registers them.
 	const {components} = createRequire(import.meta.url)('mjml-core') as {
 		components: Record<string, {endingTag?: boolean; getTagName(): string}>;
@@ -185,7 +189,7 @@ test('the elements that take text are those of MJML', async t => {
 	t.deepEqual([...textElements].sort(), [...ending, 'mj-html-attribute'].sort());
 });
 
-test('a font loads nothing from a third party, unless the template names it with mj-font', async t => {
+test('loads no third-party fonts unless the template names them with mj-font', async t => {
 	const text = '<mj-text font-family="Roboto, Ubuntu, sans-serif">x</mj-text>';
 	const plain = await html(mail(text));
 	t.regex(plain, /Roboto/);
@@ -194,7 +198,7 @@ test('a font loads nothing from a third party, unless the template names it with
 	t.regex(await html(mail(text, named)), /fonts\.shop\.example\/roboto\.css/);
 });
 
-test('the preview line is hidden, in no colour of its own', async t => {
+test('hides the preview line without setting a color', async t => {
 	const made = await html(mail('<mj-text>x</mj-text>', '<mj-preview>Sooner</mj-preview>'));
 	t.regex(made, /<div style="display:none;[^"]*opacity:0;overflow:hidden;">\s*Sooner/);
 	t.notRegex(made, /#fff/i);
@@ -221,7 +225,7 @@ for (const [what, source, attributes] of [
 	['a carousel', carousel(''), ['left-icon', 'right-icon']],
 	['a carousel with one icon', carousel(ownIcon(['right-icon'])), ['left-icon']],
 ] as const) {
-	test(`pictures of strangers are refused: ${what}`, async t => {
+	test(`rejects third-party pictures: ${what}`, async t => {
 		const made = await compileMjml(engine, mail(source));
 		const found = made.ok ? [] : made.violations;
 		t.deepEqual(
@@ -234,8 +238,8 @@ for (const [what, source, attributes] of [
 
 for (const [what, source, head] of [
 	['a network', social(`name="facebook" ${ownIcon(['src'])}`), ''],
-	['a network of one’s own', social('name="shop"'), ''],
-	['a network of Liquid', social('name="{{ network }}"'), ''],
+	['an own network', social('name="shop"'), ''],
+	['a network in Liquid', social('name="{{ network }}"'), ''],
 	[
 		'a default for all',
 		social('name="facebook"'),
@@ -249,12 +253,12 @@ for (const [what, source, head] of [
 	['Liquid', accordion('icon-wrapped-url="{{ a }}" icon-unwrapped-url="{{ b }}"'), ''],
 	['a carousel', carousel(ownIcon(['left-icon', 'right-icon'])), ''],
 ] as const) {
-	test(`own pictures are taken: ${what}`, async t => {
+	test(`accepts own pictures: ${what}`, async t => {
 		t.notRegex(await html(mail(source, head)), /refused|mailjet|imgur/);
 	});
 }
 
-test('no other element of MJML has an address of its own', async t => {
+test('no other MJML element has a default URL', async t => {
 	await import('mjml'); // Registers them.
 	const {components} = createRequire(import.meta.url)('mjml-core') as {
 		components: Record<string, {defaultAttributes?: Record<string, string>; getTagName(): string}>;
@@ -273,7 +277,7 @@ test('no other element of MJML has an address of its own', async t => {
 });
 
 for (const [what, attributes, head, directions] of [
-	['the usual', '', '', ['ltr', 'ltr']],
+	['the default', '', '', ['ltr', 'ltr']],
 	['left to right', ' dir="ltr"', '', ['ltr', 'ltr']],
 	['right to left', ' dir="rtl"', '', ['rtl', 'rtl']],
 	['right to left with attributes', " lang='ar' dir='RTL'", '<mj-title>x</mj-title>', ['rtl', 'rtl']],
@@ -286,13 +290,13 @@ for (const [what, attributes, head, directions] of [
 	['automatic', ' dir="auto"', '', []],
 	['Liquid', ' dir="{{ direction }}"', '', []],
 	[
-		'Liquid with a direction of its own',
+		'Liquid with its own direction',
 		' dir="{{ direction }}"',
 		'<mj-attributes><mj-section direction="rtl" /></mj-attributes>',
 		['rtl', 'ltr'],
 	],
 ] as const) {
-	test(`the direction of columns: ${what}`, async t => {
+	test(`direction of columns: ${what}`, async t => {
 		const made = await html(mail('<mj-text>x</mj-text>', head).replace('<mjml>', `<mjml${attributes}>`));
 		t.deepEqual(
 			[...made.matchAll(/direction:(\w+)/g)].map(([, direction]) => direction),
@@ -301,7 +305,7 @@ for (const [what, attributes, head, directions] of [
 	});
 }
 
-test('a mail without a head keeps its direction, and faults their lines', async t => {
+test('a message without a head keeps its direction and the lines of errors', async t => {
 	const source = (body: string) =>
 		`<mjml dir="rtl">\n<mj-body>\n<mj-section><mj-column>${body}</mj-column></mj-section></mj-body></mjml>`;
 	t.regex(await html(source('<mj-text>x</mj-text>')), /direction:rtl/);
@@ -309,7 +313,7 @@ test('a mail without a head keeps its direction, and faults their lines', async 
 	t.deepEqual(faulty.ok || faulty.violations.map(({line, column}) => [line, column]), [[3, 24]]);
 });
 
-test('the language of the html is that of the message, unless the author names one', async t => {
+test('sets the HTML language to that of the message unless the author sets one', async t => {
 	const made = await html(mail('<mj-text>x</mj-text>'));
 	t.is(made.match(/ lang="\{\{ message\.locale \}\}"/g)?.length, 2);
 	const named = await html(mail('<mj-text>x</mj-text>').replace('<mjml>', '<mjml lang="de">'));

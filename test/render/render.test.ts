@@ -38,18 +38,18 @@ for (const [html, expected] of [
 	});
 }
 
-test('counters begin anew in each part of a mail', t => {
+test('counters start again in each part of a message', t => {
 	const counting = '{% increment n %}{% increment n %}{% decrement m %}';
 	const result = renderer.render(variant({subject: counting, html: counting, text: counting}), input({n: 5}));
 	t.deepEqual(result, {ok: true, subject: '56-1', html: '56-1', text: '56-1\n'});
 });
 
-test('subject and text are not escaped', t => {
+test('does not escape subject and text', t => {
 	const result = renderer.render(variant({subject: '{{ x }}', text: '{{ x }}'}), input({x: nasty}));
 	t.like(result, {ok: true, subject: nasty, text: `${nasty}\n`});
 });
 
-test('what is missing renders empty', t => {
+test('renders missing data as empty', t => {
 	t.is(htmlOf('[{{ a }}{{ a.b.c }}{{ a[0] }}{{ a.b | upcase }}{% for i in a %}x{% endfor %}{{ a | size }}]'), '[0]');
 });
 
@@ -63,7 +63,7 @@ for (const name of ['recipient', 'unsubscribe_url', 'workspace', 'message']) {
 	});
 }
 
-test('a template cannot replace them for the parts that follow', t => {
+test('a template cannot replace reserved names for later parts', t => {
 	const result = renderer.render(
 		variant({subject: '{% assign workspace = "evil" %}', html: '{{ workspace.name }}'}),
 		input(),
@@ -83,7 +83,7 @@ test('filters follow the locale and the time zone of the render', t => {
 	);
 });
 
-test('bad input of the formats renders as it came', t => {
+test('renders invalid input of format filters unchanged', t => {
 	t.is(
 		htmlOf(
 			'{{ "soon" | format_date }}|{{ "x" | format_currency: "EUR" }}|{{ 5 | format_currency: "NOPE" }}|{{ a | format_datetime }}|{{ "<" | format_date }}',
@@ -103,22 +103,22 @@ for (const [subject, data, expected] of [
 	});
 }
 
-test('a subject is cut at 998 characters, never inside of one', t => {
+test('cuts a subject at 998 characters, never inside one', t => {
 	t.is(subjectOf('{{ x }}', {x: 'a'.repeat(2000)}).length, 998);
 	t.is(subjectOf('{{ x }}', {x: `${'a'.repeat(997)}🎉`}), 'a'.repeat(997));
 });
 
-test('a text part has at most one empty line in a row and ends with a line break', t => {
+test('a text part has no consecutive empty lines and ends with a line break', t => {
 	const result = renderer.render(variant({text: '\n{% if a %}x{% endif %}\n \n\nb\n-- \nc\n\n'}), input());
 	t.like(result, {ok: true, text: 'b\n-- \nc\n'});
 });
 
-test('without a text template the text is made from the rendered html', t => {
+test('creates the text from the rendered HTML without a text template', t => {
 	const result = renderer.render(variant({html: '<p>{{ x | raw }}</p>', text: null}), input({x: '<b>a</b> &amp; b'}));
 	t.like(result, {ok: true, text: 'a & b\n'});
 });
 
-test('an error of the template names the part and the place', t => {
+test('a template error names the part and the position', t => {
 	t.deepEqual(renderer.render(variant({html: 'a\n {{ x | url_decode }}'}), input({x: '%'})), {
 		ok: false,
 		reason: 'template_error',
@@ -131,7 +131,7 @@ test('an error of the template names the part and the place', t => {
 	});
 });
 
-test('a part over a megabyte is a limit', t => {
+test('rejects a part over one megabyte', t => {
 	t.like(renderer.render(variant({html: '{{ x }}{{ x }}'}), input({x: 'a'.repeat(500_000)})), {ok: true});
 	t.like(renderer.render(variant({html: '{{ x }}{{ x }}.'}), input({x: 'a'.repeat(500_000)})), {
 		ok: false,
@@ -143,7 +143,7 @@ test('a part over a megabyte is a limit', t => {
 	});
 });
 
-test('html that data makes too deep is a limit', t => {
+test('rejects HTML that data nests too deep', t => {
 	const deep = (depth: number) =>
 		renderer.render(
 			variant({html: '{{ x | raw }}', text: null}),
@@ -153,14 +153,14 @@ test('html that data makes too deep is a limit', t => {
 	t.like(deep(1001), {ok: false, reason: 'render_limit'});
 });
 
-test('renders that alternate do not touch one another', t => {
+test('alternating renders do not affect each other', t => {
 	const html = '{% increment n %}{% assign a = x %}{{ a }}{% cycle "p", "q" %}';
 	t.is(htmlOf(html, {x: 1}), '01p');
 	t.is(htmlOf(html, {x: 2}), '02p');
 	t.is(htmlOf(html), '0p');
 });
 
-test('a small cache changes no result', t => {
+test('a small cache does not change results', t => {
 	const small = createRenderer({cachedOctets: 10});
 	for (const round of [1, 2]) {
 		for (const html of ['a{{ x }}', 'b{{ x }}', 'a much longer template than the cache can hold {{ x }}']) {
@@ -203,7 +203,7 @@ const liquid = fc
 	)
 	.map(parts => parts.join(''));
 
-test('no template and no data make it throw', t => {
+test('never throws, whatever the template and data', t => {
 	fc.assert(
 		fc.property(liquid, fc.dictionary(fc.string(), fc.jsonValue()), fc.string(), (source, data, place) => {
 			const json = JSON.parse(JSON.stringify({a: data, ...data})) as Record<string, unknown>;
@@ -221,7 +221,7 @@ test('no template and no data make it throw', t => {
 	t.deepEqual(Object.keys(Object.prototype), []);
 });
 
-test('data never opens a tag in html', t => {
+test('data never opens an HTML tag', t => {
 	fc.assert(
 		fc.property(fc.jsonValue(), value => {
 			const x = JSON.parse(JSON.stringify(value)) as unknown;
@@ -230,13 +230,13 @@ test('data never opens a tag in html', t => {
 	);
 });
 
-/** Two seconds pass whenever somebody looks. */
+/** A clock that advances two seconds with every reading. */
 function leaping(): () => number {
 	let now = 0;
 	return () => (now += 2000);
 }
 
-test('time counts against a template where the CPU worked', t => {
+test('counts only CPU time against a template', t => {
 	const spent = createRenderer({clocks: {clock: {monotonic: leaping()}, cpu: leaping()}});
 	t.like(spent.render(variant({html: '{{ name }}'}), input({name: 'Ada'})), {ok: false, reason: 'render_limit'});
 	const starved = createRenderer({clocks: {clock: {monotonic: leaping()}, cpu: () => 0}});
@@ -320,7 +320,7 @@ for (const [json, html, expected] of [
 		'1.50 1.50 1.50 1.50 v',
 	],
 ] as const) {
-	test(`numbers of data keep their digits: ${html} with ${json}`, t => {
+	test(`numbers in data keep their digits: ${html} with ${json}`, t => {
 		const result = renderer.render(variant({html, subject: html}), {...input(), data: json});
 		t.like(result, {ok: true, html: expected, subject: expected.trim()});
 	});
@@ -358,7 +358,7 @@ for (const [html, shown, fault] of [
 	['{{ 0 | divided_by: 0 | format_currency: "EUR" }}', '', 'this results in NaN'],
 	['{% assign n = 0 | divided_by: 0 %}{{ n }}', '', 'this results in NaN'],
 ] as const) {
-	test(`what has no text is empty in mail and a fault in a preview: ${html}`, t => {
+	test(`a value without text is empty in a message and an error in a preview: ${html}`, t => {
 		const data = {o: {in: {a: 1}}, l: ['a', {b: 1}]};
 		t.is(htmlOf(html, data), shown);
 		for (const part of ['subject', 'html', 'text']) {
@@ -369,7 +369,7 @@ for (const [html, shown, fault] of [
 	});
 }
 
-test('what has a text is the same in a preview', t => {
+test('values with text look the same in a preview', t => {
 	const data = {o: {a: 1, 'b c': [1, null]}, l: [1, [2, 'x']], t: true, n: null, f: 1.5, z: 0};
 	for (const html of [
 		'{{ o.a }}{{ o["b c"] }}{{ l }}{{ t }}{{ n }}{{ f }}{{ z }}{{ missing }}{{ l | join: "-" }}',

@@ -36,7 +36,7 @@ for (const url of [
 	['javascript:alert(1)'],
 	{a: 1},
 ]) {
-	test(`refuses ${JSON.stringify(url).slice(0, 60)}`, t => {
+	test(`rejects ${JSON.stringify(url).slice(0, 60)}`, t => {
 		t.is(safeUrl(url), '#');
 	});
 }

@@ -25,13 +25,17 @@ const data = {
 for (const [what, html, text] of [
 	['an output', '<p>Hello {{ name }}</p>', 'Hello Ada & <Co>\n'],
 	['a link', '<a href="{{ url }}">Open</a>', 'Open <https://a.example/?a=1&b=2>\n'],
-	['a link of its own name', '<a href="https://a.example">https://a.example</a>', 'https://a.example\n'],
 	[
-		'a link whose name is its URL',
+		'a constant link whose text is its URL',
+		'<a href="https://a.example">https://a.example</a>',
+		'https://a.example\n',
+	],
+	[
+		'a link whose text is its URL',
 		'<p>Or open <a href="{{ url | safe_url }}">{{url}}</a>.</p>',
 		'Or open https://a.example/?a=1&b=2.\n',
 	],
-	['Liquid in link and name', '<a href="{{ url }}">{{ name }}</a>', 'Ada & <Co> <https://a.example/?a=1&b=2>\n'],
+	['Liquid in link and text', '<a href="{{ url }}">{{ name }}</a>', 'Ada & <Co> <https://a.example/?a=1&b=2>\n'],
 	['entities', '<p>a &amp; b &lt; c</p>', 'a & b < c\n'],
 	['headings as written', '<h1>Hello {{ name }}</h1><h2>You</h2>', 'Hello Ada & <Co>\n\nYou\n'],
 	[
@@ -42,7 +46,7 @@ for (const [what, html, text] of [
 	['a loop of list items', '<ul>{% for i in items %}<li>{{ i.name }}</li>{% endfor %}</ul>', '- One\n- Two\n'],
 	['a condition', '<p>a</p>{% if no %}<p>b</p>{% else %}<p>c</p>{% endif %}<p>d</p>', 'a\n\nc\n\nd\n'],
 	[
-		'a condition inside of a link',
+		'a condition inside a link',
 		'{% for i in items %}<p><a href="{{ i.url }}">{% if forloop.first %}{{ i.name }}{% else %}More{% endif %}</a></p>{% endfor %}',
 		null,
 	],
@@ -63,7 +67,7 @@ for (const [what, html, text] of [
 		'<p><a href="{{ none }}">{{ name }}</a>, <a href="{{ none | safe_url }}">b</a>.</p>',
 		'Ada & <Co>, b.\n',
 	],
-	['a link that is refused', '<a href="{{ bad | safe_url }}">Open</a>', 'Open\n'],
+	['a rejected link', '<a href="{{ bad | safe_url }}">Open</a>', 'Open\n'],
 	['a link to nothing behind a long line', `<p>${'word '.repeat(14)}<a href="{{ none }}">links</a></p>`, null],
 	['terms', '<dl>{% for i in items %}<dt>{{ i.name }}</dt><dd>x</dd>{% endfor %}</dl>', 'One\nx\nTwo\nx\n'],
 	[
@@ -71,7 +75,7 @@ for (const [what, html, text] of [
 		'<table>{% for i in items %}<tr><td>{{ i.name }}</td><td></td><td>x</td></tr>{% endfor %}</table>',
 		'One  x\nTwo  x\n',
 	],
-	['words looked like stand-ins', '<p>lq0x0e {{ name }}</p>', 'lq0x0e Ada & <Co>\n'],
+	['words that look like placeholders', '<p>lq0x0e {{ name }}</p>', 'lq0x0e Ada & <Co>\n'],
 ] as const) {
 	test(`converts ${what}`, t => {
 		const template = textTemplate(engine, html);
@@ -88,8 +92,8 @@ for (const [what, html, text] of [
 }
 
 for (const [what, html] of [
-	['html that an output makes', '<p>{{ name | raw }}</p>'],
-	['line breaks that an output makes', '<p>{{ name | upcase | newline_to_br }}</p>'],
+	['HTML from an output', '<p>{{ name | raw }}</p>'],
+	['line breaks from an output', '<p>{{ name | upcase | newline_to_br }}</p>'],
 	['an assign in a comment', '<!-- {% assign x = 1 %} -->{{ x }}'],
 	['an assign in the head', '<html><head>{% assign x = 1 %}</head><body>{{ x }}</body></html>'],
 	['a block that begins in a style', '<style>{% if yes %}</style>{% endif %}<p>a</p>'],
@@ -98,10 +102,10 @@ for (const [what, html] of [
 	['entities that spell Liquid', '<p>&#123;&#123; name }}</p>'],
 	['a loop of items left open', '<ul>{% for i in items %}<li>{{ i.name }}{% endfor %}</ul>'],
 	['a loop of options left open', '<select>{% for i in items %}<option>{{ i.name }}{% endfor %}</select>'],
-	['a link to nothing by a condition', '<a href="{% if no %}{{ url }}{% endif %}">a</a>'],
+	['a link that a condition leaves empty', '<a href="{% if no %}{{ url }}{% endif %}">a</a>'],
 	['a raw block', '<p>{% raw %}{{ name }}{% endraw %}</p>'],
 ] as const) {
-	test(`leaves ${what} to the rendered html`, t => {
+	test(`leaves ${what} to the rendered HTML`, t => {
 		t.is(textTemplate(engine, html), null);
 	});
 }
@@ -119,23 +123,27 @@ for (const [what, html, text] of [
 	],
 	['a field set', '<fieldset><legend>Who</legend>you</fieldset>there', 'Who\nyou\nthere'],
 	['a figure', '<figure><img alt="A pen" src="x"><figcaption>Ours</figcaption></figure>', 'A pen\nOurs'],
-	['centred text', 'a<center>b</center>c', 'a\nb\nc'],
+	['centered text', 'a<center>b</center>c', 'a\nb\nc'],
 	['a caption', '<table><caption>Lines</caption><tr><td>a</td></tr></table>', 'Lines\na'],
 	['a menu', '<menu><li>a</li><li>b</li></menu>', 'a\nb'],
-	['items of no list', '<li>a</li><li>b</li>', 'a\nb'],
+	['items without a list', '<li>a</li><li>b</li>', 'a\nb'],
 	['items with paragraphs', '<ul><li>a</li><li><p>b</p></li></ul>', '- a\n\n- b'],
 	['a dialog, a search', '<dialog>a</dialog><search>b</search>c', 'a\nb\nc'],
 	['headings in a group', '<hgroup><h1>a</h1><p>b</p></hgroup>c', 'a\n\nb\n\nc'],
 	['a text field', 'a<textarea>b</textarea>c', 'a\nb\nc'],
-	['what nobody sees', 'a<p hidden>b</p><span style="color:red;DISPLAY: none">c</span><template>d</template>e', 'ae'],
+	[
+		'invisible elements',
+		'a<p hidden>b</p><span style="color:red;DISPLAY: none">c</span><template>d</template>e',
+		'ae',
+	],
 	['images side by side', '<img alt="Web"><img alt="Chat"><img alt=""><img alt=" "><img src="x">', 'Web Chat'],
 	['an image of several lines', '<p>a <img alt="two\n  lines"> b</p>', 'a two lines b'],
 	['an image that is a button', '<input type="IMAGE" alt="Go" src="x"><input type="text" alt="no">', 'Go'],
 	['an image in a picture', '<picture><source srcset="x"><img alt="A pen" src="y"></picture>', 'A pen'],
-	['a link of an image', '<a href="https://a.example"><img alt="Shop" src="x"></a>', 'Shop <https://a.example>'],
-	['a link of an image without words', '<a href="https://a.example"><img src="x"></a>', 'https://a.example'],
+	['a linked image', '<a href="https://a.example"><img alt="Shop" src="x"></a>', 'Shop <https://a.example>'],
+	['a linked image without text', '<a href="https://a.example"><img src="x"></a>', 'https://a.example'],
 	[
-		'links without address',
+		'links without a URL',
 		'<a>a</a> <a name="x">b</a> <a href="">c</a> <a href="#">d</a> <a href="#top">e</a>',
 		'a b c d e',
 	],
@@ -161,14 +169,14 @@ for (const [what, html, text] of [
 	});
 }
 
-test('lines are wrapped between words, links are whole', t => {
+test('wraps lines between words and keeps links whole', t => {
 	const url = `https://a.example/${'x'.repeat(200)}`;
 	const text = textFromHtml(`<p>${'word '.repeat(100)}</p><a href="${url}">Open</a>`);
 	t.true(text.includes(`<${url}>`));
 	t.true(text.split('\n').every(line => line.length <= 78 || line.includes(url)));
 });
 
-/** Without where lines break: the values' lengths are not known when a template is wrapped. */
+/** Ignores line breaks: the lengths of values are unknown when a template is wrapped. */
 function words(text: string): string {
 	return text.replace(/\s+/g, ' ').trim();
 }
@@ -197,7 +205,7 @@ const {block} = fc.letrec<{block: string}>(tie => ({
 	),
 }));
 
-test('the converted template says what the rendered html says', t => {
+test('a converted template yields the text of the rendered HTML', t => {
 	fc.assert(
 		fc.property(block, html => {
 			const template = textTemplate(engine, html);
@@ -211,7 +219,7 @@ test('the converted template says what the rendered html says', t => {
 	);
 });
 
-test('a branch that ends within a line leaves the text to be made per mail, for its line break would be lost', t => {
+test('does not convert a branch that ends within a line, whose line break would be lost', t => {
 	const html = '{% if yes %}word{% else %}<p>no</p>{% endif %} <table><tr><td>{{ name }}</td></tr></table>';
 	t.is(textTemplate(engine, html), null);
 	t.not(textTemplate(engine, '<p>Hello {% if yes %}{{ name }}{% else %}you{% endif %}</p><p>bye</p>'), null);
@@ -221,7 +229,7 @@ test('a branch that ends within a line leaves the text to be made per mail, for 
 	);
 });
 
-test('any html converts', t => {
+test('converts any HTML', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), fc.string(), (a, b) => {
 			t.is(typeof textFromHtml(`<p ${a}>${b}<${a}`), 'string');
@@ -229,7 +237,7 @@ test('any html converts', t => {
 	);
 });
 
-test('text in pieces is tidied as the whole is', t => {
+test('normalizes text in pieces like the whole text', t => {
 	const parts = fc.array(
 		fc.oneof(
 			fc.record({

@@ -5,7 +5,7 @@ import {liquidEngines} from '../../src/render/liquid-engine.ts';
 
 const pathsOf = (...sources: string[]) => dataPaths(liquidEngines().html, sources);
 
-test('finds what a template reads of its data, and nothing that it makes itself', t => {
+test('finds the data a template reads, but not the variables it assigns', t => {
 	const source = `{% assign a = order.total %}{{ a }}{% for item in order.items %}{{ item.name }}{{ forloop.index }}{% endfor %}
 		{% if note %}{{ note | upcase }}{% endif %}{{ names[0].first }}{{ labels[kind].text }}`;
 	t.deepEqual(
@@ -14,7 +14,7 @@ test('finds what a template reads of its data, and nothing that it makes itself'
 	);
 });
 
-test('tells what is missing in the data, as far as the first name that is', t => {
+test('reports missing data up to the first missing name', t => {
 	const data = {order: {items: [{name: 'a'}], note: null}, word: 'x'};
 	const missing = (source: string) => missingPaths(pathsOf(source), data);
 	t.deepEqual(
@@ -30,7 +30,7 @@ test('tells what is missing in the data, as far as the first name that is', t =>
 	]);
 });
 
-test('any path and any data have an answer', t => {
+test('handles any path and any data', t => {
 	const path = fc.array(fc.oneof(fc.string(), fc.nat(3), fc.constantFrom('first', 'size', '__proto__')), {
 		minLength: 1,
 	});

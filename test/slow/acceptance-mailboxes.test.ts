@@ -18,7 +18,7 @@ const count = 50;
 const settings: Settings = {MAILCTL_RETURN_PATH_DOMAIN: 'bounces.shop.example', MAILCTL_INBOUND_LISTEN: '127.0.0.1:0'};
 const patience = 120_000;
 
-/** Brings the mails in and resolves when they are read; to be called twice. Null: that cannot be done here. */
+/** Delivers the messages and resolves when they are processed; called twice. Null: not possible here. */
 type Bring = (() => Promise<void>) | null;
 type Way = (t: ExecutionContext, program: Program, mails: readonly ReturnedMail[]) => Promise<Bring>;
 
@@ -40,7 +40,7 @@ async function untilRead(program: Program): Promise<void> {
 	);
 }
 
-/** As a delivery agent writes it into a mailbox. */
+/** The message as a delivery agent writes it to a mailbox. */
 const stored = ({from, to, bytes}: ReturnedMail) =>
 	`Return-Path: <${from}>\nDelivered-To: ${to}\n${bytes.replaceAll('\r\n', '\n')}`;
 
@@ -132,7 +132,7 @@ const byStandardInput: Way = async (t, program, all) => {
 	}
 };
 
-/** What came of the mails, whichever way they came. */
+/** The outcome of the messages, whichever route they took. */
 async function outcomeOf(program: Program): Promise<Record<string, unknown[]>> {
 	return await withStore(program, async ({reader}) => ({
 		recipients: await reader('recipients').orderBy('id').select('id', 'state'),
@@ -146,7 +146,7 @@ async function outcomeOf(program: Program): Promise<Record<string, unknown[]>> {
 	}));
 }
 
-test('acceptance 18: by whichever way 50 mails come in, the same comes of them, and nothing more when they come again', async t => {
+test('acceptance 18: 50 returned messages have the same outcome by every path, and no effect twice', async t => {
 	t.timeout(600_000);
 	const base = await prepareProgram(t, settings);
 	await base.cliBytes('init');

@@ -3,7 +3,7 @@ import {prepareProgram} from '../helpers/daemon.ts';
 import {startFakeMx} from '../helpers/fake-mx.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('a daemon that is killed and started ten times while something is wrong rings once', async t => {
+test('a daemon killed and restarted ten times during an incident sends one alert', async t => {
 	const sink = await startFakeMx(t);
 	const program = await prepareProgram(t, {MAILCTL_ALERT_SMTP_URL: `smtp://127.0.0.1:${sink.port}?tls=none`});
 	let daemon = await program.serve();

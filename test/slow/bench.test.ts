@@ -17,7 +17,7 @@ import {engines, newLocation} from '../helpers/databases.ts';
 
 type Measured = Readonly<Record<'accept' | 'through', Figures>> & Readonly<Record<string, unknown>>;
 
-test('bench: every figure is there and makes sense; the store of the service is left alone', async t => {
+test('bench prints plausible figures and leaves the store of the service unchanged', async t => {
 	t.timeout(240_000);
 	const cli = await storelessCli(t);
 	const measured = await cli.json<Measured>('bench', '--messages', '200', '--connections', '8');
@@ -43,7 +43,7 @@ function newBench(t: ExecutionContext, bench: Pick<Bench, 'workload' | 'messages
 	return {folder, tools, connections: 8, ...bench};
 }
 
-test('the larger mail arrives, and each is accounted for', async t => {
+test('larger messages arrive, and every one is accounted for', async t => {
 	t.timeout(240_000);
 	const sink = await startAccountedSink();
 	t.teardown(sink.stop);
@@ -64,7 +64,7 @@ test('the larger mail arrives, and each is accounted for', async t => {
 	t.true(Number(through.delivered_p50_ms) > Number(through.p50_ms));
 });
 
-test('realistic replies: what hosts defer arrives, what they refuse bounces, by the seed, and nothing else', async t => {
+test('with realistic replies deferred messages arrive and refused ones bounce, as the seed determines', async t => {
 	t.timeout(240_000);
 	const [messages, seed] = [300, 7];
 	const hosts = await startHosts(seed);
@@ -82,7 +82,7 @@ test('realistic replies: what hosts defer arrives, what they refuse bounces, by 
 	t.true((through.delivered_later as number) >= reluctant, JSON.stringify(through));
 });
 
-test('bench --fill: leaves what real traffic leaves, in the workspace that is named', async t => {
+test('bench --fill leaves the rows of real traffic in the named workspace', async t => {
 	const cli = await storelessCli(t);
 	const {id} = await cli.json<{id: string}>('workspace', 'create', '--name', 'shop');
 	const messages = 12_000;
@@ -115,7 +115,7 @@ test('bench --fill: leaves what real traffic leaves, in the workspace that is na
 	);
 });
 
-test('bench --fill --waiting: the mail waits in the queue, of many workspaces where none is named', async t => {
+test('bench --fill --waiting queues messages, of many workspaces if none is named', async t => {
 	const cli = await storelessCli(t);
 	t.like(await cli.json('bench', '--fill', '500', '--waiting'), {messages: 500, workspaces: 200});
 	const summary = await cli.json<Array<{ready: number; deferred: number}>>('queue', 'summary');
@@ -126,7 +126,7 @@ test('bench --fill --waiting: the mail waits in the queue, of many workspaces wh
 });
 
 for (const engine of engines) {
-	test(`init and bench --fill: what they make in the data folder is its owner's alone, ${engine}`, async t => {
+	test(`init and bench --fill create data files readable by the owner only (${engine})`, async t => {
 		const location = await newLocation(t, engine);
 		const key = Buffer.alloc(32, 7).toString('base64');
 		const cli = await storelessCli(t, {

@@ -10,7 +10,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const domain = 'bounces.shop.example';
 
-/** With the mailbox of the server to be polled. */
+/** A program that polls the mailbox of the server. */
 async function prepare(t: ExecutionContext, server: ImapServer): Promise<Program> {
 	const login = `${encodeURIComponent(server.user)}:${encodeURIComponent(server.password)}`;
 	const program = await prepareProgram(t, {
@@ -24,7 +24,7 @@ async function prepare(t: ExecutionContext, server: ImapServer): Promise<Program
 	return program;
 }
 
-test('kill -9 while a mailbox is read: every mail is taken in, and once', async t => {
+test('kill -9 while reading a mailbox: every message is ingested exactly once', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -52,7 +52,7 @@ test('kill -9 while a mailbox is read: every mail is taken in, and once', async 
 	t.is(await rows(), count);
 });
 
-test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says when the server is gone and back', async t => {
+test('polls an IMAP mailbox, counts a bounce within seconds, and reports when the server goes and returns', async t => {
 	const server = await startImapServer(t);
 	if (!server) {
 		return;
@@ -114,7 +114,7 @@ test('the daemon polls an IMAP mailbox: a bounce counts within seconds; it says 
 	t.regex(log, /"event":"mailbox_failed","mailbox":"imap:\/\/bounces%40shop\.example@127\.0\.0\.1:\d+\/INBOX"/);
 });
 
-test('a mailbox whose log-in or IDLE hangs shows in the figures and on the page of the checks', async t => {
+test('metrics and checks report a mailbox whose login or IDLE hangs', async t => {
 	const server = await startSilentImap(t, null);
 	const program = await prepareProgram(t, {
 		MAILCTL_RETURN_PATH_DOMAIN: domain,

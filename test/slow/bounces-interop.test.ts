@@ -19,7 +19,7 @@ const patience = 180_000;
 
 const peers = {Postfix: startPostfixRelay, Exim: startEximRelay, OpenSMTPD: startOpenSmtpdRelay};
 
-/** What the last host says to a recipient, by its local part; all others are taken. */
+/** The reply of the last mail server, by local part; all others are accepted. */
 const answers: Record<string, string | undefined> = {
 	gone: '550 5.1.1 No such user here',
 	full: '452 4.2.2 Mailbox full',
@@ -34,11 +34,11 @@ type Shown = {
 type Lab = Pick<Client, 'send' | 'until'> & {
 	readonly last: FakeMx;
 	readonly show: (id: string) => Promise<Shown>;
-	/** Waits until a report of this action stands at the message. */
+	/** Waits until the message has a report of this action. */
 	readonly reported: (id: string, ...actions: readonly string[]) => Promise<void>;
 	readonly bounce: (id: string) => Promise<Readonly<Record<string, unknown>> | undefined>;
 	readonly isSuppressed: (address: string) => Promise<boolean>;
-	/** Whether everything that came in was about a mail of ours; ends the daemon. */
+	/** Whether everything received was about one of our messages; stops the daemon. */
 	readonly end: () => Promise<void>;
 };
 
@@ -98,7 +98,7 @@ async function startLab(
 }
 
 for (const [name, start] of Object.entries(peers)) {
-	test.serial(`${name} as MX: refused, given up and delayed mail comes home`, async t => {
+	test.serial(`${name} as MX: reports of refused, expired and delayed messages come back`, async t => {
 		t.timeout(600_000);
 		let slow: string | undefined = '451 4.3.0 Come back later';
 		const lab = await startLab(t, start, {
@@ -137,7 +137,7 @@ for (const [name, start] of Object.entries(peers)) {
 		await lab.end();
 	});
 
-	test.serial(`${name} as smarthost: handed on and refused mail comes home`, async t => {
+	test.serial(`${name} as relay: reports of relayed and refused messages come back`, async t => {
 		t.timeout(600_000);
 		const lab = await startLab(t, start, {
 			dsn: true,

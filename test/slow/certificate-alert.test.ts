@@ -16,7 +16,7 @@ const newsLimit = 180 * second;
 
 type Row = {readonly state: string; readonly fault: string | null; readonly not_after: string | null};
 
-test('a CA that is away rings before the end of a certificate, and the alert ends with the next one', async t => {
+test('alerts before a certificate expires while the CA is unreachable, and clears with the next one', async t => {
 	t.timeout(600 * second);
 	const [http, sink, dns] = await Promise.all([
 		freePort(),

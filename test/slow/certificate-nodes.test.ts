@@ -24,13 +24,13 @@ const takeOverLimit = 180 * second;
 type Row = {readonly name: string; readonly state: string};
 type Node = {readonly program: Program; daemon: Daemon; isAsked: boolean};
 
-/** The port of a listener that the daemon chose. */
+/** The port that the daemon chose for a listener. */
 function portOf({folder}: Program, listener: 'http' | 'https' | 'redirect'): number {
 	const at = JSON.parse(readFileSync(join(folder, 'data/daemon.json'), 'utf8'))[listener];
 	return Number(at.slice(at.lastIndexOf(':') + 1));
 }
 
-/** What a node shows in a handshake; null: it has nothing to show for the name. */
+/** The certificate that a node presents in a handshake; null: it has none for the name. */
 async function shown({program}: Node, servername: string, protocol = 'http/1.1'): Promise<Buffer | null> {
 	const options = {host: address, port: portOf(program, 'https'), servername, ALPNProtocols: [protocol]};
 	const socket = connect({...options, rejectUnauthorized: false});
@@ -44,7 +44,7 @@ async function shown({program}: Node, servername: string, protocol = 'http/1.1')
 	}
 }
 
-test('two nodes on one PostgreSQL: one orders, both prove and serve, and one that dies in an order is replaced', async t => {
+test('two nodes on one PostgreSQL: one orders certificates, both serve them, a dead one is replaced', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -122,7 +122,7 @@ test('two nodes on one PostgreSQL: one orders, both prove and serve, and one tha
 	const leaf = (chain: string) => new X509Certificate(chain).raw.toString('hex');
 	const newest = (name: string) =>
 		leaf(ca.orders.findLast(order => order.name === name && order.status === 'valid')?.chain ?? '');
-	/** Waits until nodes show what the CA gave last for each name. */
+	/** Waits until nodes present the certificate last issued for each name. */
 	const served = async (of: readonly Node[] = nodes) =>
 		await waitFor('the newest certificates at every node', async () => {
 			const pairs = of.flatMap(node => names.map(name => [node, name] as const));

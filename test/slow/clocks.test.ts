@@ -10,7 +10,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 type Read = {readonly id: string; readonly status: string; readonly created_at: string; readonly send_at?: string};
 
-/** A program whose wall clock the test sets, as a difference from the machine's; null: there is no libfaketime. */
+/** A program whose wall clock the test sets relative to the machine's; null: libfaketime is not installed. */
 async function startWithClock(t: ExecutionContext, difference: number, settings: Settings) {
 	const faked = skewedBy('');
 	if (faked === null) {
@@ -19,7 +19,7 @@ async function startWithClock(t: ExecutionContext, difference: number, settings:
 	const {FAKETIME: _, ...library} = faked;
 	const program = await prepareProgram(t, {...library, ...settings, FAKETIME_NO_CACHE: '1'});
 	const file = join(program.folder, 'clock');
-	/** In one step: while the file is empty, the clock is the machine's. */
+	/** Sets it in one step: while the file is empty, the clock is the machine's. */
 	const set = async (to: number) => {
 		await writeFile(`${file}.new`, `${to < 0 ? '' : '+'}${(to / 1000).toFixed(3)}\n`);
 		await rename(`${file}.new`, file);
@@ -39,7 +39,7 @@ async function clientOf(program: Awaited<ReturnType<typeof prepareProgram>>, {ur
 					.body as Read
 			).id,
 		delivered: (id: string) => waitFor(id, async () => (await read(id)).status === 'delivered'),
-		/** How often it was delivered. */
+		/** The number of its deliveries. */
 		async times(id: string) {
 			const {data} = (await call(`${url}/v1/messages/${id}/events`, key)).body as {data: Array<{type: string}>};
 			return data.filter(({type}) => type === 'delivered').length;
@@ -47,7 +47,7 @@ async function clientOf(program: Awaited<ReturnType<typeof prepareProgram>>, {ur
 	};
 }
 
-test('a wall clock that is set forward and back sends scheduled mail once, and none before its time', async t => {
+test('sends scheduled messages once and never early while the wall clock is set forward and back', async t => {
 	const started = await startWithClock(t, 0, {});
 	if (started === null) {
 		return;
@@ -88,7 +88,7 @@ test('a wall clock that is set forward and back sends scheduled mail once, and n
 	t.is(await next.stop(), 0);
 });
 
-/** When the clocks of Central Europe change, and times before, half an hour and two hours after that. */
+/** When the clocks of Central Europe change, with times before, and half an hour and two hours after. */
 const changes = {
 	forward: {
 		at: Date.UTC(2026, 2, 29, 1),
@@ -101,7 +101,7 @@ const changes = {
 };
 
 for (const [name, {at, ...times}] of Object.entries(changes)) {
-	test(`where the zone of the daemon sets its clocks ${name}, scheduled mail goes by real time`, async t => {
+	test(`scheduled messages follow real time where the time zone of the daemon sets its clocks ${name}`, async t => {
 		const before = hour / 6;
 		const started = await startWithClock(t, at - before - Date.now(), {TZ: 'Europe/Berlin'});
 		if (started === null) {

@@ -10,14 +10,14 @@ import {loopbackAddress} from '../helpers/loopback.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** What waits for each destination, and how long each mail takes there, milliseconds. */
+/** The messages waiting for each destination, and how long each takes there, in milliseconds. */
 const [newsletters, mailMs] = [100_000, 200];
 const codes = 10;
-/** A connection takes no more mails in a second. */
+/** The most messages that a connection accepts per second. */
 const perSecond = 1000 / mailMs;
 
 for (const connections of [1, 5]) {
-	test(`a code leaves within a second while 100,000 newsletters wait, by ${connections} connections at most`, async t => {
+	test(`sends a code within a second beside 100,000 newsletters, over at most ${connections} connections`, async t => {
 		t.timeout(600_000);
 		const order: string[] = [];
 		const mx = await startFakeMx(t, {

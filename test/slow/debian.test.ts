@@ -11,14 +11,14 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 import {findPeer, type PeerRoot} from '../helpers/peers/chroot.ts';
 
 const run = promisify(execFile);
-/** `systemctl reload` answers once the signal is sent. */
+/** `systemctl reload` returns once the signal is sent. */
 const untilReloaded = "timeout 30 sh -c 'until journalctl -u mailctl | grep MAILCTL_LOG_LEVEL; do sleep 0.1; done'";
-/** Nothing of this machine's: what the package needs must be in the package or in Debian. */
+/** Nothing from this machine: what the package needs must be in the package or in Debian. */
 const bare = {PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', DEBIAN_FRONTEND: 'noninteractive'};
 
 /**
  * Boots the system with its own systemd, without a network, and runs a script once the service has started or failed;
- * answers what the script printed. The root's folder is the only thing that is kept.
+ * returns the output of the script. Only the root folder persists.
  */
 async function boot(root: string, script: string): Promise<string> {
 	const trial = `[Unit]\nAfter=mailctl.service\nSuccessAction=poweroff-force\nFailureAction=poweroff-force
@@ -34,7 +34,7 @@ async function boot(root: string, script: string): Promise<string> {
 	return await readFile(path.join(root, 'root/said'), 'utf8');
 }
 
-/** A copy of the bare system, to be changed and booted. */
+/** A copy of the bare system to change and boot. */
 async function recipientOf(t: ExecutionContext, debian: PeerRoot): Promise<string> {
 	const parent = await mkdtemp(path.resolve(`${debian.folder}-test-`));
 	t.teardown(() => rm(parent, {recursive: true, force: true, maxRetries: 10}));
@@ -43,7 +43,7 @@ async function recipientOf(t: ExecutionContext, debian: PeerRoot): Promise<strin
 	return root;
 }
 
-test('the Debian package is installed, serves, is upgraded, removed and purged', async t => {
+test('the Debian package installs, serves, upgrades, and is removed and purged', async t => {
 	const debian = await findPeer(t, 'debian');
 	if (debian === null) {
 		return;
@@ -152,7 +152,7 @@ test('the commands of docs/guide/systemd.md install, start, watch, change and up
 	t.true(existsSync(place(`root/${filename}`)));
 });
 
-test('the unit is confined: systemd calls its exposure 2.5 or less', async t => {
+test('systemd rates the exposure of the unit 2.5 or less', async t => {
 	const options = ['security', '--offline=true', '--threshold=25', '--no-pager', 'config/mailctl.service'];
 	const {stdout, code} = await run('systemd-analyze', options).then(
 		({stdout}) => ({stdout, code: 0 as number | string | null | undefined}),

@@ -9,7 +9,7 @@ import {steps} from '../demo/steps.ts';
 
 const run = promisify(execFile);
 
-test('the demo shows each step, on 80 columns, and leaves nothing behind', async t => {
+test('the demo shows each step within 80 columns and leaves nothing behind', async t => {
 	const {stdout} = await run(process.execPath, ['dist/test/demo/main.js', '--fast'], {
 		timeout: 180_000,
 	});
@@ -40,7 +40,7 @@ test('the demo shows each step, on 80 columns, and leaves nothing behind', async
 	t.false(existsSync(folder));
 });
 
-test('each command that the demo names works in its folder', async t => {
+test('every command the demo prints works in its folder', async t => {
 	const lab = await startLab(t);
 	const alias = `mailctl() { ${process.execPath} ${path.resolve('bin/mailctl.js')} "$@"; }`;
 	for (const step of steps) {

@@ -11,7 +11,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const diskSize = 16 * 1024 * 1024;
 
-/** A small disk at the path; false where none can be mounted. */
+/** Mounts a small disk at the path; returns false where that is not possible. */
 function mountSmallDisk(t: ExecutionContext, folder: string): boolean {
 	mkdirSync(folder, {mode: 0o700});
 	try {
@@ -38,7 +38,7 @@ function fill(file: string): void {
 	}
 }
 
-test('a full disk: 503 to sends and to /readyz, nothing is lost or sent twice, and it goes on when there is room', async t => {
+test('responds with 503 on a full disk, loses nothing, sends nothing twice, and resumes with free space', async t => {
 	const {program, mx} = await deliveringTo(t, {}, {MAILCTL_MIN_FREE_DISK: '0'});
 	if (!mountSmallDisk(t, join(program.folder, 'data'))) {
 		return;
@@ -88,7 +88,7 @@ test('a full disk: 503 to sends and to /readyz, nothing is lost or sent twice, a
 	t.log(`${accepted.length} accepted, ${arrived.length} arrived`);
 });
 
-test('too little free space: no new mail is accepted, all else goes on, and it ends by itself', async t => {
+test('with little free space rejects new messages, continues everything else, and recovers by itself', async t => {
 	const settings = {
 		MAILCTL_MIN_FREE_DISK: '6MiB',
 		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',

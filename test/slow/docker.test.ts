@@ -22,7 +22,7 @@ async function stepsOf(file: string): Promise<Step[]> {
 	return steps.slice(steps.findLastIndex(({verb}) => verb === 'FROM'));
 }
 
-/** The package as `npm install --global --prefix` lays it out (slow/install.test.ts installs it so). */
+/** The package as `npm install --global --prefix` lays it out (as in slow/install.test.ts). */
 async function layOut(prefix: string): Promise<void> {
 	const program = path.join(prefix, 'lib/node_modules/mailctl');
 	for (const one of ['bin', 'config', 'dist/bundle', 'package.json', ...(await foldersBeside())]) {
@@ -32,7 +32,7 @@ async function layOut(prefix: string): Promise<void> {
 	await symlink('../lib/node_modules/mailctl/bin/mailctl.js', path.join(prefix, 'bin/mailctl'));
 }
 
-test('the last stage of the Dockerfile, step by step in a bare Debian: it serves, is healthy, sends', async t => {
+test('the last stage of the Dockerfile, run in a bare Debian, serves, is healthy and sends', async t => {
 	const debian = await findPeer(t, 'debian');
 	if (debian === null) {
 		return;
@@ -122,7 +122,7 @@ type Compose = {
 	readonly volumes: Readonly<Record<string, null>>;
 };
 
-test('the compose files name settings and volumes that there are', async t => {
+test('the compose files use existing settings and volumes', async t => {
 	const settings = await readFile('docs/reference/settings.md', 'utf8');
 	for (const name of ['compose.yaml', 'compose.postgres.yaml']) {
 		const {services, volumes} = parse(await readFile(`config/docker/${name}`, 'utf8')) as Compose;

@@ -2,7 +2,7 @@ import test from 'ava';
 import {clientOf, startMailHosts} from '../helpers/mail-hosts.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('a mail that expires ends in time while its host is stuck, suspended or defers, and while it is held', async t => {
+test('a message expires on time while its mail server is stuck, suspended or defers, or while it is held', async t => {
 	const {program, host} = await startMailHosts(t, {
 		'mx.stuck.example': {mail: {do: 'never'}},
 		'mx.later.example': {rcpt: '450 4.2.0 later'},

@@ -8,7 +8,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const orders = 40;
 
-test('PostgreSQL’s primary is killed under load and its replica takes over: nothing is lost', async t => {
+test('loses nothing when the PostgreSQL primary is killed under load and its replica takes over', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

@@ -13,9 +13,9 @@ const stepMs = 2000;
 const deadlineMs = 5000;
 /** Once before the daemon is killed, then twice within its limits. */
 const times = 3;
-/** Who is silent after the reply to MAIL is tried once more without pipelining, in the same try. */
+/** A mail server silent after the reply to MAIL is retried once without pipelining in the same attempt. */
 const timesGrouped = 5;
-/** Freezes so many times; then the host is well. */
+/** Freezes this many times, then works. */
 function freezing(how: (line: string, connection: FakeConnection) => Answer, left = times): Script {
 	return (line, connection) => (left-- > 0 ? how(line, connection) : undefined);
 }
@@ -23,7 +23,7 @@ function freezing(how: (line: string, connection: FakeConnection) => Answer, lef
 const never: Answer = {do: 'never'};
 const silent = (left?: number): Script => freezing(() => never, left);
 
-/** One byte at a time of a reply that has no end. */
+/** Sends an endless reply one byte at a time. */
 function drip(): Script {
 	return freezing((_line, connection) => {
 		const bytes = '250-wait a little more\r\n'.repeat(50);
@@ -34,7 +34,7 @@ function drip(): Script {
 	});
 }
 
-/** Takes more than half of the time that each step has, twice through. */
+/** Uses more than half of the timeout of each step, twice over. */
 function tarpit(): FakeMxOptions {
 	let patience = 2 * 5;
 	const slow =
@@ -59,7 +59,7 @@ function tarpit(): FakeMxOptions {
 
 const lockStep: FakeMxOptions = {extensions: ['8BITMIME']};
 
-/** What freezes where, and what our log says of it. */
+/** The mail servers, where each freezes, and the log entry expected for it. */
 const hosts: Record<string, readonly [script: FakeMxOptions, reply: RegExp]> = {
 	greeting: [{greeting: silent()}, /^the reply took longer than 2000 ms/],
 	ehlo: [{ehlo: silent()}, /^the reply took/],
@@ -84,7 +84,7 @@ const hosts: Record<string, readonly [script: FakeMxOptions, reply: RegExp]> = {
 	tarpit: [tarpit(), /^the attempt took longer than 5000 ms/],
 };
 
-/** Of the second daemon; the first one has the minutes of the program. */
+/** Timeouts of the second daemon; the first has the defaults, in minutes. */
 const limits = {
 	MAILCTL_SMTP_TIMEOUTS: [
 		'connect',
@@ -104,7 +104,7 @@ const limits = {
 	MAILCTL_ATTEMPT_DEADLINE: `${deadlineMs}ms`,
 };
 
-test('whatever freezes, the mail comes due again by the schedule, and others do not wait for it', async t => {
+test('a message is retried on schedule whatever freezes, and does not delay others', async t => {
 	const deaf = loopbackAddress();
 	const {program, host, port} = await startMailHosts(
 		t,

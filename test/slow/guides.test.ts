@@ -26,7 +26,7 @@ type Lab = {
 	readonly daemon: {stop: () => Promise<void>; start: () => Promise<void>};
 };
 
-/** A running daemon in capture mode, a command `mailctl`, and what the pages take for granted. */
+/** A running daemon in capture mode, a `mailctl` command, and what the pages assume. */
 async function startLab(t: ExecutionContext): Promise<Lab> {
 	const dns = await startFakeDns(t, {});
 	const program = await prepareProgram(t, {
@@ -99,7 +99,7 @@ async function startLab(t: ExecutionContext): Promise<Lab> {
 	};
 }
 
-/** Exit codes that a page's command may have here besides 0, and why. */
+/** Exit codes besides 0 that a command of a page may have here, and why. */
 const others: ReadonlyArray<readonly [RegExp, number, string]> = [
 	[/^mailctl domain (verify|show)/, 69, 'nobody publishes the records'],
 	[/^mailctl webhook test/, 69, 'nothing listens at the endpoint'],
@@ -107,7 +107,7 @@ const others: ReadonlyArray<readonly [RegExp, number, string]> = [
 	[/^mailctl template rollback/, 65, 'nobody changed the template, so there is one version'],
 ];
 
-/** What must be there before a page's first command. */
+/** What must exist before the first command of a page. */
 const needs: Readonly<Record<string, readonly string[]>> = {
 	deliverability: ['mailctl domain add shop.example'],
 	dmarc: ['mailctl domain add shop.example'],

@@ -29,7 +29,7 @@ async function checkout(t: ExecutionContext): Promise<string> {
 	return folder;
 }
 
-test.serial('the package installs without a registry, in the versions of the lock file, and sends', async t => {
+test.serial('the package installs without a registry, with the versions of the lock file, and sends', async t => {
 	const folder = await checkout(t);
 	await cp('dist/bundle', join(folder, 'dist/bundle'), {recursive: true, preserveTimestamps: true});
 	const tested = await foldersBeside();
@@ -83,7 +83,7 @@ test.serial('the package installs without a registry, in the versions of the loc
 	t.is(await daemon.stop(), 0);
 });
 
-test.serial('a checkout without development packages says what to do where nothing is built', async t => {
+test.serial('a checkout that is not built and lacks development packages says what to run', async t => {
 	const folder = await checkout(t);
 	const {stdout} = await run(process.execPath, ['scripts/prepare.js'], {cwd: folder});
 	t.regex(stdout, /run npm ci/);

@@ -13,7 +13,7 @@ import {type Lab, startLab} from './interop-lab.ts';
 const domain = 'mail.example';
 const hostname = `mx.${domain}`;
 
-test.serial('greylisting by postgrey: deferred, and delivered when the same mail comes again', async t => {
+test.serial('delivers a message greylisted by postgrey on a later attempt', async t => {
 	const addresses = ['one', 'two', 'three'].map(user => `${user}@${domain}`);
 	const postgrey = await startPostgrey(t, 3);
 	const mx =
@@ -55,7 +55,7 @@ test.serial('greylisting by postgrey: deferred, and delivered when the same mail
 	t.deepEqual(categories, ['greylist']);
 });
 
-test.serial('tarpits are endured within the deadlines and hold nobody else', async t => {
+test.serial('tolerates tarpits within the timeouts without delaying others', async t => {
 	const slow = await startPostfix(t, {
 		hostname,
 		domains: ['slow.example'],
@@ -129,7 +129,7 @@ test.serial('tarpits are endured within the deadlines and hold nobody else', asy
 	await lab.daemon.kill();
 });
 
-/** Says a little now and then and never comes to an end. */
+/** Sends a little now and then and never finishes. */
 function drip(t: ExecutionContext, connection: FakeConnection, what: string) {
 	const timer = setInterval(() => connection.say(what), 300);
 	t.teardown(() => clearInterval(timer));
@@ -147,7 +147,7 @@ async function sendMany(lab: Lab, domains: readonly string[], each: number): Pro
 	return ids;
 }
 
-test.serial('a server that drops after the dot: not before five minutes, as the same message, flagged', async t => {
+test.serial('after a connection lost at the final dot, retries the message in five minutes and flags it', async t => {
 	let dots = 0;
 	// It takes the mail and is gone before it can say so.
 	const mx = await startFakeMx(t, {

@@ -4,7 +4,7 @@ import {startFakeDns} from '../helpers/fake-dns.ts';
 import {call, openShop, type Shop} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** What `mailctl message show --json` prints, as far as it is looked at. */
+/** The fields of `mailctl message show --json` that tests check. */
 export type ShownMessage = {
 	readonly events: ReadonlyArray<{readonly type: string; readonly detail: Readonly<Record<string, unknown>>}>;
 	readonly recipients: ReadonlyArray<{
@@ -26,14 +26,14 @@ export type ShownMessage = {
 	}>;
 };
 
-/** The real program in `mx` mode, and a DNS that leads it to servers on loopback addresses. */
+/** The real program in `mx` mode, with DNS that resolves to servers on loopback addresses. */
 export type Lab = {
 	readonly program: Program;
 	readonly shop: Shop;
 	readonly daemon: Daemon;
-	/** Sends one mail and returns its id. */
+	/** Sends one message and returns its id. */
 	readonly send: (body: Readonly<Record<string, unknown>>) => Promise<string>;
-	/** A body of a small mail. */
+	/** The body of a small message. */
 	readonly letter: (to: string) => Readonly<Record<string, unknown>>;
 	readonly statusOf: (id: string) => Promise<string>;
 	readonly untilStatus: (id: string, status: string) => Promise<void>;
@@ -41,7 +41,7 @@ export type Lab = {
 	readonly isSuppressed: (address: string) => Promise<boolean>;
 };
 
-/** Starts it; `hosts` are loopback addresses by domain, all with their server on one port. */
+/** Starts the lab; `hosts` are loopback addresses by domain, all with their server on one port. */
 export async function startLab(
 	t: ExecutionContext,
 	port: number,

@@ -21,22 +21,22 @@ const international = `zoë.müller@${domain}`;
 const largest = 2_000_000;
 const patience = 120_000;
 
-/** What the servers log of clients that break off or talk out of turn. */
+/** Log lines of servers about clients that disconnect or talk out of turn. */
 const bad =
 	/lost connection|timeout|improper|TLS error|SSL_accept|unexpected disconnection|protocol (sync|error)|io-error/i;
 
 type Peer = {
 	readonly start: (t: ExecutionContext, addresses: readonly string[]) => Promise<Receiver | null>;
 	readonly mails: number;
-	/** What its Received header says of a session with TLS. */
+	/** The protocol in its Received header for a session with TLS. */
 	readonly received: RegExp;
-	/** How it refuses an address that it does not have. */
+	/** Its refusal of an unknown address. */
 	readonly refusal: RegExp;
-	/** How it refuses a mail that is too large; null: it says so in its EHLO. */
+	/** Its refusal of a message that is too large; null: it announces the limit in its EHLO. */
 	readonly tooLarge: RegExp | null;
-	/** Whether it takes addresses in UTF-8. */
+	/** Whether it accepts addresses in UTF-8. */
 	readonly utf8: boolean;
-	/** How it refuses an address whose mailbox is full. */
+	/** Its refusal of an address whose mailbox is full. */
 	readonly full?: RegExp;
 };
 
@@ -117,7 +117,7 @@ const peers: Readonly<Record<string, Peer>> = {
 };
 
 for (const [name, peer] of Object.entries(peers)) {
-	test.serial(`mail to ${name} arrives whole, and what it refuses is understood`, async t => {
+	test.serial(`messages to ${name} arrive unchanged, and its refusals are understood`, async t => {
 		const nobody: Shop = {from: '', key: '', templates: new Map(), dkim: {}};
 		const addresses = makeOrders(nobody, peer.mails, [domain]).flatMap(({recipients}) => recipients);
 		const receiver = await peer.start(t, [...addresses, ...(peer.utf8 ? [international] : [])]);
@@ -166,7 +166,7 @@ async function sendOrders(t: ExecutionContext, lab: Lab, peer: Peer, receiver: R
 }
 
 /**
- * What the usual orders do not have: an attachment as large as may be, lines without an end, blank lines at the end.
+ * Cases missing in the usual orders: an attachment of maximum size, endless lines, blank lines at the end.
  */
 function withExtremes(order: Order, index: number): Order {
 	const {data, ...send} = order.send as {data: {customer: {name: string}}};

@@ -8,7 +8,7 @@ import type {Order} from './orders.ts';
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 
-/** Reads one delivered copy as a mail reader would. Returns its Message-ID. */
+/** Reads one delivered message as a mail client would. Returns its Message-ID. */
 export async function checkLetter(t: ExecutionContext, order: Order, mail: StoredMail | undefined): Promise<string> {
 	const bytes = mail?.bytes ?? Buffer.alloc(0);
 	t.notRegex(bytes.toString('latin1'), /[^\r\n]{999}|[^\x00-\x7f]/, 'seven bits, no line over 998 octets');
@@ -36,7 +36,7 @@ function addresses(header: AddressObject | AddressObject[] | undefined): string[
 	return [header ?? []].flat().flatMap(({value}) => value.map(({address}) => address ?? ''));
 }
 
-/** Lets dkimpy verify both signatures of every copy, and looks at what they cover. */
+/** Verifies both signatures of every delivered message with dkimpy, and checks what they cover. */
 export async function checkSignatures(t: ExecutionContext, shop: Shop, stored: readonly StoredMail[]): Promise<void> {
 	const bytes = stored.map(mail => mail.bytes);
 	const verified = await verifyWithDkimpy(t, bytes, shop.dkim);

@@ -9,7 +9,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const megabyte = 1024 * 1024;
 
-test('while another program reads, the write-ahead log grows and it shows; then it is emptied', async t => {
+test('shows that the write-ahead log grows while another program reads, and empties it afterwards', async t => {
 	const program = await prepareProgram(t, {MAILCTL_DELIVERY: 'capture'});
 	const daemon = await program.serve();
 	const {key, from, templateId} = await welcomeOf(program);

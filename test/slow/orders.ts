@@ -6,7 +6,7 @@ export type Order = {
 	readonly number: string;
 	readonly to: string;
 	readonly cc: readonly string[];
-	/** The mailboxes that get a copy, in the envelope's spelling. */
+	/** The mailboxes that receive the message, as spelled in the envelope. */
 	readonly recipients: readonly string[];
 	readonly subject: string;
 	/** The text part, where the template has one. */
@@ -31,7 +31,7 @@ function pick<T>(list: readonly T[], n: number): T {
 	return list[n % list.length] as T;
 }
 
-/** Orders of three templates in two locales, every fifth with copies, every fourth with one to three attachments. */
+/** Orders of three templates in two locales, every fifth with cc, every fourth with one to three attachments. */
 export function makeOrders(shop: Shop, count: number, to: readonly string[] = domains): Order[] {
 	return Array.from({length: count}, (_, n) => makeOrder(shop, n, to));
 }
@@ -77,7 +77,7 @@ type SubjectValues = {readonly number: string; readonly name: string; readonly t
 const euro = (locale: string, total: number) =>
 	new Intl.NumberFormat(locale, {style: 'currency', currency: 'EUR'}).format(total);
 
-/** What the templates of `test/fixtures/flow/templates` must make of them. */
+/** The expected output of the templates in `test/fixtures/flow/templates`. */
 const subjects = {
 	receipt: {
 		en: ({number}: SubjectValues) => `Your receipt ${number}`,
@@ -93,12 +93,12 @@ const subjects = {
 	},
 };
 
-/** Every blank counts: a relaxed signature (RFC 6376 §3.4.4) would not tell if some were lost. */
+/** Compares every space: a relaxed signature (RFC 6376 §3.4.4) would not detect lost ones. */
 function alertText(number: string, name: string): string {
 	return `.\n..\nAlert ${number} for ${name}\nFrom the text part, Jun 9, 2026\n\nblanks at the end   \n.\n`;
 }
 
-/** The spelling that goes over the wire to a server without SMTPUTF8: the domain as A-labels. */
+/** The spelling sent to a server without SMTPUTF8: the domain as A-labels. */
 function envelopeAddress(address: string): string {
 	const at = address.lastIndexOf('@');
 	return `${address.slice(0, at)}@${domainToASCII(address.slice(at + 1))}`;

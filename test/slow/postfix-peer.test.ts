@@ -47,7 +47,7 @@ async function sendAll(client: Transporter, mails: Map<string, Buffer>): Promise
 
 const hash = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 
-test('a Postfix as MX puts mail byte-intact into Maildirs', async t => {
+test('Postfix as MX stores messages byte for byte in Maildirs', async t => {
 	const mails = sampleMails();
 	const addresses = [...mails.keys()];
 	const mx = await startPostfix(t, {
@@ -80,7 +80,7 @@ test('a Postfix as MX puts mail byte-intact into Maildirs', async t => {
 	}
 });
 
-test('a Postfix as MX relays for nobody', async t => {
+test('Postfix as MX refuses to relay', async t => {
 	const mx = await startPostfix(t, {hostname: 'mx.mail.example', domains: ['mail.example']});
 	if (!mx) {
 		return;
@@ -96,7 +96,7 @@ test('a Postfix as MX relays for nobody', async t => {
 	client.close();
 });
 
-test('a Postfix as smarthost wants STARTTLS and the password, and hands mail on', async t => {
+test('Postfix as relay requires STARTTLS and the password, and relays messages', async t => {
 	const mails = sampleMails();
 	const mx = await startPostfix(t, {hostname: 'mx.mail.example', domains: ['mail.example']});
 	const auth = {user: 'mailctl', password: 'pa ss:w@rd/ü'};

@@ -29,7 +29,7 @@ type Run = {
 	readonly stored: readonly StoredMail[];
 };
 
-test('500 mails go to a Postfix found by MX and arrive whole', async t => {
+test('500 messages reach Postfix through its MX record unchanged', async t => {
 	t.timeout(600_000);
 	const mx = await startMx(t);
 	if (!mx) {
@@ -54,7 +54,7 @@ test('500 mails go to a Postfix found by MX and arrive whole', async t => {
 	await checkRun(t, run, 'delivered');
 });
 
-test('500 mails go through a Postfix as smarthost, with password and STARTTLS, and arrive whole', async t => {
+test('500 messages pass Postfix as a relay, with password and STARTTLS, and arrive unchanged', async t => {
 	t.timeout(600_000);
 	const mx = await startMx(t);
 	const auth = {user: 'shop@provider', password: 'pa ss:w@rd/ü'};
@@ -87,7 +87,7 @@ async function startMx(t: ExecutionContext): Promise<Postfix | null> {
 	});
 }
 
-/** Sends all orders over the API and waits until every copy lies in a Maildir. */
+/** Sends all orders over the API and waits until every recipient has the message in a Maildir. */
 async function sendOrders(t: ExecutionContext, mx: Postfix, settings: Settings): Promise<Run> {
 	const program = await prepareProgram(t, settings);
 	const shop = await openShop(program, 'test/fixtures/flow/templates');

@@ -7,7 +7,7 @@ import {call, eachOf} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 import {startReceiver} from '../helpers/webhook-receiver.ts';
 
-/** How many mails an emulated provider takes, and what it says of the first of them; it delivers the others. */
+/** The number of messages of an emulated provider, and events of the first of them; others are delivered. */
 const shares: Readonly<
 	Record<ProviderName, {readonly mails: number; readonly hard: number; readonly complained: number}>
 > = {
@@ -20,7 +20,7 @@ function small() {
 	return {mails: 100, hard: 5, complained: 2};
 }
 
-/** What happens to a mail, in this order, and its end. */
+/** The events of a message, in order, and its outcome. */
 function fate(
 	{hard, complained}: {readonly hard: number; readonly complained: number},
 	n: number,
@@ -31,7 +31,7 @@ function fate(
 const typeOf = {hard: 'bounced', delivered: 'delivered', complained: 'complained', dropped: 'bounced'} as const;
 const hook = '/hook';
 
-test('1,000 mails by SES and 100 by each other provider, killed in the middle of their events: every figure is exact', async t => {
+test('1,000 messages through SES and 100 through each other provider give exact figures despite a kill', async t => {
 	const receiver = await startReceiver(t, await temporaryFolder(t), ['hooks.shop.example']);
 	const lab = await startAll(t, receiver.settings);
 	const {program, relay, client, keys, secretOf} = lab;
@@ -73,7 +73,7 @@ test('1,000 mails by SES and 100 by each other provider, killed in the middle of
 		});
 
 	let {daemon} = lab;
-	/** Posts again what was not acknowledged, as providers do; the daemon is killed when half of it was. */
+	/** Retries unacknowledged posts, as providers do; the daemon is killed after half are acknowledged. */
 	async function postThrough(posts: ReturnType<typeof postsFor>): Promise<void> {
 		let acknowledged = 0;
 		const posting = eachOf(posts, 20, async ({provider, post}) => {
@@ -158,7 +158,7 @@ test('1,000 mails by SES and 100 by each other provider, killed in the middle of
 	t.is(await daemon.stop(), 0);
 });
 
-test('killed while mail goes out and its events come in at once: each mail has its end, once', async t => {
+test('each message has exactly one outcome if killed while messages go out and their events come in', async t => {
 	const lab = await startRelaying(t);
 	const {relay, program, client} = lab;
 	const {from, templateId, key} = client.shop;

@@ -4,7 +4,7 @@ import {startFakeMx} from '../helpers/fake-mx.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-test('no secret is printed or logged, whatever goes wrong', async t => {
+test('never prints or logs a secret, whatever fails', async t => {
 	const relay = await startFakeMx(t, {extensions: ['AUTH PLAIN'], auth: line => `535 5.7.8 I do not know ${line}`});
 	const mailbox = await startFakeMx(t); // No IMAP server: it says what nobody expects.
 	const passwords = {

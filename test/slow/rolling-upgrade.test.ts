@@ -11,7 +11,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const sends = 60;
 
-test('a node goes on beside a newer schema that only adds, and starts on it; one that breaks it is refused', async t => {
+test('a node runs and starts on a newer schema with only additions, and refuses an incompatible one', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

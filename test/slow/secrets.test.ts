@@ -15,7 +15,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const newKey = () => randomBytes(32).toString('base64');
 
-/** Everything that the store holds, by table. */
+/** The whole content of the store, by table. */
 async function contentOf(location: StoreLocation): Promise<Record<string, unknown[]>> {
 	const store = await openStore(location);
 	try {
@@ -44,7 +44,7 @@ function refused(t: ExecutionContext, {code, stdout, stderr}: Ended, message: Re
 	t.regex(stderr, message);
 }
 
-/** The program on a store of the engine; another start may have other keys. */
+/** The program with a store of the engine; a later start may use other keys. */
 async function prepare(t: ExecutionContext, engine: Engine) {
 	const location = await newLocation(t, engine);
 	const key = newKey();
@@ -55,7 +55,7 @@ async function prepare(t: ExecutionContext, engine: Engine) {
 	const at: StoreLocation = 'url' in location ? location : {file: join(program.folder, 'data/mailctl.db')};
 	const secrets = join(program.folder, 'data/secrets.json');
 
-	/** Gives the program a key that is not the store's. */
+	/** Gives the program a key that differs from the store's. */
 	async function exchangeKeys(): Promise<Program> {
 		if ('url' in location) {
 			return await prepareProgram(t, {MAILCTL_DATABASE_URL: location.url, MAILCTL_SECRET_KEY: newKey()});
@@ -81,7 +81,7 @@ async function delivered(program: Program, id: string): Promise<void> {
 	});
 }
 
-/** The unsubscribe link of a captured mail. */
+/** The unsubscribe link of a captured message. */
 async function linkOf(program: Program, id: string): Promise<URL> {
 	const mail = (await program.cliBytes('message', 'raw', id)).toString().replaceAll(/\r\n[ \t]+/g, '');
 	return new URL(/^List-Unsubscribe: <([^>]+)>/im.exec(mail)?.[1] ?? '');
@@ -96,7 +96,7 @@ async function unsubscribe(url: string, link: URL): Promise<number> {
 type Rotated = {key_id: number; total: number; former_key_ids: number[]; damaged: string[]; keep_former_until: string};
 
 for (const engine of engines) {
-	test.serial(`a start with another key is refused, and nothing is changed (${engine})`, async t => {
+	test.serial(`refuses to start with a different key and changes nothing (${engine})`, async t => {
 		const {program, location, exchangeKeys} = await prepare(t, engine);
 		await openShop(program, 'test/fixtures/flow/templates');
 		const before = await contentOf(location);
@@ -107,7 +107,7 @@ for (const engine of engines) {
 		t.deepEqual(await contentOf(location), before);
 	});
 
-	test.serial(`a store without any secret knows its key too (${engine})`, async t => {
+	test.serial(`detects a different key even in a store without secrets (${engine})`, async t => {
 		const {program, location, exchangeKeys} = await prepare(t, engine);
 		await program.cliBytes('init');
 		await program.cliBytes('sender', 'remove', 'hello@example.com', '--yes');
@@ -120,7 +120,7 @@ for (const engine of engines) {
 }
 
 test.serial(
-	'secrets rotate beside a running daemon: mail goes on, old links work, all is sealed with a new key',
+	'rotates secrets beside a running daemon: sending continues, old links work, all is re-encrypted',
 	async t => {
 		const {program, location} = await prepare(t, 'sqlite');
 		const shop = await openShop(program, 'test/fixtures/flow/templates');
@@ -193,7 +193,7 @@ test.serial('kill -9 at any moment of secrets rotate leaves every secret readabl
 
 if (engines.includes('postgres')) {
 	test.serial(
-		'on PostgreSQL a new key goes first on every node, then secrets rotate, then the former key may go',
+		'on PostgreSQL every node gets the new key, then secrets rotate, then the old key is removed',
 		async t => {
 			const {program, location, key} = await prepare(t, 'postgres');
 			const url = 'url' in location ? location.url : '';
@@ -231,7 +231,7 @@ if (engines.includes('postgres')) {
 		},
 	);
 
-	test.serial('a node whose key is missing keeps its mail: it goes once the key is there', async t => {
+	test.serial('a node without the current key holds its messages and sends them once it has the key', async t => {
 		const {program, location, key} = await prepare(t, 'postgres');
 		const url = 'url' in location ? location.url : '';
 		const shop = await openShop(program, 'test/fixtures/flow/templates');

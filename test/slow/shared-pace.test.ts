@@ -8,11 +8,11 @@ import {notRunHere} from '../helpers/not-run-here.ts';
 import {call} from '../helpers/shop.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** Two nodes alone could have more, and three cannot have as much each. */
+/** Less than two nodes would use without it, so that three cannot have as many each. */
 const cap = 6;
 const orders = 60;
 
-test('a host never sees more connections than its cap, while nodes share it, one is killed and one joins', async t => {
+test('nodes sharing a mail server never exceed its connection limit, even as one is killed and one joins', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -64,7 +64,7 @@ test('a host never sees more connections than its cap, while nodes share it, one
 	t.deepEqual(await database('lease_terms').select(), []);
 });
 
-test('PostgreSQL is silent for longer than nodes may use what they have of a host: nobody goes on, and the cap holds', async t => {
+test('nodes stop sending when their leases expire while PostgreSQL is silent, so the limit holds', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -97,7 +97,7 @@ test('PostgreSQL is silent for longer than nodes may use what they have of a hos
 	t.true(twice <= 2 * maxSessions, `${twice} came twice`);
 });
 
-test('what a host tells one node holds for the others at once', async t => {
+test('a suspension caused by a reply to one node applies to the others at once', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -133,7 +133,7 @@ test('what a host tells one node holds for the others at once', async t => {
 	t.is(Number(waiting?.n), fleet.answers.size - fleet.mx.received.length, 'all of it waits');
 });
 
-/** A mail accepted by a node after all others is delivered. */
+/** Checks that a message accepted by a node after all others is delivered. */
 async function simulate({shop}: Fleet, node: FleetNode): Promise<void> {
 	const {url} = node.daemon();
 	const mail = {from: shop.from, to: 'delivered@simulator.test', templateId: shop.templates.get('alert')};
@@ -142,7 +142,7 @@ async function simulate({shop}: Fleet, node: FleetNode): Promise<void> {
 	await waitFor('the simulator has it', async () => (await status()) === 'delivered');
 }
 
-/** Nodes with a cap on connections to the one host, none of them started. */
+/** Nodes with a limit on connections to the one mail server; none is started. */
 async function startSharing(
 	t: ExecutionContext,
 	nodes: number,

@@ -13,7 +13,7 @@ import {waitFor} from '../helpers/wait.ts';
 
 const serve = [process.execPath, resolve('bin/mailctl.js'), 'serve'];
 const sender = 'hello@example.com';
-/** Many times what an end takes; the drain limit besides. */
+/** Many times the duration of a shutdown, plus the drain limit. */
 const endLimit = 60_000;
 
 async function ready({folder}: Program) {
@@ -29,7 +29,7 @@ async function isReleased({folder}: Program): Promise<boolean> {
 	return !held && !existsSync(join(folder, 'data/daemon.json'));
 }
 
-/** Mail whose log lines are several times what a pipe holds. */
+/** Sends messages whose log lines exceed the buffer of a pipe several times. */
 async function sendMuch(program: Program, url: string): Promise<void> {
 	const {key} = await program.cli<{key: string}>('key', 'create', '--name', 'much');
 	const [{id}] = await program.cli<[{id: string}]>('template', 'list');
@@ -51,7 +51,7 @@ for (const [how, command, cwd] of [
 	['mailctl serve', serve, undefined],
 	['npm start', ['npm', 'start', '--ignore-scripts'], process.cwd()],
 ] as const) {
-	test.serial(`${how}: closing its terminal stops the daemon, in order`, async t => {
+	test.serial(`${how}: closing its terminal stops the daemon gracefully`, async t => {
 		const program = await prepareProgram(t, {});
 		const terminal = startOnTerminal(t, program, command, {owner: true, ...(cwd && {cwd})});
 		const daemon = await ready(program);
@@ -64,7 +64,7 @@ for (const [how, command, cwd] of [
 	});
 }
 
-test.serial('a daemon that outlives its terminal goes on, and SIGTERM ends it', async t => {
+test.serial('a daemon that outlives its terminal continues until a signal stops it', async t => {
 	const program = await prepareProgram(t, {});
 	for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
 		const terminal = startOnTerminal(t, program, serve, {owner: false});
@@ -78,7 +78,7 @@ test.serial('a daemon that outlives its terminal goes on, and SIGTERM ends it', 
 	}
 });
 
-test.serial('Ctrl-C, also through npm, drains before it ends', async t => {
+test.serial('Ctrl-C drains before exit, even through npm', async t => {
 	const program = await prepareProgram(t, {});
 	const terminal = startOnTerminal(t, program, ['npm', 'start', '--ignore-scripts'], {
 		owner: true,
@@ -96,8 +96,8 @@ test.serial('Ctrl-C, also through npm, drains before it ends', async t => {
 	t.regex(terminal.shown(), /"event":"stopped","drained":true/);
 });
 
-for (const reader of ['takes nothing', 'is gone'] as const) {
-	test.serial(`a reader of the log that ${reader}: mail goes on, memory is bounded, SIGTERM ends it`, async t => {
+for (const reader of ['reads nothing', 'is gone'] as const) {
+	test.serial(`keeps sending in bounded memory with a log reader that ${reader}, and stops on SIGTERM`, async t => {
 		const program = await prepareProgram(t, {});
 		const child = spawn(serve[0] as string, serve.slice(1), {
 			...program.environment,
@@ -119,7 +119,7 @@ for (const reader of ['takes nothing', 'is gone'] as const) {
 	});
 }
 
-test.serial('a command whose reader ends early says nothing', async t => {
+test.serial('a command whose output pipe is closed prints no error', async t => {
 	const program = await prepareProgram(t, {});
 	t.is((await program.run('init')).code, 0);
 	for (let n = 0; n < 3; n++) {

@@ -13,13 +13,13 @@ import {skewedBy} from '../helpers/skewed.ts';
 import {waitFor} from '../helpers/wait.ts';
 
 /**
- * How many times the mail of a run beside every commit:
+ * The factor of messages compared with the run at every commit:
  * `NODES_SCALE=10 node dist/test/run.js dist/test/slow/three-nodes.test.js`.
  */
 const scale = Number(process.env.NODES_SCALE ?? 1);
 const orders = 30 * scale;
 const allOrders = 12 * orders;
-/** What the quota leaves when all have been sent. */
+/** The quota left after all have been sent. */
 const room = 10;
 // Much more than is promised (2 s and 5 s): a machine that stands still for some seconds must not fail the test.
 const answerLimit = 15_000;
@@ -28,7 +28,7 @@ const deadLimit = 120_000;
 
 type Usage = {readonly accepted: number};
 
-test('three nodes on one PostgreSQL are skewed, killed, frozen, cut off and restarted under load', async t => {
+test('three nodes on one PostgreSQL survive clock skew, kills, freezes, network cuts and restarts', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

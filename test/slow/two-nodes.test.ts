@@ -13,7 +13,7 @@ const maxSessions = 4;
 // A node that is silent is taken for dead after 6 s where its connection has ended, else after 30 s.
 const takeOverLimit = 180_000;
 
-test('machines on one PostgreSQL: one takes mail in, others deliver, and one that dies is replaced', async t => {
+test('nodes on one PostgreSQL: one accepts messages, others deliver, a dead one is replaced', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -76,7 +76,7 @@ test('machines on one PostgreSQL: one takes mail in, others deliver, and one tha
 	t.true(twice <= maxSessions, `${twice} came twice`);
 });
 
-test('writes do not wait while a node waits for its leases', async t => {
+test('writes are not blocked while a node waits for its leases', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;

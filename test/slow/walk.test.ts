@@ -8,7 +8,7 @@ import {newId} from '../helpers/workspace.ts';
 
 type Page = {readonly data: ReadonlyArray<{readonly id: string}>; readonly next_cursor: string | null};
 
-/** Accepted messages to `u0@…`, `u1@…` and so on, or with another name. */
+/** Accepted messages to `u0@…`, `u1@…` and so on, or with another prefix. */
 async function insertMany({store, workspace}: TestApi, count: number, name = 'u'): Promise<string[]> {
 	const createdAt = storeTime(Date.now());
 	const ids = Array.from({length: count}, () => newId('msg'));
@@ -55,7 +55,7 @@ async function insertMany({store, workspace}: TestApi, count: number, name = 'u'
 	return ids;
 }
 
-/** The ids of a list, page by page; `meanwhile` runs beside the reading of each page. */
+/** The ids of a list, page by page; `meanwhile` runs while each page is read. */
 async function walk(api: TestApi, query: string, meanwhile = async () => {}): Promise<string[]> {
 	const ids: string[] = [];
 	let cursor: string | null = '';
@@ -78,7 +78,7 @@ const numbers = (count: number) => Array.from({length: count}, (_, index) => ind
 
 storeTest(
 	test,
-	'5,000 messages are walked by cursor while 2,000 arrive and 500 are erased: no duplicate, no hole',
+	'lists 5,000 messages by cursor without duplicates or gaps while 2,000 arrive and 500 are erased',
 	async (t, store) => {
 		t.timeout(300_000);
 		const api = await startApi(t, store);

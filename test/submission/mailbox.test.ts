@@ -36,12 +36,12 @@ for (const value of [
 	'\\"ben@example.com"<ann@example.com>',
 	'ann@example.com\0',
 ]) {
-	test(`no mailbox: ${JSON.stringify(value)}`, t => {
+	test(`is not a mailbox: ${JSON.stringify(value)}`, t => {
 		t.is(onlyMailbox(value), null);
 	});
 }
 
-test('any text: no address, or one that stands in it', t => {
+test('finds no address or one contained in the text, whatever the text', t => {
 	const piece = fc.constantFrom('a@b.example', '<', '>', '"', '(', ')', '\\', ',', ':', ';', ' ', '@', 'x', '\xe9');
 	fc.assert(
 		fc.property(fc.array(piece, {maxLength: 12}), pieces => {

@@ -6,13 +6,13 @@ import {extensionsAt, readParameters} from '../../src/submission/parameters.ts';
 const now = Date.parse('2026-06-09T10:00:00.500Z');
 const month = 30 * 86_400;
 
-/** What the parameters set, or the code of the refusal. */
+/** The options set by the parameters, or the code of the refusal. */
 function reading(args: Record<string, string | true>) {
 	const read = readParameters(args, now);
 	return read.ok ? read.envelope : read.code;
 }
 
-test('MT-PRIORITY: a number from -9 to 9, and nothing else', t => {
+test('MT-PRIORITY accepts only numbers from -9 to 9', t => {
 	t.deepEqual(reading({}), {});
 	t.is(reading({'MT-PRIORITY': true}), 501);
 	fc.assert(
@@ -24,7 +24,7 @@ test('MT-PRIORITY: a number from -9 to 9, and nothing else', t => {
 	);
 });
 
-test('HOLDFOR: seconds from 1 to a month, and nothing else', t => {
+test('HOLDFOR accepts only 1 second to a month', t => {
 	t.is(reading({HOLDFOR: true}), 501);
 	t.deepEqual(reading({HOLDFOR: String(month)}), {sendAt: storeTime(now + month * 1000)});
 	t.is(reading({HOLDFOR: String(month + 1)}), 501);
@@ -37,7 +37,7 @@ test('HOLDFOR: seconds from 1 to a month, and nothing else', t => {
 	);
 });
 
-test('HOLDUNTIL: any time with its offset until a month ahead, and nothing else', t => {
+test('HOLDUNTIL accepts only times with an offset up to a month ahead', t => {
 	for (const wrong of [true, '2026-06-10', '2026-06-10T10:00:00', '+2h', '2026-02-30T10:00:00Z', '1Z'] as const) {
 		t.is(reading({HOLDUNTIL: wrong}), 501, String(wrong));
 	}
@@ -60,7 +60,7 @@ test('HOLDUNTIL: any time with its offset until a month ahead, and nothing else'
 	t.deepEqual(reading({HOLDUNTIL: offered}), {sendAt: `${offered.slice(0, -1)}.000Z`});
 });
 
-test('BY with and without HOLDFOR: an end that leaves a minute, a refusal with the code of the RFCs otherwise', t => {
+test('BY, with or without HOLDFOR, must leave a minute, or is rejected with the code of the RFCs', t => {
 	const hold = fc.option(fc.integer({min: 1, max: 500}), {nil: null});
 	const by = fc.tuple(
 		fc.oneof(fc.integer({min: -500, max: 1000}), fc.constantFrom(999_999_999, 1_000_000_000)),

@@ -17,7 +17,7 @@ const long = 'x'.repeat(999);
 
 const mailOf = (lines: readonly string[]) => Buffer.from([from, ...lines].join('\r\n'), 'utf8');
 
-/** The mail as it is sent; else why it is refused. */
+/** The message as sent, or the reason for its refusal. */
 function sent(raw: Buffer): Buffer | string {
 	const read = readSubmitted(raw, 'Received: by mail.test; Mon, 23 Nov 2026 10:00:00 +0000');
 	if (!read.ok) {
@@ -74,7 +74,7 @@ const text = fc.array(fc.tuple(word, fc.constantFrom(' ', '  ')), {minLength: 1,
 );
 const quoted = (name: string) => `"${name.replace(/["\\]/g, '\\$&')}"`;
 
-test('any subject and any names are read as they were written', async t => {
+test('preserves any subject and any names', async t => {
 	const recipients = fc.array(
 		text.filter(name => name.length < 900 && /[^ -~]/.test(name)),
 		{minLength: 1, maxLength: 5},
@@ -93,7 +93,7 @@ test('any subject and any names are read as they were written', async t => {
 	);
 });
 
-test('any body and any attachments are read as they were written', async t => {
+test('preserves any body and any attachments', async t => {
 	const lines = fc.array(fc.oneof(text, fc.constantFrom('', '.', 'From me', 'a \t', '=3D=')), {maxLength: 8});
 	const content = lines.map(all => all.join('\r\n'));
 	const encoding = fc.constantFrom('8bit', 'base64', 'base64 in one line', 'quoted-printable');
@@ -140,7 +140,7 @@ test('any body and any attachments are read as they were written', async t => {
 	);
 });
 
-test('what is fit already stays as it is', t => {
+test('leaves valid messages unchanged', t => {
 	const lines = [
 		'To: "B, C" <b@example.org>',
 		`Subject: ${'word  '.repeat(150)}`,
@@ -152,7 +152,7 @@ test('what is fit already stays as it is', t => {
 	}
 });
 
-test('fields are folded and encoded where their kind allows it', async t => {
+test('folds and encodes fields where their kind allows it', async t => {
 	const ids = Array.from({length: 80}, (_, n) => `<${n}@example.org>`);
 	const many = Array.from({length: 80}, (_, n) => `"B, ${n}" <to${n}@example.org>`);
 	const read = await repaired(
@@ -185,7 +185,7 @@ test('fields are folded and encoded where their kind allows it', async t => {
 	t.is(read.subject, `${long} a ü b  c d`);
 });
 
-test('what a mail inside of a mail has is repaired, what is signed is not touched', async t => {
+test('repairs attached messages and leaves signed parts untouched', async t => {
 	const inner = ['From: Jörg <j@example.org>', `Subject: ${'ü'.repeat(600)}`, '', `${long} ü`];
 	const read = await repaired(
 		...[
@@ -224,9 +224,9 @@ test('what a mail inside of a mail has is repaired, what is signed is not touche
 
 for (const [what, lines, fault] of [
 	['Latin-1', ['Subject: gr\xfc\xdfe'], /^the Subject field has octets that are neither ASCII nor UTF-8: encode/],
-	['an address that is not ASCII', ['To: jörg@example.org'], /^the To field .* address/],
-	['an address of this kind behind a name', ['To: Jörg <jörg@example.org>'], /^the To field .* address/],
-	['a name without an end', ['To: "Jörg <j@example.org>'], /^the To field /],
+	['a non-ASCII address', ['To: jörg@example.org'], /^the To field .* address/],
+	['a non-ASCII address after a name', ['To: Jörg <jörg@example.org>'], /^the To field .* address/],
+	['an unterminated name', ['To: "Jörg <j@example.org>'], /^the To field /],
 	['a link', ['List-Unsubscribe: <https://a.example/ü>'], /^the List-Unsubscribe field .*percent-encode/],
 	['an id', ['Message-ID: <ü@example.org>'], /^the Message-ID field .*ASCII/],
 	['a boundary', ['Content-Type: multipart/mixed; boundary="ü"'], /^the Content-Type field .*ASCII/],
@@ -237,17 +237,17 @@ for (const [what, lines, fault] of [
 		/^the References field has a word of more than 998.*shorten/,
 	],
 	[
-		'a field of a signed mail',
+		'a field of a signed message',
 		['DKIM-Signature: v=1', 'Subject: ü'],
 		/^the Subject field .*DKIM.*encode them \(RFC 2047\) before/,
 	],
 	[
-		'a long field of one',
+		'a long field of a signed message',
 		['DKIM-Signature: v=1', `Subject: ${long}`],
 		/^the Subject field .*998.*DKIM.*fold it before/,
 	],
 	[
-		'a long line of one',
+		'a long line of a signed message',
 		['DKIM-Signature: v=1', '', 'a', long],
 		/^the body .*line 2\).*DKIM.*quoted-printable before/,
 	],
@@ -264,12 +264,12 @@ for (const [what, lines, fault] of [
 		/^in a part the Content-ID field .*shorten/,
 	],
 	[
-		'a line in the header of a part that is no field, before a long body',
+		'an invalid header line of a part before a long body',
 		['Content-Type: multipart/mixed; boundary=b', '', '--b', long, '', long, '--b--'],
 		/^the body has a line of more than 998 octets: use/,
 	],
 ] as const) {
-	test(`refused, with what helps: ${what}`, t => {
+	test(`rejects with advice: ${what}`, t => {
 		t.regex(
 			String(sent(Buffer.from([from, ...lines].join('\r\n'), what === 'Latin-1' ? 'latin1' : 'utf8'))),
 			fault,
@@ -277,7 +277,7 @@ for (const [what, lines, fault] of [
 	});
 }
 
-test('any octets end as a mail without long lines, or are refused', t => {
+test('yields a message without long lines, or rejects it, whatever the octets', t => {
 	const piece = fc.constantFrom(
 		...[
 			'\r\n',
@@ -320,10 +320,10 @@ test('any octets end as a mail without long lines, or are refused', t => {
 	);
 });
 
-/** A quarter of a megabyte takes 30 ms or so in one pass, and half a minute where each octet is looked at from each. */
+/** A quarter of a megabyte takes about 30 ms in one pass, and half a minute in quadratic time. */
 const maxMs = 2000;
 
-test('a field of any form is repaired in one pass', t => {
+test('repairs a field of any form in one pass', t => {
 	const size = 240_000;
 	const fields: ReadonlyArray<readonly [string, string]> = [
 		['many blanks in a name', `To: ü${' '.repeat(size)}x <ann@example.com>`],
@@ -342,12 +342,12 @@ test('a field of any form is repaired in one pass', t => {
 	}
 });
 
-test('a list of more names and marks than a header of addresses has is refused', t => {
+test('rejects an address list with too many names and separators', t => {
 	t.true(sent(mailOf([`To: ${'ü <ann@example.com>,'.repeat(12_000)}`])) instanceof Buffer);
 	t.regex(`${sent(mailOf([`To: ${'ü:'.repeat(60_000)}`]))}`, /the To field has characters that are not ASCII/);
 });
 
-test('parts in parts are repaired while they are not looked through too often', async t => {
+test('repairs nested parts up to a limit on rescanning', async t => {
 	const nested = (depth: number, text: string): string =>
 		depth === 0
 			? text
@@ -362,7 +362,7 @@ test('parts in parts are repaired while they are not looked through too often', 
 	);
 });
 
-test('a text before the first part loses its lines if one is too long', async t => {
+test('drops the preamble before the first part if a line is too long', async t => {
 	const {text} = await repaired(
 		`Content-Type: multipart/mixed; boundary=b\r\n\r\nabc\r\n\r\n${long}\r\n--b\r\n\r\nHello\r\n--b--\r\n${long}`,
 	);

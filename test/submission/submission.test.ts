@@ -25,7 +25,7 @@ type Lab = {
 	readonly key: string;
 	readonly talk: () => Promise<SmtpTalk>;
 	readonly forget: () => void;
-	/** What the metrics counted: messages that were accepted, why something was refused. */
+	/** The counted metrics: accepted messages, and reasons of refusals. */
 	readonly counted: ReadonlyArray<number | string>;
 };
 type LabOptions = {
@@ -35,7 +35,7 @@ type LabOptions = {
 	readonly rateLimit?: RateLimit;
 };
 
-/** A workspace with a key and the listener that the daemon makes, on a port of its own. */
+/** A workspace with a key and the daemon's listener on a port of its own. */
 async function openLab(t: ExecutionContext, store: Store, options: LabOptions = {}): Promise<Lab> {
 	const {hasRoom = () => true, mayAccept = () => true, authFailures = null, rateLimit = null} = options;
 	const workspace = await addWorkspace(store, 'acme');
@@ -102,7 +102,7 @@ async function loggedIn({talk, key}: Lab): Promise<SmtpTalk> {
 	return session;
 }
 
-/** One mail, to the reply to it or to its first refused recipient. */
+/** Submits a message; returns the reply to it or to its first refused recipient. */
 async function submit(session: SmtpTalk, to: readonly string[], bytes: string | Buffer = mail): Promise<string> {
 	await session.say('RSET');
 	const begun = await session.say('MAIL FROM:<any@where.example>');
@@ -120,7 +120,7 @@ async function submit(session: SmtpTalk, to: readonly string[], bytes: string | 
 
 const stored = async ({reader}: Store) => await reader('messages').orderBy('id').select('id', 'to_address', 'from_key');
 
-sqliteTest(test, 'each recipient is a message, on stable storage before the 250', async (t, store) => {
+sqliteTest(test, 'stores a message for each recipient before it replies 250', async (t, store) => {
 	const lab = await openLab(t, store);
 	const session = await loggedIn(lab);
 	const reply = await submit(
@@ -149,7 +149,7 @@ sqliteTest(test, 'each recipient is a message, on stable storage before the 250'
 	t.is((await store.reader('template_versions').select('id')).length, 2);
 });
 
-sqliteTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key', async (t, store) => {
+sqliteTest(test, 'logs in with PLAIN or LOGIN and any user name, or reports why a key is invalid', async (t, store) => {
 	const lab = await openLab(t, store, {authFailures: {requests: 3, windowMs: 60_000}});
 	const session = await lab.talk();
 	t.is(
@@ -173,7 +173,7 @@ sqliteTest(test, 'a log-in: PLAIN and LOGIN, any user; what is wrong with a key'
 	t.deepEqual(lab.counted, ['key_scope', 'key', 'key', 'key', 'too_many_failures', 1, 'too_many_failures']);
 });
 
-sqliteTest(test, 'who may not be mailed, and who may not send', async (t, store) => {
+sqliteTest(test, 'rejects recipients that must not get messages, and senders that must not send', async (t, store) => {
 	const lab = await openLab(t, store);
 	const {id} = lab.workspace;
 	const row = {address_key: 'out@example.org', address: 'out@example.org', created_at: at};
@@ -199,7 +199,7 @@ sqliteTest(test, 'who may not be mailed, and who may not send', async (t, store)
 	);
 	t.regex(
 		await submit(session, ['a@example.org'], topical.replace('news', 'nws')),
-		/^550 5\.7\.1 X-Mailctl-Topic names/,
+		/^550 5\.7\.1 X-Mailctl-Topic does not name/,
 	);
 	t.regex(
 		await submit(session, ['a@example.org'], mail.replace('Subject', 'Subject: x\nBcc')),
@@ -225,7 +225,7 @@ sqliteTest(test, 'who may not be mailed, and who may not send', async (t, store)
 	]);
 });
 
-sqliteTest(test, 'a priority in the envelope or in a field of the mail, which wins', async (t, store) => {
+sqliteTest(test, 'a priority in a header field overrides that of the envelope', async (t, store) => {
 	const lab = await openLab(t, store);
 	const session = await loggedIn(lab);
 	t.regex(await session.say('EHLO client.example'), / 250[ -]MT-PRIORITY\b/);
@@ -251,7 +251,7 @@ sqliteTest(test, 'a priority in the envelope or in a field of the mail, which wi
 	}
 });
 
-sqliteTest(test, 'a mail that is held, and one that ends in time', async (t, store) => {
+sqliteTest(test, 'accepts a release time and an expiry time', async (t, store) => {
 	const lab = await openLab(t, store);
 	const stranger = await lab.talk();
 	const [, seconds, furthest = ''] =
@@ -321,39 +321,43 @@ sqliteTest(test, 'a mail that is held, and one that ends in time', async (t, sto
 	t.is((await stored(store)).length, count + 1);
 });
 
-storeTest(test, 'what is refused for now: pause, quota, rate limit, disk, store', async (t, store) => {
-	await clearOfMidnight();
-	let [hasRoom, mayAccept] = [false, true];
-	const rateLimit = {requests: 3, windowMs: 86_400_000};
-	const lab = await openLab(t, store, {hasRoom: () => hasRoom, mayAccept: () => mayAccept, rateLimit});
-	const session = await loggedIn(lab);
-	t.is(await submit(session, ['a@example.org']), '452 4.3.1 Too little space on the disk, try again later');
-	[hasRoom, mayAccept] = [true, false];
-	t.regex(await submit(session, ['a@example.org']), /^451 4\.3\.0 /);
-	mayAccept = true;
-	const workspaces = () => store.database('workspaces').where({id: lab.workspace.id});
-	await workspaces().update({monthly_quota: 1});
-	t.regex(await submit(session, ['a@example.org']), /^250 /);
-	t.is(await submit(session, ['a@example.org']), '452 4.7.1 The monthly quota of the workspace is used up');
-	t.regex(await submit(session, ['a@example.org', 'b@example.org']), /^451 4\.7\.1 Too many sends with this key/);
-	t.is((await stored(store)).length, 1);
-	t.deepEqual(lab.counted, ['no_disk', 'store', 1, 'quota', 'rate_limit']);
-});
+storeTest(
+	test,
+	'defers messages for a pause, a quota, a rate limit, a full disk or a failing store',
+	async (t, store) => {
+		await clearOfMidnight();
+		let [hasRoom, mayAccept] = [false, true];
+		const rateLimit = {requests: 3, windowMs: 86_400_000};
+		const lab = await openLab(t, store, {hasRoom: () => hasRoom, mayAccept: () => mayAccept, rateLimit});
+		const session = await loggedIn(lab);
+		t.is(await submit(session, ['a@example.org']), '452 4.3.1 Too little space on the disk, try again later');
+		[hasRoom, mayAccept] = [true, false];
+		t.regex(await submit(session, ['a@example.org']), /^451 4\.3\.0 /);
+		mayAccept = true;
+		const workspaces = () => store.database('workspaces').where({id: lab.workspace.id});
+		await workspaces().update({monthly_quota: 1});
+		t.regex(await submit(session, ['a@example.org']), /^250 /);
+		t.is(await submit(session, ['a@example.org']), '452 4.7.1 The monthly quota of the workspace is used up');
+		t.regex(await submit(session, ['a@example.org', 'b@example.org']), /^451 4\.7\.1 Too many sends with this key/);
+		t.is((await stored(store)).length, 1);
+		t.deepEqual(lab.counted, ['no_disk', 'store', 1, 'quota', 'rate_limit']);
+	},
+);
 
-sqliteTest(test, 'a paused workspace: 451 to MAIL', async (t, store) => {
+sqliteTest(test, 'replies 451 to MAIL for a paused workspace', async (t, store) => {
 	const lab = await openLab(t, store);
 	await store.database('workspaces').update({paused_at: at});
 	t.is(await submit(await loggedIn(lab), ['a@example.org']), '451 4.7.1 Sending is paused for this workspace');
 });
 
-sqliteTest(test, 'mail of a test key goes to the simulator', async (t, store) => {
+sqliteTest(test, 'sends messages of a test key to the simulator', async (t, store) => {
 	const lab = await openLab(t, store);
 	const key = await addKey(store, lab.workspace.id, {mode: 'test'});
 	t.regex(await submit(await loggedIn({...lab, key}), ['ann@example.org']), /^250 /);
 	t.deepEqual(await store.reader('recipients').pluck('destination'), ['simulator.test']);
 });
 
-storeTest(test, 'mails that are too large, for one or for many', async (t, store) => {
+storeTest(test, 'rejects messages that are too large for one or for many recipients', async (t, store) => {
 	const lab = await openLab(t, store);
 	const session = await loggedIn(lab);
 	const many = Array.from({length: 40}, (_, n) => `a${n}@example.org`);
@@ -368,7 +372,7 @@ storeTest(test, 'mails that are too large, for one or for many', async (t, store
 	t.is((await stored(store)).length, 0);
 });
 
-test('a password goes over TLS only, but for loopback; TLS from the first octet', async t => {
+test('accepts passwords only over TLS or loopback, and supports implicit TLS', async t => {
 	const tls = makeCertificate('mail.test');
 	const passwords: string[] = [];
 	const listener = new SubmissionListener({
@@ -409,7 +413,7 @@ test('a password goes over TLS only, but for loopback; TLS from the first octet'
 	t.is(String(greeting), '220 mail.test ESMTP mailctl submission\r\n');
 });
 
-test('before the first certificate others have no session, and no key goes in the clear', async t => {
+test('before the first certificate refuses remote sessions, so that no key is sent unencrypted', async t => {
 	const tls = makeCertificate('mail.test');
 	const listener = new SubmissionListener({
 		hostname: 'mail.test',
@@ -449,7 +453,7 @@ test('before the first certificate others have no session, and no key goes in th
 	t.regex(await talk.say(plain('secret')), /^538 /);
 });
 
-test('strangers who only connect keep out nobody who logs in', async t => {
+test('unauthenticated connections cannot crowd out authenticated ones', async t => {
 	const tls = makeCertificate('mail.test');
 	const refused: string[] = [];
 	const listener = new SubmissionListener({

@@ -12,12 +12,12 @@ const recipient = {
 	message_id: 'msg_1',
 } as unknown as MakeJob['recipient'];
 
-test('Feedback-ID: template, workspace, topic, sender', t => {
+test('Feedback-ID names template, workspace, topic and sender', t => {
 	t.is(toFeedbackId(recipient, 'shop1'), 'tpl_01jxa:ws_01jxa:transactional:shop1');
 	t.is(toFeedbackId({...recipient, topic_code: 'news-2026'}, 'shop1'), 'tpl_01jxa:ws_01jxa:news-2026:shop1');
 });
 
-test('Feedback-ID tells recipients and messages not apart', t => {
+test('Feedback-ID does not distinguish recipients or messages', t => {
 	fc.assert(
 		fc.property(fc.string(), fc.string(), fc.string(), (address, id, message_id) => {
 			const other = {...recipient, address, to_address: address, cc: address, id, message_id, data: address};
@@ -30,12 +30,12 @@ test('Feedback-ID tells recipients and messages not apart', t => {
 const own = 'fbl@bounces.mailer.example';
 for (const [title, from, returnPathDomain, address, listening, expected] of [
 	['its own domain', 'a@mailer.example', 'bounces.mailer.example', own, true, own],
-	['the very domain', 'a@bounces.mailer.example', 'bounces.mailer.example', own, false, own],
+	['the same domain', 'a@bounces.mailer.example', 'bounces.mailer.example', own, false, own],
 	['the return path of the sender', 'a@shop.example', 'bounce.shop.example', own, true, 'fbl@bounce.shop.example'],
-	['the same, and nobody listens', 'a@shop.example', 'bounce.shop.example', own, false, null],
+	['the return path without a listener', 'a@shop.example', 'bounce.shop.example', own, false, null],
 	['nothing fits', 'a@shop.example', 'bounces.mailer.example', own, true, null],
-	['a name that only ends alike', 'a@shop.example', 'workshop.example', 'fbl@ashop.example', true, null],
-	['a domain above the sender', 'a@mail.shop.example', 'shop.example', 'fbl@shop.example', true, null],
+	['a name with only the same ending', 'a@shop.example', 'workshop.example', 'fbl@ashop.example', true, null],
+	['a parent domain of the sender', 'a@mail.shop.example', 'shop.example', 'fbl@shop.example', true, null],
 ] as const) {
 	test(`CFBL-Address, ${title}: ${expected}`, t => {
 		t.is(toCfblAddress(from, returnPathDomain, {own: address, listening}), expected);

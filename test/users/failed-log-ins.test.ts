@@ -42,7 +42,7 @@ test('ten wrong codes lock an account for all networks', t => {
 	t.is(tryCode(11), 15 * 60);
 });
 
-test('what succeeded is no failure', t => {
+test('does not count successful logins as failures', t => {
 	const attempts = new FailedLogIns(testTools().clock);
 	for (let n = 0; n < 200; n++) {
 		t.is(attempts.begin({address: '192.0.2.1', account: 'ann'}), null);
@@ -50,7 +50,7 @@ test('what succeeded is no failure', t => {
 	}
 });
 
-test('attempts from many networks drive out no failures of an account', t => {
+test('attempts from many networks do not evict the failures of an account', t => {
 	const attempts = new FailedLogIns(testTools().clock);
 	for (let n = 0; n < 100; n++) {
 		attempts.begin({address: `2001:db8:0:${n.toString(16)}::1`, account: 'ann'});
@@ -61,7 +61,7 @@ test('attempts from many networks drive out no failures of an account', t => {
 	t.is(attempts.begin({address: '192.0.2.1', account: 'ann'}), 15 * 60);
 });
 
-test('a failure keeps nothing of the form that the address stood in', t => {
+test('a failure does not keep the form of the request in memory', t => {
 	const attempts = new FailedLogIns(testTools().clock);
 	const begin = (n: number) => {
 		const form = new URLSearchParams(`email=a-user-of-ours-${n}@staff.example&more=${'x'.repeat(1 << 20)}`);

@@ -24,7 +24,7 @@ async function addAnn(store: Store, tools: ActTools): Promise<User> {
 	return added.user;
 }
 
-/** As `setPassword` does, with a hash that takes little time to make and to compare: it says itself what it costs. */
+/** Like `setPassword`, with a hash that is fast to compute and compare, since it names its own cost. */
 async function givePassword(store: Store, user: User): Promise<void> {
 	const salt = randomBytes(16);
 	const made = scryptSync(password, salt, 32, {N: 1024, r: 8, p: 1});
@@ -38,7 +38,7 @@ function labOf(store: Store) {
 	return {tools, ...log};
 }
 
-sqliteTest(test.serial, 'a password logs in, however the address is spelled; nothing else does', async (t, store) => {
+sqliteTest(test.serial, 'signs in with the password only, however the address is spelled', async (t, store) => {
 	const {tools, logIn} = labOf(store);
 	const user = await addAnn(store, tools);
 	const wrong = {ok: false, reason: 'wrong'} as const;
@@ -57,7 +57,7 @@ sqliteTest(test.serial, 'a password logs in, however the address is spelled; not
 	t.notRegex(JSON.stringify(await store.reader('users')), /correct/);
 });
 
-storeTest(test.serial, 'after ten failures even the right password waits', async (t, store) => {
+storeTest(test.serial, 'after ten failures rejects even the right password for a while', async (t, store) => {
 	const {tools, logIn} = labOf(store);
 	const user = await addAnn(store, tools);
 	await givePassword(store, user);
@@ -72,7 +72,7 @@ storeTest(test.serial, 'after ten failures even the right password waits', async
 	t.like(await logIn({email: user.email, password, address}), {ok: true});
 });
 
-sqliteTest(test.serial, 'a guessed link counts as a wrong password of its network', async (t, store) => {
+sqliteTest(test.serial, 'counts a guessed link as a wrong password of its network', async (t, store) => {
 	const {tools, openLink, logIn} = labOf(store);
 	const input = {email: 'ann@x.example', role: 'admin', workspaceId: null} as const;
 	const added = await store.writer.transaction(trx => addUser(trx, tools, input));
@@ -91,7 +91,7 @@ sqliteTest(test.serial, 'a guessed link counts as a wrong password of its networ
 	t.deepEqual(await openLink({token, address: '203.0.113.1'}), {ok: false, reason: 'wrong'});
 });
 
-storeTest(test.serial, 'too many log-ins at once are refused, which counts as no failure', async (t, store) => {
+storeTest(test.serial, 'rejects too many concurrent logins without counting them as failures', async (t, store) => {
 	const {tools, logIn} = labOf(store);
 	const user = await addAnn(store, tools);
 	await setPassword(store, tools, {user, password, sessionId: null});
@@ -106,7 +106,7 @@ storeTest(test.serial, 'too many log-ins at once are refused, which counts as no
 	t.like(await logIn({email: user.email, password, address}), {ok: true});
 });
 
-storeTest(test.serial, 'a one-time code is asked for after the password, and none is taken twice', async (t, store) => {
+storeTest(test.serial, 'requires a one-time code after the password and accepts none twice', async (t, store) => {
 	const {tools, logIn, enterCode} = labOf(store);
 	const user = await addAnn(store, tools);
 	await givePassword(store, user);
@@ -138,7 +138,7 @@ storeTest(test.serial, 'a one-time code is asked for after the password, and non
 	t.like(await findUser(store.reader, user.id), {totp: null, totp_step: null});
 });
 
-sqliteTest(test.serial, 'codes are limited as passwords are', async (t, store) => {
+sqliteTest(test.serial, 'limits attempts at codes like those at passwords', async (t, store) => {
 	const {tools, logIn, enterCode} = labOf(store);
 	const user = await addAnn(store, tools);
 	await givePassword(store, user);
@@ -152,7 +152,7 @@ sqliteTest(test.serial, 'codes are limited as passwords are', async (t, store) =
 	t.like(await enterCode({pending, code: '000000', address: '198.51.100.1'}), {reason: 'limited'});
 });
 
-sqliteTest(test.serial, 'no text is a pending log-in', async (t, store) => {
+sqliteTest(test.serial, 'never accepts arbitrary text as a pending login', async (t, store) => {
 	const {enterCode} = labOf(store);
 	let n = 0;
 	await fc.assert(

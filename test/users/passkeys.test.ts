@@ -36,7 +36,7 @@ async function labOf(store: Store) {
 	return {tools, passkeys, add, ann, authenticator, register, logIn};
 }
 
-sqliteTest(test, 'a passkey is registered once, and logs its user in', async (t, store) => {
+sqliteTest(test, 'registers a passkey once and signs its user in', async (t, store) => {
 	const {tools, passkeys, add, ann, authenticator, register, logIn} = await labOf(store);
 	t.deepEqual(await logIn(), wrong, 'nobody knows it');
 	const made = await register();
@@ -63,7 +63,7 @@ sqliteTest(test, 'a passkey is registered once, and logs its user in', async (t,
 	);
 });
 
-sqliteTest(test, 'an answer for elsewhere, without the user, again or too late is refused', async (t, store) => {
+sqliteTest(test, 'rejects a response for another site, without the user, repeated or too late', async (t, store) => {
 	const {tools, passkeys, ann, authenticator, register, logIn} = await labOf(store);
 	t.is(await register(ann, {origin: 'https://mail.example.com.evil.test'}), undefined);
 	t.is(await register(ann, {verified: false}), undefined);
@@ -87,7 +87,7 @@ sqliteTest(test, 'an answer for elsewhere, without the user, again or too late i
 	t.deepEqual(await passkeys.logIn({pending: asked.pending, answer: forged, site, address}), wrong);
 });
 
-sqliteTest(test, 'a counter that goes back is that of a copy', async (t, store) => {
+sqliteTest(test, 'rejects a passkey whose counter goes back, as cloned', async (t, store) => {
 	const {ann, register, logIn} = await labOf(store);
 	await register(ann, {counter: 4_294_967_000});
 	t.like(await logIn({counter: 4_294_967_001}), {ok: true});
@@ -95,7 +95,7 @@ sqliteTest(test, 'a counter that goes back is that of a copy', async (t, store) 
 	t.like(await logIn({counter: 4_294_967_002}), {ok: true});
 });
 
-sqliteTest(test, 'thirty wrong answers of an address are enough', async (t, store) => {
+sqliteTest(test, 'locks an address after thirty wrong responses', async (t, store) => {
 	const {register, logIn} = await labOf(store);
 	await register();
 	for (let n = 0; n < 30; n++) {
@@ -104,7 +104,7 @@ sqliteTest(test, 'thirty wrong answers of an address are enough', async (t, stor
 	t.deepEqual(await logIn(), {ok: false, reason: 'limited', seconds: 900});
 });
 
-sqliteTest(test, 'whatever a browser sends is refused or right', async (t, store) => {
+sqliteTest(test, 'rejects any invalid response of a browser', async (t, store) => {
 	const {passkeys, ann, authenticator, register} = await labOf(store);
 	await register();
 	let n = 0;

@@ -1,11 +1,11 @@
 import test from 'ava';
 import {hashPassword, isPassword, passwordFault} from '../../src/users/log-in.ts';
 
-/** What `hashPassword` makes, which is nothing only if too many wait. */
+/** The result of `hashPassword`, which is null only if too many wait. */
 const hash = async (password: string) => (await hashPassword(password)) ?? '';
 const email = 'ann@shop.example';
 
-test('a password has at least 12 characters, not more than 256, and is not the address', t => {
+test('a password has 12 to 256 characters and does not contain the address', t => {
 	t.regex(passwordFault('x'.repeat(11), email) ?? '', /at least 12 characters/);
 	t.is(passwordFault('x'.repeat(12), email), null);
 	t.is(passwordFault('Zoë isst gern', email), null);
@@ -15,7 +15,7 @@ test('a password has at least 12 characters, not more than 256, and is not the a
 	t.regex(passwordFault('My Ann@Shop.example!', email) ?? '', /must not contain your email address/);
 });
 
-test('a hash names its parameters, has a salt of its own, and fits its password alone', async t => {
+test('a hash names its parameters, has its own salt, and matches only its password', async t => {
 	const [one, two] = [await hash('correct horse battery'), await hash('correct horse battery')];
 	t.regex(one, /^scrypt:32768:8:3:[\w-]{22}:[\w-]{43}$/);
 	t.not(one, two);
@@ -26,11 +26,11 @@ test('a hash names its parameters, has a salt of its own, and fits its password 
 	t.false(await isPassword('', ''), 'a damaged hash fits nothing');
 });
 
-test('letters that keyboards compose in different ways are the same password', async t => {
+test('differently composed letters are the same password', async t => {
 	t.true(await isPassword('Zo\u00eb isst gern', await hash('Zoe\u0308 isst gern')));
 });
 
-test('a megabyte of marks is refused without being put in order, and nothing longer is taken for a password', async t => {
+test('rejects a megabyte of combining marks without normalizing it, and passwords over the limit', async t => {
 	t.false(await isPassword(`a${'\u0315'.repeat(1 << 19)}${'\u0316'.repeat(1 << 19)}`, null));
 	const longest = '\u{1d11e}'.repeat(256);
 	const made = await hash(longest);
@@ -38,14 +38,14 @@ test('a megabyte of marks is refused without being put in order, and nothing lon
 	t.false(await isPassword(`${longest}a`, made));
 });
 
-test('the parameters of a hash are its own', async t => {
+test('verifies a hash with the parameters it names', async t => {
 	// RFC 7914 §12, the second vector; its salt is `NaCl`, and 32 of its 64 octets are kept.
 	const expected = Buffer.from('fdbabe1c9d3472007856e7190d01e9fe7c6ad7cbc8237830e77376634b373162', 'hex');
 	const hash = `scrypt:1024:8:16:${Buffer.from('NaCl').toString('base64url')}:${expected.toString('base64url')}`;
 	t.true(await isPassword('password', hash));
 });
 
-test.serial('of many passwords at once ten are checked, and the others at once refused', async t => {
+test.serial('checks ten of many concurrent passwords and rejects the others at once', async t => {
 	const many = Array.from({length: 120}, () => isPassword('a guess', null));
 	t.is(await hashPassword('correct horse battery'), null);
 	const checked = await Promise.all(many);

@@ -2,7 +2,7 @@ import test from 'ava';
 import {Pending} from '../../src/users/sessions.ts';
 import {testTools, testVault} from '../helpers/tools.ts';
 
-test('what was taken stays taken, whatever else is tried', t => {
+test('a value can be taken once, whatever is attempted in between', t => {
 	const pending = new Pending<string>(testVault, testTools().clock, 'test');
 	const sealed = pending.seal('challenge');
 	t.is(pending.take(sealed), 'challenge');

@@ -32,7 +32,7 @@ function labOf(store: Store) {
 	};
 }
 
-sqliteTest(test, 'a link logs in once, within an hour; a new one replaces it', async (t, store) => {
+sqliteTest(test, 'a link signs in once within an hour, and a new one replaces it', async (t, store) => {
 	const {tools, write, add} = labOf(store);
 	const {user, token} = await add('ann@x.example');
 	t.is(await write(trx => addUser(trx, tools, {email: user.email, role: 'admin', workspaceId: null})), undefined);
@@ -48,7 +48,7 @@ sqliteTest(test, 'a link logs in once, within an hour; a new one replaces it', a
 	t.notRegex(JSON.stringify(await store.reader('users')), new RegExp(second?.token ?? ''));
 });
 
-storeTest(test, 'a session says who asks, and ends after 12 hours idle or 7 days', async (t, store) => {
+storeTest(test, 'a session identifies its user and expires after 12 hours idle or 7 days', async (t, store) => {
 	const {tools, sessions, add} = labOf(store);
 	const {user} = await add('ann@x.example', 'operator');
 	const token = await sessions.start(user, {...client, by: 'link'});
@@ -84,7 +84,7 @@ storeTest(test, 'a session says who asks, and ends after 12 hours idle or 7 days
 	t.deepEqual(await sessions.listOf(user.id), []);
 });
 
-test('where nothing can be written a session still tells who asks', async t => {
+test('a session still identifies its user while the store is read-only', async t => {
 	const store = await newStore(t, 'sqlite');
 	const {tools, sessions, write, add} = labOf(store);
 	const token = await sessions.start((await add('ann@x.example')).user, {...client, by: 'link'});
@@ -94,40 +94,44 @@ test('where nothing can be written a session still tells who asks', async t => {
 	t.like(await sessions.find(token), {user: {email: 'ann@x.example'}});
 });
 
-sqliteTest(test, 'sessions end one by one, all but one, with a new password, and with their user', async (t, store) => {
-	const {tools, sessions, write, add} = labOf(store);
-	const [{user}, {user: bob}] = [await add('ann@x.example'), await add('bob@x.example')];
-	const start = async () => await sessions.start(user, {...client, by: 'passkey'});
-	const [own, other, bobs] = [await start(), await start(), await sessions.start(bob, {...client, by: 'oidc'})];
-	const lives = async () =>
-		await Promise.all([own, other, bobs].map(async one => (await sessions.find(one)) !== null));
-	const idOf = async (token: string) => (await sessions.find(token))?.sessionId ?? '';
-	const operator = toOperator(user, client.address);
+sqliteTest(
+	test,
+	'ends sessions one by one, all but one, with a new password, and with their user',
+	async (t, store) => {
+		const {tools, sessions, write, add} = labOf(store);
+		const [{user}, {user: bob}] = [await add('ann@x.example'), await add('bob@x.example')];
+		const start = async () => await sessions.start(user, {...client, by: 'passkey'});
+		const [own, other, bobs] = [await start(), await start(), await sessions.start(bob, {...client, by: 'oidc'})];
+		const lives = async () =>
+			await Promise.all([own, other, bobs].map(async one => (await sessions.find(one)) !== null));
+		const idOf = async (token: string) => (await sessions.find(token))?.sessionId ?? '';
+		const operator = toOperator(user, client.address);
 
-	t.is(await sessions.end(user.id, {id: await idOf(bobs)}, operator), 0, 'a session of somebody else');
-	t.is(await sessions.end(user.id, {id: await idOf(other)}, operator), 1);
-	t.deepEqual(await lives(), [true, false, true]);
-	await start();
-	t.is(await sessions.end(user.id, {except: await idOf(own)}, operator), 1);
-	t.deepEqual(await lives(), [true, false, true]);
-	await start();
-	await setPassword(store, tools, {user, password: 'correct horse battery', sessionId: await idOf(own)});
-	t.is((await sessions.listOf(user.id)).length, 1);
-	t.is(await sessions.end(user.id, {except: null}, operator), 1);
-	t.deepEqual(await lives(), [false, false, true]);
-	await write(trx => removeUser(trx, tools, bob.id));
-	t.deepEqual(await lives(), [false, false, false]);
+		t.is(await sessions.end(user.id, {id: await idOf(bobs)}, operator), 0, 'a session of somebody else');
+		t.is(await sessions.end(user.id, {id: await idOf(other)}, operator), 1);
+		t.deepEqual(await lives(), [true, false, true]);
+		await start();
+		t.is(await sessions.end(user.id, {except: await idOf(own)}, operator), 1);
+		t.deepEqual(await lives(), [true, false, true]);
+		await start();
+		await setPassword(store, tools, {user, password: 'correct horse battery', sessionId: await idOf(own)});
+		t.is((await sessions.listOf(user.id)).length, 1);
+		t.is(await sessions.end(user.id, {except: null}, operator), 1);
+		t.deepEqual(await lives(), [false, false, true]);
+		await write(trx => removeUser(trx, tools, bob.id));
+		t.deepEqual(await lives(), [false, false, false]);
 
-	const audit = await store.reader('audit').orderBy('id').select('action', 'actor', 'origin', 'detail');
-	t.deepEqual(
-		audit.filter(({action}) => action === 'user.logged_out').map(({detail}) => JSON.parse(detail).sessions),
-		[1, 1, 1],
-	);
-	t.like(audit[2], {action: 'user.logged_in', actor: 'user:ann@x.example', origin: '192.0.2.1'});
-	t.like(audit.at(-1), {action: 'user.removed', actor: 'cli:ann'});
-});
+		const audit = await store.reader('audit').orderBy('id').select('action', 'actor', 'origin', 'detail');
+		t.deepEqual(
+			audit.filter(({action}) => action === 'user.logged_out').map(({detail}) => JSON.parse(detail).sessions),
+			[1, 1, 1],
+		);
+		t.like(audit[2], {action: 'user.logged_in', actor: 'user:ann@x.example', origin: '192.0.2.1'});
+		t.like(audit.at(-1), {action: 'user.removed', actor: 'cli:ann'});
+	},
+);
 
-storeTest(test, 'a role changes at once; a user of one workspace sees no other', async (t, store) => {
+storeTest(test, 'a role change takes effect at once; a user of one workspace sees no other', async (t, store) => {
 	const {tools, sessions, write, add} = labOf(store);
 	const [shop, other] = [await insertWorkspace(store, 'shop'), await insertWorkspace(store, 'other')];
 	const {user} = await add('ann@x.example', 'admin', shop.workspaceId);
@@ -158,7 +162,7 @@ storeTest(test, 'a role changes at once; a user of one workspace sees no other',
 	t.deepEqual(await listUsers(store.reader, shop.workspaceId), []);
 });
 
-storeTest(test, 'with a workspace go its users; those of all workspaces stay', async (t, store) => {
+storeTest(test, 'deleting a workspace removes its users but not those of all workspaces', async (t, store) => {
 	const {tools, sessions, add} = labOf(store);
 	const {workspaceId} = await insertWorkspace(store, 'shop');
 	const {user} = await add('ann@x.example', 'admin', workspaceId);
@@ -182,7 +186,7 @@ storeTest(test, 'with a workspace go its users; those of all workspaces stay', a
 	);
 });
 
-storeTest(test, 'the sweep removes sessions that have ended and links that were not used', async (t, store) => {
+storeTest(test, 'the sweep removes expired sessions and unused links', async (t, store) => {
 	const {tools, sessions, add} = labOf(store);
 	const {user} = await add('ann@x.example');
 	for (let n = 0; n < 3; n++) {
@@ -202,7 +206,7 @@ storeTest(test, 'the sweep removes sessions that have ended and links that were 
 	t.deepEqual(await store.reader('user_sessions'), []);
 });
 
-test('what is typed as an address is compared in its usual form', t => {
+test('compares addresses in their normalized form', t => {
 	t.is(emailKey(' Ann@Shop.EXAMPLE '), 'ann@shop.example');
 	t.is(emailKey('ann@bücher.example'), 'ann@xn--bcher-kva.example');
 	t.is(emailKey('Admin@localhost'), 'admin@localhost');

@@ -8,7 +8,7 @@ import {refusedUrls} from '../helpers/refused-urls.ts';
 const guard = new AddressGuard({allowCidrs: [], takesLocal: false});
 
 for (const url of refusedUrls) {
-	test(`refused: ${JSON.stringify(url)}`, t => {
+	test(`rejects ${JSON.stringify(url)}`, t => {
 		t.regex(guard.urlFault(url) ?? 'taken', /^must /);
 	});
 }
@@ -27,17 +27,17 @@ for (const url of [
 	'https://shop.example:1024/',
 	'https://shop.example:65535/',
 ]) {
-	test(`taken: ${url}`, t => {
+	test(`accepts ${url}`, t => {
 		t.is(guard.urlFault(url), null);
 	});
 }
 
-test('the host is what is looked up and verified', t => {
+test('the host is the name that is resolved and verified', t => {
 	t.is(hostOf(new URL('https://Shop.Example.:8443/')), 'shop.example');
 	t.is(hostOf(new URL('https://[::1]/')), '::1');
 });
 
-test('ranges of the settings lift the check of addresses, never that of names', t => {
+test('allowed ranges relax the check of addresses, never that of names', t => {
 	const lab = new AddressGuard({allowCidrs: ['127.0.0.0/8', 'fd00::/8'], takesLocal: false});
 	t.is(lab.urlFault('https://127.0.0.1:8443/'), null);
 	t.is(lab.urlFault('https://[fd12::1]/'), null);
@@ -50,7 +50,7 @@ test('ranges of the settings lift the check of addresses, never that of names', 
 	}
 });
 
-test('capture mode takes local programs over http, with their port, and nothing else more', t => {
+test('capture mode also allows local programs over HTTP with a port, and nothing else', t => {
 	const capture = new AddressGuard({allowCidrs: [], takesLocal: true});
 	for (const url of [
 		'http://localhost:3000/hooks',
@@ -84,13 +84,13 @@ test('capture mode takes local programs over http, with their port, and nothing 
 	t.is(capture.urlFault('http://shop.example/'), 'must be an https URL');
 });
 
-test('an address that is none is not allowed', t => {
+test('rejects text that is not an IP address', t => {
 	for (const address of ['', 'localhost', '127.1', '2130706433', '::ffff:10.0.0.1', 'fe80::1%lo']) {
 		t.false(guard.allows(address), address);
 	}
 });
 
-test('whatever is given, it is judged; what passes is https to a full name or a public address', t => {
+test('never throws, and accepts only HTTPS to a full name or a public address', t => {
 	const host = fc.oneof(
 		fc.domain(),
 		fc.ipV4(),
@@ -121,7 +121,7 @@ test('whatever is given, it is judged; what passes is https to a full name or a 
 	);
 });
 
-test('ports up to 1023 but 80 and 443, and those where databases listen, are refused; each is told in the docs', t => {
+test('rejects database ports and those up to 1023 except 80 and 443, as listed in the docs', t => {
 	const page = readFileSync('docs/reference/webhooks.md', 'utf8');
 	const told = /<!-- ports -->\n([\s\S]*?)\n\n/.exec(page)?.[1] ?? '';
 	t.deepEqual(

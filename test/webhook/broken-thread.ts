@@ -2,7 +2,7 @@ import {type MessagePort, parentPort, workerData} from 'node:worker_threads';
 import {answerCalls} from '../../src/kit/thread-calls.ts';
 import type {PosterMethods} from '../../src/webhook/post.ts';
 
-/** Answers what it is given, unless the URL says that it must end; `workerData` are the URLs for which it ends. */
+/** Returns a result for each post, but exits for the URLs in `workerData`. */
 answerCalls<PosterMethods>(parentPort as MessagePort, {
 	async post({url, body}) {
 		if ((workerData as readonly string[]).includes(url)) {

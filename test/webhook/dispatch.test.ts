@@ -23,7 +23,7 @@ import {
 
 const now = () => storeTime(Date.now());
 
-storeTest(test, 'what is due is posted once, in order, with its stored bytes, and is delivered', async (t, store) => {
+storeTest(test, 'posts due deliveries once, in order, with their stored bytes', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const overlap = {previous_secret: 'older', previous_until: '2026-06-09T10:15:30.123Z'};
 	const endpoint = await insertEndpoint(store, workspaceId, overlap);
@@ -50,7 +50,7 @@ storeTest(test, 'what is due is posted once, in order, with its stored bytes, an
 	t.is((await store.reader('webhook_attempts')).length, 50);
 });
 
-sqliteTest(test, 'an attempt that cannot begin counts nothing, keeps nothing, and is made later', async (t, store) => {
+sqliteTest(test, 'an attempt that cannot start is not counted or stored and happens later', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
@@ -64,43 +64,39 @@ sqliteTest(test, 'an attempt that cannot begin counts nothing, keeps nothing, an
 	t.is((await store.reader('webhook_attempts')).length, 1);
 });
 
-storeTest(
-	test,
-	'at most four at once, one after a failure; starts are in order and not held for one another',
-	async (t, store) => {
-		const {workspaceId} = await insertWorkspace(store);
-		const endpoint = await insertEndpoint(store, workspaceId);
-		const ids = await insertDue(store, workspaceId, endpoint, 10);
-		const {held, post} = heldPosts();
-		const {dispatcher} = dispatcherOf(store, post, {backoffMs: 60_000});
-		await dispatcher.start();
-		await waitFor('four are under way', () => held.length === 4);
-		held[3]?.end(acknowledged);
-		await waitFor('the fifth starts though three before it last', () => held.length === 5);
-		held[0]?.end(refused);
-		held[1]?.end(acknowledged);
-		held[2]?.end(acknowledged);
-		await waitFor('three more start', () => held.length === 8);
-		t.deepEqual(
-			held.map(({delivery}) => delivery.id),
-			ids.slice(0, 8),
-		);
-		for (const one of held.slice(4, 8)) {
-			one.end(refused);
-		}
-		await waitFor('one alone starts', () => held.length === 9);
-		t.is(dispatcher.inFlight, 1);
-		held[8]?.end(acknowledged);
-		await waitFor('the last starts', () => held.length === 10);
-		held[9]?.end(acknowledged);
-		await dispatcher.stop();
-		t.deepEqual(await statesOf(store), {delivered: 5, failed: 5});
-	},
-);
+storeTest(test, 'posts at most four at once in order, and one at a time after a failure', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	const ids = await insertDue(store, workspaceId, endpoint, 10);
+	const {held, post} = heldPosts();
+	const {dispatcher} = dispatcherOf(store, post, {backoffMs: 60_000});
+	await dispatcher.start();
+	await waitFor('four are under way', () => held.length === 4);
+	held[3]?.end(acknowledged);
+	await waitFor('the fifth starts though three before it last', () => held.length === 5);
+	held[0]?.end(refused);
+	held[1]?.end(acknowledged);
+	held[2]?.end(acknowledged);
+	await waitFor('three more start', () => held.length === 8);
+	t.deepEqual(
+		held.map(({delivery}) => delivery.id),
+		ids.slice(0, 8),
+	);
+	for (const one of held.slice(4, 8)) {
+		one.end(refused);
+	}
+	await waitFor('one alone starts', () => held.length === 9);
+	t.is(dispatcher.inFlight, 1);
+	held[8]?.end(acknowledged);
+	await waitFor('the last starts', () => held.length === 10);
+	held[9]?.end(acknowledged);
+	await dispatcher.stop();
+	t.deepEqual(await statesOf(store), {delivered: 5, failed: 5});
+});
 
 sqliteTest(
 	test,
-	'five failed attempts exhaust a delivery; each is kept; the endpoint is noted as failing',
+	'five failed attempts are stored, exhaust a delivery and mark the endpoint as failing',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const endpoint = await insertEndpoint(store, workspaceId);
@@ -133,7 +129,7 @@ sqliteTest(
 	},
 );
 
-sqliteTest(test, 'an endpoint that answers again is noted, and its backlog goes out', async (t, store) => {
+sqliteTest(test, 'a recovered endpoint is no longer marked as failing and gets its backlog', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 200);
@@ -159,7 +155,7 @@ sqliteTest(test, 'an endpoint that answers again is noted, and its backlog goes 
 	await dispatcher.stop();
 });
 
-storeTest(test, 'a replay while an attempt is under way wins: its end moves nothing, and is kept', async (t, store) => {
+storeTest(test, 'a replay during an attempt wins; the result of the attempt is only stored', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
@@ -195,7 +191,7 @@ storeTest(test, 'a replay while an attempt is under way wins: its end moves noth
 
 storeTest(
 	test,
-	'a deleted endpoint stops at once, also what is under way, and its rows go step by step',
+	'deleting an endpoint stops its deliveries at once and removes its rows in batches',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const endpoint = await insertEndpoint(store, workspaceId);
@@ -223,7 +219,7 @@ storeTest(
 	},
 );
 
-storeTest(test, 'a disabled endpoint waits, and goes on when it is enabled', async (t, store) => {
+storeTest(test, 'deliveries of a disabled endpoint wait until it is enabled', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId, {disabled_at: now()});
 	const other = await insertEndpoint(store, workspaceId);
@@ -245,7 +241,7 @@ storeTest(test, 'a disabled endpoint waits, and goes on when it is enabled', asy
 
 storeTest(
 	test,
-	'what waits in memory begins without the store, and not after its endpoint is disabled',
+	'starts prefetched deliveries without the store, but not after their endpoint is disabled',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const endpoint = await insertEndpoint(store, workspaceId);
@@ -285,35 +281,31 @@ storeTest(
 	},
 );
 
-sqliteTest(
-	test,
-	'what a dead daemon had claimed is posted by the next; what another has claimed is not',
-	async (t, store) => {
-		const {workspaceId} = await insertWorkspace(store);
-		const endpoint = await insertEndpoint(store, workspaceId);
-		await insertDue(store, workspaceId, endpoint, 3);
-		const dead = heldPosts();
-		const {dispatcher: crashed} = dispatcherOf(store, dead.post);
-		await crashed.start();
-		await waitFor('they are under way', () => dead.held.length === 3);
+sqliteTest(test, 'posts the claims of a dead daemon, but not those of a running one', async (t, store) => {
+	const {workspaceId} = await insertWorkspace(store);
+	const endpoint = await insertEndpoint(store, workspaceId);
+	await insertDue(store, workspaceId, endpoint, 3);
+	const dead = heldPosts();
+	const {dispatcher: crashed} = dispatcherOf(store, dead.post);
+	await crashed.start();
+	await waitFor('they are under way', () => dead.held.length === 3);
 
-		const {dispatcher, attempted, boot} = dispatcherOf(store, async () => acknowledged);
-		await dispatcher.start();
-		dispatcher.due([endpoint]);
-		t.is(attempted.length, 0);
-		t.is(await store.writer.transaction(trx => releaseOthers(trx, deliveryClaims, boot, now())), 3);
-		await dispatcher.rescan();
-		await waitFor('they are delivered', async () => (await statesOf(store)).delivered === 3);
-		t.like((await store.reader('webhook_deliveries').first()) as object, {attempts: 1});
+	const {dispatcher, attempted, boot} = dispatcherOf(store, async () => acknowledged);
+	await dispatcher.start();
+	dispatcher.due([endpoint]);
+	t.is(attempted.length, 0);
+	t.is(await store.writer.transaction(trx => releaseOthers(trx, deliveryClaims, boot, now())), 3);
+	await dispatcher.rescan();
+	await waitFor('they are delivered', async () => (await statesOf(store)).delivered === 3);
+	t.like((await store.reader('webhook_deliveries').first()) as object, {attempts: 1});
 
-		for (const one of dead.held) {
-			one.end(refused);
-		}
-		await crashed.stop();
-		t.deepEqual(await statesOf(store), {delivered: 3}, 'the dead one moves nothing');
-		await dispatcher.stop();
-	},
-);
+	for (const one of dead.held) {
+		one.end(refused);
+	}
+	await crashed.stop();
+	t.deepEqual(await statesOf(store), {delivered: 3}, 'the dead one moves nothing');
+	await dispatcher.stop();
+});
 
 storeTest(test, 'two daemons on one store post each delivery once', async (t, store, engine) => {
 	const {workspaceId} = await insertWorkspace(store);
@@ -334,7 +326,7 @@ storeTest(test, 'two daemons on one store post each delivery once', async (t, st
 	t.is(new Set(posted).size, 120);
 });
 
-storeTest(test, 'an end that cannot be stored is kept, and nothing is claimed until it is', async (t, store) => {
+storeTest(test, 'keeps a result that cannot be stored, and claims nothing until it is stored', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const ids = await insertDue(store, workspaceId, endpoint, 6);
@@ -371,7 +363,7 @@ storeTest(test, 'an end that cannot be stored is kept, and nothing is claimed un
 	t.deepEqual(await statesOf(store), {delivered: 6});
 });
 
-storeTest(test, 'what waits in memory and has a place begins though the store fails', async (t, store) => {
+storeTest(test, 'starts prefetched deliveries with a free slot even if the store fails', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const other = await insertEndpoint(store, workspaceId);
@@ -425,7 +417,7 @@ storeTest(test, 'what waits in memory and has a place begins though the store fa
 	t.deepEqual(await statesOf(store), {delivered: 9, failed: 3});
 });
 
-sqliteTest(test, 'of a deleted endpoint nothing begins that waited in memory', async (t, store) => {
+sqliteTest(test, 'does not start prefetched deliveries of a deleted endpoint', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 12);
@@ -447,7 +439,7 @@ sqliteTest(test, 'of a deleted endpoint nothing begins that waited in memory', a
 	t.is(held.length, 5);
 });
 
-sqliteTest(test, 'what was claimed before a failure and succeeds after it ends the failing', async (t, store) => {
+sqliteTest(test, 'a success of a delivery claimed before a failure ends the failing state', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	await insertDue(store, workspaceId, endpoint, 8);
@@ -472,7 +464,7 @@ sqliteTest(test, 'what was claimed before a failure and succeeds after it ends t
 	t.is(await failingSince(), null);
 });
 
-sqliteTest(test, 'what is given back keeps its turn', async (t, store) => {
+sqliteTest(test, 'released deliveries keep their order', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const ids = await insertDue(store, workspaceId, endpoint, 30);
@@ -493,7 +485,7 @@ sqliteTest(test, 'what is given back keeps its turn', async (t, store) => {
 	);
 });
 
-sqliteTest(test, 'a fault of ours is a failed attempt, not the end of the others', async (t, store) => {
+sqliteTest(test, 'an internal error is a failed attempt and does not stop the others', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);
@@ -508,7 +500,7 @@ sqliteTest(test, 'a fault of ours is a failed attempt, not the end of the others
 	await dispatcher.stop();
 });
 
-sqliteTest(test, 'a dead endpoint with thousands waiting does not delay another', async (t, store) => {
+sqliteTest(test, 'a dead endpoint with thousands of deliveries does not delay another', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const dead = await insertEndpoint(store, workspaceId);
 	const live = await insertEndpoint(store, workspaceId);
@@ -533,7 +525,7 @@ sqliteTest(test, 'a dead endpoint with thousands waiting does not delay another'
 	await dispatcher.stop();
 });
 
-storeTest(test, 'a claim whose commit is not confirmed is given back and posted', async (t, store) => {
+storeTest(test, 'releases and posts a claim whose commit was not confirmed', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId);
 	const ids = await insertDue(store, workspaceId, endpoint, 6);
@@ -559,7 +551,7 @@ storeTest(test, 'a claim whose commit is not confirmed is given back and posted'
 
 storeTest(
 	test,
-	'the long retry: 410 disables the endpoint, what waits stays, and the others learn of it',
+	'with long retry a 410 disables the endpoint, keeps its deliveries, and notifies other endpoints',
 	async (t, store) => {
 		const {workspaceId} = await insertWorkspace(store);
 		const endpoint = await insertEndpoint(store, workspaceId, {retry: 'long'});
@@ -606,7 +598,7 @@ storeTest(
 	},
 );
 
-sqliteTest(test, 'the long retry goes on after the fifth attempt, from when the first one was', async (t, store) => {
+sqliteTest(test, 'long retry continues after the fifth attempt, counted from the first', async (t, store) => {
 	const {workspaceId} = await insertWorkspace(store);
 	const endpoint = await insertEndpoint(store, workspaceId, {retry: 'long'});
 	const [id = ''] = await insertDue(store, workspaceId, endpoint, 1);

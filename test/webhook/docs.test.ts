@@ -10,7 +10,7 @@ import {freePort} from '../helpers/free-port.ts';
 import {notRunHere} from '../helpers/not-run-here.ts';
 import {waitFor} from '../helpers/wait.ts';
 
-/** The example of docs/reference/webhooks.md that bears this name. */
+/** The example of this name in docs/reference/webhooks.md. */
 function exampleOf(name: string): string {
 	const page = readFileSync('docs/reference/webhooks.md', 'utf8');
 	return new RegExp(`<!-- test: ${name} -->\n\`\`\`\\w+\n([\\s\\S]*?)\`\`\``).exec(page)?.[1] ?? '';
@@ -41,7 +41,7 @@ const cases = [
 	[false, {}, body, secret],
 ] as const;
 
-test('the example for Node.js takes what is authentic and nothing else', async t => {
+test('the Node.js example accepts only authentic requests', async t => {
 	const file = path.join(await temporaryFolder(t), 'verify.mjs');
 	writeFileSync(file, exampleOf('verify.mjs'));
 	const {isAuthentic} = await import(pathToFileURL(file).href);
@@ -50,7 +50,7 @@ test('the example for Node.js takes what is authentic and nothing else', async t
 	}
 });
 
-test('the example for Python takes what is authentic and nothing else', async t => {
+test('the Python example accepts only authentic requests', async t => {
 	const file = path.join(await temporaryFolder(t), 'verify.py');
 	const titled = (name: string) => name.replaceAll(/(^|-)./g, part => part.toUpperCase());
 	const calls = cases.map(([, headers, bytes, key]) => [
@@ -75,7 +75,7 @@ print(json.dumps([is_authentic(headers, base64.b64decode(body), secret) for head
 	);
 });
 
-test('the receiver for Python answers by whether a request is authentic', async t => {
+test('the Python receiver responds according to authenticity', async t => {
 	const file = path.join(await temporaryFolder(t), 'hook.py');
 	writeFileSync(file, exampleOf('verify.py') + exampleOf('hook.py'));
 	const port = await freePort();

@@ -13,12 +13,12 @@ function endpointsOf(perEndpoint: number, total: number, endpoints: readonly str
 	return queues;
 }
 
-/** The places of each endpoint. */
+/** The slots of each endpoint. */
 const named = (permits: ReadonlyArray<Permit<number>>) =>
 	Object.fromEntries(permits.map(({endpoint: queue, places}) => [queue.endpointId, places]));
 const many = (n: number, prefix = 'e') => Array.from({length: n}, (_, index) => `${prefix}${index}`);
 
-/** What was granted is there, as far as its places go, and more. */
+/** Claims enough deliveries to use all granted slots, and more. */
 function begin(queues: EndpointQueues<number>, permits: ReadonlyArray<Permit<number>>, monotonic = 0): void {
 	for (const permit of permits) {
 		queues.claimed(permit, new Array(permit.places).fill(0), at.now, {...at, monotonic});
@@ -29,7 +29,7 @@ const end = (queues: EndpointQueues<number>, endpoint: string, begun = 0, ms = 5
 	queues.ended(endpoint, begun, true, ms, at);
 const fail = (queues: EndpointQueues<number>, endpoint: string) => queues.ended(endpoint, 0, false, 5, at);
 
-test('an endpoint has so many attempts at once, one after a failure until it succeeds', t => {
+test('limits concurrent attempts of an endpoint, to one from a failure until a success', t => {
 	const queues = endpointsOf(4, 256, ['a']);
 	begin(queues, queues.permits());
 	t.is(queues.inFlight, 4);
@@ -46,7 +46,7 @@ test('an endpoint has so many attempts at once, one after a failure until it suc
 	t.deepEqual(named(again.permits()), {a: 1}, 'as the store says');
 });
 
-test('a success opens it again', t => {
+test('a success restores the full limit', t => {
 	const queues = new EndpointQueues<number>({perEndpoint: 4, total: 256});
 	queues.found('a', 0, true, at.now);
 	begin(queues, queues.permits());
@@ -54,7 +54,7 @@ test('a success opens it again', t => {
 	t.deepEqual(named(queues.permits()), {a: 4});
 });
 
-test('where room is scarce endpoints take turns, one attempt each', t => {
+test('endpoints take turns with one attempt each while slots are scarce', t => {
 	const queues = endpointsOf(4, 4, many(5));
 	const first = queues.permits();
 	t.deepEqual(named(first), {e0: 1, e1: 1, e2: 1});
@@ -64,7 +64,7 @@ test('where room is scarce endpoints take turns, one attempt each', t => {
 	t.deepEqual(Object.keys(named(queues.permits())), ['e3', 'e4', 'e0'], 'those that had none go first');
 });
 
-test('endpoints that are slow, dead or new leave room for those that answer', t => {
+test('slow, dead and new endpoints leave slots for those known to respond', t => {
 	const queues = endpointsOf(4, 256, many(100));
 	begin(queues, queues.permits());
 	t.is(queues.inFlight, 192);
@@ -90,7 +90,7 @@ test('endpoints that are slow, dead or new leave room for those that answer', t 
 	t.true(Object.hasOwn(named(known.permits()), 'good'), 'its turn does not wait for theirs');
 });
 
-test('an endpoint that takes long now is no longer one that answers', t => {
+test('an endpoint that becomes slow no longer counts as responsive', t => {
 	const queues = endpointsOf(4, 4, ['good']);
 	begin(queues, queues.permits());
 	end(queues, 'good', 0, 20);
@@ -110,7 +110,7 @@ test('an endpoint that takes long now is no longer one that answers', t => {
 	);
 });
 
-test('what comes due while the store is asked is not forgotten', t => {
+test('does not forget what comes due during a query of the store', t => {
 	const queues = endpointsOf(4, 256, ['a']);
 	const [permit] = queues.permits();
 	queues.due('a', at.now, at.now);
@@ -118,7 +118,7 @@ test('what comes due while the store is asked is not forgotten', t => {
 	t.deepEqual(named(queues.permits()), {a: 4});
 });
 
-test('what is due later comes due then; what has nothing to do is forgotten', t => {
+test('endpoints come due at their time, and idle ones are forgotten', t => {
 	const queues = new EndpointQueues<number>({perEndpoint: 4, total: 256});
 	queues.due('a', 5000, at.now);
 	queues.advance({now: 4999, monotonic: 0});
@@ -132,7 +132,7 @@ test('what is due later comes due then; what has nothing to do is forgotten', t 
 	t.deepEqual(named(queues.permits()), {a: 1}, 'what the store says of it counts again');
 });
 
-test('an endpoint that answers has its next ones in memory: they begin as attempts end', t => {
+test('prefetches for a responsive endpoint and starts the next as attempts end', t => {
 	const queues = endpointsOf(2, 2, ['a']);
 	begin(queues, queues.permits());
 	end(queues, 'a');
@@ -152,7 +152,7 @@ test('an endpoint that answers has its next ones in memory: they begin as attemp
 	t.deepEqual(queues.takeReturned(), []);
 });
 
-test('of few endpoints each may have more in memory', t => {
+test('prefetches more per endpoint if there are few', t => {
 	for (const [endpoints, limit] of [
 		[1, 10],
 		[64, 6],
@@ -166,7 +166,7 @@ test('of few endpoints each may have more in memory', t => {
 	}
 });
 
-test('after a failure what waits in memory begins one at a time, in order', t => {
+test('after a failure starts prefetched deliveries one at a time, in order', t => {
 	const queues = endpointsOf(2, 256, ['a']);
 	begin(queues, queues.permits());
 	end(queues, 'a');
@@ -176,7 +176,7 @@ test('after a failure what waits in memory begins one at a time, in order', t =>
 	t.deepEqual(queues.takeReturned(), []);
 });
 
-test('what waits in memory is given back when its endpoint may have changed', t => {
+test('releases prefetched deliveries when their endpoint may have changed', t => {
 	const queues = endpointsOf(2, 2, ['a']);
 	begin(queues, queues.permits());
 	end(queues, 'a');
@@ -199,7 +199,7 @@ test('what waits in memory is given back when its endpoint may have changed', t 
 	t.deepEqual(queues.takeReturned(), [3]);
 });
 
-test('recalls, however often, do not keep anything from beginning', t => {
+test('frequent recalls do not prevent deliveries from starting', t => {
 	const queues = endpointsOf(2, 256, ['a']);
 	const begun: number[] = [];
 	let first = 0;
@@ -221,7 +221,7 @@ test('recalls, however often, do not keep anything from beginning', t => {
 	t.deepEqual(begun, [...begun.keys()]);
 });
 
-test('where others wait for a place, nobody keeps one for what waits in memory', t => {
+test('does not reserve slots for prefetched deliveries while others wait for one', t => {
 	const queues = endpointsOf(2, 4, ['a', 'b']);
 	begin(queues, queues.permits());
 	const underWay = ['a', 'a', 'b'];
@@ -250,7 +250,7 @@ test('where others wait for a place, nobody keeps one for what waits in memory',
 	t.true(underWay.includes('c'));
 });
 
-test('what waits in memory goes back where slow endpoints have all that they may', t => {
+test('releases prefetched deliveries when slow endpoints use all their slots', t => {
 	const names = ['a', 'b', 'c', 'd'];
 	const queues = endpointsOf(1, 4, names);
 	for (let round = 0; round < 2; round++) {
@@ -275,7 +275,7 @@ test('what waits in memory goes back where slow endpoints have all that they may
 	t.deepEqual(named(queues.permits()), {a: 1}, 'it is claimed again');
 });
 
-test('whatever happens, no more is under way than may be, nothing is lost, and nothing that is due is left for ever', t => {
+test('never exceeds its limits, loses nothing and starves nothing, whatever happens', t => {
 	const step = fc.oneof(
 		fc.record({do: fc.constant('due' as const), endpoint: fc.nat(20)}),
 		fc.record({
@@ -293,7 +293,7 @@ test('whatever happens, no more is under way than may be, nothing is lost, and n
 			const perEndpoint = Math.min(4, total);
 			const queues = new EndpointQueues<string>({perEndpoint, total});
 			const underWay: Array<readonly [endpoint: string, begun: number]> = [];
-			/** Claimed, and neither begun nor given back. */
+			/** Claimed deliveries that are neither started nor released. */
 			const waiting: string[] = [];
 			let monotonic = 0;
 			let last = 0;

@@ -6,7 +6,7 @@ import {anyChar} from '../helpers/any-char.ts';
 const coded = (code: string, message = 'no') => Object.assign(new Error(message), {code});
 const errorOf = (error: unknown) => toFault(error).error;
 
-test('known codes have a sentence of ours, others show their code alone', t => {
+test('describes known error codes and shows only the code of others', t => {
 	t.is(errorOf(coded('ECONNREFUSED')), 'the connection was refused: nothing is listening there (ECONNREFUSED)');
 	t.is(errorOf(coded('toString')), 'the attempt failed (toString)');
 	t.is(errorOf(coded('EODD', 'EODD: odd')), 'the attempt failed (EODD)');
@@ -19,7 +19,7 @@ test('known codes have a sentence of ours, others show their code alone', t => {
 	t.is(errorOf(new PostFault('no connection in time')), 'no connection in time');
 });
 
-test('addresses are for the operator alone, whatever names them', t => {
+test('shows addresses only to the operator, whatever contains them', t => {
 	const faults = [
 		coded('EACCES', 'connect EACCES 10.1.2.3:443 - Local (192.168.0.2:0)'),
 		coded('ECONNREFUSED', 'connect ECONNREFUSED 10.1.2.3:443'),
@@ -36,7 +36,7 @@ test('addresses are for the operator alone, whatever names them', t => {
 	}
 });
 
-test('nothing can draw on a terminal, and nothing is long', t => {
+test('errors are short and free of control characters', t => {
 	fc.assert(
 		fc.property(fc.string({unit: anyChar}), fc.string({unit: anyChar}), (code, message) => {
 			const {error, detail} = toFault(coded(code, message));

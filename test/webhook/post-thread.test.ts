@@ -3,7 +3,7 @@ import test, {type ExecutionContext} from 'ava';
 import {systemClock} from '../../src/kit/clock.ts';
 import {PostThread} from '../../src/webhook/post.ts';
 
-/** A thread that ends when it gets one of these URLs; `deadly` lists them for each start in turn. */
+/** A thread that exits on one of these URLs; `deadly` lists them for each start in turn. */
 function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>) {
 	const crashes: string[] = [];
 	let starts = 0;
@@ -22,7 +22,7 @@ function threadOf(t: ExecutionContext, deadly: ReadonlyArray<readonly string[]>)
 	return {thread, post, crashes, starts: () => starts};
 }
 
-test('posts go to the thread and their ends come back; a body that is a part of a large buffer goes alone', async t => {
+test('posts in a thread and returns results, copying only the body out of a large buffer', async t => {
 	const {post, thread, starts} = threadOf(t, []);
 	t.is(starts(), 0, 'no thread before it is needed');
 	thread.start();
@@ -39,7 +39,7 @@ test('posts go to the thread and their ends come back; a body that is a part of 
 	t.is(starts(), 1);
 });
 
-test('what a thread held when it ended is posted by the next', async t => {
+test('posts the pending work of a crashed thread in the next one', async t => {
 	const {post, crashes, starts} = threadOf(t, [['bad']]);
 	const ends = await Promise.all([post('bad'), post('good')]);
 	t.deepEqual(
@@ -50,7 +50,7 @@ test('what a thread held when it ended is posted by the next', async t => {
 	t.is(starts(), 2);
 });
 
-test('what ends two threads is given up, and the others go on', async t => {
+test('gives up on a post that crashes two threads, and continues with others', async t => {
 	const {post, crashes} = threadOf(t, [['bad'], ['bad']]);
 	await t.throwsAsync(post('bad'), {message: 'The webhook thread crashed twice while posting it.'});
 	t.like(await post('good'), {status: 200});

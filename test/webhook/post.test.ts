@@ -35,31 +35,28 @@ function posting(t: ExecutionContext, settings: Partial<Posting> = {}) {
 		await poster.post({id: 'whd_1', url, signing: {secret: 'whsec_x', next: null}, body, ...more});
 }
 
-test.serial(
-	'a post: the stored bytes, its headers, a new signature at each attempt, one connection for both',
-	async t => {
-		const receiver = await startReceiver(t, certificate);
-		const post = posting(t);
-		const url = `https://127.0.0.1:${receiver.port}/hooks/mail?key=a%20b#part`;
-		for (const _ of [1, 2]) {
-			const end = await post(url);
-			t.like(end, {status: 204, error: null, address: '127.0.0.1'});
-			t.regex(end.tls ?? '', /^TLSv1\.3 /);
-		}
-		t.is(receiver.connections(), 1);
-		const [first] = receiver.received;
-		t.like(first, {method: 'POST', path: '/hooks/mail?key=a%20b', body});
-		t.like(first?.headers, {
-			'content-type': 'application/json',
-			'user-agent': 'mailctl/1.2.3',
-			'x-webhook-id': 'whd_1',
-			'content-length': String(body.length),
-			host: `127.0.0.1:${receiver.port}`,
-		});
-		t.regex(String(first?.headers['x-webhook-signature']), /^sha256=[0-9a-f]{64}$/);
-		t.true(Math.abs(Number(first?.headers['x-webhook-timestamp']) * 1000 - Date.now()) < 60_000);
-	},
-);
+test.serial('posts the stored bytes and headers with a new signature per attempt over one connection', async t => {
+	const receiver = await startReceiver(t, certificate);
+	const post = posting(t);
+	const url = `https://127.0.0.1:${receiver.port}/hooks/mail?key=a%20b#part`;
+	for (const _ of [1, 2]) {
+		const end = await post(url);
+		t.like(end, {status: 204, error: null, address: '127.0.0.1'});
+		t.regex(end.tls ?? '', /^TLSv1\.3 /);
+	}
+	t.is(receiver.connections(), 1);
+	const [first] = receiver.received;
+	t.like(first, {method: 'POST', path: '/hooks/mail?key=a%20b', body});
+	t.like(first?.headers, {
+		'content-type': 'application/json',
+		'user-agent': 'mailctl/1.2.3',
+		'x-webhook-id': 'whd_1',
+		'content-length': String(body.length),
+		host: `127.0.0.1:${receiver.port}`,
+	});
+	t.regex(String(first?.headers['x-webhook-signature']), /^sha256=[0-9a-f]{64}$/);
+	t.true(Math.abs(Number(first?.headers['x-webhook-timestamp']) * 1000 - Date.now()) < 60_000);
+});
 
 for (const [status, error] of [
 	[200, null],
@@ -69,7 +66,7 @@ for (const [status, error] of [
 	[404, 'it answered 404'],
 	[503, 'it answered 503'],
 ] as const) {
-	test.serial(`status ${status}: ${error ?? 'acknowledged'}, one request`, async t => {
+	test.serial(`status ${status}: ${error ?? 'acknowledged'} after one request`, async t => {
 		const receiver = await startReceiver(t, certificate, {
 			answer: (_received, response) =>
 				void response.writeHead(status, {location: `https://127.0.0.1:${receiver.port}/elsewhere`}).end('x'),
@@ -97,7 +94,7 @@ test.serial('Retry-After is read as seconds or a date', async t => {
 	);
 });
 
-test.serial('of an answer that refuses the begin is kept, whatever its bytes are; it may never end', async t => {
+test.serial('keeps the start of a refusing response, whatever its bytes, even if it never ends', async t => {
 	const receiver = await startReceiver(t, certificate, {
 		answer: ({path}, response) => {
 			response.writeHead(500);
@@ -115,29 +112,26 @@ test.serial('of an answer that refuses the begin is kept, whatever its bytes are
 	t.is(await to('/endless'), 'begin');
 });
 
-test.serial(
-	'the name is looked up at each attempt; the connection goes to the checked address, with the name for TLS',
-	async t => {
-		const [first, second] = [loopbackAddress(), loopbackAddress()];
-		const one = await startReceiver(t, certificate, {host: first});
-		const other = await startReceiver(t, certificate, {host: second, port: one.port});
-		const dns = await startFakeDns(t, {[name]: {a: [first]}});
-		const post = posting(t, {dnsServers: [dns.server]});
-		const url = `https://${name}:${one.port}/`;
-		t.like(await post(url), {status: 204, address: first});
-		t.deepEqual(dns.queries.toSorted(), [`A ${name}`, `AAAA ${name}`]);
+test.serial('resolves the name at each attempt, and connects to the checked address with the name for TLS', async t => {
+	const [first, second] = [loopbackAddress(), loopbackAddress()];
+	const one = await startReceiver(t, certificate, {host: first});
+	const other = await startReceiver(t, certificate, {host: second, port: one.port});
+	const dns = await startFakeDns(t, {[name]: {a: [first]}});
+	const post = posting(t, {dnsServers: [dns.server]});
+	const url = `https://${name}:${one.port}/`;
+	t.like(await post(url), {status: 204, address: first});
+	t.deepEqual(dns.queries.toSorted(), [`A ${name}`, `AAAA ${name}`]);
 
-		// An idle connection to the old address is there; DNS says another one now, though its answer was to live for
-		// minutes.
-		dns.zone[name] = {a: [second]};
-		t.like(await post(url), {status: 204, address: second});
-		t.is(one.received.length, 1);
-		t.is(other.received.length, 1);
-		t.is(other.received[0]?.headers.host, `${name}:${one.port}`);
-	},
-);
+	// An idle connection to the old address is there; DNS says another one now, though its answer was to live for
+	// minutes.
+	dns.zone[name] = {a: [second]};
+	t.like(await post(url), {status: 204, address: second});
+	t.is(one.received.length, 1);
+	t.is(other.received.length, 1);
+	t.is(other.received[0]?.headers.host, `${name}:${one.port}`);
+});
 
-test.serial('rebinding: what DNS says later is checked again, and no connection is made', async t => {
+test.serial('checks a changed DNS response again and does not connect (rebinding)', async t => {
 	const [allowed, inside] = [loopbackAddress(), loopbackAddress()];
 	const receiver = await startReceiver(t, certificate, {host: allowed});
 	const victim = await startReceiver(t, certificate, {host: inside, port: receiver.port});
@@ -154,7 +148,7 @@ test.serial('rebinding: what DNS says later is checked again, and no connection 
 	t.is(victim.connections(), 0);
 });
 
-test.serial('the answer to the look-up of an attempt is the one that is used, however often it changes', async t => {
+test.serial('uses the DNS response of the attempt even if it changes meanwhile', async t => {
 	const [allowed, inside] = [loopbackAddress(), loopbackAddress()];
 	const receiver = await startReceiver(t, certificate, {host: allowed});
 	const victim = await startReceiver(t, certificate, {host: inside, port: receiver.port});
@@ -170,12 +164,12 @@ test.serial('the answer to the look-up of an attempt is the one that is used, ho
 
 for (const [what, records] of [
 	['one private address among others', {a: ['93.184.215.14', '10.0.0.1']}],
-	['a private IPv6 address besides', {a: ['93.184.215.14'], aaaa: ['fd00::1']}],
+	['an additional private IPv6 address', {a: ['93.184.215.14'], aaaa: ['fd00::1']}],
 	['a mapped address', {aaaa: ['::ffff:7f00:1']}],
 	['the metadata service', {a: ['169.254.169.254']}],
 	['an alias of a private name', {cname: 'inside.example'}],
 ] as const) {
-	test.serial(`refused before any connection: ${what}`, async t => {
+	test.serial(`rejects before any connection: ${what}`, async t => {
 		const dns = await startFakeDns(t, {[name]: records, 'inside.example': {a: ['192.168.1.1']}});
 		const end = await posting(t, {dnsServers: [dns.server], allowCidrs: []})(`https://${name}/`);
 		t.is(end.status, null);
@@ -185,7 +179,7 @@ for (const [what, records] of [
 	});
 }
 
-test.serial('a name without an address, without DNS, and a URL that would be refused today', async t => {
+test.serial('reports a name without an address, failing DNS, and a URL that is no longer allowed', async t => {
 	const dns = await startFakeDns(t, {
 		'empty.example': {},
 		'broken.example': 'servfail',
@@ -208,7 +202,7 @@ test.serial('a name without an address, without DNS, and a URL that would be ref
 	);
 });
 
-test.serial('of several addresses one that does not answer is passed over', async t => {
+test.serial('skips an address that does not respond', async t => {
 	const [dead, live] = [loopbackAddress(), loopbackAddress()];
 	const receiver = await startReceiver(t, certificate, {host: live});
 	const dns = await startFakeDns(t, {[name]: {a: [dead, live]}});
@@ -216,7 +210,7 @@ test.serial('of several addresses one that does not answer is passed over', asyn
 	t.like(await post(`https://${name}:${receiver.port}/`), {status: 204, address: live});
 });
 
-test.serial('a certificate that proves nothing: no request is sent', async t => {
+test.serial('sends no request if the certificate is not valid', async t => {
 	const dns = await startFakeDns(t, {[name]: {a: ['127.0.0.1']}});
 	const other = makeCertificate('other.example');
 	const foreign = makeCertificate(name);
@@ -236,7 +230,7 @@ test.serial('a certificate that proves nothing: no request is sent', async t => 
 	}
 });
 
-test.serial('TLS older than 1.2, no TLS, no HTTP, nobody there', async t => {
+test.serial('reports TLS older than 1.2, no TLS, no HTTP, and a refused connection', async t => {
 	const old = {minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0'} as const;
 	const oldTls = await startReceiver(t, certificate, {tls: old});
 	const post = posting(t);
@@ -264,14 +258,14 @@ test.serial('TLS older than 1.2, no TLS, no HTTP, nobody there', async t => {
 	t.regex((await post(`https://127.0.0.1:${silent}/`)).error ?? '', /^it closed the connection without a response/);
 });
 
-/** Calls `send` again and again until the connection is gone. */
+/** Calls `send` repeatedly until the connection is closed. */
 function drip(socket: TLSSocket, everyMs: number, send: () => void): void {
 	const timer = setInterval(send, everyMs);
 	socket.on('close', () => clearInterval(timer));
 }
 
 for (const [what, talk] of [
-	['says nothing', () => undefined],
+	['sends nothing', () => undefined],
 	['sends its answer byte by byte', (socket: TLSSocket) => drip(socket, 20, () => socket.write('H'.slice(0, 1)))],
 	[
 		'sends header after header',
@@ -281,12 +275,12 @@ for (const [what, talk] of [
 		},
 	],
 	[
-		'sends interim answers without end',
+		'sends endless interim responses',
 		(socket: TLSSocket) => drip(socket, 20, () => socket.write('HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n')),
 	],
 ] as const) {
 	// At once with the others, for each takes its time; a third of it is for the connection.
-	test(`an endpoint that ${what} has the time of one attempt, and no more`, async t => {
+	test(`an endpoint that ${what} times out after one attempt's time`, async t => {
 		const port = await startTls(t, certificate, socket => {
 			socket.once('data', () => talk(socket));
 		});
@@ -298,7 +292,7 @@ for (const [what, talk] of [
 	});
 }
 
-test.serial('an endpoint that never ends its handshake has a third of the time', async t => {
+test.serial('a TLS handshake times out after a third of the time', async t => {
 	const silent = createServer(socket => void socket.on('error', () => undefined));
 	silent.listen(0, '127.0.0.1');
 	await once(silent, 'listening');
@@ -313,7 +307,7 @@ for (const [what, headers, chunk] of [
 	['is huge', 'transfer-encoding: chunked', Buffer.from(`10000\r\n${'x'.repeat(65_536)}\r\n`)],
 	['is a compressed bomb', 'content-encoding: gzip\r\ncontent-length: 1000000000', gzipSync(Buffer.alloc(1_000_000))],
 ] as const) {
-	test.serial(`the status counts; a body that ${what} is not waited for nor read to its end`, async t => {
+	test.serial(`counts the status without waiting for a body that ${what}`, async t => {
 		let sent = 0;
 		let closed = false;
 		const port = await startTls(t, certificate, socket => {
@@ -338,7 +332,7 @@ for (const [what, headers, chunk] of [
 	});
 }
 
-test.serial('an idle connection that the other end closes at that very moment costs no attempt', async t => {
+test.serial('a race with an idle connection being closed does not count as an attempt', async t => {
 	const seen = new Map<unknown, number>();
 	const receiver = await startReceiver(t, certificate, {
 		answer(_received, response, request) {
@@ -359,33 +353,30 @@ test.serial('an idle connection that the other end closes at that very moment co
 	t.is(receiver.received.length, 3);
 });
 
-test.serial(
-	'attempts that begin together share a connection where they can, and are not held for one another',
-	async t => {
-		const prompt = await startReceiver(t, certificate);
-		const post = posting(t);
-		const all = (port: number) => Promise.all([1, 2, 3, 4].map(() => post(`https://127.0.0.1:${port}/`)));
-		const ends = await all(prompt.port);
-		t.true(ends.every(({status}) => status === 204));
-		t.is(prompt.received.length, 4);
-		t.true(prompt.connections() <= 4);
+test.serial('concurrent attempts share connections without waiting for one another', async t => {
+	const prompt = await startReceiver(t, certificate);
+	const post = posting(t);
+	const all = (port: number) => Promise.all([1, 2, 3, 4].map(() => post(`https://127.0.0.1:${port}/`)));
+	const ends = await all(prompt.port);
+	t.true(ends.every(({status}) => status === 204));
+	t.is(prompt.received.length, 4);
+	t.true(prompt.connections() <= 4);
 
-		const answers: Array<() => void> = [];
-		const slow = await startReceiver(t, certificate, {
-			answer: (_received, response) => void answers.push(() => response.writeHead(200).end()),
-		});
-		const waiting = all(slow.port);
-		await slow.count(4);
-		t.is(slow.connections(), 4);
-		for (const answer of answers) {
-			answer();
-		}
-		t.true((await waiting).every(({status}) => status === 200));
-		t.like(await post(`https://127.0.0.1:${prompt.port}/`), {status: 204});
-	},
-);
+	const answers: Array<() => void> = [];
+	const slow = await startReceiver(t, certificate, {
+		answer: (_received, response) => void answers.push(() => response.writeHead(200).end()),
+	});
+	const waiting = all(slow.port);
+	await slow.count(4);
+	t.is(slow.connections(), 4);
+	for (const answer of answers) {
+		answer();
+	}
+	t.true((await waiting).every(({status}) => status === 200));
+	t.like(await post(`https://127.0.0.1:${prompt.port}/`), {status: 204});
+});
 
-test.serial('few idle connections stay open, the newest', async t => {
+test.serial('keeps only the newest few idle connections open', async t => {
 	const receivers = await Promise.all([1, 2, 3, 4].map(() => startReceiver(t, certificate)));
 	const post = posting(t, {maxIdle: 2});
 	for (const {port} of receivers) {
@@ -396,7 +387,7 @@ test.serial('few idle connections stay open, the newest', async t => {
 	);
 });
 
-test.serial('an endpoint that closes each connection gets a new one each time', async t => {
+test.serial('opens a new connection each time for an endpoint that closes it', async t => {
 	const receiver = await startReceiver(t, certificate, {
 		answer: (_received, response) => void response.writeHead(200, {connection: 'close'}).end('ok'),
 	});

@@ -2,7 +2,7 @@ import {execFileSync} from 'node:child_process';
 import test from 'ava';
 import {signature, signingAt} from '../../src/webhook/post.ts';
 
-test('the signature is what OpenSSL computes over timestamp, dot and body', t => {
+test('the signature equals that of OpenSSL over timestamp, dot and body', t => {
 	const secret = 'whsec_3q2-7wXyZ0aBcDeFgHiJkLmNoPqRsTuVwXyZ0123456';
 	const body = Buffer.from('{"type":"delivered","recipient":"ü@shop.example","metadata":{"a":"\\u0000"}}');
 	const headers = signature({secret, next: null}, 1_780_999_999_999, body);
@@ -12,7 +12,7 @@ test('the signature is what OpenSSL computes over timestamp, dot and body', t =>
 	t.is(headers['x-webhook-signature'], `sha256=${said.split(' ')[0]}`);
 });
 
-test('until the overlap ends the old secret signs, and the new one beside it; then the new one alone', t => {
+test('signs with the old and the new secret until the overlap ends, then with the new one alone', t => {
 	const rotated = {secret: 'new', previousSecret: 'old', previousUntil: '2026-06-09T10:15:30.000Z'};
 	t.deepEqual(signingAt(rotated, '2026-06-09T10:15:29.999Z'), {secret: 'old', next: 'new'});
 	t.deepEqual(signingAt(rotated, '2026-06-09T10:15:30.000Z'), {secret: 'new', next: null});

@@ -8,7 +8,7 @@ import {journeysOf, receiver, service} from './stage.ts';
 
 const journey = journeysOf('domains');
 
-journey('a domain is added, and DNS turns green while one looks', async (t, {open, own, suitsAll}) => {
+journey('a user adds a domain and watches its DNS turn green', async (t, {open, own, suitsAll}) => {
 	const {program} = service();
 	await program.cli('domain', 'add', own('first.example'), '--workspace', 'shop');
 	const {page, go, press, type, copy} = await open(await visitorOf(service(), 'admin', 'shop'));
@@ -46,7 +46,7 @@ journey('a domain is added, and DNS turns green while one looks', async (t, {ope
 	await page.getByRole('heading', {name: `orders@${name}`}).waitFor();
 });
 
-journey('who sends as the domain is seen, and the next policy is copied', async (t, {open, own, suitsAll}) => {
+journey('a user sees who sends as the domain, and copies the next policy', async (t, {open, own, suitsAll}) => {
 	const {program} = service();
 	const name = own('sends.example');
 	await program.cli('domain', 'add', name, '--workspace', 'shop');

@@ -28,7 +28,7 @@ async function comesBack(mail: string): Promise<void> {
 	await service().program.cli('bounce', 'ingest', file);
 }
 
-journey('a captured mail is opened and seen', async (t, {open, own}) => {
+journey('a user opens and views a captured message', async (t, {open, own}) => {
 	const to = own('captured@dest.example');
 	await hasStatus(await send(to), 'delivered');
 	const {page, press, open: openRow} = await open(await visitorOf(service(), 'viewer', 'shop'));
@@ -41,7 +41,7 @@ journey('a captured mail is opened and seen', async (t, {open, own}) => {
 	t.regex(await page.locator('main').innerText(), new RegExp(`To\\s+${to}`));
 });
 
-journey('an order is found by its number', async (t, {open, own, suitsAll}) => {
+journey('a user finds an order by its number', async (t, {open, own, suitsAll}) => {
 	for (const order_id of [own('1042'), own('1043')]) {
 		await hasStatus(
 			await send(`${order_id}@dest.example`, {metadata: {order_id}, tags: ['receipt'], data: {name: order_id}}),
@@ -63,7 +63,7 @@ journey('an order is found by its number', async (t, {open, own, suitsAll}) => {
 	t.is(await page.locator('main tbody tr').count(), 1, 'and again by what the message says of itself');
 });
 
-journey('why a mail waits is found, and it is released', async (t, {open, own, suitsAll}) => {
+journey('a user finds out why a message waits, and releases it', async (t, {open, own, suitsAll}) => {
 	const operator = await visitorOf(service(), 'operator');
 	await operator.submit('/workspaces/use', {workspace: shop().id});
 	const {page, press, type, go, open: openRow} = await open(operator);
@@ -99,7 +99,7 @@ journey('why a mail waits is found, and it is released', async (t, {open, own, s
 	await hasStatus(id, 'delivered');
 });
 
-journey('a scheduled mail is found, gets another time, and is cancelled', async (t, {open, own, suitsAll}) => {
+journey('a user finds a scheduled message, reschedules it, and cancels it', async (t, {open, own, suitsAll}) => {
 	const to = own('later@dest.example');
 	const id = await send(to, {sendAt: '+2h'});
 	const {page, press, type, go, open: openRow} = await open(await visitorOf(service(), 'operator', 'shop'));
@@ -127,7 +127,7 @@ journey('a scheduled mail is found, gets another time, and is cancelled', async 
 	t.is(await page.locator('main tbody tr', {hasText: to}).count(), 0);
 });
 
-journey('a bounce is found, and how it was read', async (t, {open, own, suitsAll}) => {
+journey('a user finds a bounce and how it was classified', async (t, {open, own, suitsAll}) => {
 	const to = own('gone@dest.example');
 	const id = await send(to);
 	await hasStatus(id, 'delivered');
@@ -154,7 +154,7 @@ journey('a bounce is found, and how it was read', async (t, {open, own, suitsAll
 	t.is(new URL(page.url()).pathname, `/messages/${id}`);
 });
 
-journey('returned mail is explained', async (t, {open, own, suitsAll}) => {
+journey('a user has a returned message explained', async (t, {open, own, suitsAll}) => {
 	const about = own('unknown@dest.example');
 	await comesBack(unmatchedBounce(about));
 	const {page, press, go, type, choose, open: openRow} = await open(await visitorOf(service(), 'viewer'));

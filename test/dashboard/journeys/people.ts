@@ -5,7 +5,7 @@ import {journeysOf, service} from './stage.ts';
 const journey = journeysOf('people');
 const password = 'correct horse battery';
 
-journey('one comes by a link, sets a password, and logs in with it', async (t, {open, own}) => {
+journey('a user opens a link, sets a password, and signs in with it', async (t, {open, own}) => {
 	const {url, program} = service();
 	const email = own('first@staff.example');
 	const {link} = await program.cli<{link: string}>('user', 'add', email, '--role', 'viewer');
@@ -23,7 +23,7 @@ journey('one comes by a link, sets a password, and logs in with it', async (t, {
 	t.is(new URL(page.url()).pathname, '/messages');
 });
 
-journey('one logs out everywhere else', async (t, {open, own}) => {
+journey('a user signs out all other sessions', async (t, {open, own}) => {
 	const {url, program} = service();
 	const email = own('lost@staff.example');
 	const [here, lost] = [strangerTo(url), strangerTo(url)];
@@ -45,7 +45,7 @@ journey('one logs out everywhere else', async (t, {open, own}) => {
 	t.pass();
 });
 
-journey('a user is added, and their role changed', async (t, {open, own, suitsAll}) => {
+journey('an admin adds a user and changes their role', async (t, {open, own, suitsAll}) => {
 	const email = own('new@staff.example');
 	const {page, go, press, type, choose, open: openRow} = await open(await visitorOf(service(), 'admin'));
 	await page.goto('/messages');
@@ -71,7 +71,7 @@ journey('a user is added, and their role changed', async (t, {open, own, suitsAl
 	t.is(await theirs.page.getByText('New key').count(), 1);
 });
 
-journey('a viewer goes everywhere and finds nothing to change', async (t, {open}) => {
+journey('a viewer visits every page and finds nothing to change', async (t, {open}) => {
 	const {live, from, templates} = service().workspaces.shop as Workspace;
 	await live.post('/v1/messages', {from, to: 'ann@dest.example', templateId: templates.plain, data: {name: 'Ann'}});
 	const {page, go} = await open(await visitorOf(service(), 'viewer', 'shop'));

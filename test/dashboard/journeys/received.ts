@@ -6,7 +6,7 @@ import {journeysOf, service} from './stage.ts';
 
 const journey = journeysOf('received');
 
-/** As if DNS had shown its records. */
+/** Marks the domain as verified, as if DNS had its records. */
 async function verify(domain: string): Promise<void> {
 	const store = await openStore(service().store);
 	try {
@@ -19,7 +19,7 @@ async function verify(domain: string): Promise<void> {
 	}
 }
 
-journey('an address is added, a mail that came in is read, its file is there, and it is deleted', async (t, stage) => {
+journey('a user adds an address, reads a received message and its file, and deletes it', async (t, stage) => {
 	const {workspaces, store} = service();
 	const {id} = workspaces[stage.workspace] as Workspace;
 	const domain = `${stage.workspace}.example`;

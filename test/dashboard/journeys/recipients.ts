@@ -9,7 +9,7 @@ const journey = journeysOf('recipients');
 const lines = 100_000;
 
 journey(
-	'a list of 100,000 addresses is imported, one of them found and let go',
+	'a user imports a list of 100,000 addresses, finds one and removes it',
 	async (t, {open, workspace, suitsAll}) => {
 		const {page, go, press, attach, search} = await open(await visitorOf(service(), 'operator', workspace));
 		const file = join(service().program.folder, 'list.csv');
@@ -36,7 +36,7 @@ journey(
 );
 
 journey(
-	'a default topic is made, and one unsubscribe stops no more than it',
+	'a user creates a default topic, and unsubscribing stops only that topic',
 	async (t, {open, workspace, suitsAll}) => {
 		const {
 			page,
@@ -77,36 +77,39 @@ journey(
 	},
 );
 
-journey('a person gets a link, chooses, and their contact shows it', async (t, {open, workspace, suitsAll}) => {
-	const {live, from, templates} = service().workspaces[workspace] as Workspace;
-	await live.post('/v1/unsubscribe-groups', {code: 'offers', name: 'Offers', public: true});
-	await live.post('/v1/messages', {
-		from,
-		to: 'bo@dest.example',
-		templateId: templates.plain,
-		unsubscribeGroup: 'offers',
-	});
-	const {page, go, press, open: openRow} = await open(await visitorOf(service(), 'operator', workspace));
-	await page.goto('/messages');
-	await go('Contacts');
-	await openRow('bo@dest.example');
-	await press('Link to their page');
-	await suitsAll(page);
-	const link = await page.locator('.copyable code').innerText();
-	const theirs = await open(strangerTo(service().url));
-	await theirs.page.goto(link);
-	await theirs.page.getByLabel('Offers').focus();
-	await theirs.page.keyboard.press('Space');
-	await theirs.press('Save');
-	await theirs.press('Pause for 30 days');
-	await press('Back to the contact', 'a');
-	const shown = await page.locator('main').innerText();
-	t.regex(shown, /Opted out of\s+.*offers.*mail without a topic/i);
-	t.regex(shown, /Paused\s+ends in (?:29|30) d/i);
-	await suitsAll(page);
-});
+journey(
+	'a recipient chooses topics through a link, and their contact shows the choice',
+	async (t, {open, workspace, suitsAll}) => {
+		const {live, from, templates} = service().workspaces[workspace] as Workspace;
+		await live.post('/v1/unsubscribe-groups', {code: 'offers', name: 'Offers', public: true});
+		await live.post('/v1/messages', {
+			from,
+			to: 'bo@dest.example',
+			templateId: templates.plain,
+			unsubscribeGroup: 'offers',
+		});
+		const {page, go, press, open: openRow} = await open(await visitorOf(service(), 'operator', workspace));
+		await page.goto('/messages');
+		await go('Contacts');
+		await openRow('bo@dest.example');
+		await press('Link to their page');
+		await suitsAll(page);
+		const link = await page.locator('.copyable code').innerText();
+		const theirs = await open(strangerTo(service().url));
+		await theirs.page.goto(link);
+		await theirs.page.getByLabel('Offers').focus();
+		await theirs.page.keyboard.press('Space');
+		await theirs.press('Save');
+		await theirs.press('Pause for 30 days');
+		await press('Back to the contact', 'a');
+		const shown = await page.locator('main').innerText();
+		t.regex(shown, /Opted out of\s+.*offers.*mail without a topic/i);
+		t.regex(shown, /Paused\s+ends in (?:29|30) d/i);
+		await suitsAll(page);
+	},
+);
 
-journey('suppressions are exported', async (t, {open, own, workspace}) => {
+journey('a user exports suppressions', async (t, {open, own, workspace}) => {
 	const {page, go, press, type} = await open(await visitorOf(service(), 'operator', workspace));
 	await page.goto('/messages');
 	await go('Suppressions');

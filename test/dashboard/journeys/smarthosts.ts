@@ -7,7 +7,7 @@ import {journeysOf, service, type Window} from './stage.ts';
 
 const journey = journeysOf('smarthosts');
 
-/** URL and secret, as the page shows them this once. */
+/** The URL and the secret, which the page shows only once. */
 async function shownOn({page}: Window) {
 	const [url = '', secret = ''] = await page.locator('dd .copyable code').allTextContents();
 	return {path: new URL(url).pathname, secret};
@@ -18,7 +18,7 @@ async function post(path: string, to: string, ref: string, secret: string): Prom
 	return (await fetch(service().url + path, {method: 'POST', ...given})).status;
 }
 
-journey('a provider’s URL is made, its bounce arrives, the URL is renewed and removed', async (t, stage) => {
+journey('a user creates a provider URL, a bounce arrives, and the URL is renewed and removed', async (t, stage) => {
 	const shop = service().workspaces[stage.workspace] as Workspace;
 	const {live, from, templates} = shop;
 	const window = await stage.open(await visitorOf(service(), 'admin', stage.workspace));

@@ -15,18 +15,18 @@ import {type Receiver, startReceiver} from '../../helpers/webhook-receiver.ts';
 export type Window = Hands & {readonly page: Page};
 type Stage = {
 	readonly way: Way;
-	/** A workspace that the file has for this way alone, if it is among those of `apart`. */
+	/** A workspace of the file for this way only, if the file is in `apart`. */
 	readonly workspace: string;
-	/** A name that the journey has for itself. */
+	/** A name that only this journey uses. */
 	readonly own: (name: string) => string;
 	readonly open: (visitor: Visitor) => Promise<Window>;
-	/** Whether the page is fit for all as it is now. Both ways lead to the same, so it is looked at once. */
+	/** Checks the accessibility of the page as it is now, in one way only, since both show the same page. */
 	readonly suitsAll: (page: Page) => Promise<void>;
 };
 
 type Journey<Title> = (title: Title, walk: (t: ExecutionContext, stage: Stage) => Promise<void>) => void;
 
-/** Of the keyboard's journeys: whatever touched the page was no key. */
+/** Reports any use of the mouse in the keyboard's journeys. */
 const noMouse = `addEventListener('pointerdown', () => console.error('A mouse was used.'), {capture: true})`;
 
 /** The way of the stage: `npm test` leaves the keyboard to the slow tests. */
@@ -46,7 +46,7 @@ const templates = waysHere.flatMap(way => ['receipt', 'letter', 'card', 'code'].
 
 export let receiver: Receiver;
 
-/** One daemon and one browser for all journeys: to start them costs more than a journey does. */
+/** One daemon and one browser for all journeys: starting them takes longer than a journey. */
 export const service = serviceOf(test, {
 	workspaces: {
 		...{shop: [], other: [], third: []},
@@ -61,10 +61,10 @@ export const service = serviceOf(test, {
 });
 const browserFor = browserOf(test);
 
-/** Makes a test of each of a file's journeys for each way of the stage. The file walks all that the list has for it. */
+/** Creates a test of each journey of a file for each way of the stage. The file must walk its whole list. */
 export function journeysOf<File extends JourneyFile>(file: File): Journey<JourneyTitle<File>> {
 	const walked = new Set<string>();
-	test.serial(`the journeys of ${file} are those of the list`, t => {
+	test.serial(`walks every listed journey of ${file}`, t => {
 		t.deepEqual([...walked].toSorted(), [...journeys[file]].toSorted());
 	});
 	return (title, walk) => {

@@ -7,7 +7,7 @@ const journey = journeysOf('templates');
 const operator = () => visitorOf(service(), 'operator', 'shop');
 const shownBy = (page: Page) => page.frameLocator('iframe:visible').locator('body');
 
-journey('a template is edited with its preview beside it, and rolled back', async (t, {open, own, suitsAll}) => {
+journey('a user edits a template beside its preview, and rolls it back', async (t, {open, own, suitsAll}) => {
 	const {page, go, press, type, open: openRow} = await open(await operator());
 	await page.goto('/messages');
 	await go('Templates');
@@ -33,7 +33,7 @@ journey('a template is edited with its preview beside it, and rolled back', asyn
 	await shownBy(page).getByText('Total 19.90').waitFor();
 });
 
-journey('two versions of a template are compared', async (t, {open, own, suitsAll}) => {
+journey('a user compares two versions of a template', async (t, {open, own, suitsAll}) => {
 	const visitor = await operator();
 	const {page, go, press, choose, open: openRow} = await open(visitor);
 	const id = service().workspaces.shop?.templates[own('letter')] ?? '';
@@ -65,7 +65,7 @@ journey('two versions of a template are compared', async (t, {open, own, suitsAl
 	);
 });
 
-journey('a layout is made and chosen, and a change of it is looked at before it is saved', async (t, one) => {
+journey('a user creates and selects a layout, and reviews a change before saving it', async (t, one) => {
 	const {open, own, suitsAll} = one;
 	const {page, go, press, type, choose, open: openRow} = await open(await operator());
 	await page.goto('/messages');
@@ -99,7 +99,7 @@ journey('a layout is made and chosen, and a change of it is looked at before it 
 	await page.getByText(`${own('card')} has version 3 now`).waitFor();
 });
 
-journey('a variable is made sensitive, and a message no longer shows it', async (t, {open, own, suitsAll}) => {
+journey('a user marks a variable as sensitive, and a message no longer shows it', async (t, {open, own, suitsAll}) => {
 	const {page, go, press, type, open: openRow} = await open(await operator());
 	await page.goto('/messages');
 	await go('Templates');

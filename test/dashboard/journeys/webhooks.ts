@@ -7,7 +7,7 @@ const journey = journeysOf('webhooks');
 
 type Endpoint = {readonly workspace: string; readonly path: string; readonly id: string};
 
-/** Mail whose events the receiver refuses until they are given up. */
+/** Sends messages whose events the receiver refuses until they are exhausted. */
 async function sendInOutage(addresses: readonly string[], {workspace, path, id}: Endpoint): Promise<void> {
 	const {live, from, templates} = service().workspaces[workspace] as Workspace;
 	receiver.behave(path, (_, response) => response.writeHead(503).end());
@@ -21,7 +21,7 @@ async function sendInOutage(addresses: readonly string[], {workspace, path, id}:
 	receiver.behave(path, (_, response) => response.end());
 }
 
-journey('webhooks are replayed after an outage', async (_, {open, workspace, suitsAll}) => {
+journey('a user replays webhooks after an outage', async (_, {open, workspace, suitsAll}) => {
 	const path = `/hooks-of-${workspace}`;
 	const command = ['webhook', 'add', receiver.url(path), '--event', 'delivered', '--workspace', workspace];
 	const {id} = await service().program.cli<{id: string}>(...command);
@@ -50,7 +50,7 @@ journey('webhooks are replayed after an outage', async (_, {open, workspace, sui
 	await page.locator('#delivery .badge.good').waitFor();
 });
 
-journey('an endpoint is added and tested', async (t, {open, workspace, suitsAll}) => {
+journey('a user adds and tests an endpoint', async (t, {open, workspace, suitsAll}) => {
 	const path = `/tested-by-${workspace}`;
 	await service().program.cli(
 		'webhook',

@@ -11,10 +11,10 @@ async function send(workspace: string, to: string) {
 	return await live.post<{id: string}>('/v1/messages', {from, to, templateId: templates.plain, data: {name: 'Ann'}});
 }
 
-/** The answer to a program that asks for its messages with a key. */
+/** The status of a request for messages with a key. */
 const answerTo = async (key: string) => (await service().api(key).get('/v1/messages')).status;
 
-journey('what another workspace has stays unseen', async (t, {open, own}) => {
+journey('a user of one workspace sees nothing of another', async (t, {open, own}) => {
 	const to = own('secret@dest.example');
 	const {body} = await send('shop', to);
 	const {page, press, search, go} = await open(await visitorOf(service(), 'admin', 'other'));
@@ -31,7 +31,7 @@ journey('what another workspace has stays unseen', async (t, {open, own}) => {
 	t.deepEqual(await page.locator('a[data-row]').allInnerTexts(), ['other']);
 });
 
-journey('one looks at another workspace', async (t, {open, own}) => {
+journey('a user switches to another workspace', async (t, {open, own}) => {
 	await send('shop', own('shop@dest.example'));
 	await send('third', own('third@dest.example'));
 	const {page, choose, press, go} = await open(await visitorOf(service(), 'viewer'));
@@ -48,7 +48,7 @@ journey('one looks at another workspace', async (t, {open, own}) => {
 	}
 });
 
-journey('a workspace is paused, what it sends is refused, and it is resumed', async (t, {open, own, suitsAll}) => {
+journey('an admin pauses a workspace, its messages are refused, and resumes it', async (t, {open, own, suitsAll}) => {
 	const {page, press, type, go, open: openRow} = await open(await visitorOf(service(), 'admin', 'third'));
 	await page.goto('/messages');
 	await go('Workspaces');
@@ -63,10 +63,10 @@ journey('a workspace is paused, what it sends is refused, and it is resumed', as
 	t.is((await send('third', own('ann@dest.example'))).status, 202);
 });
 
-/** The only page that has it. */
+/** The key, on the only page that shows it. */
 const shownKey = (page: Page): Promise<string> => page.locator('.copyable code').innerText();
 
-journey('a key is made, replaced and ended', async (t, {open, own, suitsAll}) => {
+journey('an admin creates, rotates and revokes a key', async (t, {open, own, suitsAll}) => {
 	const name = own('short');
 	const {page, press, type, choose, go} = await open(await visitorOf(service(), 'admin', 'shop'));
 	await page.goto('/messages');

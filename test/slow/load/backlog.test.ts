@@ -13,16 +13,16 @@ import {waitFor} from '../../helpers/wait.ts';
 
 const recipients = scaled(200_000);
 const sites = scaled(5000);
-/** Those of them whose next try is due. */
+/** Those of them whose next attempt is due. */
 const due = Math.ceil(recipients / 3);
 const probes = 10;
 const maxMb = 400;
 
-/** A figure of a process in MB, as Linux tells it. */
+/** A memory figure of a process in MB, from /proc. */
 const memoryMb = (pid: number, name: 'VmRSS' | 'VmHWM') =>
 	Number(new RegExp(`${name}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 
-test('a backlog for many sites, one dead and one slow, hold up no new mail for a site that is well', async t => {
+test('a backlog with a dead and a slow provider does not delay new messages to a healthy one', async t => {
 	t.timeout(600_000);
 	const well = await startFakeMx(t, {host: loopbackAddress(), countOnly: true});
 	const probed = await startFakeMx(t, {host: loopbackAddress(), port: well.port});

@@ -10,14 +10,14 @@ const kills = fullLoad ? 10 : 3;
 const maxSessions = 8;
 const deliveredWithin = 180_000;
 const senders = 16;
-/** Accepted and not yet arrived, at most: the load must not become a backlog that a minute cannot clear. */
+/** The most accepted messages not yet arrived, so that a minute can clear the backlog. */
 const ahead = 400;
 
-test('kill -9 under load, again and again: every 202 is delivered, hardly one twice', async t => {
+test('repeated kill -9 under load: every 202 is delivered, and hardly any twice', async t => {
 	t.timeout(600_000);
 	const {program, mx} = await deliveringTo(t, {}, {MAILCTL_MAX_SESSIONS: String(maxSessions)});
 	const shop = await openShop(program, 'test/fixtures/flow/templates');
-	/** Ids of the messages whose 202 came, by the number in their data and subject. */
+	/** Ids of messages accepted with 202, by the number in their data and subject. */
 	const accepted = new Map<number, string>();
 	let daemon: Daemon | null = await program.serve();
 	let sending = true;
@@ -46,7 +46,7 @@ test('kill -9 under load, again and again: every 202 is delivered, hardly one tw
 		}),
 	);
 
-	/** How many mails had arrived when each life of the daemon began. */
+	/** The number of messages arrived at each start of the daemon. */
 	const lives = [0];
 	const readyMs: number[] = [];
 	for (let kill = 1; kill <= kills; kill++) {
@@ -101,8 +101,8 @@ function headerOf({data}: Received, name: string): string {
 }
 
 /**
- * How many mails came again (by Message-ID) after each kill, each charged to the kill that ended the life it last
- * arrived in; and how many came twice in one life.
+ * The number of messages repeated (by Message-ID) after each kill, each charged to the kill that ended the run it last
+ * arrived in; and the number that arrived twice in one run.
  */
 function duplicates(received: readonly Received[], lives: readonly number[]): {again: number[]; twice: number} {
 	const again = lives.slice(1).map(() => 0);

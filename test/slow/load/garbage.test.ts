@@ -15,7 +15,7 @@ import {fullLoad, scaled} from '../../helpers/load-scale.ts';
 import {call, eachOf, openShop, type Shop} from '../../helpers/shop.ts';
 
 const duration = Number(process.env.GARBAGE_SECONDS ?? scaled(120)) * 1000;
-/** Until then the heaps of all threads grow to the sizes that they keep. */
+/** The warm-up after which the heaps of all threads keep their size. */
 const warmUp = duration / 2;
 const perRound = 200;
 const width = 8;
@@ -26,7 +26,7 @@ const answerLimit = 60_000;
 
 type Answered = {readonly status: number; readonly text: string; readonly headers: Readonly<Record<string, unknown>>};
 
-test('garbage for minutes: no 500, nothing kept of what was refused, no memory lost', async t => {
+test('minutes of garbage requests cause no 500, store nothing refused, and leak no memory', async t => {
 	t.timeout(duration + 600_000);
 	const seed = Number(process.env.GARBAGE_SEED ?? Date.now() % 2 ** 31);
 	t.log(`GARBAGE_SEED=${seed}`);
@@ -85,7 +85,7 @@ test('garbage for minutes: no 500, nothing kept of what was refused, no memory l
 	t.is(await countMessages(program.folder), (made.get('messages') ?? 0) + 1);
 });
 
-/** Every route that faces the world. The examples name the shop's own template, so that some sends are right. */
+/** Every public route. The examples name the shop's own template, so that some sends are valid. */
 async function describedRoutes(url: string, {templates}: Shop): Promise<Described[]> {
 	const text = await (await fetch(`${url}/openapi.json`)).text();
 	const [template = ''] = templates.values();
@@ -100,7 +100,7 @@ async function countMessages(folder: string): Promise<number> {
 	return row?.n ?? 0;
 }
 
-/** Ids of things that are there, for paths and bodies. */
+/** Ids of existing objects, for paths and bodies. */
 async function ingredients(url: string, {from, key, templates}: Shop): Promise<string[]> {
 	// Not the template of the examples: what stands here is deleted before long.
 	const template = [...templates.values()].at(-1) ?? '';
@@ -170,7 +170,7 @@ function checkAnswer(t: ExecutionContext, shown: string, {method, target}: Garba
 	}
 }
 
-/** What the answers say was made. */
+/** The objects created according to the responses. */
 function countMade(made: Map<string, number>, {method, target}: GarbageRequest, {status, text}: Answered): void {
 	const add = (what: string, n: number) => made.set(what, (made.get(what) ?? 0) + n);
 	const [path] = target.split('?');
@@ -182,7 +182,7 @@ function countMade(made: Map<string, number>, {method, target}: GarbageRequest, 
 	}
 }
 
-/** Bytes that are no HTTP: whatever comes back, the connection must end. */
+/** Bytes that are not HTTP: whatever the response, the connection must close. */
 function sendBytes(url: string, bytes: Uint8Array): Promise<void> {
 	const {hostname, port} = new URL(url);
 	return new Promise(resolve => {
@@ -196,8 +196,8 @@ function sendBytes(url: string, bytes: Uint8Array): Promise<void> {
 type Sample = {readonly at: number; readonly megabytes: number};
 
 /**
- * The least in a span of time: between collections, and while a template is compiled in a thread of its own, it is
- * more.
+ * The minimum over a span of time: it is higher between garbage collections, and while a template is compiled in a
+ * thread of its own.
  */
 function lowest(samples: readonly Sample[], from: number, to: number): number {
 	return Math.min(...samples.filter(({at}) => at >= from && at <= to).map(({megabytes}) => megabytes));

@@ -11,7 +11,7 @@ import {waitFor} from '../../helpers/wait.ts';
 const domain = 'bounces.shop.example';
 const reports = scaled(30_000);
 
-test('many reports over ten connections: none lost, and memory stays', async t => {
+test('accepts many reports over ten connections without losing any, in constant memory', async t => {
 	t.timeout(600_000);
 	const program = await prepareProgram(t, {
 		MAILCTL_INBOUND_LISTEN: '127.0.0.1:0',

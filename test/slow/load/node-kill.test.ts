@@ -11,7 +11,7 @@ import {waitFor} from '../../helpers/wait.ts';
 const kills = scaled(20);
 const takeOverLimit = 120_000;
 
-test('kill -9 of one node of three, again and again: nothing is lost, the others go on with its work', async t => {
+test('repeated kill -9 of one of three nodes loses nothing, and the others take over its work', async t => {
 	if (!engines.includes('postgres')) {
 		notRunHere(t, 'no PostgreSQL (npm test starts one)');
 		return;
@@ -21,7 +21,7 @@ test('kill -9 of one node of three, again and again: nothing is lost, the others
 	await Promise.all(fleet.nodes.map(node => node.start()));
 	const database = createKnex({client: 'pg', connection: fleet.url, pool: {min: 0, max: 1}});
 	t.teardown(() => database.destroy());
-	/** Copies that this life of a node has. */
+	/** The number of recipients claimed by this run of a node. */
 	const claimsOf = async (boot: string) => {
 		const held: string[] = await database('claims').where({claimed_by: boot}).pluck('recipient_id');
 		return held.length;

@@ -14,21 +14,21 @@ import {eachOf} from '../../helpers/shop.ts';
 import {waitFor} from '../../helpers/wait.ts';
 
 const scheduled = {sqlite: scaled(1_000_000), postgres: 100_000};
-/** Those of them that come due while the test looks, one after the other. */
+/** Those of them that come due during the test, one after the other. */
 const [due, dueMs] = [300, 6000];
-/** From the fill to the first of those: the fill ends and the daemon starts meanwhile. */
+/** The time from the fill to the first of those, in which the fill finishes and the daemon starts. */
 const startMs = fullLoad ? 60_000 : 20_000;
 const domains = 2000;
 const changes = scaled(2000);
-/** As is promised; only a machine that does nothing else keeps it for sure. */
+/** The promised delay, which only an otherwise idle machine is sure to meet. */
 const maxLateMs = 2000;
 const maxMb = 400;
 
-/** A figure of a process in MB, as Linux tells it. */
+/** A memory figure of a process in MB, from /proc. */
 const memoryMb = (pid: number, name: 'VmRSS' | 'VmHWM') =>
 	Math.round(Number(new RegExp(`${name}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024);
 
-/** CPU time of a process, milliseconds: Linux counts in hundredths of a second. */
+/** The CPU time of a process in milliseconds; Linux counts in hundredths of a second. */
 const cpuMs = (pid: number) => {
 	const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(' ');
 	return (Number(fields[13]) + Number(fields[14])) * 10;
@@ -88,7 +88,7 @@ async function fill(
 for (const engine of engines) {
 	const messages = scheduled[engine];
 	test.serial(
-		`of ${messages} scheduled mails those that are due leave in time, beside new ones (${engine})`,
+		`sends the due ones of ${messages} scheduled messages on time, beside new ones (${engine})`,
 		async t => {
 			t.timeout(1_200_000);
 			const arrivals = new Map<string, number[]>();

@@ -17,13 +17,13 @@ import {
 
 const counts = {healthy: 160, slow: 20, dead: 20};
 /**
- * So long that the slow ones have half of theirs after minutes, which the healthy ones do not take on a busy machine.
+ * Long enough that slow endpoints need minutes for half of their events, more than healthy ones on a busy machine.
  */
 const slowMs = 25_000;
 const perSecond = 10;
 const events = scaled(600);
 
-test('200 endpoints, 20 dead and 20 slow: the healthy ones do not wait for them', async t => {
+test('20 dead and 20 slow endpoints out of 200 do not delay the healthy ones', async t => {
 	t.timeout(600_000);
 	const receivers = await startReceivers(certificate, slowMs);
 	t.teardown(receivers.stop);
