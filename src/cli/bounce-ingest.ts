@@ -92,7 +92,7 @@ async function ingestStream(session: Session, rcptTo: readonly string[]): Promis
 	const progress = session.progress('mails');
 	try {
 		const mails = mailsOfStream(process.stdin, {single: rcptTo.length > 0});
-		for await (const _ of takeAll(asFound(mails), intake.takeIn)) {
+		for await (const _ of takeAll(asFound(mails), mail => intake.takeIn(mail))) {
 			await intake.drain(() => progress.show(intake.counts.mails, null));
 		}
 		await intake.end();
@@ -137,7 +137,7 @@ async function ingestPaths(session: Session, paths: readonly string[], again: bo
 	}
 	let failure: unknown;
 	try {
-		for await (const {mail} of takeAll(mails, intake.takeIn)) {
+		for await (const {mail} of takeAll(mails, mail => intake.takeIn(mail))) {
 			if (mail.checkpoint) {
 				reached.set(mail.checkpoint.mailbox, JSON.stringify(mail.checkpoint.position));
 			}
