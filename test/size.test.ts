@@ -63,7 +63,7 @@ const whole: Sizes = {
 	'lines over 160 columns': 200,
 	'private exports': 177,
 	'lines of tests': 109_433,
-	'lines of docs': 7_958,
+	'lines of docs': 7_978,
 };
 
 const {sizesOf} = (await import(new URL('../../scripts/sizes.js', import.meta.url).href)) as {
