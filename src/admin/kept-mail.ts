@@ -13,7 +13,7 @@ export function reviewOf({reading}: KeptMail): Review {
 	return reading === null ? nothingKnown : (JSON.parse(reading) as Review);
 }
 
-/** Returns the sender and subject of a message to the operator, or `null` if it is not one. */
+/** Returns the sender and subject of a message to the operator, or `null` for anything else. */
 export function letterOf({head}: KeptMail): {readonly from: string | null; readonly subject: string | null} | null {
 	const mail = head && readMail(Buffer.from(head));
 	return mail && {from: findSender(mail), subject: subjectOf(mail) || null};

@@ -282,7 +282,7 @@ export async function saveChange(
 	await keepLayouts(trx, workspaceId, before);
 	for (const layout of layouts) {
 		const last = before.find(one => keyOf(one) === keyOf(layout))?.updated_at;
-		// Plans compare this time, so two changes within a millisecond must differ.
+		// Plans compare this time, so two changes within a millisecond must get different ones.
 		const at = Math.max(tools.clock.now(), last === undefined ? 0 : Date.parse(last) + 1);
 		await putLayout(trx, workspaceId, {...layout, updated_at: storeTime(at)});
 		await recordAct(trx, tools, {action: 'layout.saved', workspaceId, target: keyOf(layout)});

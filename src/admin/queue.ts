@@ -25,7 +25,7 @@ import {noPriorities, type QueueSummary, summarizeQueue} from '../store/queue/qu
 
 /** Why all mail to a destination is stopped. */
 export type Stopped = {
-	/** An `operator`, `failures` at its provider, or its `route` if the relay refuses our mail. */
+	/** What stopped it: an `operator`, `failures` at its provider, or its `route` if the relay refuses our mail. */
 	readonly suspended_by: 'operator' | 'failures' | 'route' | null;
 	readonly suspended_until: string | null;
 	readonly suspension_reason: string | null;
@@ -148,7 +148,7 @@ const recipientsPerStep = 500;
 /** How long to wait for attempts in progress before each further pass, in milliseconds. */
 const patience = [250, 500, 1000, 2000];
 
-/** Changes recipients in short transactions, so that the daemon can write in between, and notices each step. */
+/** Changes recipients in short transactions, so that the daemon can write in between and sees each step. */
 export async function changeQueue(
 	options: ChangeOptions,
 	change: QueueChange,
@@ -251,8 +251,8 @@ type Resumed = {
 };
 
 /**
- * Ends an operator's suspension. Providers of the destination that are backing off get one message each immediately, to
- * test whether they accept mail again.
+ * Ends an operator's suspension. Each of the destination's providers that is backing off is sent one message
+ * immediately, to test whether it accepts mail again.
  */
 export async function resumeDestination(trx: Knex.Transaction, tools: ActTools, destination: string): Promise<Resumed> {
 	const now = storeTime(tools.clock.now());

@@ -5,7 +5,7 @@ import {withoutApostrophe} from './csv.ts';
 
 /** The names of the columns that `suppression export` writes. */
 export const exportedColumns = ['id', 'recipient', 'reason', 'source', 'created_at'] as const;
-/** The columns that the file of `--bad` has before those of the rejected line. */
+/** The columns that a `--bad` file has before those of the rejected line. */
 export const badColumns = ['line', 'fault'] as const;
 
 /** The indexes of a file's columns; `undefined` if the file does not have the column. */
@@ -29,7 +29,7 @@ export type Layout = {
 	readonly hasHeader: boolean;
 	/** The names of the columns, generated if the file has no header. */
 	readonly header: readonly string[];
-	/** The number of leading `badColumns`, if this is a corrected file of `--bad`. */
+	/** The number of leading `badColumns`, if this is a corrected `--bad` file. */
 	readonly marks: number;
 	/** Whether cells may contain apostrophes that `csvLine` added. */
 	readonly ours: boolean;

@@ -91,7 +91,7 @@ export function folderNameFault(name: string): string | null {
 }
 
 /**
- * Plans the changes that give a folder the contents of `files` (see `folderFiles`). Files that already mean the same
+ * Plans the changes that give a folder the contents of `files` (see `folderFiles`). Files that are already equivalent
  * keep their author's formatting, and files that are not part of a template are left alone. Changes nothing yet.
  */
 export async function planPull(
@@ -114,7 +114,7 @@ export async function planPull(
 }
 
 /**
- * Plans the changes to the layouts and partials beside the template folders. Those only in the folder are left alone.
+ * Plans changes to the layouts and partials beside the template folders. Any found only in the folder are left alone.
  */
 export async function planLayouts(folder: string, layouts: readonly Layout[]): Promise<Plan[]> {
 	const plans: Plan[] = [];
@@ -143,7 +143,7 @@ export async function carryOut({folder, steps}: Plan): Promise<void> {
 	}
 }
 
-/** Reads the relevant files of a folder, by the name that `folderFiles` gives them. */
+/** Reads the relevant files of a folder, keyed by the names that `folderFiles` gives them. */
 async function existing(folder: string, concerns: (file: string) => boolean) {
 	const found = await lstat(folder).catch((error: NodeJS.ErrnoException) => {
 		if (error.code === 'ENOENT') {
@@ -159,7 +159,7 @@ async function existing(folder: string, concerns: (file: string) => boolean) {
 	for (const file of names.filter(concerns).sort()) {
 		const name = templateFileName(file);
 		const text = utf8Text(await readRegular(path.join(folder, file), maxSourceLength, 'refuse'));
-		// If one language has two spellings, the second file keeps its own name, which no template uses.
+		// If two file names spell the same language differently, the second keeps its own, which no template uses.
 		there.set(there.has(name) ? file : name, {file, text});
 	}
 

@@ -114,7 +114,7 @@ export async function pauseWorkspace(
 	return await update(trx, workspace.id, {paused_at: pausedAt, pause_reason: reason, paused_by: null});
 }
 
-/** Whether the reputation guard or a user of all workspaces paused a workspace. Its own users cannot resume it then. */
+/** Whether the reputation guard or a user with access to all workspaces paused it. Its own users cannot resume it. */
 export function isPausedFromAbove({paused_at: at, paused_by: by}: Workspace): boolean {
 	return at !== null && by === null;
 }

@@ -2,12 +2,12 @@ import {hourMs, storeTime} from '../kit/time.ts';
 import {type AlertKind, alertKinds, type Condition} from '../mail/alert.ts';
 import type {KnownCondition} from '../store/alerts.ts';
 
-/** The first time, a condition clears after not being read for this long. */
+/** The first time, a condition clears once it has been absent for this long. */
 const calmMs = 60_000;
-/** Each time it returns, this time is multiplied by this factor, up to the maximum. */
+/** Each time the condition returns, that period is multiplied by this factor, up to the maximum. */
 const calmGrowth = 4;
 const maxCalmMs = 4 * hourMs;
-/** After this time its history is forgotten. */
+/** How long after its end a condition's history is forgotten. */
 const forgetMs = 6 * hourMs;
 /** How often a lasting condition is saved, so that other nodes see it. */
 const touchMs = 15_000;
@@ -32,7 +32,7 @@ type Reading = {
 
 /**
  * Returns the changes caused by a reading. A condition begins once it has lasted as long as its kind requires, and
- * clears once it has not been read for a while. The more often it comes and goes, the longer that takes, so a flapping
+ * clears once it has been absent for a while. The more often it comes and goes, the longer that takes, so a flapping
  * condition sends few messages. A process that has just started must also have been reading for that long
  * (`watchedMs`) before it clears anything.
  */

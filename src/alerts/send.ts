@@ -24,7 +24,7 @@ type AlertSenderOptions = {
 	readonly createPoster: () => Pick<Poster, 'post' | 'close'>;
 };
 
-/** The time limit for one message, which delays shutdown of the daemon by as much. */
+/** The time limit for one message, which can delay the daemon's shutdown by that much. */
 const limitMs = 20_000;
 
 /**
@@ -75,7 +75,7 @@ async function post(
 	}
 }
 
-/** Escapes the characters that start links and mentions in Slack, because the text contains foreign input. */
+/** Escapes the characters that start links and mentions in Slack, because the text contains untrusted input. */
 const forSlack = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
 type RouteOptions = Pick<AlertSenderOptions, 'settings' | 'clock' | 'resolver'>;
@@ -103,7 +103,7 @@ async function mail(options: AlertSenderOptions, alert: Alert, message: AlertMes
 }
 
 /**
- * Sends a message without the queue, by the route of alerts. Rejects if no mail server accepts it. `plain` retries
+ * Sends a message without the queue, the same way as alerts. Rejects if no mail server accepts it. `plain` retries
  * without TLS if that fails, because a report about TLS problems must arrive (RFC 8460 §3).
  */
 export async function sendBeside(

@@ -20,7 +20,7 @@ import type {Cursors} from './paging.ts';
 import type {RateLimits} from './rate-limit.ts';
 import type {WorkLimits} from './work-limits.ts';
 
-/** A message that was rendered again with the parts of its template, or the reason why it cannot be rendered. */
+/** A message rendered again, with its subject, HTML and text, or the reason why it cannot be rendered. */
 type RemadeMail =
 	| {
 			readonly ok: true;
@@ -52,7 +52,7 @@ export type ApiParts = {
 	/** For writes to data that no process caches. */
 	readonly writer: Writer;
 	readonly tools: Tools;
-	/** Encrypts and decrypts secrets of the store. */
+	/** Encrypts and decrypts the store's secrets. */
 	readonly vault: Vault;
 	readonly cursors: Cursors;
 	readonly accept: Accept;
@@ -62,7 +62,7 @@ export type ApiParts = {
 	/** The source of event streams. Closing it ends them. */
 	readonly feed: Feed;
 	readonly mails: Mails;
-	/** Creates a link to a person's preference page. It is valid as long as the links in messages. */
+	/** Creates a link to a person's preference page. It is valid for as long as the links in messages. */
 	readonly preferencesLink: (person: {
 		readonly workspaceId: string;
 		readonly address: string;
@@ -79,7 +79,7 @@ export type ApiParts = {
 		readonly reviewDmarc: ReviewDmarc;
 		/** Whether the daemon checks domains periodically. */
 		readonly areChecked: boolean;
-		/** Creates keys one by one: an RSA key takes some 100 ms of a core in the thread pool that SQLite also uses. */
+		/** Creates keys one by one: an RSA key takes about 100 ms of CPU in the thread pool that SQLite also uses. */
 		readonly makeKeys: (workspaceId: string) => Promise<SigningKeys>;
 	};
 	readonly webhooks: {
@@ -102,7 +102,7 @@ export type Api = FastifyInstance;
 /** Adds routes to a server. */
 export type Routes = (api: Api) => void;
 
-/** A declared route of the API, which has its dependencies only once it is added. */
+/** A declared route of the API, which gets its dependencies only when it is added. */
 export type Route = (parts: ApiParts) => Routes;
 
 /** Rejects bodies without a parser for their media type with 415. An empty body is accepted with any type. */

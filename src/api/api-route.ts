@@ -121,7 +121,7 @@ type FaceOptions<Result> = Omit<RouteOptions<TSchema, TObject>, 'scope' | 'query
 	readonly isOther?: (result: Result) => boolean;
 };
 
-/** Declares the route of an operation. Its input is the body, with an id in the path as `id`. */
+/** Declares the route of an operation. Its input is the body, plus any id from the path as `id`. */
 export function operationRoute<Input extends TSchema, Result>(
 	operation: Operation<Input, Result>,
 	{view, isOther, check, ...options}: FaceOptions<Result>,
@@ -174,7 +174,7 @@ type ListOptions<Query extends TObject, Row> = Omit<Description, 'answer'> & {
 	readonly name: string;
 	/** The page size if the caller sets no `limit`. */
 	readonly defaultLimit: number;
-	/** The description of the response, followed by the schema of an item. */
+	/** The description of the response. `item` is the schema of one row. */
 	readonly meaning: string;
 	readonly item: TSchema;
 	readonly view: (row: Row, parts: ApiParts) => object;

@@ -26,8 +26,8 @@ export type Pages = {
 };
 
 /**
- * Records the routes to describe. Must be called before any route is added. The description is created on the first
- * request for it: it would slow down startup by a tenth, and few daemons are ever asked for it.
+ * Records the routes to describe. Must be called before any route is added. The description is created when it is first
+ * requested: creating it earlier would slow down startup by a tenth, and few daemons are ever asked for it.
  */
 export function describeApi(api: FastifyInstance, version: string): void {
 	const routes: RouteOptions[] = [];
@@ -66,8 +66,8 @@ export function servePages(api: FastifyInstance, {guard, of = api}: Pages): void
 
 /**
  * Passes requests whose Host is an IP address, `localhost`, `name` or `publicName`; others get 404. This prevents DNS
- * rebinding: a foreign page could point its own name to 127.0.0.1 and make a browser on this machine read what is
- * served here. Our TLS listener is reached by strangers, who can send any Host, so only `publicName` passes there.
+ * rebinding: a malicious page could point its own name to 127.0.0.1 and make a browser on this machine read what is
+ * served here. Strangers can reach our TLS listener and send any Host, so only `publicName` passes there.
  */
 export function localHostGuard(name: string, publicName = ''): onRequestHookHandler {
 	const [own, open] = [name.toLowerCase(), publicName.toLowerCase()];
@@ -83,7 +83,7 @@ export function localHostGuard(name: string, publicName = ''): onRequestHookHand
 	};
 }
 
-/** Returns the host without port and brackets. HTTP/1.0 clients may omit it. */
+/** Returns the host without port and brackets. HTTP/1.0 clients may omit the header. */
 function hostOf(header: string): string {
 	return header
 		.toLowerCase()

@@ -49,7 +49,7 @@ export class GuardedServer extends SMTPServer {
 		return super._acceptSocket(socket, handshake);
 	}
 
-	/** Node crashes if a handshake starts on a socket destroyed in the turn in which it was accepted. */
+	/** Node crashes if a handshake starts on a socket that was destroyed in the same tick in which it was accepted. */
 	override _upgrade(socket: Socket, callback: (error: Error | null, secure?: TLSSocket) => void): void {
 		if (this.#awaitsTls) {
 			socket.destroy();
@@ -75,7 +75,7 @@ export class GuardedServer extends SMTPServer {
 	}
 }
 
-/** Returns the SIZE of MAIL in octets (RFC 1870), or 1 if the client does not announce it. */
+/** Returns the SIZE parameter of MAIL in octets (RFC 1870), or 1 if the client does not announce it. */
 export function announcedSize({mailFrom}: SMTPServerSession['envelope']): number {
 	const args = mailFrom ? mailFrom.args : false;
 	const size = args ? args.SIZE : undefined;
@@ -186,14 +186,14 @@ class GuardedStream extends SMTPStream {
 
 const [lf, cr, dot] = [0x0a, 0x0d, 0x2e];
 
-/** What a chunk of DATA contains of the message. */
+/** The part of the message in one chunk of DATA. */
 type Unstuffed = {
 	readonly content: Buffer;
 	/** Where the commands continue in the chunk, or `null` if the message has not ended. */
 	readonly end: number | null;
 };
 
-// The context of the next octet, as far as it matters.
+// What precedes the next octet, as far as it matters.
 const [inLine, afterCr, lineStart, afterDot, afterDotCr] = [0, 1, 2, 3, 4];
 
 /**

@@ -38,7 +38,7 @@ type InboundObserver = {
 export type InboundListenerOptions = ListenerOptions & {
 	/** Our own names in `X-Loop`. */
 	readonly ourNames: readonly string[];
-	/** Judges an address of RCPT. Rejects if the store cannot be read. */
+	/** Judges the address of a RCPT command. Rejects if the store cannot be read. */
 	readonly judge: (address: string) => Promise<Judged>;
 	readonly allowances: Allowances;
 	readonly takeIn: TakeIn;
@@ -51,8 +51,8 @@ type State = {
 	addressees: Addressee[];
 };
 
-/** The library would refuse `MAIL` before AUTH (530). The other commands are useless here. */
 const maxNameLength = 255;
+/** Clients do not log in to this listener, and the other commands are useless here. */
 const disabledCommands = ['AUTH', 'HELP', 'WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD'];
 
 /**

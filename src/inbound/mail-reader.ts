@@ -28,7 +28,7 @@ type ReaderOptions = Pick<
 	'spawn' | 'limitMs' | 'clock' | 'cpu' | 'observer' | 'restMs'
 >;
 
-/** The message crashed its reader twice, so it is not read again. */
+/** The message can never be read or recorded, so it is not read again. */
 export class UnreadableError extends Error {}
 
 /** The machine was too busy, or the reader was stopped. This says nothing about the message. */
@@ -96,7 +96,7 @@ export class MailReader {
 	}
 }
 
-/** The reading of a message that crashed its reader. The workspace still receives it, without its content. */
+/** Returns the reading for a message that cannot be read. The workspace still receives it, without its content. */
 export function unreadable({message}: UnreadableError): Reading {
 	const clues = {
 		addressees: [],

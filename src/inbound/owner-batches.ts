@@ -1,7 +1,7 @@
 /**
  * Runs work for many owners, one batch at a time for each, in order of arrival. Work that arrives meanwhile joins the
- * owner's next batch. That way, no owner fills the queue of the store's writer, and the others wait for at most one
- * batch of each.
+ * owner's next batch. That way, no owner can fill the store writer's queue, and nobody waits for more than one batch
+ * of each other owner.
  */
 export class OwnerBatches {
 	readonly #size: number;
@@ -12,7 +12,7 @@ export class OwnerBatches {
 		this.#size = size;
 	}
 
-	/** Returns how many pieces of an owner's work wait for their batch. */
+	/** Returns how many pieces of an owner's work are waiting for a batch. */
 	waiting(owner: string): number {
 		return this.#waiting.get(owner)?.length ?? 0;
 	}

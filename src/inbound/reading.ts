@@ -22,7 +22,7 @@ type ReadingOptions = {
 	readonly store: Pick<Store, 'reader' | 'writer'> & {
 		readonly dialect: Pick<Store['dialect'], 'isUnavailable' | 'isConflict'>;
 	};
-	/** The id of this daemon, whose messages are read at once. */
+	/** The id of this daemon. The messages that it stored are read immediately. */
 	readonly node: string;
 	/** No other daemon is running, so the first pass reads the messages of all daemons. */
 	readonly alone: boolean;
@@ -32,13 +32,13 @@ type ReadingOptions = {
 	readonly ask?: (raw: Buffer, cameIn: CameIn) => Asking | null;
 	/** Reads a message using the DNS answers. Rejects if it cannot be read. */
 	readonly read: (raw: Buffer, cameIn: CameIn, answers: Answers | null) => Promise<Reading>;
-	/** Returns what to record if a message can never be read or recorded, or `null` to keep it for a person. */
+	/** Returns what to record if a message can never be read or recorded, or `null` to keep it for review. */
 	readonly salvage?: (cameIn: CameIn, error: UnreadableError) => Reading | null;
 	/** Stores what the message reports, and that it was read, in one transaction. */
 	readonly record: (cameIn: CameIn, reading: Reading, raw: Buffer) => Promise<void>;
 	readonly clock: Pick<Clock, 'now'>;
 	readonly observer: {
-		/** The message cannot be read or recorded, although the store works, and is kept for a person. */
+		/** The message cannot be read or recorded, although the store works, and is kept for review. */
 		readonly inboundUnreadable: (cameIn: CameIn, error: unknown) => void;
 		/** The result cannot be stored, although the store works: a bug. */
 		readonly inboundUnrecorded: (cameIn: CameIn, error: unknown) => void;
@@ -51,9 +51,9 @@ type Lane = Pick<Parameters<typeof listUnread>[1], 'precedence' | 'perTurn' | 'm
 /** Messages stored by another node are read here if they are still unread after this time, in milliseconds. */
 const othersAfterMs = 60_000;
 const maxBytes = 4 * 1024 * 1024;
-/** The pause between reading everything and the next check, so that a few transactions cover many messages. */
+/** The pause once everything has been read, so that the next transactions cover many messages each. */
 const gatherMs = 50;
-/** How long others wait for a message's DNS lookups, in milliseconds, before it is set aside. */
+/** How long other messages wait for one message's DNS lookups, in milliseconds, before it is set aside. */
 const promptMs = 250;
 const slow = Symbol('slow');
 /** How many messages are set aside at once. Others are read with the DNS answers received so far. */
@@ -61,7 +61,7 @@ const maxSetAside = 256;
 /** The pause before a failing store is tried again, in milliseconds. */
 const retryMs = 1000;
 const maxFaultLength = 300;
-/** How often a message may be started and left unfinished by a crash, before it is assumed to be the cause. */
+/** How many times a crash may interrupt the reading of a message before the message is assumed to be the cause. */
 const maxStarts = 2;
 /** A provider's event was parsed when it was accepted, so reading it cannot have caused a crash. */
 const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
@@ -72,7 +72,7 @@ const isSuspect = ({source}: CameIn): boolean => source !== 'provider';
  */
 export class ReadingLoop {
 	readonly #options: ReadingOptions;
-	/** Messages whose DNS lookups are slow, and those whose lookups have finished since, or timed out. */
+	/** Messages set aside for slow DNS lookups, then those whose lookups have since finished or timed out. */
 	readonly #aside = new Set<string>();
 	readonly #answered = new Map<string, Asking>();
 	/** Messages marked in the store as started here, and not finished. */
@@ -241,7 +241,7 @@ export class ReadingLoop {
 				return this.#later(error);
 			}
 			observer.inboundUnrecorded(cameIn, error);
-			// People see this text. The error itself may contain SQL and text by strangers.
+			// This text is shown to people. The error itself may contain SQL and untrusted text.
 			const unrecorded = new UnreadableError('The result could not be recorded; see the log for the reason.');
 			return attempt === 'first'
 				? await this.#giveUp(cameIn, raw, unrecorded)
@@ -279,10 +279,10 @@ export class ReadingLoop {
 	}
 }
 
-/** Later than every time in the store. */
+/** Sorts after every time in the store. */
 const latest = '9';
 
-/** Marks messages without any effect as read. */
+/** Marks messages that had no effect as read. */
 export const readMarkWrite: GroupWrite<InboundEnd, void> = {
 	name: 'read_mark',
 	rank: 3,
@@ -346,13 +346,13 @@ export async function recordReading(
 
 type ReadingLinks = Pick<Links, 'readReturnPath' | 'readUnsubscribeLocal' | 'readRef' | 'readMessageIdLocal'>;
 
-/** Finds recipients by the ids in providers' replies. Only the provider and we know them, and its event is verified. */
+/** Finds recipients by the ids in providers' replies. Only we and the provider know them, and its event is verified. */
 async function providerCandidates(store: Knex, providerIds: readonly string[]): Promise<Candidate[]> {
 	const found = await findByProviderIds(store, providerIds);
 	return found.map(({id}) => ({via: 'provider_id', id, verify: () => true}));
 }
 
-/** How many texts of one kind are checked, because a message may contain any number. */
+/** At most this many texts of each kind are checked, because a message may contain any number. */
 const maxTexts = 50;
 
 /**
@@ -390,7 +390,7 @@ function signed(via: Via, texts: readonly string[], read: (text: string) => Sign
 	});
 }
 
-/** These tokens prove themselves, without an address. */
+/** These tokens can be verified without an address. */
 function ofMessageIds(locals: readonly string[], read: (local: string) => string | null): Candidate[] {
 	return distinct(locals).flatMap(local => {
 		const id = read(local);

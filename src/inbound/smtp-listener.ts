@@ -37,7 +37,7 @@ export const defaultLimits: ListenerLimits = {
 
 export type Tls = {readonly cert: Buffer | string; readonly key: Buffer | string};
 
-/** Reads a certificate and its key, or returns `null` if none is set. Throws the system's error. */
+/** Reads a certificate and its key, or returns `null` if none is set. Throws if a file cannot be read. */
 export function readTls(cert: string | null, key: string | null): Tls | null {
 	return cert === null || key === null ? null : {cert: readSettingFile(cert), key: readSettingFile(key)};
 }
@@ -124,7 +124,7 @@ export abstract class SmtpListener<State extends object> {
 	/** Reports that a message was not received. */
 	protected abstract notReceived(session: Session<State>, reason: Refused): void;
 
-	/** Resolves with the address that it listens on. Rejects with the system's error. */
+	/** Starts another server and resolves with its address. Rejects with the system's error if it cannot listen. */
 	protected listenAs(
 		own: GuardedOptions,
 		{host, port}: {readonly host: string; readonly port: number},
@@ -313,7 +313,7 @@ export abstract class SmtpListener<State extends object> {
 		}
 	}
 
-	/** Ends all sessions, those receiving a message after its reply. */
+	/** Ends all sessions. One that is receiving a message ends after the reply to it. */
 	async close(): Promise<void> {
 		this.#closing = true;
 		const closed = this.#servers.map(server => new Promise<void>(resolve => server.close(resolve)));
@@ -436,7 +436,7 @@ const maxReceived = 25;
 /** How much of a header is searched. */
 const maxHeaderLength = 256 * 1024;
 
-/** Whether a message loops: it has more trace fields than any route (RFC 5321 §6.3), or our `X-Loop`. */
+/** Whether a message loops: it has more trace fields than any real route (RFC 5321 §6.3), or our `X-Loop`. */
 export function isLooping(raw: Buffer, ourNames: readonly string[]): boolean {
 	const header = parseHeader(raw);
 	if ((header.match(/^received:/gim)?.length ?? 0) > maxReceived) {

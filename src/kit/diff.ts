@@ -8,8 +8,8 @@ type DiffLine = {
 export const maxDiffLines = 2000;
 
 /**
- * Compares two texts line by line, keeping the longest common sequence. Returns `null` if more than `maxDiffLines` of
- * either text lie between the first difference and the last.
+ * Compares two texts line by line, keeping the longest common subsequence. Returns `null` if more than `maxDiffLines`
+ * of either text lie between the first difference and the last.
  */
 export function diffLines(before: string, after: string): DiffLine[] | null {
 	const [old, fresh] = [linesOf(before), linesOf(after)];
@@ -100,7 +100,7 @@ export function fold(lines: readonly DiffLine[]): Folded[] {
 }
 
 /**
- * Returns the changes in the format of `diff -u`, with the two names. Returns an empty text if there are none, or
+ * Returns the changes in the format of `diff -u`, with the two names. Returns an empty string if there are none, or
  * `null` if they are too long.
  */
 export function unifiedDiff(

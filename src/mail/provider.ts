@@ -42,7 +42,7 @@ export type OptionalEvent = (typeof optionalEvents)[number];
  */
 export type ProviderPostEnd = 'taken' | 'unknown' | 'forged' | 'unreadable' | 'limited';
 
-/** The properties of a relay that limits need. */
+/** The properties of a relay that are needed to apply limits. */
 export type EventOwner = {readonly id: string; readonly workspace_id: string | null};
 
 /** Returns whose limits a relay's events count against: its workspace, or itself if all workspaces share it. */

@@ -11,10 +11,10 @@ type SuppressionLists = {
 	/** Keyed by what follows `at` in the URL of a list's first page. */
 	readonly lists: Readonly<Record<string, SuppressionReason>>;
 	readonly headers: (key: string, url: URL, account: Account, now: number) => Readonly<Record<string, string>>;
-	/** The relay host whose password in MAILCTL_RELAY_URL is the API key, or `null` if none is. */
+	/** The relay host whose password in MAILCTL_RELAY_URL is the API key, or `null` if there is none. */
 	readonly relay: RegExp | null;
 	readonly items: (body: unknown) => unknown;
-	/** The names of the address and of its time in an item. */
+	/** The field names of the address and its time in an item. */
 	readonly names: readonly [address: string, since: string];
 	/** Returns the URL of the page after one with `size` items, or an empty string if it was the last. */
 	readonly next: (body: Fields, url: URL, size: number) => string;

@@ -46,7 +46,7 @@ type Text = {
 const mark = /^\{\{-?\s*content\s*-?\}\}$/;
 const rendered = /^\{%-?\s*render\s+(["'])(.*?)\1\s*-?%\}$/s;
 
-/** Appends a text with its content and partials resolved. Returns the first violation, or `null`. */
+/** Appends a text to `part`, with its content and partials resolved. Returns the first violation, or `null`. */
 function put(
 	engine: Liquid,
 	layouts: readonly Layout[],
@@ -192,7 +192,7 @@ export async function compileInLayout(source: VariantSource, layouts: readonly L
 	return {ok: false, violations};
 }
 
-/** Returns the violations of a layout or partial itself, before any template uses it. */
+/** Returns the violations in a layout or partial itself, before any template uses it. */
 export function layoutFaults(layout: Layout, layouts: readonly Layout[]): Violation[] {
 	const engine = liquidEngines().plain;
 	const content: Text = {file: null, text: '', trail: []};
@@ -204,10 +204,10 @@ export function layoutFaults(layout: Layout, layouts: readonly Layout[]): Violat
 	});
 }
 
-/** Returns these keys and all that they use, directly or indirectly. `uses` contains the direct uses of each key. */
+/** Returns these keys and those they use, directly or indirectly. `uses` maps each key to those it uses directly. */
 export function reachedFrom(keys: Iterable<string>, uses: ReadonlyMap<string, readonly string[]>): Set<string> {
 	const reached = new Set(keys);
-	// Iterating a Set also visits the items that are added meanwhile.
+	// Iterating a Set also visits items added during the iteration.
 	for (const key of reached) {
 		for (const next of uses.get(key) ?? []) {
 			reached.add(next);

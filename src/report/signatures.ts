@@ -46,8 +46,8 @@ const maxHeaderLines = 1000;
 const minRsaBits = 1024;
 
 /**
- * Returns the signatures of a header to verify. Anybody on the way may add some, so those of the author's domain come
- * first, and those that break a rule last.
+ * Returns the signatures in a header to verify. Any server on the way may add some, so those of the author's domain
+ * come first, and those that break a rule last.
  */
 function chosenSignatures(header: string): ParsedSignature[] {
 	if (countLines(header, maxHeaderLines) > maxHeaderLines) {

@@ -4,7 +4,7 @@ import {hostName} from '../net/host-name.ts';
 import {isLoopbackAddress, isPublicAddress} from '../net/ip-address.ts';
 
 const localNames = ['localhost', 'local', 'internal', 'home.arpa'];
-/** Verdicts are cached, because every attempt needs one and a `BlockList` takes microseconds. */
+/** Every attempt needs a verdict, and a `BlockList` check takes microseconds, so verdicts are cached. */
 const maxCachedVerdicts = 1000;
 // The URL standard silently drops some of these, so the URL called would differ from the one stored.
 const invisible = /[\s\p{Cc}]/u;
@@ -39,7 +39,7 @@ export class AddressGuard {
 		return good;
 	}
 
-	/** Whether the URL names an allowed program on this machine, reached without TLS. */
+	/** Whether this is an `http` URL of this machine, and such URLs are allowed. */
 	isLocal(url: URL): boolean {
 		// An explicit port shows intent: `http://localhost` alone is always refused.
 		return this.#takesLocal && url.protocol === 'http:' && url.port !== '' && isLocalHost(hostOf(url));
@@ -87,7 +87,7 @@ export function hostOf({hostname}: URL): string {
 	return hostname.replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
 }
 
-/** Returns the port of an https URL, or of a local one, which always names it. */
+/** Returns the port of an https URL, or of a local one, which always has an explicit port. */
 export function portOf({port}: URL): number {
 	return port === '' ? 443 : Number(port);
 }
@@ -104,8 +104,8 @@ function familyOf(address: string): 'ipv4' | 'ipv6' {
 const usual: ReadonlySet<number> = new Set([80, 443]);
 
 /**
- * Ports above 1023 on which databases, caches, queues and administration listen by default. A webhook must not reach
- * one that its operator left open. None is in the range that Linux uses for clients (32768 and up).
+ * Ports above 1023 on which databases, caches, queues and admin tools listen by default. A webhook must not reach
+ * one that was left open by mistake. None is in the range that Linux uses for outgoing connections (32768 and up).
  */
 export const refusedPorts: readonly number[] = [
 	...[1433, 1434], // SQL Server

@@ -163,7 +163,7 @@ const eraseContactRoute = apiRoute({
 	},
 });
 
-/** The routes of contacts: what is known about recipients, and its erasure. */
+/** The routes of contacts: what is known about recipients, and how to erase it. */
 export const contactRoutes: readonly Route[] = [
 	listContactsRoute,
 	getContactRoute,

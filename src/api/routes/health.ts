@@ -7,7 +7,7 @@ import {describe} from '../describe.ts';
 import {apiError} from '../errors.ts';
 
 type HealthRoutesOptions = {
-	/** Returns `null` if the daemon accepts mail, or the reason: it is starting or draining, or the store fails. */
+	/** Returns `null` if the daemon accepts mail, or why not: it is starting or draining, or the store fails. */
 	readonly notReady: () => Promise<string | null>;
 };
 
@@ -65,7 +65,7 @@ export function metricsRoutes({metrics, guard}: MetricsRoutesOptions): Routes {
 	};
 }
 
-/** Returns a hook that passes requests with the token and refuses all others. */
+/** Returns a hook that lets requests with the token through and refuses all others. */
 export function bearerGuard(token: string, refuse: Refuse): onRequestHookHandler {
 	// Digests have a fixed length, so that comparing them does not reveal the length of the token.
 	const wanted = toDigest(token);

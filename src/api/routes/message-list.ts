@@ -114,7 +114,7 @@ export const messageListRoute = listRoute({
 		return {
 			filters: toTexts({...filter, scheduled: query.scheduled}),
 			async scan(part) {
-				// A malformed template id matches nothing, and PostgreSQL rejects some texts. A test key sees no
+				// Malformed template ids match nothing, and PostgreSQL rejects some of them. A test key sees no
 				// live messages.
 				const isUnknown = filter.templateId !== undefined && !isTemplateId(filter.templateId);
 				if (isUnknown || filter.mode !== (visibleMode(caller) ?? filter.mode)) {
@@ -160,7 +160,7 @@ function termsAsked({subject, q, metadata = {}, tag}: Query, messageId: string |
 	return terms.length === 0 ? undefined : terms.sort();
 }
 
-/** Returns the given filters as texts, which a cursor is bound to. */
+/** Returns the given filters as strings. A cursor is bound to them. */
 export function toTexts(filter: object): Record<string, string> {
 	return Object.fromEntries(
 		Object.entries(filter).flatMap(([name, value]) =>
