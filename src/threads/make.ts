@@ -36,8 +36,6 @@ export type Variant = RenderVariant & {readonly locale: string | null};
 /** What a renderer looks up by name before it processes a job. */
 export type Ingredients = {readonly variants: readonly Variant[]; readonly signing: readonly SigningKey[]};
 
-type Make = (job: MakeJob, ingredients: Ingredients, renderMs?: number) => MakeResult;
-
 /** What a message has whether it was rendered or submitted. */
 type Basis = {
 	readonly pages: PageLinks;
@@ -47,16 +45,10 @@ type Basis = {
 };
 
 /**
- * Creates the function that renders, composes and signs the message for one recipient. The locale is the send's, else
- * the workspace's, else `en`; the time zone is found likewise. Everything but the signature's time is the same in every
- * attempt.
+ * Renders, composes and signs the message for one recipient. The locale is the send's, else the workspace's, else `en`;
+ * the time zone is found likewise. Everything but the signature's time is the same in every attempt.
  */
-export function createMake(options: MakeOptions): Make {
-	const maker = new MessageMaker(options);
-	return (job, ingredients, renderMs) => maker.make(job, ingredients, renderMs);
-}
-
-class MessageMaker {
+export class MessageMaker {
 	readonly #options: MakeOptions;
 	readonly #compose = createCompose();
 

@@ -8,7 +8,7 @@ import type {MakeJob} from '../queue/renderers.ts';
 import {answer} from '../render/in-worker.ts';
 import {createRenderer} from '../render/render.ts';
 import {collectLeaves, readMail} from '../report/mime.ts';
-import {createMake, type MakeOptions, type Variant} from './make.ts';
+import {type MakeOptions, MessageMaker, type Variant} from './make.ts';
 import type {SigningKeyText} from './renderer.ts';
 
 /** A recipient whose message is rendered again, with everything this requires. */
@@ -35,7 +35,7 @@ export type Remade =
 function remake({options, keys, publicUrl, now, job, variants, signing}: Remake): Remade {
 	const renderer = createRenderer();
 	let content = {subject: '', html: '', text: ''};
-	const make = createMake({
+	const maker = new MessageMaker({
 		...options,
 		links: createLinks({keys, publicUrl, random: pooledRandom()}),
 		renderer: {
@@ -51,7 +51,7 @@ function remake({options, keys, publicUrl, now, job, variants, signing}: Remake)
 		},
 		clock: {now: () => now, monotonic: () => 0},
 	});
-	const result = make(job, {variants, signing: signing.map(importSigningKey)});
+	const result = maker.make(job, {variants, signing: signing.map(importSigningKey)});
 	if (!result.ok) {
 		return {ok: false, message: result.unmade.message};
 	}

@@ -4,10 +4,10 @@ import {generateSigningKeys, importSigningKey} from '../../src/compose/dkim.ts';
 import {systemClock} from '../../src/kit/clock.ts';
 import {createLinks} from '../../src/links/links.ts';
 import {pooledRandom} from '../../src/mail/ids.ts';
-import type {MakeJob} from '../../src/queue/renderers.ts';
+import type {MakeJob, MakeResult} from '../../src/queue/renderers.ts';
 import {compileVariant, type VariantSource} from '../../src/render/compile.ts';
 import {createRenderer} from '../../src/render/render.ts';
-import {createMake} from '../../src/threads/make.ts';
+import {MessageMaker} from '../../src/threads/make.ts';
 import {claimedMail} from '../helpers/claimed-mail.ts';
 import {itemReceipt, receipt} from './receipts.ts';
 
@@ -29,13 +29,13 @@ const signing = (['rsa', 'ed25519'] as const).map(kind =>
 	}),
 );
 
-async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => ReturnType<ReturnType<typeof createMake>>> {
+async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => MakeResult> {
 	const compiled = await compileVariant(source);
 	if (!compiled.ok) {
 		throw new Error(JSON.stringify(compiled.violations));
 	}
 	const keys = {current: 1, keys: {1: Buffer.alloc(32, 7)}};
-	const make = createMake({
+	const maker = new MessageMaker({
 		links: createLinks({keys, publicUrl: 'https://mail.example', random: pooledRandom()}),
 		renderer: createRenderer(),
 		tokenLifetimeMs: 90 * 86_400_000,
@@ -46,7 +46,7 @@ async function rendererOf(source: VariantSource): Promise<(job: MakeJob) => Retu
 		clock: systemClock,
 	});
 	const variants = [{...compiled, id: 'tpv/0', locale: null}];
-	return job => make(job, {variants, signing});
+	return job => maker.make(job, {variants, signing});
 }
 
 function jobOf(number: number, data: unknown): MakeJob {

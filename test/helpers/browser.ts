@@ -12,14 +12,7 @@ const names = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'googl
 /** How long a browser may take for anything: a machine that stands still for a minute must not end a wait. */
 export const browserWaitMs = 180_000;
 
-/** A real browser, closed after the test; null where there is none (the test has then said so). */
-export async function openBrowser(t: ExecutionContext): Promise<Browser | null> {
-	const browser = await launch(t);
-	t.teardown(async () => await browser?.close());
-	return browser;
-}
-
-/** The same for all tests of a file, closed after the last. */
+/** One browser for all tests of a file, closed after the last; `null` if there is none (the test has then said so). */
 export function browserOf(test: TestFn): (t: ExecutionContext) => Promise<Browser | null> {
 	let launching: Promise<Browser | null> | null = null;
 	test.after.always(async () => await (await launching)?.close());
@@ -27,10 +20,6 @@ export function browserOf(test: TestFn): (t: ExecutionContext) => Promise<Browse
 		launching ??= launchBrowser();
 		return (await launching) ?? saidMissing(t);
 	};
-}
-
-async function launch(t: ExecutionContext): Promise<Browser | null> {
-	return (await launchBrowser()) ?? saidMissing(t);
 }
 
 function saidMissing(t: ExecutionContext): null {
